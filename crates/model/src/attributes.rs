@@ -1,0 +1,414 @@
+//! The driver's files: which there are, how their text reads, what can be true, and since which driver they exist.
+//!
+//! One row a file. `source` reads them in a loop, `derive` judges them in a loop; adding a file is adding a row.
+
+use std::ops::RangeInclusive;
+
+use crate::missing::{Missing, Reading};
+use crate::product::Arch;
+use crate::units::Version;
+
+/// Directory a file lives in, seen from the class device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `tenstorrent!N/`
+    Class,
+    /// `tenstorrent!N/device/hwmon/hwmonK/`, whichever K is the newest.
+    Hwmon,
+    /// `tenstorrent!N/device/`
+    Pci,
+    /// The PCI bridge above the device.
+    Bridge,
+    /// `tenstorrent!N/pcie_perf_counters/`
+    Counters,
+}
+
+/// How the text of a file reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `54312`
+    Decimal,
+    /// `1`, or `-1` for none.
+    DecimalOrNone,
+    /// `0x401e`
+    PrefixedHex,
+    /// `010001451172208F`
+    Hex64,
+    /// `n300`
+    Word,
+    /// `18.4.0.0`, or 255 in each place for none.
+    FirmwareVersion,
+    /// `16.0 GT/s PCIe`, read as a PCIe generation.
+    LinkSpeed,
+}
+
+/// When a file is worth reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Once, when the device appears.
+    Static,
+    /// With every sample.
+    Dynamic,
+}
+
+/// A raw value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// A number in the file's own unit.
+    Number(u64),
+    /// A word or a version.
+    Text(Box<str>),
+}
+
+impl Raw {
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Number(_) => None,
+            Self::Text(text) => Some(text),
+        }
+    }
+}
+
+/// One file of the driver or of the kernel's PCI directory.
+#[derive(Debug)]
+pub struct Attribute {
+    /// Its name in code.
+    pub attr: Attr,
+    /// Where it lives.
+    pub place: Place,
+    /// Its file name.
+    pub file: &'static str,
+    /// How it reads.
+    pub format: Format,
+    /// How often it is read.
+    pub pace: Pace,
+    /// Numbers outside cannot be true. All-ones, what a dead bus answers, is outside everywhere.
+    pub bounds: RangeInclusive<u64>,
+    /// Part of the telemetry: its answer tells the device's state.
+    pub is_telemetry: bool,
+    /// First driver that publishes it, by architecture: Wormhole, Blackhole, Grayskull.
+    pub since: [Option<Version>; 3],
+}
+
+impl Attribute {
+    /// First driver that publishes it for this architecture.
+    pub fn since(&self, arch: Arch) -> Option<Version> {
+        match arch {
+            Arch::Wormhole => self.since[0],
+            Arch::Blackhole => self.since[1],
+            Arch::Grayskull => self.since[2],
+        }
+    }
+
+    /// What a text says, with its bounds not yet judged (see [`Attribute::judge`]).
+    pub fn parse(&self, text: &str) -> Reading<Raw> {
+        let text = text.trim_end_matches(['\n', ' ', '\0']);
+        match self.format {
+            Format::Decimal => parse_decimal(text),
+            Format::DecimalOrNone if text == "-1" => Err(Missing::NoSource),
+            Format::DecimalOrNone => parse_decimal(text),
+            Format::PrefixedHex => text.strip_prefix("0x").ok_or(Missing::Unparsable).and_then(parse_hex),
+            Format::Hex64 if text.len() == 16 => parse_hex(text),
+            Format::Hex64 => Err(Missing::Unparsable),
+            Format::Word => parse_word(text),
+            Format::FirmwareVersion => parse_firmware_version(text),
+            Format::LinkSpeed => parse_link_speed(text),
+        }
+    }
+
+    /// Whether a parsed value can be true.
+    pub fn judge(&self, raw: &Raw) -> Reading<()> {
+        match raw {
+            Raw::Number(number) if !self.bounds.contains(number) => Err(Missing::OutOfRange),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn parse_decimal(text: &str) -> Reading<Raw> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(Missing::Unparsable);
+    }
+    text.parse().map(Raw::Number).map_err(|_| Missing::OutOfRange)
+}
+
+fn parse_hex(digits: &str) -> Reading<Raw> {
+    let is_hex = (1..=16).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hex {
+        return Err(Missing::Unparsable);
+    }
+    u64::from_str_radix(digits, 16).map(Raw::Number).map_err(|_| Missing::Unparsable)
+}
+
+fn parse_word(text: &str) -> Reading<Raw> {
+    let is_word = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    match text {
+        // What the driver prints for a board it does not know.
+        "unknown" => Err(Missing::NoSource),
+        _ if is_word => Ok(Raw::Text(text.into())),
+        _ => Err(Missing::Unparsable),
+    }
+}
+
+fn parse_firmware_version(text: &str) -> Reading<Raw> {
+    let parts: Vec<&str> = text.split('.').collect();
+    let is_version = (3..=4).contains(&parts.len())
+        && parts.iter().all(|part| (1..=5).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit()));
+    match text {
+        "255.255.255.255" | "255.15.4095" => Err(Missing::NoSource),
+        _ if is_version => Ok(Raw::Text(text.into())),
+        _ => Err(Missing::Unparsable),
+    }
+}
+
+fn parse_link_speed(text: &str) -> Reading<Raw> {
+    let speed = text.split(' ').next().unwrap_or_default();
+    match speed {
+        "2.5" => Ok(Raw::Number(1)),
+        "5.0" | "5" => Ok(Raw::Number(2)),
+        "8.0" | "8" => Ok(Raw::Number(3)),
+        "16.0" | "16" => Ok(Raw::Number(4)),
+        "32.0" | "32" => Ok(Raw::Number(5)),
+        "64.0" | "64" => Ok(Raw::Number(6)),
+        // The link is down.
+        "Unknown" => Err(Missing::NoSource),
+        _ => Err(Missing::Unparsable),
+    }
+}
+
+const U32_VALID: RangeInclusive<u64> = 0..=0xFFFF_FFFE;
+const ANY_BUT_ONES: RangeInclusive<u64> = 0..=u64::MAX - 1;
+const CLOCK: RangeInclusive<u64> = 0..=10_000;
+const LANES: RangeInclusive<u64> = 1..=32;
+const GENERATION: RangeInclusive<u64> = 1..=7;
+
+const fn since(wormhole: Option<Version>, blackhole: Option<Version>, grayskull: Option<Version>) -> [Option<Version>; 3] {
+    [wormhole, blackhole, grayskull]
+}
+const fn v(major: u32, minor: u32) -> Option<Version> {
+    Some(Version::new(major, minor, 0))
+}
+const KERNEL: [Option<Version>; 3] = since(v(0, 0), v(0, 0), v(0, 0));
+const CLASS_1_28: [Option<Version>; 3] = since(v(1, 28), v(1, 32), v(1, 28));
+const WORMHOLE_GRAYSKULL: [Option<Version>; 3] = since(v(1, 28), None, v(1, 28));
+const HWMON: [Option<Version>; 3] = since(v(1, 27), v(1, 32), v(1, 27));
+const HWMON_MAX: [Option<Version>; 3] = since(v(1, 27), v(2, 9), v(1, 27));
+const COUNTERS: [Option<Version>; 3] = since(v(2, 0), v(2, 0), None);
+
+macro_rules! attributes {
+    ($($attr:ident $place:ident $file:literal $format:ident $pace:ident $bounds:expr, $telemetry:literal, $since:expr;)*) => {
+        /// Every file, by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "each is the file in its row of ATTRIBUTES")]
+        pub enum Attr { $($attr),* }
+
+        /// The table, in the order of [`Attr`].
+        pub const ATTRIBUTES: &[Attribute] = &[$(Attribute {
+            attr: Attr::$attr, place: Place::$place, file: $file, format: Format::$format, pace: Pace::$pace,
+            bounds: $bounds, is_telemetry: $telemetry, since: $since,
+        }),*];
+    };
+}
+
+attributes! {
+    // attr             place    file                format          pace     bounds                  telemetry since
+    Temperature         Hwmon    "temp1_input"       Decimal         Dynamic  0..=150_000,            true,  HWMON;
+    TemperatureMax      Hwmon    "temp1_max"         Decimal         Static   1_000..=150_000,        false, HWMON_MAX;
+    Power               Hwmon    "power1_input"      Decimal         Dynamic  0..=1_000_000_000,      true,  HWMON;
+    PowerMax            Hwmon    "power1_max"        Decimal         Static   1_000_000..=2_000_000_000, false, HWMON_MAX;
+    Voltage             Hwmon    "in0_input"         Decimal         Dynamic  0..=2_000,              true,  HWMON;
+    VoltageMax          Hwmon    "in0_max"           Decimal         Static   100..=2_000,            false, HWMON_MAX;
+    Current             Hwmon    "curr1_input"       Decimal         Dynamic  0..=1_000_000,          true,  HWMON;
+    CurrentMax          Hwmon    "curr1_max"         Decimal         Static   1_000..=2_000_000,      false, HWMON_MAX;
+    Fan                 Hwmon    "fan1_input"        Decimal         Dynamic  0..=u64::MAX,           false, since(None, v(2, 0), None);
+    Aiclk               Class    "tt_aiclk"          Decimal         Dynamic  CLOCK,                  true,  CLASS_1_28;
+    Axiclk              Class    "tt_axiclk"         Decimal         Dynamic  CLOCK,                  true,  CLASS_1_28;
+    Arcclk              Class    "tt_arcclk"         Decimal         Dynamic  CLOCK,                  true,  CLASS_1_28;
+    Heartbeat           Class    "tt_heartbeat"      Decimal         Dynamic  U32_VALID,              true,  since(v(2, 7), v(2, 7), None);
+    ThermTrips          Class    "tt_therm_trip_count" Decimal       Dynamic  U32_VALID,              true,  since(None, v(2, 7), None);
+    Serial              Class    "tt_serial"         Hex64           Static   ANY_BUT_ONES,           false, CLASS_1_28;
+    CardType            Class    "tt_card_type"      Word            Static   ANY_BUT_ONES,           false, CLASS_1_28;
+    AsicId              Class    "tt_asic_id"        Hex64           Static   ANY_BUT_ONES,           false, since(v(2, 3), v(2, 1), None);
+    FirmwareBundle      Class    "tt_fw_bundle_ver"  FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 29), v(1, 32), v(1, 29));
+    FirmwareM3App       Class    "tt_m3app_fw_ver"   FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 28), v(1, 32), None);
+    FirmwareM3Boot      Class    "tt_m3bl_fw_ver"    FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 28), None, None);
+    FirmwareArc         Class    "tt_arc_fw_ver"     FirmwareVersion Static   ANY_BUT_ONES,           false, WORMHOLE_GRAYSKULL;
+    FirmwareEth         Class    "tt_eth_fw_ver"     FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 28), None, None);
+    TtFlash             Class    "tt_ttflash_ver"    FirmwareVersion Static   ANY_BUT_ONES,           false, WORMHOLE_GRAYSKULL;
+    HwmonName           Hwmon    "name"              Word            Static   ANY_BUT_ONES,           false, HWMON;
+    PciDevice           Pci      "device"            PrefixedHex     Static   ANY_BUT_ONES,           false, KERNEL;
+    SubsystemDevice     Pci      "subsystem_device"  PrefixedHex     Static   ANY_BUT_ONES,           false, KERNEL;
+    NumaNode            Pci      "numa_node"         DecimalOrNone   Static   0..=65_535,             false, KERNEL;
+    LinkSpeed           Pci      "current_link_speed" LinkSpeed      Dynamic  GENERATION,             false, KERNEL;
+    LinkSpeedMax        Pci      "max_link_speed"    LinkSpeed       Static   GENERATION,             false, KERNEL;
+    LinkWidth           Pci      "current_link_width" Decimal        Dynamic  LANES,                  false, KERNEL;
+    LinkWidthMax        Pci      "max_link_width"    Decimal         Static   LANES,                  false, KERNEL;
+    BridgeWidthMax      Bridge   "max_link_width"    Decimal         Static   LANES,                  false, KERNEL;
+    HostPosted0         Counters "mst_posted_wr_data_word_sent0"         Decimal Dynamic U32_VALID, false, COUNTERS;
+    HostPosted1         Counters "mst_posted_wr_data_word_sent1"         Decimal Dynamic U32_VALID, false, COUNTERS;
+    HostNonposted0      Counters "mst_nonposted_wr_data_word_sent0"      Decimal Dynamic U32_VALID, false, COUNTERS;
+    HostNonposted1      Counters "mst_nonposted_wr_data_word_sent1"      Decimal Dynamic U32_VALID, false, COUNTERS;
+    HostRead0           Counters "mst_rd_data_word_received0"            Decimal Dynamic U32_VALID, false, COUNTERS;
+    HostRead1           Counters "mst_rd_data_word_received1"            Decimal Dynamic U32_VALID, false, COUNTERS;
+    ChipPosted0         Counters "slv_posted_wr_data_word_received0"     Decimal Dynamic U32_VALID, false, COUNTERS;
+    ChipPosted1         Counters "slv_posted_wr_data_word_received1"     Decimal Dynamic U32_VALID, false, COUNTERS;
+    ChipNonposted0      Counters "slv_nonposted_wr_data_word_received0"  Decimal Dynamic U32_VALID, false, COUNTERS;
+    ChipNonposted1      Counters "slv_nonposted_wr_data_word_received1"  Decimal Dynamic U32_VALID, false, COUNTERS;
+    ChipRead0           Counters "slv_rd_data_word_sent0"                Decimal Dynamic U32_VALID, false, COUNTERS;
+    ChipRead1           Counters "slv_rd_data_word_sent1"                Decimal Dynamic U32_VALID, false, COUNTERS;
+}
+
+impl Attr {
+    /// Its row.
+    pub fn attribute(self) -> &'static Attribute {
+        &ATTRIBUTES[self as usize]
+    }
+}
+
+/// Counters of data going to the chip: host writes, and host memory the chip read.
+pub const TO_DEVICE: &[Attr] =
+    &[Attr::HostPosted0, Attr::HostPosted1, Attr::HostNonposted0, Attr::HostNonposted1, Attr::ChipRead0, Attr::ChipRead1];
+/// Counters of data coming from the chip: its writes into host memory, and what the host read.
+pub const FROM_DEVICE: &[Attr] =
+    &[Attr::HostRead0, Attr::HostRead1, Attr::ChipPosted0, Attr::ChipPosted1, Attr::ChipNonposted0, Attr::ChipNonposted1];
+
+/// All files of one device: a reading each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attributes(Vec<Reading<Raw>>);
+
+impl Attributes {
+    /// A device of which nothing is known, for one reason.
+    pub fn all_missing(reason: Missing) -> Self {
+        Self(vec![Err(reason); ATTRIBUTES.len()])
+    }
+
+    /// The reading of one file.
+    pub fn get(&self, attr: Attr) -> Reading<&Raw> {
+        self.0[attr as usize].as_ref().map_err(|reason| *reason)
+    }
+
+    /// A number, judged by the file's bounds.
+    pub fn number(&self, attr: Attr) -> Reading<u64> {
+        let raw = self.get(attr)?;
+        attr.attribute().judge(raw)?;
+        raw.number().ok_or(Missing::Unparsable)
+    }
+
+    /// A text.
+    pub fn text(&self, attr: Attr) -> Reading<&str> {
+        self.get(attr)?.text().ok_or(Missing::Unparsable)
+    }
+
+    /// Puts in what was read.
+    pub fn set(&mut self, attr: Attr, reading: Reading<Raw>) {
+        self.0[attr as usize] = reading;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn table_follows_the_enum_and_names_files_once() {
+        for (index, row) in ATTRIBUTES.iter().enumerate() {
+            assert_eq!(row.attr as usize, index, "{row:?}");
+            let twins = ATTRIBUTES.iter().filter(|other| other.place == row.place && other.file == row.file);
+            assert_eq!(twins.count(), 1, "{}", row.file);
+        }
+        assert_eq!(TO_DEVICE.len() + FROM_DEVICE.len(), 12);
+    }
+
+    fn check(attr: Attr, text: &str, expected: Reading<Raw>) {
+        let row = attr.attribute();
+        let reading = row.parse(text).and_then(|raw| row.judge(&raw).map(|()| raw));
+        assert_eq!(reading, expected, "{} {text:?}", row.file);
+    }
+
+    #[test]
+    fn real_lines() {
+        check(Attr::Temperature, "54312\n", Ok(Raw::Number(54312)));
+        check(Attr::Serial, "010001451172208F\n", Ok(Raw::Number(0x0100_0145_1172_208F)));
+        check(Attr::CardType, "galaxy-blackhole\n", Ok(Raw::Text("galaxy-blackhole".into())));
+        check(Attr::FirmwareEth, "6.14.0\n", Ok(Raw::Text("6.14.0".into())));
+        check(Attr::PciDevice, "0x401e\n", Ok(Raw::Number(0x401e)));
+        check(Attr::LinkSpeed, "16.0 GT/s PCIe\n", Ok(Raw::Number(4)));
+        check(Attr::LinkSpeed, "8 GT/s\n", Ok(Raw::Number(3)));
+        check(Attr::NumaNode, "-1\n", Err(Missing::NoSource));
+        check(Attr::CardType, "unknown\n", Err(Missing::NoSource));
+        check(Attr::FirmwareBundle, "255.255.255.255\n", Err(Missing::NoSource));
+    }
+
+    /// What a dead bus and stale telemetry addresses look like, by file: facts on all-ones and tt-kmd#213.
+    #[test]
+    fn nonsense_is_out_of_range() {
+        for (attr, text) in [
+            (Attr::Temperature, "65535999"),
+            (Attr::Temperature, "4095937"),
+            (Attr::Temperature, "65535000"),
+            (Attr::TemperatureMax, "4294966296"),
+            (Attr::Voltage, "4294967295"),
+            (Attr::Voltage, "3211313"),
+            (Attr::VoltageMax, "65535"),
+            (Attr::Current, "4294966296"),
+            (Attr::Current, "65535000"),
+            (Attr::Current, "3342387000"),
+            (Attr::Power, "4293967296"),
+            (Attr::Power, "1110490560"),
+            (Attr::Power, "4080218930"),
+            (Attr::Aiclk, "4294967295"),
+            (Attr::Aiclk, "65535"),
+            (Attr::Heartbeat, "4294967295"),
+            (Attr::HostPosted0, "4294967295"),
+            (Attr::LinkWidth, "63"),
+            (Attr::Serial, "FFFFFFFFFFFFFFFF"),
+            (Attr::AsicId, "FFFFFFFFFFFFFFFF"),
+            (Attr::Heartbeat, "99999999999999999999999"),
+        ] {
+            check(attr, text, Err(Missing::OutOfRange));
+        }
+    }
+
+    #[test]
+    fn broken_text_is_unparsable() {
+        for text in ["", "\n", " 5", "5x", "0x5", "-5", "5 5", "\u{fffd}", "1e3", "١"] {
+            check(Attr::Temperature, text, Err(Missing::Unparsable));
+        }
+        check(Attr::Serial, "0100014511722", Err(Missing::Unparsable));
+        check(Attr::CardType, "two words", Err(Missing::Unparsable));
+        check(Attr::FirmwareBundle, "18.4", Err(Missing::Unparsable));
+        check(Attr::FirmwareBundle, "18.4.0.x", Err(Missing::Unparsable));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,40}", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            for row in ATTRIBUTES {
+                for text in [text.as_str(), &String::from_utf8_lossy(&bytes)] {
+                    if let Ok(raw) = row.parse(text) {
+                        let _ = row.judge(&raw);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn numbers_come_back(number: u64) {
+            let row = Attr::HostPosted0.attribute();
+            prop_assert_eq!(row.parse(&format!("{number}\n")), Ok(Raw::Number(number)));
+            let row = Attr::Serial.attribute();
+            prop_assert_eq!(row.parse(&format!("{number:016X}\n")), Ok(Raw::Number(number)));
+        }
+    }
+}

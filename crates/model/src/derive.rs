@@ -1,0 +1,109 @@
+//! From samples to a snapshot: the one place where values are judged, rates computed and sources merged. Pure.
+
+mod device;
+mod process;
+mod rows;
+
+use crate::health;
+use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, sum};
+use crate::missing::{Missing, Reading};
+use crate::sample::{DeviceSample, Sample};
+use crate::snapshot::{Device, Location, Process, Snapshot};
+
+use rows::Row;
+
+impl Snapshot {
+    /// What a sample means. Rates need the sample before it; without one they are `first_sample`.
+    pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
+        let rows = rows::list(sample);
+        let mut problems = sample.problems.clone();
+        let attribution = process::attribute(sample, &rows);
+        let processes = process::list(sample, previous, &rows, &attribution);
+        let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            let mut device = match row.local {
+                Some(local) => device::local(sample, previous, local, row, &mut problems),
+                None => device::remote(row, row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via))),
+            };
+            device.unique_id = row.unique_id.or(attribution.confirmed[index]).ok_or(Missing::NoSource);
+            let holders = rows::holders(&rows, row);
+            device.memory = memory(&device, row, holders, &processes, attribution.stale_bytes[index]);
+            let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
+            (device.health, device.health_reasons) = health::judge(&device, row.product, is_in_use);
+            devices.push(device);
+        }
+        Self {
+            host: sample.host.clone(),
+            time: sample.time,
+            driver: sample.driver.clone(),
+            origin: sample.origin,
+            devices,
+            processes,
+            problems,
+        }
+    }
+}
+
+type Holders<'a> = Reading<&'a crate::sample::Users>;
+
+fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Process], stale_bytes: u64) -> Memory {
+    let (dram_total, l1_total) = totals(device, row);
+    let uses: Vec<_> = processes.iter().filter_map(|process| process.on(device.id)).collect();
+    let (pids, hidden, is_complete) = match holders {
+        Ok(users) => (users.pids.as_slice(), users.hidden, users.is_complete),
+        Err(_) => (&[][..], 0, false),
+    };
+    let is_tracked = |process: &&Process| process.on(device.id).is_some_and(|use_of| use_of.source().is_ok()) || process.source().is_ok();
+    let tracked = processes.iter().filter(|process| pids.contains(&process.key.pid)).filter(is_tracked).count();
+    let untracked = (pids.len() - tracked.min(pids.len())) as u64 + hidden;
+    let nobody = pids.is_empty() && hidden == 0 && uses.is_empty();
+    // What stands where no process has a figure: nothing is used, or nobody knows.
+    let otherwise = match holders {
+        _ if !nobody => Err(Missing::NotTracked),
+        Err(reason) => Err(reason),
+        Ok(_) if !is_complete => Err(Missing::NoPermission),
+        Ok(_) => Ok(0),
+    };
+    let kinds = PerKind::from_fn(|kind| {
+        let total = match kind {
+            Kind::Dram => dram_total,
+            Kind::L1 => l1_total,
+            _ => Err(Missing::NoSource),
+        };
+        let add = |get: fn(&Figure) -> Reading<u64>| sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))).or(otherwise);
+        let figure = Figure {
+            used: add(|figure| figure.used),
+            allocated: add(|figure| figure.allocated),
+            peak: Err(Missing::NoSource),
+            peak_time: Err(Missing::NoSource),
+            count: add(|figure| figure.count),
+            source: uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).ok_or(match otherwise {
+                Ok(_) => Missing::NoSource,
+                Err(reason) => reason,
+            }),
+        };
+        let free = total.and_then(|total| figure.used.map(|used| total.saturating_sub(used)));
+        KindMemory { total, capacity: Err(Missing::NotTracked), free, figure }
+    });
+    let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
+    let (dram, l1) = (Bar::new(dram_total, used(&Kind::DRAM_BAR)), Bar::new(l1_total, used(&Kind::L1_BAR)));
+    Memory { kinds, dram, l1, untracked_processes: untracked, hidden_processes: hidden, stale_bytes }
+}
+
+/// DRAM and L1 the chip has, by the product table.
+fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
+    match row.product {
+        Some(product) => {
+            let firmware = device.firmware.bundle.as_deref().ok().and_then(crate::units::Version::parse);
+            (Ok(product.dram_bytes), Ok(product.cores_with(firmware) * product.arch.l1_bytes_per_core()))
+        }
+        None => (Err(Missing::NoSource), Err(Missing::NoSource)),
+    }
+}
+
+fn location(local: Option<&DeviceSample>) -> Location {
+    if local.is_some() { Location::Local } else { Location::Remote }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Which rows there are: local chips as the driver numbers them, then remote chips.
+
+use crate::attributes::Attr;
+use crate::cluster::ClusterChip;
+use crate::identity::{ChipPosition, DeviceId, unique_id_candidates};
+use crate::missing::{Missing, Reading};
+use crate::product::{Arch, Product};
+use crate::sample::{DeviceSample, Sample, Users};
+
+/// One chip before anything of it is shown.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    pub(super) id: DeviceId,
+    pub(super) local: Option<&'a DeviceSample>,
+    pub(super) via: Reading<DeviceId>,
+    pub(super) metal_id: Reading<u64>,
+    pub(super) arch: Reading<Arch>,
+    pub(super) product: Option<&'static Product>,
+    pub(super) board: Reading<String>,
+    pub(super) serial: Reading<u64>,
+    pub(super) position: Option<ChipPosition>,
+    /// The id UMD gave it, where a cluster descriptor says so.
+    pub(super) unique_id: Option<u64>,
+    /// The ids it may have been given.
+    pub(super) candidates: Vec<u64>,
+}
+
+pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = sample.devices.iter().map(|device| local_row(sample, device)).collect();
+    number_locals(&mut rows, sample);
+    let remotes = match &sample.cluster {
+        Some(_) => remotes_of_cluster(sample, &rows),
+        None => remotes_of_boards(&rows),
+    };
+    let first = rows.iter().map(|row| row.id.0 + 1).max().unwrap_or(0);
+    for (remote, id) in remotes.into_iter().zip(first..) {
+        rows.push(Row { id: DeviceId(id), ..remote });
+    }
+    rows
+}
+
+/// Who has the chip open: for a remote chip, whoever has its gateway open.
+pub(super) fn holders<'a>(rows: &[Row<'a>], row: &Row<'a>) -> Reading<&'a Users> {
+    let gateway = match row.via {
+        Ok(via) => rows.iter().find(|other| other.id == via).and_then(|other| other.local),
+        Err(_) => row.local,
+    };
+    gateway.ok_or(Missing::RemoteChip)?.users.as_ref().map_err(|reason| *reason)
+}
+
+fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
+    let attributes = &device.attributes;
+    let named = attributes.text(Attr::CardType).ok();
+    let product = named
+        .and_then(Product::by_card_type)
+        .or_else(|| attributes.number(Attr::SubsystemDevice).ok().filter(|_| named.is_none()).and_then(Product::by_subsystem_device));
+    let board = match (named, product) {
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, Some(product)) => Ok(product.card_type.to_owned()),
+        (None, None) => Err(attributes.text(Attr::CardType).err().unwrap_or(Missing::NoSource)),
+    };
+    let arch = attributes
+        .number(Attr::PciDevice)
+        .and_then(|id| Arch::from_pci_device(id).ok_or(Missing::OutOfRange))
+        .or_else(|_| attributes.text(Attr::HwmonName).and_then(|name| Arch::from_name(name).ok_or(Missing::Unparsable)))
+        .or_else(|reason| product.map(|product| product.arch).ok_or(reason));
+    let serial = attributes.number(Attr::Serial);
+    let position = product.and_then(|product| product.local_chip);
+    let shares_serial = product.is_some_and(|product| product.shares_serial);
+    let known = cluster_chip(sample, device);
+    Row {
+        id: device.id,
+        local: Some(device),
+        via: Err(Missing::NoSource),
+        metal_id: known.map(|chip| u64::from(chip.chip)).ok_or(Missing::NoSource),
+        arch,
+        product,
+        board,
+        serial,
+        position,
+        unique_id: known.and_then(|chip| chip.unique_id),
+        candidates: unique_id_candidates(attributes.number(Attr::AsicId).ok(), serial.ok(), position, shares_serial),
+    }
+}
+
+/// The descriptor's chip for a local device: by PCI address where both have one, else by /dev number.
+fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a ClusterChip> {
+    let chips = &sample.cluster.as_ref()?.chips;
+    let by_bdf = chips.iter().find(|chip| chip.bdf.is_some() && chip.bdf == device.bdf.ok());
+    by_bdf.or_else(|| chips.iter().find(|chip| chip.device == Some(device.id.0) && (chip.bdf.is_none() || device.bdf.is_err())))
+}
+
+/// TT-Metal numbers local chips in the order of their PCI addresses. It keeps one architecture only, so on a mixed
+/// machine nothing certain can be said.
+fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
+    if sample.cluster.is_some() {
+        return;
+    }
+    let is_mixed = rows.windows(2).any(|pair| pair[0].arch != pair[1].arch);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let bdf = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok());
+    if is_mixed || rows.iter().any(|row| bdf(row).is_none()) {
+        return;
+    }
+    order.sort_by_key(|index| bdf(&rows[*index]));
+    for (metal_id, index) in (0..).zip(order) {
+        rows[index].metal_id = Ok(metal_id);
+    }
+}
+
+fn remotes_of_boards<'a>(locals: &[Row<'a>]) -> Vec<Row<'a>> {
+    let mut remotes = Vec::new();
+    for gateway in locals {
+        let Some(product) = gateway.product else { continue };
+        for position in product.remote_chips {
+            remotes.push(Row {
+                id: gateway.id,
+                local: None,
+                via: Ok(gateway.id),
+                // UMD numbers remote chips in the order it finds them, which follows the links, not the boards.
+                metal_id: Err(Missing::NoSource),
+                arch: gateway.arch,
+                product: Some(product),
+                board: gateway.board.clone(),
+                serial: gateway.serial,
+                position: Some(*position),
+                unique_id: None,
+                candidates: unique_id_candidates(None, gateway.serial.ok(), Some(*position), product.shares_serial),
+            });
+        }
+    }
+    // With one remote chip there is only one order.
+    if let [only] = remotes.as_mut_slice() {
+        only.metal_id = if locals.iter().all(|row| row.metal_id.is_ok()) { Ok(locals.len() as u64) } else { Err(Missing::NoSource) };
+    }
+    remotes
+}
+
+fn remotes_of_cluster<'a>(sample: &'a Sample, locals: &[Row<'a>]) -> Vec<Row<'a>> {
+    let Some(cluster) = &sample.cluster else { return Vec::new() };
+    let mut remotes: Vec<(Reading<DeviceId>, Option<u32>, u32, Row<'a>)> = Vec::new();
+    for chip in cluster.chips.iter().filter(|chip| chip.device.is_none()) {
+        let gateway = cluster.gateway_of(chip);
+        let gateway = gateway.and_then(|gateway| locals.iter().find(|row| row.metal_id == Ok(u64::from(gateway.chip))));
+        let product = gateway.and_then(|gateway| gateway.product);
+        let position = product.and_then(|product| product.remote_chips.first().copied());
+        let serial = gateway.map_or(chip.board_id.ok_or(Missing::NoSource), |gateway| gateway.serial);
+        let via = gateway.map(|gateway| gateway.id).ok_or(Missing::NoSource);
+        let row = Row {
+            id: DeviceId(0),
+            local: None,
+            via,
+            metal_id: Ok(u64::from(chip.chip)),
+            arch: gateway.map_or(chip.arch.ok_or(Missing::NoSource), |gateway| gateway.arch),
+            product,
+            board: gateway.map_or(chip.board_type.clone().ok_or(Missing::NoSource), |gateway| gateway.board.clone()),
+            serial,
+            position,
+            unique_id: chip.unique_id,
+            candidates: chip.unique_id.into_iter().collect(),
+        };
+        remotes.push((via, chip.location, chip.chip, row));
+    }
+    remotes.sort_by_key(|(via, location, chip, _)| (via.map_or(u32::MAX, |id| id.0), *location, *chip));
+    remotes.into_iter().map(|(.., row)| row).collect()
+}

@@ -1,0 +1,139 @@
+//! Who is who: devices, boards, processes, and the several numbers a chip goes by.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The row of a chip: N of `/dev/tenstorrent/N` for a local chip, a number after the highest of those for a remote one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub u32);
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A PCI address, `DDDD:BB:DD.F`. Sorted as UMD sorts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bdf {
+    domain: u32,
+    bus: u8,
+    device: u8,
+    function: u8,
+}
+
+impl FromStr for Bdf {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split(':');
+        let (Some(domain), Some(bus), Some(rest), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+            return Err(());
+        };
+        let (device, function) = rest.split_once('.').ok_or(())?;
+        let hex = |digits: &str, most: usize| {
+            let is_hex = !digits.is_empty() && digits.len() <= most && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            if is_hex { u32::from_str_radix(digits, 16).map_err(|_| ()) } else { Err(()) }
+        };
+        let narrow = |value: u32| u8::try_from(value).map_err(|_| ());
+        Ok(Self {
+            domain: hex(domain, 8)?,
+            bus: narrow(hex(bus, 2)?)?,
+            device: narrow(hex(device, 2)?)?,
+            function: narrow(hex(function, 1)?)?,
+        })
+    }
+}
+
+impl fmt::Display for Bdf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+/// A process: a pid alone may be used again, a pid with its start time is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessKey {
+    /// Process id as this host sees it.
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`: clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+/// Where a chip sits on its board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChipPosition {
+    /// The n300's chip on PCIe.
+    Left,
+    /// The n300's chip behind it.
+    Right,
+}
+
+impl ChipPosition {
+    /// The vendor's letter.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Left => "L",
+            Self::Right => "R",
+        }
+    }
+}
+
+/// The ids under which UMD, and so TT-Metal's statistics, may know a chip. The driver publishes none of them; which
+/// one is in use depends on board, firmware, UMD version and whether an Ethernet link was up.
+pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position: Option<ChipPosition>, shares_serial: bool) -> Vec<u64> {
+    let mut candidates = Vec::new();
+    candidates.extend(asic_id);
+    // A chip that shares its board's serial cannot be told apart by it.
+    if let Some(serial) = serial.filter(|_| !shares_serial) {
+        match position {
+            Some(position) => {
+                let low = ((serial >> 4) & 0xF000_0000) | (serial & 0x0FFF_FFFF);
+                let high: u64 = if position == ChipPosition::Left { 2 } else { 3 };
+                candidates.push((high << 32) | low);
+                if position == ChipPosition::Left {
+                    candidates.push(serial);
+                }
+            }
+            None => candidates.extend([serial, serial << 5, serial << 1]),
+        }
+    }
+    candidates.sort_unstable();
+    candidates.dedup();
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bdf_reads_what_sysfs_prints() {
+        let bdf: Bdf = "0002:04:00.0".parse().unwrap();
+        assert_eq!(bdf.to_string(), "0002:04:00.0");
+        for bad in ["", "04:00.0", "0000:c1:00", "0000:c1:00.0.1", "0000:+1:00.0", "zzzz:00:00.0", "0:0:0:0.0"] {
+            assert_eq!(bad.parse::<Bdf>(), Err(()), "{bad}");
+        }
+    }
+
+    /// The two ids of a captured n300 (board 72058990194901188) are 9956278468 and 14251245764.
+    #[test]
+    fn n300_formula_fits_a_captured_board() {
+        let serial = 72_058_990_194_901_188;
+        let left = unique_id_candidates(None, Some(serial), Some(ChipPosition::Left), false);
+        let right = unique_id_candidates(None, Some(serial), Some(ChipPosition::Right), false);
+        assert!(left.contains(&9_956_278_468), "{left:?}");
+        assert!(right.contains(&14_251_245_764), "{right:?}");
+        assert!(!right.contains(&serial));
+    }
+
+    proptest! {
+        #[test]
+        fn bdf_never_panics_and_round_trips(text in "\\PC{0,24}", domain in 0u32..0x1_0000, bus: u8, device in 0u8..32, function in 0u8..8) {
+            let _ = text.parse::<Bdf>();
+            let bdf = Bdf { domain, bus, device, function };
+            prop_assert_eq!(bdf.to_string().parse::<Bdf>(), Ok(bdf));
+        }
+    }
+}

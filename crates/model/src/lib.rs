@@ -1,0 +1,32 @@
+//! What a machine with Tenstorrent chips said, and what it means.
+//!
+//! A [`Sample`] is raw: what was read, when, and why something was not. A [`Snapshot`] is derived from
+//! one or two samples by [`Snapshot::derive`], a pure function. Everything shown to anybody is a loop over the
+//! [field table](fields) applied to a snapshot.
+//!
+//! This crate opens no file, asks no clock and starts no thread.
+
+pub mod attributes;
+pub mod cluster;
+mod derive;
+pub mod fields;
+mod health;
+pub mod identity;
+pub mod limits;
+pub mod memory;
+pub mod missing;
+pub mod product;
+pub mod region;
+pub mod sample;
+pub mod select;
+pub mod snapshot;
+pub mod units;
+
+pub use attributes::{Attr, Raw};
+pub use cluster::Cluster;
+pub use identity::{Bdf, DeviceId, ProcessKey};
+pub use memory::{Kind, PerKind, Source};
+pub use missing::{Missing, Reading};
+pub use product::Arch;
+pub use sample::Sample;
+pub use snapshot::{Device, Process, Snapshot};

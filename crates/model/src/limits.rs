@@ -1,0 +1,27 @@
+//! Bounds, each with its reason.
+
+use std::time::Duration;
+
+/// More class devices than this are not looked at: the driver itself stops at 32 by default.
+pub const DEVICES_MAX: usize = 256;
+/// Longest text of an attribute we look at; the driver's longest is under 40 bytes, `pids` grows by a line an open file.
+pub const ATTRIBUTE_BYTES_MAX: usize = 4096;
+/// Longest `pids` file we read: 16,384 open files of seven digits.
+pub const PIDS_BYTES_MAX: usize = 128 * 1024;
+/// Longest command line we keep. The kernel has no useful limit; a screen has.
+pub const COMMAND_BYTES_MAX: usize = 4096;
+/// Regions of TT-Metal looked at: one a chip, and some dead ones.
+pub const REGIONS_MAX: usize = 1024;
+/// Largest cluster descriptor read: a 32-chip one has 40 kB.
+pub const CLUSTER_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Open files of one process looked at when the driver does not name its users.
+pub const PROCESS_FDS_MAX: usize = 65_536;
+/// How many readings of one device must be out of range before the whole sample of it is nonsense. One may be a
+/// quirk of a sensor; two mean that the addresses are stale (tt-kmd#213 had a believable temperature among them).
+pub const NONSENSE_READINGS_MIN: usize = 2;
+/// A heartbeat is judged over at least this long: Wormhole's rate is not documented.
+pub const HEARTBEAT_WINDOW_MIN: Duration = Duration::from_secs(1);
+/// From this share of a published limit on, a device is in `warning`.
+pub const WARNING_RATIO: f64 = 0.9;
+/// Start times come in ticks of 10 ms and clocks are adjusted: a slot this much older than its process still fits.
+pub const START_TIME_SLACK: Duration = Duration::from_secs(2);

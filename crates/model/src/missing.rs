@@ -1,0 +1,118 @@
+//! A value, or the one reason why there is none.
+
+use std::fmt;
+
+/// What was measured, or why there is nothing to show.
+pub type Reading<T> = Result<T, Missing>;
+
+/// Why a value is absent. The names are part of the public contract ([`Missing::name`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Missing {
+    /// Chips of this architecture never publish it.
+    NotOnThisArch,
+    /// This driver or firmware does not publish it.
+    NotExposed,
+    /// The chip is reached over Ethernet only, and reading it would mean opening a device.
+    RemoteChip,
+    /// It is there, and this user may not read it.
+    NoPermission,
+    /// The chip is being reset.
+    Resetting,
+    /// The device left the bus since it was listed.
+    Gone,
+    /// It was read, and cannot be true.
+    OutOfRange,
+    /// It was read, and is not what the driver documents.
+    Unparsable,
+    /// The read did not come back in time.
+    Timeout,
+    /// The kernel answered with an error.
+    IoError,
+    /// A rate needs two samples, and this is the first.
+    FirstSample,
+    /// Somebody may use it, but nothing tracks how much.
+    NotTracked,
+    /// Nothing measures it.
+    NoSource,
+}
+
+impl Missing {
+    /// Every reason, in the order of the contract.
+    pub const ALL: [Self; 13] = [
+        Self::NotOnThisArch,
+        Self::NotExposed,
+        Self::RemoteChip,
+        Self::NoPermission,
+        Self::Resetting,
+        Self::Gone,
+        Self::OutOfRange,
+        Self::Unparsable,
+        Self::Timeout,
+        Self::IoError,
+        Self::FirstSample,
+        Self::NotTracked,
+        Self::NoSource,
+    ];
+
+    /// The word used in JSON, CSV documentation and problem lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotOnThisArch => "not_on_this_arch",
+            Self::NotExposed => "not_exposed",
+            Self::RemoteChip => "remote_chip",
+            Self::NoPermission => "no_permission",
+            Self::Resetting => "resetting",
+            Self::Gone => "gone",
+            Self::OutOfRange => "out_of_range",
+            Self::Unparsable => "unparsable",
+            Self::Timeout => "timeout",
+            Self::IoError => "io_error",
+            Self::FirstSample => "first_sample",
+            Self::NotTracked => "not_tracked",
+            Self::NoSource => "no_source",
+        }
+    }
+
+    /// The same for a person.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::NotOnThisArch => "chips of this architecture do not publish it",
+            Self::NotExposed => "this driver or firmware does not publish it",
+            Self::RemoteChip => "a chip reached over Ethernet has no telemetry without opening a device",
+            Self::NoPermission => "this user may not read it",
+            Self::Resetting => "the chip is being reset",
+            Self::Gone => "the device left the bus",
+            Self::OutOfRange => "the value read cannot be true",
+            Self::Unparsable => "the text read is not what the driver documents",
+            Self::Timeout => "the read did not come back in time",
+            Self::IoError => "the kernel answered with an error",
+            Self::FirstSample => "a rate needs two samples",
+            Self::NotTracked => "nothing tracks it",
+            Self::NoSource => "nothing measures it",
+        }
+    }
+
+    /// True for reasons that mean something went wrong, as opposed to something that is not there by nature.
+    pub fn is_problem(self) -> bool {
+        matches!(self, Self::NoPermission | Self::OutOfRange | Self::Unparsable | Self::Timeout | Self::IoError)
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = Missing::ALL.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Missing::ALL.len());
+    }
+}

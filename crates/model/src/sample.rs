@@ -1,0 +1,155 @@
+//! What the machine said: raw values, when they were read, and why some were not.
+
+use std::time::Duration;
+
+use crate::attributes::Attributes;
+use crate::cluster::Cluster;
+use crate::identity::{Bdf, DeviceId, ProcessKey};
+use crate::memory::PerKind;
+use crate::missing::{Missing, Reading};
+use crate::region::Region;
+use crate::units::UnixTime;
+
+/// Where a sample comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This machine.
+    Local,
+    /// A simulated machine.
+    Sim,
+}
+
+impl Origin {
+    /// The contract's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// One look at the whole machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When, on a clock that never jumps.
+    pub at: Duration,
+    /// When, for people.
+    pub time: UnixTime,
+    /// Name of the machine.
+    pub host: String,
+    /// Real or simulated.
+    pub origin: Origin,
+    /// Version of the kernel driver.
+    pub driver: Reading<String>,
+    /// The cluster descriptor the user gave, if any.
+    pub cluster: Option<Cluster>,
+    /// Chips on PCIe, by id.
+    pub devices: Vec<DeviceSample>,
+    /// Processes that hold a device or own a live slot of TT-Metal's statistics.
+    pub processes: Vec<ProcessSample>,
+    /// TT-Metal's statistics.
+    pub regions: Vec<RegionSample>,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// One chip on PCIe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSample {
+    /// N of `/dev/tenstorrent/N`.
+    pub id: DeviceId,
+    /// Its PCI address.
+    pub bdf: Reading<Bdf>,
+    /// Its files.
+    pub attributes: Attributes,
+    /// Who has it open.
+    pub users: Reading<Users>,
+}
+
+/// Who has a device open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users {
+    /// Host pids, each once.
+    pub pids: Vec<u32>,
+    /// Open files of processes outside this pid namespace.
+    pub hidden: u64,
+    /// False when other users' processes could not be looked at.
+    pub is_complete: bool,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessSample {
+    /// Who it is.
+    pub key: ProcessKey,
+    /// Its pid in its own namespace; the same as the host's outside containers.
+    pub namespace_pid: u32,
+    /// Facts of `/proc/PID`: `Gone` when the opener has exited and only its file lives on.
+    pub facts: Reading<ProcessFacts>,
+    /// Full command line.
+    pub command: Reading<String>,
+    /// Container, pod and job.
+    pub workload: Workload,
+    /// Memory the kernel driver reports per open file, by device.
+    pub fdinfo: Vec<FdMemory>,
+}
+
+/// What `/proc/PID/stat` and `status` say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessFacts {
+    /// `comm`.
+    pub name: String,
+    /// Owner.
+    pub uid: u32,
+    /// Owner's name, where the user database has one.
+    pub user: Option<String>,
+    /// When it started.
+    pub start_time: UnixTime,
+    /// CPU time so far.
+    pub cpu_time: Duration,
+    /// Host memory in bytes.
+    pub rss: u64,
+}
+
+/// Where a process runs, by its cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// First 12 digits of the container id.
+    pub container: Option<String>,
+    /// Kubernetes pod uid.
+    pub pod: Option<String>,
+    /// Slurm job id.
+    pub job: Option<String>,
+}
+
+/// `drm-memory-*` keys of one open device file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FdMemory {
+    /// The device the file is.
+    pub device: DeviceId,
+    /// Bytes, for the kinds that were there.
+    pub used: PerKind<Option<u64>>,
+}
+
+/// One file of TT-Metal's statistics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegionSample {
+    /// The id in its name.
+    pub unique_id: u64,
+    /// The process whose `/dev/shm` it was seen in; `None` for the host's own.
+    pub through: Option<ProcessKey>,
+    /// What it says.
+    pub content: Reading<Region>,
+}
+
+/// Something that could not be read as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, or the part of the machine.
+    pub part: String,
+    /// The reason.
+    pub reason: Missing,
+    /// The same in words.
+    pub detail: String,
+}

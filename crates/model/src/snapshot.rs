@@ -1,0 +1,306 @@
+//! What a sample means: devices, processes, health, ready to be shown.
+
+use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
+use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
+use crate::missing::{Missing, Reading};
+use crate::product::Arch;
+use crate::sample::{Origin, Problem, Workload};
+use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
+
+/// The machine, as shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Name of the machine.
+    pub host: String,
+    /// When.
+    pub time: UnixTime,
+    /// Version of the kernel driver.
+    pub driver: Reading<String>,
+    /// Real or simulated.
+    pub origin: Origin,
+    /// Chips, local ones first.
+    pub devices: Vec<Device>,
+    /// Processes, each once.
+    pub processes: Vec<Process>,
+    /// What could not be read as it should.
+    pub problems: Vec<Problem>,
+}
+
+impl Snapshot {
+    /// Processes on a device, with their figures there.
+    pub fn processes_on(&self, id: DeviceId) -> impl Iterator<Item = (&Process, &DeviceUse)> {
+        self.processes.iter().filter_map(move |process| Some((process, process.on(id)?)))
+    }
+
+    /// The device with this id.
+    pub fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.iter().find(|device| device.id == id)
+    }
+}
+
+/// How a chip is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// On PCIe.
+    Local,
+    /// Over Ethernet, through another chip.
+    Remote,
+}
+
+/// Whether a device can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It answers.
+    Ok,
+    /// It is being reset.
+    Resetting,
+    /// It left the bus.
+    Gone,
+    /// It is there, and nothing that can be believed was read.
+    Unreadable,
+    /// It publishes no telemetry.
+    Unknown,
+}
+
+impl State {
+    /// The contract's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Resetting => "resetting",
+            Self::Gone => "gone",
+            Self::Unreadable => "unreadable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How a device fares, against the limits it publishes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// Nothing to judge by.
+    Unknown,
+    /// Within its limits.
+    Ok,
+    /// Close to a limit, or something is odd.
+    Warning,
+    /// At a limit.
+    Critical,
+}
+
+impl Health {
+    /// The contract's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// Versions of firmware, as published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Firmware {
+    /// The whole bundle.
+    pub bundle: Reading<String>,
+    /// Board controller, application.
+    pub m3_app: Reading<String>,
+    /// Board controller, boot loader.
+    pub m3_boot: Reading<String>,
+    /// ARC cores.
+    pub arc: Reading<String>,
+    /// Ethernet cores.
+    pub eth: Reading<String>,
+    /// The tool that flashed it.
+    pub tt_flash: Reading<String>,
+}
+
+/// PCIe link and traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pcie {
+    /// Generation now.
+    pub gen_now: Reading<u64>,
+    /// Lanes now.
+    pub width: Reading<u64>,
+    /// Highest generation of the chip.
+    pub gen_max: Reading<u64>,
+    /// Most lanes of the chip.
+    pub width_max: Reading<u64>,
+    /// Most lanes of the slot it sits in.
+    pub slot_width_max: Reading<u64>,
+    /// Traffic to the chip.
+    pub to_device: Reading<BytesPerSecond>,
+    /// Traffic from the chip.
+    pub from_device: Reading<BytesPerSecond>,
+    /// The same in words of the chip's network.
+    pub to_device_words: Reading<WordsPerSecond>,
+    /// The same in words of the chip's network.
+    pub from_device_words: Reading<WordsPerSecond>,
+}
+
+/// One chip.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "each field is described by its row in the field table")]
+pub struct Device {
+    pub id: DeviceId,
+    pub metal_id: Reading<u64>,
+    pub arch: Reading<Arch>,
+    pub board: Reading<String>,
+    pub chip: Reading<ChipPosition>,
+    pub location: Location,
+    pub via: Reading<DeviceId>,
+    pub bdf: Reading<Bdf>,
+    pub asic_id: Reading<String>,
+    pub unique_id: Reading<u64>,
+    pub serial: Reading<String>,
+    pub numa_node: Reading<u64>,
+    pub state: State,
+    pub health: Health,
+    pub health_reasons: Vec<String>,
+    pub temperature: Reading<Celsius>,
+    pub temperature_limit: Reading<Celsius>,
+    pub power: Reading<Watts>,
+    pub power_limit: Reading<Watts>,
+    pub voltage: Reading<Volts>,
+    pub voltage_limit: Reading<Volts>,
+    pub current: Reading<Amperes>,
+    pub current_limit: Reading<Amperes>,
+    pub fan: Reading<Rpm>,
+    pub aiclk: Reading<Megahertz>,
+    pub axiclk: Reading<Megahertz>,
+    pub arcclk: Reading<Megahertz>,
+    pub aiclk_limit: Reading<Megahertz>,
+    pub heartbeat: Reading<u64>,
+    pub heartbeat_alive: Reading<bool>,
+    pub therm_trip_count: Reading<u64>,
+    pub pcie: Pcie,
+    pub firmware: Firmware,
+    pub memory: Memory,
+}
+
+impl Device {
+    /// Board and position as tables print them: `n300 L`.
+    pub fn label(&self) -> String {
+        let board = self.board.as_deref().unwrap_or("unknown");
+        match self.chip {
+            Ok(position) => format!("{board} {}", position.letter()),
+            Err(_) => board.to_owned(),
+        }
+    }
+}
+
+/// What is known of a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// TT-Metal's own statistics have it.
+    Reported,
+    /// It has a device open and tells nobody what it uses.
+    Open,
+    /// What it uses is written down where this user may not read.
+    NoPermission,
+    /// It has exited; somebody still holds the file it opened.
+    Dead,
+}
+
+impl Status {
+    /// The contract's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Open => "open",
+            Self::NoPermission => "no_permission",
+            Self::Dead => "dead",
+        }
+    }
+
+    /// What tables print.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Reported => "Reported by TT-Metal",
+            Self::Open => "Device open (no tracking)",
+            Self::NoPermission => "No permission",
+            Self::Dead => "Exited",
+        }
+    }
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "each field is described by its row in the field table")]
+pub struct Process {
+    pub key: ProcessKey,
+    pub name: Reading<String>,
+    pub user: Reading<String>,
+    pub uid: Reading<u64>,
+    pub command: Reading<String>,
+    pub start_time: Reading<UnixTime>,
+    pub cpu: Reading<f64>,
+    pub rss: Reading<u64>,
+    pub workload: Workload,
+    pub status: Status,
+    /// Its memory on each chip it has to do with.
+    pub devices: Vec<DeviceUse>,
+    /// Memory it reported under ids that fit no row, or more than one.
+    pub unmapped: Vec<Unmapped>,
+}
+
+/// A process on one chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceUse {
+    /// The chip.
+    pub device: DeviceId,
+    /// Its memory there.
+    pub kinds: PerKind<Figure>,
+}
+
+impl DeviceUse {
+    /// What it has in the DRAM bar.
+    pub fn dram(&self) -> Reading<u64> {
+        sum(Kind::DRAM_BAR.map(|kind| self.kinds[kind].used))
+    }
+
+    /// What it has in the L1 bar.
+    pub fn l1(&self) -> Reading<u64> {
+        sum(Kind::L1_BAR.map(|kind| self.kinds[kind].used))
+    }
+
+    /// The best source of its figures.
+    pub fn source(&self) -> Reading<Source> {
+        Kind::ALL.into_iter().find_map(|kind| self.kinds[kind].source.ok()).ok_or(Missing::NotTracked)
+    }
+}
+
+/// Memory on a chip that no row matches for certain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmapped {
+    /// The id that was given.
+    pub id: u64,
+    /// What was reported.
+    pub kinds: PerKind<Figure>,
+}
+
+impl Process {
+    /// Its figures on a chip.
+    pub fn on(&self, id: DeviceId) -> Option<&DeviceUse> {
+        self.devices.iter().find(|use_of| use_of.device == id)
+    }
+
+    /// The sum over its chips, mapped or not.
+    pub fn total(&self, kind: Kind) -> Reading<u64> {
+        let mapped = self.devices.iter().map(|use_of| use_of.kinds[kind].used);
+        sum(mapped.chain(self.unmapped.iter().map(|unmapped| unmapped.kinds[kind].used)))
+    }
+
+    /// The sum of a bar's kinds over its chips.
+    pub fn total_of(&self, kinds: &[Kind]) -> Reading<u64> {
+        sum(kinds.iter().map(|kind| self.total(*kind)))
+    }
+
+    /// The best source of its figures.
+    pub fn source(&self) -> Reading<Source> {
+        let unmapped = self.unmapped.iter().find_map(|unmapped| unmapped.kinds[Kind::Dram].source.ok());
+        self.devices.iter().find_map(|use_of| use_of.source().ok()).or(unmapped).ok_or(Missing::NotTracked)
+    }
+}
