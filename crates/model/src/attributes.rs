@@ -330,6 +330,7 @@ mod tests {
         assert_eq!(TO_DEVICE.len() + FROM_DEVICE.len(), 12);
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "reads better at the many calls")]
     fn check(attr: Attr, text: &str, expected: Reading<Raw>) {
         let row = attr.attribute();
         let reading = row.parse(text).and_then(|raw| row.judge(&raw).map(|()| raw));

@@ -1,1 +1,29 @@
-//! .
+//! Reads a machine into a [`Sample`](ttmon_model::Sample): the driver's files, processes, TT-Metal's statistics.
+//!
+//! Nothing below `/dev/tenstorrent` is ever opened: opening a device wakes it and blocks other tools.
+//!
+//! ```no_run
+//! use ttmon_source::{Machine, Options, Root};
+//! let mut machine = Machine::new(Root::real(), Options::default())?;
+//! let sample = machine.sample()?;
+//! # Ok::<(), ttmon_source::Error>(())
+//! ```
+//!
+//! A read of one of the driver's files may block for seconds, in a way that not even a signal ends, while another
+//! tool resets the chip. So all reads go in [batches](read) to worker threads with a deadline, and for the one-shot
+//! commands those threads live in a [process of their own](isolate) that can be left behind.
+
+mod cluster;
+mod device;
+mod faults;
+pub mod isolate;
+mod machine;
+mod process;
+pub mod read;
+mod regions;
+mod root;
+mod users;
+
+pub use cluster::{ClusterError, read_cluster};
+pub use machine::{Error, Isolation, Machine, Options};
+pub use root::Root;

@@ -134,7 +134,7 @@ fn one(
         let absent = if attribution.denied[row_index] { Missing::NoPermission } else { Missing::NotTracked };
         // One that reports elsewhere and not here has nothing here.
         let reported = reported.or_else(|| is_reported.then(PerKind::default));
-        devices.push(DeviceUse { device: row.id, kinds: figures(reported.as_ref(), fdinfo_on(process, row.id), absent) });
+        devices.push(DeviceUse { device: row.id, kinds: figures(reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent) });
     }
     let unmapped = mine.iter().filter_map(|(_, target, _)| match target {
         Target::Unmapped(id) => Some(*id),
@@ -189,11 +189,11 @@ fn fdinfo_on(process: &ProcessSample, device: DeviceId) -> Option<PerKind<Option
 }
 
 /// The best source for each kind.
-fn figures(reported: Option<&PerKind<u64>>, fdinfo: Option<PerKind<Option<u64>>>, absent: Missing) -> PerKind<Figure> {
+fn figures(reported: Option<&PerKind<u64>>, fdinfo: Option<&PerKind<Option<u64>>>, absent: Missing) -> PerKind<Figure> {
     PerKind::from_fn(|kind| {
         // TT-Metal's statistics leave kernels out.
         let shm = reported.filter(|_| kind != Kind::Kernel).map(|used| Figure::used_only(used[kind], Source::Shm));
-        let kernel_driver = || fdinfo.as_ref().and_then(|used| used[kind]).map(|used| Figure::used_only(used, Source::Fdinfo));
+        let kernel_driver = || fdinfo.and_then(|used| used[kind]).map(|used| Figure::used_only(used, Source::Fdinfo));
         shm.or_else(kernel_driver).unwrap_or_else(|| Figure::missing(absent))
     })
 }

@@ -1,0 +1,178 @@
+//! Reads UMD's cluster descriptor, a YAML file the user names.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use ttmon_model::cluster::{Cluster, ClusterChip};
+use ttmon_model::limits::CLUSTER_BYTES_MAX;
+use ttmon_model::product::Arch;
+use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
+use yaml_rust2::scanner::Marker;
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::read;
+
+/// Why a descriptor could not be used.
+#[derive(Debug)]
+pub enum ClusterError {
+    /// The file could not be read.
+    Io(io::Error),
+    /// It is not YAML.
+    Syntax(String),
+    /// It is YAML and says nothing of chips.
+    NoChips,
+    /// It repeats itself by reference, which descriptors never do and which can make a small file huge.
+    Alias,
+}
+
+impl fmt::Display for ClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Syntax(error) => write!(f, "not YAML: {error}"),
+            Self::NoChips => f.write_str("not a cluster descriptor: it has no chips under `arch:`"),
+            Self::Alias => f.write_str("not a cluster descriptor: it uses YAML aliases"),
+        }
+    }
+}
+
+impl std::error::Error for ClusterError {}
+
+/// Reads the descriptor in a file.
+pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
+    let bytes_max = usize::try_from(CLUSTER_BYTES_MAX).unwrap_or(usize::MAX);
+    let bytes = read::read_small(path, bytes_max).map_err(ClusterError::Io)?;
+    parse(&String::from_utf8_lossy(&bytes))
+}
+
+fn parse(text: &str) -> Result<Cluster, ClusterError> {
+    let syntax = |error: yaml_rust2::ScanError| ClusterError::Syntax(error.to_string());
+    let mut aliases = AliasFinder(false);
+    Parser::new_from_str(text).load(&mut aliases, true).map_err(syntax)?;
+    if aliases.0 {
+        return Err(ClusterError::Alias);
+    }
+    let documents = YamlLoader::load_from_str(text).map_err(syntax)?;
+    let root = documents.first().ok_or(ClusterError::NoChips)?;
+    let arch = root["arch"].as_hash().ok_or(ClusterError::NoChips)?;
+    let mut chips: Vec<ClusterChip> = arch.iter().filter_map(|(chip, arch)| chip_of(root, u32_of(chip)?, arch)).collect();
+    if chips.is_empty() {
+        return Err(ClusterError::NoChips);
+    }
+    chips.sort_by_key(|chip| chip.chip);
+    Ok(Cluster { chips })
+}
+
+fn chip_of(root: &Yaml, chip: u32, arch: &Yaml) -> Option<ClusterChip> {
+    let board = root["boards"].as_vec().and_then(|boards| boards.iter().find(|board| board_has(board, chip)));
+    Some(ClusterChip {
+        chip,
+        arch: arch.as_str().and_then(Arch::from_name),
+        unique_id: of_chip(root, "chip_unique_ids", chip).and_then(u64_of),
+        device: root["chips_with_mmio"].as_vec().and_then(|list| list.iter().find_map(|pair| of_key(pair, chip).and_then(u32_of))),
+        bdf: of_chip(root, "chip_pci_bdfs", chip).and_then(|bdf| bdf.as_str()?.parse().ok()),
+        board_id: board.and_then(|board| board_value(board, "board_id")).and_then(u64_of),
+        board_type: board.and_then(|board| board_value(board, "board_type")?.as_str().map(str::to_owned)),
+        location: of_chip(root, "asic_locations", chip).and_then(u32_of),
+    })
+}
+
+/// A board is a list of one-entry maps: `board_id`, `board_type`, `chips`.
+fn board_value<'a>(board: &'a Yaml, key: &str) -> Option<&'a Yaml> {
+    board.as_vec()?.iter().map(|entry| &entry[key]).find(|value| !value.is_badvalue())
+}
+
+fn board_has(board: &Yaml, chip: u32) -> bool {
+    board_value(board, "chips").and_then(Yaml::as_vec).is_some_and(|chips| chips.iter().any(|id| u32_of(id) == Some(chip)))
+}
+
+fn of_chip<'a>(root: &'a Yaml, section: &str, chip: u32) -> Option<&'a Yaml> {
+    of_key(&root[section], chip)
+}
+
+fn of_key(map: &Yaml, chip: u32) -> Option<&Yaml> {
+    map.as_hash()?.get(&Yaml::Integer(i64::from(chip)))
+}
+
+fn u32_of(value: &Yaml) -> Option<u32> {
+    u64_of(value).and_then(|number| u32::try_from(number).ok())
+}
+
+/// Numbers beyond 2^63 do not fit the parser's integers and come as real numbers, with their text kept.
+fn u64_of(value: &Yaml) -> Option<u64> {
+    match value {
+        Yaml::Integer(number) => u64::try_from(*number).ok(),
+        Yaml::Real(text) | Yaml::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+struct AliasFinder(bool);
+
+impl MarkedEventReceiver for AliasFinder {
+    fn on_event(&mut self, event: Event, _: Marker) {
+        self.0 |= matches!(event, Event::Alias(_));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const N300: &str = "
+arch:
+  0: wormhole_b0
+  1: wormhole_b0
+chip_unique_ids:
+  1: 14251245764
+  0: 9956278468
+chips_with_mmio:
+  - 0: 1
+boards:
+  -
+    - board_id: 72058990194901188
+    - board_type: n300
+    - chips:
+        - 1
+        - 0
+asic_locations:
+  0: 0
+  1: 1
+chip_pci_bdfs:
+  0: 0000:41:00.0
+";
+
+    #[test]
+    fn an_n300() {
+        let cluster = parse(N300).unwrap();
+        let [left, right] = cluster.chips.as_slice() else { panic!("{cluster:?}") };
+        assert_eq!((left.chip, left.device, left.unique_id), (0, Some(1), Some(9_956_278_468)));
+        assert_eq!(left.bdf, "0000:41:00.0".parse().ok());
+        assert_eq!((right.device, right.location, right.board_type.as_deref()), (None, Some(1), Some("n300")));
+        assert_eq!(cluster.gateway_of(right).map(|chip| chip.chip), Some(0));
+    }
+
+    #[test]
+    fn large_ids() {
+        let text = "arch:\n  0: blackhole\nchip_unique_ids:\n  0: 17293822569102704640\n";
+        assert_eq!(parse(text).unwrap().chips[0].unique_id, Some(17_293_822_569_102_704_640));
+    }
+
+    #[test]
+    fn what_is_not_a_descriptor() {
+        assert!(matches!(parse(""), Err(ClusterError::NoChips)));
+        assert!(matches!(parse("arch: 5"), Err(ClusterError::NoChips)));
+        assert!(matches!(parse("arch:\n  x: y"), Err(ClusterError::NoChips)));
+        assert!(matches!(parse("a: [1"), Err(ClusterError::Syntax(_))));
+        assert!(matches!(parse("a: &x [1]\nb: [*x, *x]"), Err(ClusterError::Alias)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[a-z0-9:\\- \\n\\[\\]{}&*]{0,120}") {
+            let _ = parse(&text);
+        }
+    }
+}

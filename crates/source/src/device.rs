@@ -1,0 +1,277 @@
+//! One device's files: where they are, and what their texts say.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, Attributes, Place};
+use ttmon_model::identity::{Bdf, DeviceId};
+use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
+use ttmon_model::sample::Problem;
+use ttmon_model::{Attr, Missing, Raw, Reading};
+
+use crate::read::{Failure, Pace, Reply, Request};
+use crate::root::Root;
+
+/// More broken files of one device than this are told in one line.
+const PROBLEMS_PER_DEVICE_MAX: usize = 4;
+
+/// A device that was found, and what does not change about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) id: DeviceId,
+    pub(crate) bdf: Reading<Bdf>,
+    pub(crate) attributes: Attributes,
+    directory: PathBuf,
+    hwmon: Reading<PathBuf>,
+    /// What is read once must be read again: the device is new, was reset, or was not ready.
+    needs_static: bool,
+    /// It was listed before and is not now.
+    pub(crate) has_left: bool,
+}
+
+/// Ids of the devices in the class directory: entries `tenstorrent!N`.
+pub(crate) fn list(root: &Root) -> io::Result<Vec<DeviceId>> {
+    let mut ids: Vec<DeviceId> = root
+        .list(&root.class())?
+        .iter()
+        .filter_map(|name| name.to_str()?.strip_prefix("tenstorrent!")?.parse().ok().map(DeviceId))
+        .take(DEVICES_MAX)
+        .collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+impl Known {
+    /// A device just listed.
+    pub(crate) fn new(root: &Root, id: DeviceId) -> Self {
+        let directory = root.class().join(format!("tenstorrent!{id}"));
+        let mut known = Self {
+            id,
+            bdf: bdf(&directory),
+            attributes: Attributes::all_missing(Missing::NotExposed),
+            hwmon: Err(Missing::NotExposed),
+            directory,
+            needs_static: true,
+            has_left: false,
+        };
+        known.hwmon = known.find_hwmon(root, None);
+        known
+    }
+
+    /// Whether the class entry still leads to the same device.
+    pub(crate) fn is_same(&self) -> bool {
+        bdf(&self.directory) == self.bdf
+    }
+
+    /// What to read now.
+    pub(crate) fn requests(&self, pace: Pace) -> Vec<Request> {
+        self.planned().map(|(_, path)| Request { path, bytes_max: ATTRIBUTE_BYTES_MAX, pace }).collect()
+    }
+
+    /// Takes in the replies to [`Known::requests`]. Says whether the temperature sensors should be looked for
+    /// elsewhere and read once more.
+    pub(crate) fn take(&mut self, root: &Root, replies: &[Reply], problems: &mut Vec<Problem>) -> Retry {
+        let planned: Vec<(&'static Attribute, PathBuf)> = self.planned().collect();
+        let is_there = fs::symlink_metadata(&self.directory).is_ok();
+        let mut found = Vec::new();
+        for ((attribute, path), reply) in planned.iter().zip(replies) {
+            let (reading, detail) = reading(attribute, reply, is_there);
+            if let Err(reason) = judged(attribute, &reading)
+                && reason.is_problem()
+            {
+                found.push(Problem { part: path.display().to_string(), reason, detail });
+            }
+            self.attributes.set(attribute.attr, reading);
+        }
+        let retry = self.look_elsewhere(root);
+        if retry == Retry::No {
+            report(&self.directory, found, problems);
+        }
+        self.needs_static = self.is_unsettled();
+        retry
+    }
+
+    fn planned(&self) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
+        ATTRIBUTES
+            .iter()
+            .filter(|attribute| self.needs_static || attribute.pace == attributes::Pace::Dynamic)
+            .filter_map(|attribute| Some((attribute, self.path(attribute)?)))
+    }
+
+    fn path(&self, attribute: &Attribute) -> Option<PathBuf> {
+        let directory = match attribute.place {
+            Place::Class => self.directory.clone(),
+            Place::Hwmon => self.hwmon.clone().ok()?,
+            Place::Pci => self.directory.join("device"),
+            Place::Bridge => self.directory.join("device/.."),
+            Place::Counters => self.directory.join("pcie_perf_counters"),
+        };
+        Some(directory.join(attribute.file))
+    }
+
+    /// The newest hwmon directory below the device, older than `below` if given. The number changes with every driver
+    /// load, and after a reset two have been seen.
+    fn find_hwmon(&mut self, root: &Root, below: Option<u32>) -> Reading<PathBuf> {
+        let parent = self.directory.join("device/hwmon");
+        let newest = match root.list(&parent) {
+            Ok(names) => names
+                .iter()
+                .filter_map(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok())
+                .filter(|number| below.is_none_or(|below| *number < below))
+                .max()
+                .ok_or(Missing::NotExposed),
+            Err(error) => Err(from_errno(error.raw_os_error().unwrap_or_default())),
+        };
+        if let Err(reason) = newest {
+            for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Hwmon) {
+                self.attributes.set(attribute.attr, Err(reason));
+            }
+        }
+        newest.map(|number| parent.join(format!("hwmon{number}")))
+    }
+
+    fn look_elsewhere(&mut self, root: &Root) -> Retry {
+        let Ok(current) = self.hwmon.clone() else {
+            self.hwmon = self.find_hwmon(root, None);
+            return if self.hwmon.is_ok() { Retry::Yes } else { Retry::No };
+        };
+        let is_dead = ATTRIBUTES
+            .iter()
+            .filter(|attribute| attribute.place == Place::Hwmon)
+            .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)));
+        let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
+        if !is_dead {
+            return Retry::No;
+        }
+        let newest = self.find_hwmon(root, None);
+        let other = if newest.as_ref() == Ok(&current) { self.find_hwmon(root, number) } else { newest };
+        match other {
+            Ok(path) if path != current => {
+                self.hwmon = Ok(path);
+                Retry::Yes
+            }
+            _ => Retry::No,
+        }
+    }
+
+    /// True when the device has something to say that it did not yet: after a reset, or while its firmware starts.
+    fn is_unsettled(&self) -> bool {
+        let is_broken = |reason| !matches!(reason, Missing::NotExposed | Missing::NotOnThisArch | Missing::NoSource);
+        let broken = ATTRIBUTES
+            .iter()
+            .filter(|attribute| attribute.is_telemetry)
+            .any(|attribute| self.attributes.get(attribute.attr).is_err_and(is_broken));
+        broken || self.attributes.get(Attr::Temperature).is_err() || self.attributes.get(Attr::CardType).is_err()
+    }
+}
+
+/// Whether to read a device's files once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    Yes,
+    No,
+}
+
+/// The PCI address is the last part of where the `device` link leads.
+fn bdf(directory: &Path) -> Reading<Bdf> {
+    let target = fs::canonicalize(directory.join("device")).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Missing::NoPermission,
+        _ => Missing::Gone,
+    })?;
+    let name = target.file_name().and_then(|name| name.to_str()).ok_or(Missing::Unparsable)?;
+    name.parse().map_err(|()| Missing::Unparsable)
+}
+
+fn reading(attribute: &Attribute, reply: &Reply, is_there: bool) -> (Reading<Raw>, String) {
+    match reply {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(bytes);
+            (attribute.parse(&text), format!("it says {}", excerpt(&text)))
+        }
+        Err(Failure::Timeout) => (Err(Missing::Timeout), "the read did not come back in time".to_owned()),
+        Err(Failure::TooLong) => (Err(Missing::Unparsable), "it is far longer than it should be".to_owned()),
+        Err(Failure::Errno(errno)) => {
+            let reason = match from_errno(*errno) {
+                Missing::NotExposed if !is_there => Missing::Gone,
+                reason => reason,
+            };
+            (Err(reason), io::Error::from_raw_os_error(*errno).to_string())
+        }
+    }
+}
+
+fn judged(attribute: &Attribute, reading: &Reading<Raw>) -> Reading<()> {
+    attribute.judge(reading.as_ref().map_err(|reason| *reason)?)
+}
+
+/// What an error of open or read means for the value.
+pub(crate) fn from_errno(errno: i32) -> Missing {
+    /// What old drivers answer for a sensor they do not support; the kernel has no public name for it.
+    const ENOTSUPP: i32 = 524;
+    match Errno::from_raw_os_error(errno) {
+        Errno::NOENT | Errno::NOTDIR | Errno::OPNOTSUPP => Missing::NotExposed,
+        Errno::NODEV | Errno::NXIO => Missing::Gone,
+        Errno::NODATA => Missing::Resetting,
+        Errno::ACCESS | Errno::PERM => Missing::NoPermission,
+        _ if errno == ENOTSUPP => Missing::NotExposed,
+        _ => Missing::IoError,
+    }
+}
+
+/// The beginning of a foreign text, fit for a message.
+fn excerpt(text: &str) -> String {
+    const LENGTH_MAX: usize = 40;
+    let text = text.trim_end();
+    let short: String = text.chars().take(LENGTH_MAX).collect();
+    let more = if text.chars().nth(LENGTH_MAX).is_some() { "…" } else { "" };
+    format!("{short:?}{more}")
+}
+
+fn report(directory: &Path, found: Vec<Problem>, problems: &mut Vec<Problem>) {
+    if found.len() <= PROBLEMS_PER_DEVICE_MAX {
+        problems.extend(found);
+        return;
+    }
+    let mut reasons: Vec<Missing> = found.iter().map(|problem| problem.reason).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for reason in reasons {
+        let of_kind: Vec<_> = found.iter().filter(|problem| problem.reason == reason).collect();
+        let detail = match of_kind.as_slice() {
+            [only] => format!("{}: {}", only.part, only.detail),
+            [first, ..] => format!("{} files, {} among them: {}", of_kind.len(), first.part, first.detail),
+            [] => continue,
+        };
+        problems.push(Problem { part: directory.display().to_string(), reason, detail });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_a_meaning() {
+        for (errno, reason) in [
+            (2, Missing::NotExposed),
+            (95, Missing::NotExposed),
+            (524, Missing::NotExposed),
+            (19, Missing::Gone),
+            (61, Missing::Resetting),
+            (13, Missing::NoPermission),
+            (1, Missing::NoPermission),
+            (5, Missing::IoError),
+            (22, Missing::IoError),
+        ] {
+            assert_eq!(from_errno(errno), reason, "{errno}");
+        }
+    }
+
+    #[test]
+    fn excerpts_are_short_and_escaped() {
+        assert_eq!(excerpt("a\u{1b}[31m\n"), "\"a\\u{1b}[31m\"");
+        assert_eq!(excerpt(&"x".repeat(5000)).chars().count(), 43);
+    }
+}

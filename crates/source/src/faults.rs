@@ -1,0 +1,83 @@
+//! Errors that a plain file cannot have: `EIO`, `ENODATA`, a read that hangs.
+//!
+//! A root other than `/` may carry a file `.ttmon-faults`, one line each: a path below the root, a tab, and an errno
+//! name, `hang` or `slow:MILLISECONDS`. A directory's line holds for all below it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// What happens instead of, or before, a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Errno(i32),
+    Hang,
+    Slow(Duration),
+}
+
+/// Injected errors of a root; empty for a real machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults(Vec<(PathBuf, Fault)>);
+
+impl Faults {
+    /// Reads the file of a root. One that is not there, or a line that is not understood, injects nothing.
+    pub(crate) fn load(base: &Path) -> Self {
+        let text = fs::read_to_string(base.join(".ttmon-faults")).unwrap_or_default();
+        Self(text.lines().filter_map(|line| parse_line(base, line)).collect())
+    }
+
+    pub(crate) fn find(&self, path: &Path) -> Option<Fault> {
+        self.0.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, fault)| *fault)
+    }
+}
+
+fn parse_line(base: &Path, line: &str) -> Option<(PathBuf, Fault)> {
+    let (path, fault) = line.split_once('\t')?;
+    Some((base.join(path.trim_start_matches('/')), parse_fault(fault)?))
+}
+
+fn parse_fault(word: &str) -> Option<Fault> {
+    if let Some(millis) = word.strip_prefix("slow:") {
+        return millis.parse().ok().map(|millis| Fault::Slow(Duration::from_millis(millis)));
+    }
+    let errno = match word {
+        "hang" => return Some(Fault::Hang),
+        "ENOENT" => Errno::NOENT,
+        "ENODEV" => Errno::NODEV,
+        "ENODATA" => Errno::NODATA,
+        "EACCES" => Errno::ACCESS,
+        "EPERM" => Errno::PERM,
+        "EIO" => Errno::IO,
+        "EINVAL" => Errno::INVAL,
+        "EMFILE" => Errno::MFILE,
+        "EOPNOTSUPP" => Errno::OPNOTSUPP,
+        _ => return None,
+    };
+    Some(Fault::Errno(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let base = Path::new("/base");
+        let parse = |line| parse_line(base, line).map(|(path, fault)| (path.display().to_string(), fault));
+        assert_eq!(parse("sys/x\thang"), Some(("/base/sys/x".into(), Fault::Hang)));
+        assert_eq!(parse("/sys/x\tslow:20"), Some(("/base/sys/x".into(), Fault::Slow(Duration::from_millis(20)))));
+        assert_eq!(parse("sys/x\tEIO"), Some(("/base/sys/x".into(), Fault::Errno(5))));
+        for bad in ["", "sys/x", "sys/x\tEWHAT", "sys/x\tslow:x"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_directory_covers_what_is_below_it() {
+        let faults = Faults(vec![("/b/sys/dir".into(), Fault::Hang)]);
+        assert_eq!(faults.find(Path::new("/b/sys/dir/file")), Some(Fault::Hang));
+        assert_eq!(faults.find(Path::new("/b/sys/dir2/file")), None);
+    }
+}

@@ -1,0 +1,357 @@
+//! The whole machine: what is read in which order.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::cluster::Cluster;
+use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
+use ttmon_model::sample::{DeviceSample, Origin, Problem, ProcessSample, RegionSample, Users};
+use ttmon_model::units::{UnixTime, Version};
+use ttmon_model::{Missing, Reading, Sample};
+
+use crate::device::{self, Known, Retry};
+use crate::isolate::Reader;
+use crate::process::{self, Scale};
+use crate::read::{Lane, Pace, Pool, Reply, Request, read_small};
+use crate::regions;
+use crate::root::Root;
+use crate::users::{self, OpenFile};
+
+/// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
+const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
+/// Longest user database read.
+const PASSWD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How a machine is read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Longest wait for one file.
+    pub read_timeout: Duration,
+    /// Whether there will be many samples.
+    pub pace: Pace,
+    /// Where reads that may hang happen.
+    pub isolation: Isolation,
+    /// Real or simulated.
+    pub origin: Origin,
+    /// The user's cluster descriptor.
+    pub cluster: Option<Cluster>,
+    /// Whether processes and memory are looked at.
+    pub processes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_timeout: Duration::from_millis(200),
+            pace: Pace::Once,
+            isolation: Isolation::Process,
+            origin: Origin::Local,
+            cluster: None,
+            processes: true,
+        }
+    }
+}
+
+/// Where reads that may hang happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// In a forked process, so that this one can always exit. Needs a program with a single thread.
+    Process,
+    /// In threads of this process.
+    Threads,
+}
+
+/// Why there is no sample at all. One bad device never is a reason.
+#[derive(Debug)]
+pub enum Error {
+    /// No Tenstorrent device on the PCI bus.
+    NoDevice,
+    /// Devices on the bus, and no driver that made them known.
+    DriverNotLoaded {
+        /// How many.
+        devices: usize,
+    },
+    /// The driver's directory cannot be read.
+    Class(io::Error),
+    /// The reading process could not be started or died.
+    Reader(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice => f.write_str("no Tenstorrent device found: none is on the PCI bus; try a simulated machine with --sim t3k"),
+            Self::DriverNotLoaded { devices } => write!(
+                f,
+                "no Tenstorrent device found: {devices} on the PCI bus, but the kernel driver is not loaded; try: sudo modprobe tenstorrent"
+            ),
+            Self::Class(error) => write!(f, "cannot list devices: /sys/class/tenstorrent: {error}; check the permissions of /sys"),
+            Self::Reader(error) => write!(f, "cannot read the machine: the reading process failed: {error}; try again"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A machine that is read again and again.
+#[derive(Debug)]
+pub struct Machine {
+    root: Root,
+    options: Options,
+    files: Files,
+    known: Vec<Known>,
+    passwd: Option<String>,
+}
+
+#[derive(Debug)]
+enum Files {
+    Threads(Pool),
+    Process(Reader),
+}
+
+impl Files {
+    fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<Vec<Reply>>, Error> {
+        match self {
+            Self::Threads(pool) => Ok(pool.read(lanes)),
+            Self::Process(reader) => reader.read(&lanes).map_err(Error::Reader),
+        }
+    }
+}
+
+/// Lanes are told apart by these: devices by their id, processes by their pid, and the rest.
+const LANE_OF_MACHINE: u64 = 1 << 40;
+const LANE_OF_REGIONS: u64 = 2 << 40;
+const LANE_OF_PROCESS: u64 = 3 << 40;
+
+impl Machine {
+    /// Prepares to read.
+    pub fn new(root: Root, options: Options) -> Result<Self, Error> {
+        let base = root.base.clone();
+        let files = match options.isolation {
+            Isolation::Threads => Files::Threads(Pool::new(options.read_timeout, base)),
+            Isolation::Process => Files::Process(Reader::fork(options.read_timeout, base).map_err(Error::Reader)?),
+        };
+        Ok(Self { root, options, files, known: Vec::new(), passwd: None })
+    }
+
+    /// One look at everything.
+    pub fn sample(&mut self) -> Result<Sample, Error> {
+        self.find_devices()?;
+        let (at, time, boot) = now();
+        let mut problems = Vec::new();
+        let regions = if self.options.processes { regions::list(&self.root) } else { Vec::new() };
+        let mut lanes: Vec<Lane> = self.known.iter().map(|known| self.device_lane(known)).collect();
+        lanes.push(self.machine_lane());
+        lanes.push(Lane { key: LANE_OF_REGIONS, requests: regions.iter().map(regions::Found::request).collect() });
+        let mut replies = self.files.read(lanes)?;
+        let region_replies = replies.pop().unwrap_or_default();
+        let machine_replies = replies.pop().unwrap_or_default();
+
+        let driver = machine_replies.first().map_or(Err(Missing::NoSource), driver_version);
+        let mut users = self.take_devices(&replies, &mut problems)?;
+        let mut regions: Vec<RegionSample> =
+            regions.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
+        let processes = if self.options.processes {
+            let files = self.complete_users(&mut users, &driver);
+            self.read_processes(&users, &files, &mut regions, boot, &mut problems)?
+        } else {
+            Vec::new()
+        };
+        let devices = self.known.iter().zip(users).map(|(known, users)| DeviceSample {
+            id: known.id,
+            bdf: known.bdf,
+            attributes: known.attributes.clone(),
+            users,
+        });
+        Ok(Sample {
+            at,
+            time,
+            host: self.host_name(),
+            origin: self.options.origin,
+            driver,
+            cluster: self.options.cluster.clone(),
+            devices: devices.collect(),
+            processes,
+            regions,
+            problems,
+        })
+    }
+
+    /// Keeps the list of devices up to date. One that left stays on it, as gone, until it comes back somewhere.
+    fn find_devices(&mut self) -> Result<(), Error> {
+        let ids = match device::list(&self.root) {
+            Ok(ids) => ids,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(Error::Class(error)),
+        };
+        if ids.is_empty() && self.known.is_empty() {
+            let devices = self.pci_devices();
+            return Err(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices } });
+        }
+        for known in &mut self.known {
+            known.has_left = !ids.contains(&known.id);
+        }
+        for id in ids {
+            match self.known.iter_mut().find(|known| known.id == id) {
+                Some(known) if known.is_same() => {}
+                Some(known) => *known = Known::new(&self.root, id),
+                None => self.known.push(Known::new(&self.root, id)),
+            }
+        }
+        let present: Vec<_> = self.known.iter().filter(|known| !known.has_left).map(|known| known.bdf).collect();
+        self.known.retain(|known| !known.has_left || !present.contains(&known.bdf));
+        self.known.sort_by_key(|known| known.id);
+        Ok(())
+    }
+
+    fn pci_devices(&self) -> usize {
+        const VENDOR: &[u8] = b"0x1e52\n";
+        let directory = self.root.sys.join("bus/pci/devices");
+        let names = self.root.list(&directory).unwrap_or_default();
+        let is_ours = |vendor: Vec<u8>| vendor.trim_ascii() == VENDOR.trim_ascii();
+        names.iter().filter(|name| read_small(&directory.join(name).join("vendor"), 64).is_ok_and(is_ours)).count()
+    }
+
+    fn device_lane(&self, known: &Known) -> Lane {
+        let mut requests = known.requests(self.options.pace);
+        if self.options.processes {
+            requests.push(users::request(&self.root, known.id, self.options.pace));
+        }
+        Lane { key: u64::from(known.id.0), requests }
+    }
+
+    fn machine_lane(&self) -> Lane {
+        let path = self.root.sys.join("module/tenstorrent/version");
+        Lane { key: LANE_OF_MACHINE, requests: vec![Request { path, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once }] }
+    }
+
+    fn take_devices(&mut self, replies: &[Vec<Reply>], problems: &mut Vec<Problem>) -> Result<Vec<Reading<Users>>, Error> {
+        let mut users = Vec::with_capacity(replies.len());
+        let mut again = Vec::new();
+        for (index, replies) in replies.iter().enumerate() {
+            let known = &mut self.known[index];
+            let (files, pids) =
+                if self.options.processes { replies.split_at(replies.len().saturating_sub(1)) } else { (&replies[..], &[][..]) };
+            if known.take(&self.root, files, problems) == Retry::Yes {
+                again.push(index);
+            }
+            users.push(match pids.first() {
+                Some(reply) => users::take(&self.root, known.id, reply, problems),
+                None => Err(Missing::NotTracked),
+            });
+        }
+        if !again.is_empty() {
+            let lanes = again.iter().map(|index| {
+                let known = &self.known[*index];
+                Lane { key: u64::from(known.id.0), requests: known.requests(self.options.pace) }
+            });
+            let replies = self.files.read(lanes.collect())?;
+            for (index, replies) in again.into_iter().zip(replies) {
+                self.known[index].take(&self.root, &replies, problems);
+            }
+        }
+        Ok(users)
+    }
+
+    /// Asks the processes themselves where the driver does not tell who uses a device, or may tell more of them.
+    fn complete_users(&self, users: &mut [Reading<Users>], driver: &Reading<String>) -> Vec<OpenFile> {
+        let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
+        if users.iter().any(is_silent) {
+            let (files, is_complete) = users::scan(&self.root);
+            let mut found = users::by_device(&files, is_complete);
+            for (known, users) in self.known.iter().zip(users.iter_mut()).filter(|(_, users)| is_silent(users)) {
+                *users = Ok(found.remove(&known.id).unwrap_or(Users { is_complete, ..Users::default() }));
+            }
+            return files;
+        }
+        let version = driver.as_deref().ok().and_then(Version::parse);
+        if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
+            let pids = users.iter().flatten().flat_map(|users| &users.pids);
+            return pids.filter_map(|pid| users::scan_process(&self.root, *pid).ok()).flatten().collect();
+        }
+        Vec::new()
+    }
+
+    fn read_processes(
+        &mut self,
+        users: &[Reading<Users>],
+        files: &[OpenFile],
+        regions: &mut Vec<RegionSample>,
+        boot: UnixTime,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<ProcessSample>, Error> {
+        let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
+        let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
+        let mut pids: Vec<u32> = holders.iter().copied().chain(slots.map(|slot| slot.pid)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
+        let lanes = pids.iter().map(|pid| Lane {
+            key: LANE_OF_PROCESS + u64::from(*pid),
+            requests: process::requests(&self.root.proc, *pid, &open_files(*pid)),
+        });
+        let replies = self.files.read(lanes.collect())?;
+        let scale =
+            Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
+        if self.passwd.is_none() && !pids.is_empty() {
+            let text = read_small(&self.root.passwd, PASSWD_BYTES_MAX).unwrap_or_default();
+            self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
+        }
+        let passwd = self.passwd.as_deref().unwrap_or_default();
+        let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len());
+        for (pid, replies) in pids.iter().zip(&replies) {
+            let mut process = process::take(*pid, &open_files(*pid), replies, scale, |uid| process::user_name(passwd, uid));
+            if process.facts == Err(Missing::Gone) && self.hides_processes() {
+                process.facts = Err(Missing::NoPermission);
+            }
+            // A dead process matters only while a file it opened lives on.
+            if process.facts != Err(Missing::Gone) || holders.contains(pid) {
+                processes.push(process);
+            }
+        }
+        let in_containers = regions::list_in_containers(&self.root, &processes);
+        if !in_containers.is_empty() {
+            let requests = in_containers.iter().map(regions::Found::request).collect();
+            let replies = self.files.read(vec![Lane { key: LANE_OF_REGIONS, requests }])?.pop().unwrap_or_default();
+            regions.extend(in_containers.iter().zip(&replies).map(|(found, reply)| found.take(reply, problems)));
+        }
+        Ok(processes)
+    }
+
+    /// With `hidepid` other users' processes look as if they did not exist, the first one among them.
+    fn hides_processes(&self) -> bool {
+        self.root.proc == Root::real().proc && !self.root.proc.join("1").exists()
+    }
+
+    fn host_name(&self) -> String {
+        let given = self.root.base.as_ref().filter(|_| self.options.origin == Origin::Local);
+        let file = given.and_then(|_| read_small(&self.root.proc.join("sys/kernel/hostname"), ATTRIBUTE_BYTES_MAX).ok());
+        match file {
+            Some(text) => String::from_utf8_lossy(text.trim_ascii()).into_owned(),
+            None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        }
+    }
+}
+
+fn driver_version(reply: &Reply) -> Reading<String> {
+    match reply {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+            if Version::parse(&text).is_some() && text.len() <= 32 { Ok(text) } else { Err(Missing::Unparsable) }
+        }
+        Err(_) => Err(Missing::NoSource),
+    }
+}
+
+/// Now on a clock that does not jump, now for people, and when the machine started.
+fn now() -> (Duration, UnixTime, UnixTime) {
+    let nanos = |clock| {
+        let time = clock_gettime(clock);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default())
+    };
+    let (real, boot) = (nanos(ClockId::Realtime), nanos(ClockId::Boottime));
+    (Duration::from_nanos(boot), UnixTime(real), UnixTime(real.saturating_sub(boot)))
+}

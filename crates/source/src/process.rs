@@ -1,0 +1,299 @@
+//! One process: what `/proc/PID` says of it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ttmon_model::identity::{DeviceId, ProcessKey};
+use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, COMMAND_BYTES_MAX};
+use ttmon_model::memory::{Kind, PerKind};
+use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Missing, Reading};
+
+use crate::device::from_errno;
+use crate::read::{Failure, Pace, Reply, Request};
+use crate::users::OpenFile;
+
+/// Clocks and units a process's figures are in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// The moment the machine started.
+    pub(crate) boot: UnixTime,
+    pub(crate) ticks_per_second: u64,
+    pub(crate) page_bytes: u64,
+}
+
+/// Files read of every process, in the order [`take`] expects; its `fdinfo` files follow.
+pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Request> {
+    let directory = proc.join(pid.to_string());
+    let request = |path: PathBuf, bytes_max| Request { path, bytes_max, pace: Pace::Once };
+    let mut requests = vec![
+        request(directory.join("stat"), ATTRIBUTE_BYTES_MAX),
+        request(directory.join("status"), ATTRIBUTE_BYTES_MAX),
+        request(directory.join("cgroup"), ATTRIBUTE_BYTES_MAX),
+        request(directory.join("cmdline"), 64 * COMMAND_BYTES_MAX),
+    ];
+    requests.extend(open_files.iter().map(|file| request(directory.join(format!("fdinfo/{}", file.fd)), ATTRIBUTE_BYTES_MAX)));
+    requests
+}
+
+/// What the replies say. `users` finds a user's name.
+pub(crate) fn take(
+    pid: u32,
+    open_files: &[OpenFile],
+    replies: &[Reply],
+    scale: Scale,
+    users: impl Fn(u32) -> Option<String>,
+) -> ProcessSample {
+    let text = |index: usize| match &replies[index] {
+        Ok(bytes) => Ok(String::from_utf8_lossy(bytes)),
+        Err(Failure::Timeout) => Err(Missing::Timeout),
+        Err(Failure::TooLong) => Err(Missing::Unparsable),
+        Err(Failure::Errno(errno)) => Err(match from_errno(*errno) {
+            // A process that ends while it is looked at answers ESRCH or ENOENT.
+            Missing::NotExposed | Missing::IoError => Missing::Gone,
+            reason => reason,
+        }),
+    };
+    let stat = text(0).and_then(|text| parse_stat(&text));
+    let status = text(1).and_then(|text| parse_status(&text));
+    let start_ticks = stat.as_ref().map_or(0, |stat| stat.start_ticks);
+    let facts = stat.and_then(|stat| {
+        let uid = status.as_ref().map_err(|reason| *reason)?.uid;
+        Ok(ProcessFacts {
+            user: users(uid),
+            uid,
+            start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
+            cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
+            rss: stat.rss_pages.saturating_mul(scale.page_bytes),
+            name: stat.name,
+        })
+    });
+    let fdinfo = open_files.iter().zip(&replies[4..]).filter_map(|(file, reply)| {
+        let text = String::from_utf8_lossy(reply.as_ref().ok()?).into_owned();
+        parse_fdinfo(&text, file.device)
+    });
+    ProcessSample {
+        key: ProcessKey { pid, start_ticks },
+        namespace_pid: status.map_or(pid, |status| status.namespace_pid.unwrap_or(pid)),
+        facts,
+        command: text(3).and_then(|text| parse_command(&text)),
+        workload: text(2).map(|text| parse_cgroup(&text)).unwrap_or_default(),
+        fdinfo: fdinfo.collect(),
+    }
+}
+
+fn nanos(ticks: u64, scale: Scale) -> u64 {
+    ticks.saturating_mul(1_000_000_000 / scale.ticks_per_second.max(1))
+}
+
+#[derive(Debug, PartialEq)]
+struct Stat {
+    name: String,
+    cpu_ticks: u64,
+    start_ticks: u64,
+    rss_pages: u64,
+}
+
+/// `4242 (python3 serve) S 1 4242 ...`: the name may hold anything, so the last `)` ends it.
+fn parse_stat(text: &str) -> Reading<Stat> {
+    let (front, rest) = text.rsplit_once(')').ok_or(Missing::Unparsable)?;
+    let name = front.split_once('(').ok_or(Missing::Unparsable)?.1;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // Numbered as in proc(5), whose field 3 is the first one after the name.
+    let field = |number: usize| -> Reading<u64> {
+        let text = fields.get(number - 3).ok_or(Missing::Unparsable)?;
+        text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
+    };
+    Ok(Stat { name: name.to_owned(), cpu_ticks: field(14)?.saturating_add(field(15)?), start_ticks: field(22)?, rss_pages: field(24)? })
+}
+
+#[derive(Debug, PartialEq)]
+struct Status {
+    uid: u32,
+    namespace_pid: Option<u32>,
+}
+
+/// The lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`, whose last number is the innermost.
+fn parse_status(text: &str) -> Reading<Status> {
+    let values = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+    let uid = values("Uid:").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    let namespace_pid = values("NSpid:").and_then(|line| line.split_ascii_whitespace().last()?.parse().ok());
+    Ok(Status { uid: uid.ok_or(Missing::Unparsable)?, namespace_pid })
+}
+
+/// Arguments end with a NUL each; a kernel thread and a zombie have none.
+fn parse_command(text: &str) -> Reading<String> {
+    let words: Vec<&str> = text.trim_end_matches('\0').split('\0').collect();
+    let mut command = words.join(" ");
+    if command.len() > COMMAND_BYTES_MAX {
+        let end = (0..=COMMAND_BYTES_MAX).rev().find(|end| command.is_char_boundary(*end)).unwrap_or(0);
+        command.truncate(end);
+    }
+    if command.is_empty() { Err(Missing::NoSource) } else { Ok(command) }
+}
+
+/// Container, pod and job from paths such as
+/// `0::/kubepods.slice/kubepods-pod1234_5678.slice/cri-containerd-<64 hex digits>.scope` and
+/// `/system.slice/slurmstepd.scope/job_4711/step_0`.
+fn parse_cgroup(text: &str) -> Workload {
+    let mut workload = Workload::default();
+    for line in text.lines() {
+        let path = line.splitn(3, ':').nth(2).unwrap_or_default();
+        for part in path.split('/') {
+            let bare = part.trim_end_matches(".scope").trim_end_matches(".slice").trim_end_matches(".service");
+            workload.container = workload.container.or_else(|| container_of(bare));
+            workload.pod = workload.pod.or_else(|| pod_of(bare));
+            workload.job = workload.job.or_else(|| job_of(bare));
+        }
+    }
+    workload
+}
+
+/// 64 hexadecimal digits, alone (`docker/<id>`) or behind a runtime's name (`libpod-<id>`).
+fn container_of(part: &str) -> Option<String> {
+    let id = part.rsplit(['-', ':']).next()?;
+    let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| id[..12].to_owned())
+}
+
+/// `kubepods-burstable-pod1234_...` or `pod1234-...`; systemd writes `_` for `-`.
+fn pod_of(part: &str) -> Option<String> {
+    let uid = match part.strip_prefix("pod") {
+        Some(uid) => uid,
+        None => part.strip_prefix("kubepods")?.split_once("-pod")?.1,
+    };
+    let uid = uid.replace('_', "-");
+    let is_uid = uid.len() >= 32 && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    is_uid.then_some(uid)
+}
+
+fn job_of(part: &str) -> Option<String> {
+    let id = part.strip_prefix("job_")?;
+    let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    is_id.then(|| id.to_owned())
+}
+
+/// `drm-memory-dram: 512 KiB` and `drm-memory-l1: 96 KiB`: no driver prints them yet.
+fn parse_fdinfo(text: &str, device: DeviceId) -> Option<FdMemory> {
+    let mut used = PerKind::default();
+    let mut has_any = false;
+    for line in text.lines() {
+        let Some((key, value)) = line.strip_prefix("drm-memory-").and_then(|line| line.split_once(':')) else { continue };
+        if let (Some(kind), Some(bytes)) = (Kind::from_name(key), parse_size(value)) {
+            used[kind] = Some(bytes);
+            has_any = true;
+        }
+    }
+    has_any.then_some(FdMemory { device, used })
+}
+
+/// `512 KiB`, `1 MiB`, or bytes without a unit, as the kernel's drm-usage-stats page has it.
+fn parse_size(text: &str) -> Option<u64> {
+    let mut words = text.split_ascii_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    let unit = match words.next() {
+        None => 1,
+        Some("KiB") => 1 << 10,
+        Some("MiB") => 1 << 20,
+        Some("GiB") => 1 << 30,
+        Some(_) => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// A user's name in the text of `/etc/passwd`.
+pub(crate) fn user_name(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STAT: &str =
+        "4242 (py) (x\n) S 1 4242 4242 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 3 0 9999 1000000 512 18446744073709551615 1 1 0 0 0";
+
+    #[test]
+    fn stat_survives_any_name() {
+        let stat = parse_stat(STAT).unwrap();
+        assert_eq!(stat, Stat { name: "py) (x\n".into(), cpu_ticks: 300, start_ticks: 9999, rss_pages: 512 });
+        for bad in ["", "4242", "4242 (x", "4242 (x) S 1"] {
+            assert_eq!(parse_stat(bad), Err(Missing::Unparsable), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn status_gives_owner_and_inner_pid() {
+        let text = "Name:\tx\nUid:\t1000\t0\t0\t0\nNSpid:\t4242\t77\t1\n";
+        assert_eq!(parse_status(text), Ok(Status { uid: 1000, namespace_pid: Some(1) }));
+        assert_eq!(parse_status("Name:\tx\n"), Err(Missing::Unparsable));
+    }
+
+    #[test]
+    fn commands() {
+        assert_eq!(parse_command("python3\0serve.py\0--x\0"), Ok("python3 serve.py --x".into()));
+        assert_eq!(parse_command(""), Err(Missing::NoSource));
+        assert_eq!(parse_command(&"ä".repeat(COMMAND_BYTES_MAX)).unwrap().len(), COMMAND_BYTES_MAX);
+    }
+
+    #[test]
+    fn cgroups_name_containers_pods_and_jobs() {
+        let id = "4f5e".repeat(16);
+        let check = |line: String, container: Option<&str>, pod: Option<&str>, job: Option<&str>| {
+            let owned = |text: Option<&str>| text.map(str::to_owned);
+            let expected = Workload { container: owned(container), pod: owned(pod), job: owned(job) };
+            assert_eq!(parse_cgroup(&line), expected, "{line}");
+        };
+        let uid = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
+        check(format!("0::/system.slice/docker-{id}.scope"), Some("4f5e4f5e4f5e"), None, None);
+        check(format!("12:memory:/docker/{id}"), Some("4f5e4f5e4f5e"), None, None);
+        check(format!("0::/machine.slice/libpod-{id}.scope/container"), Some("4f5e4f5e4f5e"), None, None);
+        check(
+            format!(
+                "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{id}.scope",
+                uid.replace('-', "_")
+            ),
+            Some("4f5e4f5e4f5e"),
+            Some(uid),
+            None,
+        );
+        check(format!("0::/kubepods/besteffort/pod{uid}/{id}"), Some("4f5e4f5e4f5e"), Some(uid), None);
+        check("0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0".into(), None, None, Some("4711"));
+        check("4:memory:/slurm/uid_1000/job_4711/step_batch".into(), None, None, Some("4711"));
+        check("0::/user.slice/user-1000.slice/session-3.scope".into(), None, None, None);
+        check("0::/job_x/pod/podium".into(), None, None, None);
+    }
+
+    #[test]
+    fn fdinfo_keys() {
+        let text = "pos:\t0\ndrm-driver:\ttenstorrent\ndrm-memory-dram:\t512 KiB\ndrm-memory-l1:\t96\n";
+        let memory = parse_fdinfo(text, DeviceId(3)).unwrap();
+        assert_eq!((memory.used[Kind::Dram], memory.used[Kind::L1], memory.used[Kind::Cb]), (Some(512 << 10), Some(96), None));
+        assert_eq!(parse_fdinfo("pos:\t0\nflags:\t02\n", DeviceId(3)), None);
+        assert_eq!(parse_size("99999999999999999999 KiB"), None);
+        assert_eq!(parse_size("18446744073709551615 GiB"), None);
+    }
+
+    #[test]
+    fn users_by_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nana:x:1000:1000::/home/ana:/bin/sh\n+nis\n";
+        assert_eq!(user_name(passwd, 1000).as_deref(), Some("ana"));
+        assert_eq!(user_name(passwd, 1001), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,200}", lines in "[a-zA-Z0-9:/_.\\-\\t\\n()]{0,200}") {
+            for text in [&text, &lines] {
+                let _ = (parse_stat(text), parse_status(text), parse_command(text), parse_cgroup(text), user_name(text, 0));
+                let _ = (parse_fdinfo(text, DeviceId(0)), parse_size(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+use super::*;
+use std::fs;
+
+const TIMEOUT: Duration = Duration::from_millis(40);
+
+fn lane(key: u64, paths: &[&Path]) -> Lane {
+    let request = |path: &&Path| Request { path: path.to_path_buf(), bytes_max: 4096, pace: Pace::Once };
+    Lane { key, requests: paths.iter().map(request).collect() }
+}
+
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(faults: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(".ttmon-faults"), faults).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            fs::write(directory.path().join(name), format!("{name}\n")).unwrap();
+        }
+        Self(directory)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn pool(&self) -> Pool {
+        Pool::new(TIMEOUT, Some(self.0.path().to_owned()))
+    }
+}
+
+#[test]
+fn replies_come_in_order() {
+    let tree = Tree::new("");
+    let replies = tree.pool().read(vec![lane(1, &[&tree.path("a"), &tree.path("b")]), lane(2, &[&tree.path("c"), &tree.path("none")])]);
+    assert_eq!(replies[0], [Ok(b"a\n".to_vec()), Ok(b"b\n".to_vec())]);
+    assert_eq!(replies[1], [Ok(b"c\n".to_vec()), Err(Failure::Errno(2))]);
+}
+
+#[test]
+fn no_lanes_and_empty_lanes() {
+    let tree = Tree::new("");
+    assert_eq!(tree.pool().read(vec![]), Vec::<Vec<Reply>>::new());
+    assert_eq!(tree.pool().read(vec![lane(1, &[])]), [vec![]]);
+}
+
+#[test]
+fn a_hanging_read_costs_one_file_and_its_lane_is_left_alone_afterwards() {
+    let tree = Tree::new("b\thang");
+    let pool = tree.pool();
+    let lanes = || vec![lane(1, &[&tree.path("a"), &tree.path("b"), &tree.path("c")]), lane(2, &[&tree.path("d")])];
+    let replies = pool.read(lanes());
+    assert_eq!(replies[0], [Ok(b"a\n".to_vec()), Err(Failure::Timeout), Ok(b"c\n".to_vec())]);
+    assert_eq!(replies[1], [Ok(b"d\n".to_vec())]);
+    let again = pool.read(lanes());
+    assert_eq!(again[0], vec![Err(Failure::Timeout); 3]);
+    assert_eq!(again[1], [Ok(b"d\n".to_vec())]);
+}
+
+#[test]
+fn a_lane_that_hangs_everywhere_is_given_up_as_a_whole() {
+    let tree = Tree::new("\thang");
+    let paths = ["a", "b", "c", "d"].map(|name| tree.path(name));
+    let started = Instant::now();
+    let replies = tree.pool().read(vec![lane(1, &[&paths[0], &paths[1], &paths[2], &paths[3]])]);
+    assert_eq!(replies[0], vec![Err(Failure::Timeout); 4]);
+    assert!(started.elapsed() < Duration::from_secs(5), "it waited for each file");
+}
+
+#[test]
+fn a_slow_read_that_came_back_is_read_again() {
+    let tree = Tree::new("b\tslow:120");
+    let pool = tree.pool();
+    assert_eq!(pool.read(vec![lane(1, &[&tree.path("b")])])[0], [Err(Failure::Timeout)]);
+    fs::write(tree.path(".ttmon-faults"), "").unwrap();
+    let came_back = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        pool.read(vec![lane(1, &[&tree.path("b")])])[0] == [Ok(b"b\n".to_vec())]
+    });
+    assert!(came_back);
+}
+
+#[test]
+fn kept_files_see_new_contents_and_new_files() {
+    let tree = Tree::new("");
+    let pool = tree.pool();
+    let request = || {
+        let request = Request { path: tree.path("a"), bytes_max: 64, pace: Pace::Repeated };
+        pool.read(vec![Lane { key: 1, requests: vec![request] }]).remove(0).remove(0)
+    };
+    assert_eq!(request(), Ok(b"a\n".to_vec()));
+    fs::write(tree.path("a"), "z").unwrap();
+    assert_eq!(request(), Ok(b"z".to_vec()));
+}
+
+#[test]
+fn odd_files_are_answered() {
+    let tree = Tree::new("a\tENODATA");
+    let fifo = tree.path("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::write(tree.path("long"), vec![b'1'; 1 << 20]).unwrap();
+    fs::write(tree.path("empty"), "").unwrap();
+    fs::write(tree.path("page"), vec![b'2'; 4096]).unwrap();
+    let replies = tree
+        .pool()
+        .read(vec![lane(1, &[&fifo, &tree.path("long"), &tree.path("empty"), &tree.path("page"), tree.0.path(), &tree.path("a")])])
+        .remove(0);
+    assert_eq!(replies[0], Err(Failure::Errno(Errno::SPIPE.raw_os_error())));
+    assert_eq!(replies[1], Err(Failure::TooLong));
+    assert_eq!(replies[2], Ok(vec![]));
+    assert_eq!(replies[3], Ok(vec![b'2'; 4096]));
+    assert_eq!(replies[4], Err(Failure::Errno(Errno::ISDIR.raw_os_error())));
+    assert_eq!(replies[5], Err(Failure::Errno(Errno::NODATA.raw_os_error())));
+}

@@ -1,0 +1,74 @@
+//! Where the files are: the only place that knows paths outside a device's own directory.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::faults::{Fault, Faults};
+
+/// The directories a machine is read from.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// `/sys`
+    pub sys: PathBuf,
+    /// `/proc/driver/tenstorrent`
+    pub driver: PathBuf,
+    /// `/proc`
+    pub proc: PathBuf,
+    /// `/dev/shm`
+    pub dev_shm: PathBuf,
+    /// `/etc/passwd`
+    pub passwd: PathBuf,
+    /// The directory that stands for `/`, where it is not `/` itself: errors may be injected below it.
+    pub(crate) base: Option<PathBuf>,
+}
+
+impl Root {
+    /// This machine.
+    pub fn real() -> Self {
+        Self::below(Path::new("/"), None)
+    }
+
+    /// A whole machine below a directory; nothing outside is looked at.
+    pub fn at(directory: &Path) -> Self {
+        Self::below(directory, Some(directory.to_owned()))
+    }
+
+    /// Simulated devices below a directory, with the real machine's processes and users.
+    pub fn simulated(directory: &Path) -> Self {
+        let real = Self::real();
+        Self { proc: real.proc, passwd: real.passwd, ..Self::at(directory) }
+    }
+
+    fn below(directory: &Path, base: Option<PathBuf>) -> Self {
+        Self {
+            sys: directory.join("sys"),
+            driver: directory.join("proc/driver/tenstorrent"),
+            proc: directory.join("proc"),
+            dev_shm: directory.join("dev/shm"),
+            passwd: directory.join("etc/passwd"),
+            base,
+        }
+    }
+
+    /// The driver's class directory.
+    pub(crate) fn class(&self) -> PathBuf {
+        self.sys.join("class/tenstorrent")
+    }
+
+    /// Names in a directory, sorted; an injected error counts as the directory's own.
+    pub(crate) fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        if let Some(Fault::Errno(errno)) = self.faults().find(directory) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let mut names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The injected errors as they are now.
+    pub(crate) fn faults(&self) -> Faults {
+        self.base.as_deref().map(Faults::load).unwrap_or_default()
+    }
+}

@@ -1,0 +1,143 @@
+//! Who has a device open.
+//!
+//! Drivers from 2.5 on say so: `/proc/driver/tenstorrent/N/pids` has a line for each open file, newest first, `0` for
+//! a process of another pid namespace. For older ones the links of `/proc/*/fd` tell, as far as this user may look.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ttmon_model::identity::DeviceId;
+use ttmon_model::limits::{PIDS_BYTES_MAX, PROCESS_FDS_MAX};
+use ttmon_model::sample::{Problem, Users};
+use ttmon_model::{Missing, Reading};
+
+use crate::device::from_errno;
+use crate::read::{Failure, Pace, Reply, Request};
+use crate::root::Root;
+
+/// The driver's list of a device.
+pub(crate) fn request(root: &Root, id: DeviceId, pace: Pace) -> Request {
+    Request { path: path(root, id), bytes_max: PIDS_BYTES_MAX, pace }
+}
+
+fn path(root: &Root, id: DeviceId) -> PathBuf {
+    root.driver.join(id.to_string()).join("pids")
+}
+
+/// What the driver's list says; `NotExposed` where there is none.
+pub(crate) fn take(root: &Root, id: DeviceId, reply: &Reply, problems: &mut Vec<Problem>) -> Reading<Users> {
+    let users = match reply {
+        Ok(bytes) => parse_pids(&String::from_utf8_lossy(bytes)),
+        Err(Failure::Timeout) => Err(Missing::Timeout),
+        Err(Failure::TooLong) => Err(Missing::Unparsable),
+        Err(Failure::Errno(errno)) => Err(from_errno(*errno)),
+    };
+    if let Err(reason) = users
+        && reason.is_problem()
+    {
+        let detail = format!("the list of processes that hold device {id}: {}", reason.explanation());
+        problems.push(Problem { part: path(root, id).display().to_string(), reason, detail });
+    }
+    users
+}
+
+/// `4242\n4242\n977\n`: one line an open file.
+fn parse_pids(text: &str) -> Reading<Users> {
+    let mut users = Users { is_complete: true, ..Users::default() };
+    for line in text.lines() {
+        match line.trim().parse::<u32>() {
+            Ok(0) => users.hidden += 1,
+            Ok(pid) if !users.pids.contains(&pid) => users.pids.push(pid),
+            Ok(_) => {}
+            Err(_) => return Err(Missing::Unparsable),
+        }
+    }
+    Ok(users)
+}
+
+/// An open device file of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenFile {
+    pub(crate) pid: u32,
+    pub(crate) fd: u32,
+    pub(crate) device: DeviceId,
+}
+
+/// Looks through the open files of all processes: slow, for drivers that do not tell.
+pub(crate) fn scan(root: &Root) -> (Vec<OpenFile>, bool) {
+    let Ok(names) = root.list(&root.proc) else { return (Vec::new(), false) };
+    let mut files = Vec::new();
+    let mut is_complete = true;
+    for pid in names.iter().filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
+        match scan_process(root, pid) {
+            Ok(found) => files.extend(found),
+            Err(Missing::NoPermission) => is_complete = false,
+            Err(_) => {}
+        }
+    }
+    (files, is_complete)
+}
+
+/// The device files one process has open.
+pub(crate) fn scan_process(root: &Root, pid: u32) -> Reading<Vec<OpenFile>> {
+    let directory = root.proc.join(pid.to_string()).join("fd");
+    let entries = fs::read_dir(directory).map_err(|error| from_errno(error.raw_os_error().unwrap_or_default()))?;
+    let mut files = Vec::new();
+    for entry in entries.flatten().take(PROCESS_FDS_MAX) {
+        let device = fs::read_link(entry.path()).ok().and_then(|target| device_of(&target));
+        let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let (Some(device), Some(fd)) = (device, fd) {
+            files.push(OpenFile { pid, fd, device });
+        }
+    }
+    Ok(files)
+}
+
+/// `/dev/tenstorrent/3`; links in `by-id` lead there too, and the kernel shows where they led.
+fn device_of(target: &Path) -> Option<DeviceId> {
+    target.to_str()?.strip_prefix("/dev/tenstorrent/")?.parse().ok().map(DeviceId)
+}
+
+/// The scan's findings by device.
+pub(crate) fn by_device(files: &[OpenFile], is_complete: bool) -> BTreeMap<DeviceId, Users> {
+    let mut users: BTreeMap<DeviceId, Users> = BTreeMap::new();
+    for file in files {
+        let of_device = users.entry(file.device).or_insert_with(|| Users { is_complete, ..Users::default() });
+        if !of_device.pids.contains(&file.pid) {
+            of_device.pids.push(file.pid);
+        }
+    }
+    users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn pids_are_told_once_and_hidden_ones_counted() {
+        let users = parse_pids("4242\n0\n4242\n977\n0\n").unwrap();
+        assert_eq!(users, Users { pids: vec![4242, 977], hidden: 2, is_complete: true });
+        assert_eq!(parse_pids("").unwrap().pids, []);
+        for bad in ["x\n", "-1\n", "12 13\n", "99999999999\n", "\n\n"] {
+            assert_eq!(parse_pids(bad), Err(Missing::Unparsable), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn links_name_devices() {
+        assert_eq!(device_of(Path::new("/dev/tenstorrent/12")), Some(DeviceId(12)));
+        for other in ["/dev/tenstorrent/by-id", "/dev/tenstorrent", "/dev/null", "socket:[1]", "/dev/tenstorrent/1 (deleted)"] {
+            assert_eq!(device_of(Path::new(other)), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9\\n x-]{0,60}") {
+            let _ = parse_pids(&text);
+        }
+    }
+}
