@@ -70,17 +70,17 @@ fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Pro
             Kind::L1 => l1_total,
             _ => Err(Missing::NoSource),
         };
-        let add = |get: fn(&Figure) -> Reading<u64>| sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))).or(otherwise);
+        let add = |get: fn(&Figure) -> Reading<u64>| match uses.as_slice() {
+            [] => otherwise,
+            uses => sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))),
+        };
         let figure = Figure {
             used: add(|figure| figure.used),
             allocated: add(|figure| figure.allocated),
             peak: Err(Missing::NoSource),
             peak_time: Err(Missing::NoSource),
             count: add(|figure| figure.count),
-            source: uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).ok_or(match otherwise {
-                Ok(_) => Missing::NoSource,
-                Err(reason) => reason,
-            }),
+            source: uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).ok_or(otherwise.err().unwrap_or(Missing::NoSource)),
         };
         let free = total.and_then(|total| figure.used.map(|used| total.saturating_sub(used)));
         KindMemory { total, capacity: Err(Missing::NotTracked), free, figure }

@@ -74,10 +74,10 @@ impl Known {
     /// elsewhere and read once more.
     pub(crate) fn take(&mut self, root: &Root, replies: &[Reply], problems: &mut Vec<Problem>) -> Retry {
         let planned: Vec<(&'static Attribute, PathBuf)> = self.planned().collect();
-        let is_there = fs::symlink_metadata(&self.directory).is_ok();
+        let is_there = fs::metadata(&self.directory).is_ok();
         let mut found = Vec::new();
         for ((attribute, path), reply) in planned.iter().zip(replies) {
-            let (reading, detail) = reading(attribute, reply, is_there);
+            let (reading, detail) = reading(attribute, reply);
             if let Err(reason) = judged(attribute, &reading)
                 && reason.is_problem()
             {
@@ -86,11 +86,23 @@ impl Known {
             self.attributes.set(attribute.attr, reading);
         }
         let retry = self.look_elsewhere(root);
+        if !is_there {
+            self.mark_gone();
+        }
         if retry == Retry::No {
             report(&self.directory, found, problems);
         }
         self.needs_static = self.is_unsettled();
         retry
+    }
+
+    /// What is not there is not there because the whole device is not.
+    fn mark_gone(&mut self) {
+        for attribute in ATTRIBUTES {
+            if self.attributes.get(attribute.attr) == Err(Missing::NotExposed) {
+                self.attributes.set(attribute.attr, Err(Missing::Gone));
+            }
+        }
     }
 
     fn planned(&self) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
@@ -139,7 +151,7 @@ impl Known {
         };
         let is_dead = ATTRIBUTES
             .iter()
-            .filter(|attribute| attribute.place == Place::Hwmon)
+            .filter(|attribute| attribute.place == Place::Hwmon && attribute.pace == attributes::Pace::Dynamic)
             .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)));
         let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
         if !is_dead {
@@ -184,7 +196,7 @@ fn bdf(directory: &Path) -> Reading<Bdf> {
     name.parse().map_err(|()| Missing::Unparsable)
 }
 
-fn reading(attribute: &Attribute, reply: &Reply, is_there: bool) -> (Reading<Raw>, String) {
+fn reading(attribute: &Attribute, reply: &Reply) -> (Reading<Raw>, String) {
     match reply {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(bytes);
@@ -192,13 +204,7 @@ fn reading(attribute: &Attribute, reply: &Reply, is_there: bool) -> (Reading<Raw
         }
         Err(Failure::Timeout) => (Err(Missing::Timeout), "the read did not come back in time".to_owned()),
         Err(Failure::TooLong) => (Err(Missing::Unparsable), "it is far longer than it should be".to_owned()),
-        Err(Failure::Errno(errno)) => {
-            let reason = match from_errno(*errno) {
-                Missing::NotExposed if !is_there => Missing::Gone,
-                reason => reason,
-            };
-            (Err(reason), io::Error::from_raw_os_error(*errno).to_string())
-        }
+        Err(Failure::Errno(errno)) => (Err(from_errno(*errno)), io::Error::from_raw_os_error(*errno).to_string()),
     }
 }
 

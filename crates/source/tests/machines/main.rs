@@ -1,0 +1,7 @@
+//! Whole machines, read from trees in the driver's own formats.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod boards;
+mod memory;
+mod states;
+mod tree;

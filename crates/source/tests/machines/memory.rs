@@ -1,0 +1,251 @@
+//! Who uses a device, and how much: TT-Metal's statistics with every correction.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use ttmon_model::snapshot::Status;
+use ttmon_model::{DeviceId, Kind, Missing, Reading, Snapshot, Source};
+
+use crate::tree::{Tree, device};
+
+/// The unique ids of the test's n300, by UMD's formula: serial 010001451172208F.
+const LEFT: u64 = (2 << 32) | 0x5172_208F;
+const RIGHT: u64 = (3 << 32) | 0x5172_208F;
+const GB: u64 = 1 << 30;
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn used(tree: &Tree) -> Figures {
+    let snapshot = tree.snapshot();
+    let of = |id| {
+        (device(&snapshot, id).memory.dram.used, device(&snapshot, id).memory.untracked_processes, device(&snapshot, id).memory.stale_bytes)
+    };
+    Figures { left: of(0), right: of(1), statuses: snapshot.processes.iter().map(|process| process.status).collect() }
+}
+
+/// DRAM used, untracked processes and stale bytes of a chip.
+type OfChip = (Reading<u64>, u64, u64);
+
+#[derive(Debug, PartialEq)]
+struct Figures {
+    left: OfChip,
+    right: OfChip,
+    statuses: Vec<Status>,
+}
+
+fn tree_with_holder(pid: u32) -> Tree {
+    let tree = board();
+    tree.pids(0, &format!("{pid}\n"));
+    tree.process(pid, "python3", MINUTE);
+    tree
+}
+
+fn board() -> Tree {
+    crate::tree::n300()
+}
+
+#[test]
+fn nobody_uses_nothing() {
+    assert_eq!(used(&board()), Figures { left: (Ok(0), 0, 0), right: (Ok(0), 0, 0), statuses: vec![] });
+}
+
+#[test]
+fn a_holder_without_statistics_is_not_zero() {
+    let untracked = (Err(Missing::NotTracked), 1, 0);
+    assert_eq!(used(&tree_with_holder(4242)), Figures { left: untracked, right: untracked, statuses: vec![Status::Open] });
+}
+
+#[test]
+fn statistics_of_both_chips() {
+    let tree = tree_with_holder(4242);
+    tree.region("dev/shm", LEFT, &[(4242, "python3", 2 * GB, 1 << 20)]);
+    tree.region("dev/shm", RIGHT, &[(4242, "python3", GB, 0)]);
+    assert_eq!(used(&tree), Figures { left: (Ok(2 * GB), 0, 0), right: (Ok(GB), 0, 0), statuses: vec![Status::Reported] });
+    let snapshot = tree.snapshot();
+    assert_eq!(device(&snapshot, 0).unique_id, Ok(LEFT));
+    let process = &snapshot.processes[0];
+    assert_eq!((process.total(Kind::Dram), process.source()), (Ok(3 * GB), Ok(Source::Shm)));
+    assert_eq!(process.user.as_deref(), Ok("1000"));
+    assert_eq!(process.command.as_deref(), Ok("python3 serve.py"));
+    assert_eq!(device(&snapshot, 0).memory.l1.used, Ok(1 << 20));
+    assert_eq!(process.on(DeviceId(0)).unwrap().kinds[Kind::Kernel].used, Err(Missing::NotTracked));
+}
+
+/// One that reports on one chip and not on the other has nothing there; one beside it that does not report at all
+/// makes the figure a lower bound.
+#[test]
+fn a_lower_bound() {
+    let tree = tree_with_holder(4242);
+    tree.pids(0, "4242\n977\n0\n");
+    tree.process(977, "test_app", MINUTE);
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    let figures = used(&tree);
+    assert_eq!((figures.left, figures.statuses), ((Ok(GB), 2, 0), vec![Status::Open, Status::Reported]));
+    assert_eq!(device(&tree.snapshot(), 0).memory.hidden_processes, 1);
+}
+
+/// A killed process leaves its slot; a new process may get its pid, but started after the slot was written.
+#[test]
+fn dead_slots_are_stale() {
+    let tree = board();
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 5)]);
+    assert_eq!(used(&tree).left, (Ok(0), 0, GB + 5));
+
+    let tree = board();
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 5)]);
+    let written_long_ago = fs::read(tree.path(&format!("dev/shm/tt_device_{LEFT}_memory"))).map(|mut bytes| {
+        bytes[856 + 48..856 + 56].copy_from_slice(&1u64.to_le_bytes());
+        bytes
+    });
+    tree.put_bytes(&format!("dev/shm/tt_device_{LEFT}_memory"), &written_long_ago.unwrap());
+    tree.pids(0, "4242\n");
+    tree.process(4242, "python3", MINUTE);
+    assert_eq!(
+        used(&tree),
+        Figures { left: (Err(Missing::NotTracked), 1, GB + 5), right: (Err(Missing::NotTracked), 1, 0), statuses: vec![Status::Open] }
+    );
+}
+
+/// A process that holds nothing on this machine's devices but has the pid and the name of a slot.
+#[test]
+fn a_slot_without_an_open_device_needs_the_same_name() {
+    let tree = board();
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    tree.process(4242, "python3", MINUTE);
+    assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
+    tree.process(4242, "systemd", MINUTE);
+    assert_eq!(used(&tree).left, (Ok(0), 0, GB));
+}
+
+#[test]
+fn another_users_statistics() {
+    let tree = tree_with_holder(4242);
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    tree.faults(&format!("dev/shm/tt_device_{LEFT}_memory\tEACCES\n"));
+    let figures = used(&tree);
+    assert_eq!((figures.left, figures.statuses), ((Err(Missing::NoPermission), 1, 0), vec![Status::NoPermission]));
+}
+
+#[test]
+fn an_id_that_fits_no_row_is_unmapped() {
+    let tree = tree_with_holder(4242);
+    tree.region("dev/shm", 0x5AA5_0000_0000_0001, &[(4242, "python3", GB, 7)]);
+    let snapshot = tree.snapshot();
+    let process = &snapshot.processes[0];
+    assert_eq!(process.status, Status::Reported);
+    assert_eq!((process.unmapped[0].id, process.unmapped[0].kinds[Kind::Dram].used), (0x5AA5_0000_0000_0001, Ok(GB)));
+    assert_eq!(device(&snapshot, 0).memory.dram.used, Ok(0), "it reports, and nothing of it is here");
+}
+
+/// Chips that share a serial and have no asic id cannot be told apart by it.
+#[test]
+fn an_id_that_fits_two_rows_is_unmapped() {
+    let tree = board();
+    tree.device(1, "0000:c2:00.0");
+    tree.files(1, crate::tree::N300);
+    tree.pids(0, "4242\n");
+    tree.pids(1, "4242\n");
+    tree.process(4242, "python3", MINUTE);
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    assert_eq!(tree.snapshot().processes[0].unmapped[0].id, LEFT);
+}
+
+#[test]
+fn rubbish_instead_of_statistics() {
+    let name = format!("dev/shm/tt_device_{LEFT}_memory");
+    for bytes in [vec![], vec![3; 100], vec![0xFF; 8576], vec![0; 8576], vec![9; 1 << 20]] {
+        let tree = tree_with_holder(4242);
+        tree.put_bytes(&name, &bytes);
+        let snapshot = tree.snapshot();
+        assert_eq!(device(&snapshot, 0).memory.dram.used, Err(Missing::NotTracked), "{} bytes", bytes.len());
+        assert_eq!(snapshot.problems.len(), 1);
+    }
+}
+
+/// A container with its own pids and its own /dev/shm: seen through the root of the process that holds the device.
+#[test]
+fn statistics_inside_a_container() {
+    let tree = tree_with_holder(4242);
+    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t1");
+    tree.put("proc/4242/cgroup", &format!("0::/system.slice/docker-{}.scope", "ab".repeat(32)));
+    for (name, mounts) in [("self", "mnt:[1]"), ("4242", "mnt:[2]")] {
+        fs::create_dir_all(tree.path(&format!("proc/{name}/ns"))).unwrap();
+        symlink(mounts, tree.path(&format!("proc/{name}/ns/mnt"))).unwrap();
+    }
+    tree.region("proc/4242/root/dev/shm", LEFT, &[(1, "python3", GB, 0)]);
+    assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
+    assert_eq!(tree.snapshot().processes[0].workload.container.as_deref(), Some("abababababab"));
+}
+
+/// A pid of the container's own namespace in the host's shared /dev/shm: the holder of the device is meant.
+#[test]
+fn shared_memory_with_the_host_but_other_pids() {
+    let tree = tree_with_holder(4242);
+    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t1");
+    tree.process(1, "systemd", MINUTE);
+    tree.region("dev/shm", LEFT, &[(1, "python3", GB, 0)]);
+    let snapshot = tree.snapshot();
+    assert_eq!((snapshot.processes.len(), snapshot.processes[0].key.pid), (1, 4242));
+    assert_eq!(device(&snapshot, 0).memory.dram.used, Ok(GB));
+}
+
+#[test]
+fn the_opener_has_exited() {
+    let tree = board();
+    tree.pids(0, "4242\n");
+    let snapshot = tree.snapshot();
+    assert_eq!((snapshot.processes[0].status, snapshot.processes[0].name.clone()), (Status::Dead, Err(Missing::Gone)));
+    assert_eq!(device(&snapshot, 0).memory.untracked_processes, 1);
+}
+
+/// Drivers before 2.5 name no users: the open files of processes do, each with its device.
+#[test]
+fn an_old_driver_names_no_users() {
+    let tree = Tree::new("2.4.0");
+    for (n, bdf) in [(0, "0000:c1:00.0"), (1, "0000:c2:00.0")] {
+        tree.device(n, bdf);
+        tree.files(n, crate::tree::N300);
+    }
+    tree.process(4242, "python3", MINUTE);
+    tree.process(977, "other", MINUTE);
+    fs::create_dir_all(tree.path("proc/977/fd")).unwrap();
+    fs::create_dir_all(tree.path("proc/4242/fd")).unwrap();
+    symlink("/dev/null", tree.path("proc/4242/fd/0")).unwrap();
+    symlink("/dev/tenstorrent/1", tree.path("proc/4242/fd/7")).unwrap();
+    symlink("/dev/tenstorrent/1", tree.path("proc/4242/fd/8")).unwrap();
+    let snapshot = tree.snapshot();
+    assert_eq!(snapshot.processes.iter().map(|process| process.key.pid).collect::<Vec<_>>(), [4242]);
+    assert_eq!(snapshot.processes[0].devices.iter().map(|use_of| use_of.device.0).collect::<Vec<_>>(), [1]);
+    assert_eq!((device(&snapshot, 0).memory.dram.used, device(&snapshot, 1).memory.dram.used), (Ok(0), Err(Missing::NotTracked)));
+}
+
+/// Keys no driver prints yet.
+#[test]
+fn a_future_driver_with_fdinfo() {
+    let tree = tree_with_holder(4242);
+    tree.put("sys/module/tenstorrent/version", "2.11.0");
+    fs::create_dir_all(tree.path("proc/4242/fd")).unwrap();
+    symlink("/dev/tenstorrent/0", tree.path("proc/4242/fd/9")).unwrap();
+    tree.put("proc/4242/fdinfo/9", "pos:\t0\ndrm-driver:\ttenstorrent\ndrm-memory-dram:\t1024 KiB\ndrm-memory-l1:\t64 KiB");
+    let snapshot = tree.snapshot();
+    let kinds = &snapshot.processes[0].on(DeviceId(0)).unwrap().kinds;
+    assert_eq!(
+        (kinds[Kind::Dram].used, kinds[Kind::Dram].source, kinds[Kind::Cb].used),
+        (Ok(1 << 20), Ok(Source::Fdinfo), Err(Missing::NotTracked))
+    );
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    assert_eq!(tree.snapshot().processes[0].on(DeviceId(0)).unwrap().kinds[Kind::Dram].source, Ok(Source::Shm), "the better source wins");
+}
+
+#[test]
+fn host_cpu_needs_two_samples() {
+    let tree = tree_with_holder(4242);
+    let mut machine = tree.machine();
+    let before = machine.sample().unwrap();
+    assert_eq!(Snapshot::derive(&before, None).processes[0].cpu, Err(Missing::FirstSample));
+    let stat = fs::read_to_string(tree.path("proc/4242/stat")).unwrap().replace(" 120 30 ", " 170 80 ");
+    tree.put_bytes("proc/4242/stat", stat.as_bytes());
+    let mut now = machine.sample().unwrap();
+    now.at = before.at + Duration::from_secs(2);
+    assert_eq!(Snapshot::derive(&now, Some(&before)).processes[0].cpu, Ok(0.5));
+}

@@ -1,0 +1,216 @@
+//! What can be wrong with a device, and what it then says: each case by itself.
+
+use std::fs;
+
+use ttmon_model::attributes::{ATTRIBUTES, Format, Place};
+use ttmon_model::snapshot::State;
+use ttmon_model::{Missing, Snapshot};
+use ttmon_source::Error;
+
+use crate::tree::{N300, Tree, device, n300};
+
+const CLASS: &str = "sys/class/tenstorrent/tenstorrent!0";
+
+/// A second n300, which must not suffer from what happens to the first.
+fn two() -> Tree {
+    let tree = n300();
+    tree.device(1, "0000:c2:00.0");
+    tree.files(1, N300);
+    tree.files(1, "tt_serial	0100014511722053");
+    tree.pids(1, "");
+    tree
+}
+
+fn check(fault: &str, state: State, reason: Missing) {
+    let tree = two();
+    tree.faults(&format!("{CLASS}\t{fault}\n"));
+    let snapshot = tree.snapshot();
+    let ill = device(&snapshot, 0);
+    assert_eq!((ill.state, ill.temperature, ill.aiclk), (state, Err(reason), Err(reason)), "{fault}");
+    let well = device(&snapshot, 1);
+    assert_eq!((well.state, well.temperature.map(|value| value.0)), (State::Ok, Ok(54.312)), "{fault}");
+}
+
+#[test]
+fn errors_of_the_whole_device() {
+    check("ENODATA", State::Resetting, Missing::Resetting);
+    check("ENODEV", State::Gone, Missing::Gone);
+    check("EACCES", State::Unreadable, Missing::NoPermission);
+    check("EIO", State::Unreadable, Missing::IoError);
+    check("hang", State::Unreadable, Missing::Timeout);
+}
+
+#[test]
+fn a_remote_chip_shares_the_fate_of_its_gateway() {
+    let tree = n300();
+    tree.faults(&format!("{CLASS}/tt_aiclk\tENODATA\n{CLASS}/tt_axiclk\tENODATA\n{CLASS}/tt_arcclk\tENODATA\n{CLASS}/tt_heartbeat\tENODATA\n{CLASS}/device/hwmon\tENODATA\n"));
+    let snapshot = tree.snapshot();
+    assert_eq!((device(&snapshot, 0).state, device(&snapshot, 1).state), (State::Resetting, State::Resetting));
+}
+
+#[test]
+fn a_device_that_left_between_listing_and_reading() {
+    let tree = two();
+    fs::remove_dir_all(tree.path("sys/devices/pci0000:00/0000:00:01.0/0000:c1:00.0")).unwrap();
+    let snapshot = tree.snapshot();
+    assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).power), (State::Gone, Err(Missing::Gone)));
+    assert_eq!(device(&snapshot, 1).state, State::Ok);
+}
+
+/// One file that hangs costs one field, and one that is absent or has no data likewise.
+#[test]
+fn one_file_is_one_field() {
+    let check = |fault: &str, reason: Missing| {
+        let tree = n300();
+        tree.faults(&format!("{CLASS}/tt_aiclk\t{fault}\n"));
+        let snapshot = tree.snapshot();
+        let device = device(&snapshot, 0);
+        assert_eq!((device.state, device.aiclk), (State::Ok, Err(reason)), "{fault}");
+        assert_eq!((device.temperature.map(|value| value.0), device.heartbeat), (Ok(54.312), Ok(17120)), "{fault}");
+    };
+    check("hang", Missing::Timeout);
+    check("slow:2000", Missing::Timeout);
+    check("ENOENT", Missing::NotExposed);
+    check("ENODATA", Missing::NoSource);
+    check("EIO", Missing::IoError);
+    check("EACCES", Missing::NoPermission);
+}
+
+/// All-ones, as a dead bus answers.
+#[test]
+fn a_dead_bus() {
+    let tree = two();
+    tree.files(
+        0,
+        "tt_aiclk	4294967295
+         tt_axiclk	4294967295
+         tt_arcclk	4294967295
+         tt_heartbeat	4294967295
+         tt_serial	FFFFFFFFFFFFFFFF
+         tt_card_type	unknown
+         tt_fw_bundle_ver	255.255.255.255
+         device/hwmon/hwmon7/temp1_input	65535999
+         device/hwmon/hwmon7/in0_input	4294967295
+         device/hwmon/hwmon7/curr1_input	4294966296
+         device/hwmon/hwmon7/power1_input	4293967296",
+    );
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!(device.state, State::Unreadable);
+    assert_eq!((device.temperature, device.heartbeat), (Err(Missing::OutOfRange), Err(Missing::OutOfRange)));
+    assert_eq!(device.firmware.bundle, Err(Missing::NoSource));
+    assert!(snapshot.problems.iter().any(|problem| problem.reason == Missing::OutOfRange));
+}
+
+/// tt-kmd#213: a believable temperature among numbers that cannot be. None of them is shown.
+#[test]
+fn a_sample_that_is_nonsense_as_a_whole() {
+    let tree = n300();
+    tree.files(
+        0,
+        "device/hwmon/hwmon7/temp1_input	54000
+         device/hwmon/hwmon7/in0_input	3211313
+         device/hwmon/hwmon7/curr1_input	3342387000
+         device/hwmon/hwmon7/power1_input	4080218930",
+    );
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!((device.state, device.temperature, device.aiclk), (State::Unreadable, Err(Missing::OutOfRange), Err(Missing::OutOfRange)));
+    assert_eq!((device.board.as_deref(), device.pcie.width), (Ok("n300"), Ok(16)), "what does not come from telemetry stays");
+}
+
+#[test]
+fn one_odd_sensor_is_only_that() {
+    let tree = n300();
+    tree.files(0, "device/hwmon/hwmon7/power1_input	4293967296");
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!((device.state, device.power, device.temperature.map(|value| value.0)), (State::Ok, Err(Missing::OutOfRange), Ok(54.312)));
+}
+
+/// A class directory without telemetry, as an early Galaxy had: present, and nothing to say.
+#[test]
+fn no_telemetry_at_all() {
+    let tree = Tree::new("2.4.0");
+    tree.device(0, "0000:04:00.0");
+    tree.files(0, "dev	240:0\nuevent	MAJOR=240\ndevice/device	0x401e");
+    tree.pids(0, "");
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!(
+        (device.state, device.temperature, device.arch),
+        (State::Unknown, Err(Missing::NotExposed), Ok(ttmon_model::Arch::Wormhole))
+    );
+}
+
+/// In place of each file: nothing, a piece, bytes that are no text, a megabyte. That field is missing and a problem is
+/// told; everything else is as it was.
+#[test]
+fn any_file_may_be_rubbish() {
+    let rubbish: [(&str, Vec<u8>); 4] =
+        [("empty", vec![]), ("cut", b"0x".to_vec()), ("binary", vec![0xFF, 0x00, 0x1B, 0x80]), ("long", vec![b'7'; 1 << 20])];
+    let tree = n300();
+    let whole = tree.machine().sample().unwrap();
+    for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place != Place::Bridge) {
+        let directory = match attribute.place {
+            Place::Class => CLASS.to_owned(),
+            Place::Hwmon => format!("{CLASS}/device/hwmon/hwmon7"),
+            Place::Pci => format!("{CLASS}/device"),
+            Place::Counters => format!("{CLASS}/pcie_perf_counters"),
+            Place::Bridge => unreachable!(),
+        };
+        let file = format!("{directory}/{}", attribute.file);
+        let Ok(original) = fs::read(tree.path(&file)) else { continue };
+        // Part of a word is a word.
+        let is_word = attribute.format == Format::Word;
+        for (what, bytes) in rubbish.iter().filter(|(what, _)| !(is_word && *what == "cut")) {
+            tree.put_bytes(&file, bytes);
+            let mut sample = tree.machine().sample().unwrap();
+            let case = format!("{what} {file}");
+            assert!(sample.devices[0].attributes.get(attribute.attr).is_err(), "{case}");
+            assert!(sample.problems.iter().any(|problem| problem.part.ends_with(attribute.file)), "{case}: {:?}", sample.problems);
+            sample.devices[0].attributes.set(attribute.attr, whole.devices[0].attributes.get(attribute.attr).cloned());
+            assert_eq!(sample.devices, whole.devices, "{case}: the rest");
+        }
+        tree.put_bytes(&file, &original);
+    }
+}
+
+#[test]
+fn rubbish_in_the_list_of_users() {
+    for bytes in [&b"x\n"[..], &[0xFF; 300], &[b'9'; 1 << 20]] {
+        let tree = n300();
+        tree.put_bytes("proc/driver/tenstorrent/0/pids", bytes);
+        let snapshot = tree.snapshot();
+        assert_eq!(device(&snapshot, 0).memory.dram.used, Err(Missing::Unparsable));
+        assert_eq!((device(&snapshot, 0).state, snapshot.problems.len()), (State::Ok, 1));
+    }
+}
+
+#[test]
+fn no_device_says_which_it_is() {
+    let tree = Tree::new("2.9.0");
+    assert!(matches!(tree.machine().sample(), Err(Error::NoDevice)));
+    fs::remove_dir(tree.path("sys/class/tenstorrent")).unwrap();
+    assert!(matches!(tree.machine().sample(), Err(Error::NoDevice)));
+    tree.put("sys/devices/pci0000:00/0000:00:02.0/vendor", "0x1e52");
+    std::os::unix::fs::symlink("../../../devices/pci0000:00/0000:00:02.0", tree.path("sys/bus/pci/devices/0000:00:02.0")).unwrap();
+    assert!(matches!(tree.machine().sample(), Err(Error::DriverNotLoaded { devices: 1 })));
+    let tree = n300();
+    tree.faults("sys/class/tenstorrent\tEACCES\n");
+    assert!(matches!(tree.machine().sample(), Err(Error::Class(_))));
+}
+
+/// After a reset the limits are read again: they may have changed with the firmware.
+#[test]
+fn limits_are_read_again_after_a_reset() {
+    let tree = n300();
+    let mut machine = tree.machine();
+    machine.sample().unwrap();
+    tree.faults(&format!("{CLASS}\tENODATA\n"));
+    machine.sample().unwrap();
+    tree.faults("");
+    tree.files(0, "device/hwmon/hwmon7/temp1_max	80000");
+    let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
+    assert_eq!(device(&snapshot, 0).temperature_limit.map(|value| value.0), Ok(80.0));
+}
