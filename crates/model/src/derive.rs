@@ -8,7 +8,7 @@ use crate::health;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, sum};
 use crate::missing::{Missing, Reading};
 use crate::sample::{DeviceSample, Sample};
-use crate::snapshot::{Device, Location, Process, Snapshot};
+use crate::snapshot::{Device, Location, Process, Snapshot, State};
 
 use rows::Row;
 
@@ -56,13 +56,14 @@ fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Pro
     let is_tracked = |process: &&Process| process.on(device.id).is_some_and(|use_of| use_of.source().is_ok()) || process.source().is_ok();
     let tracked = processes.iter().filter(|process| pids.contains(&process.key.pid)).filter(is_tracked).count();
     let untracked = (pids.len() - tracked.min(pids.len())) as u64 + hidden;
-    let nobody = pids.is_empty() && hidden == 0 && uses.is_empty();
     // What stands where no process has a figure: nothing is used, or nobody knows.
-    let otherwise = match holders {
-        _ if !nobody => Err(Missing::NotTracked),
-        Err(reason) => Err(reason),
-        Ok(_) if !is_complete => Err(Missing::NoPermission),
-        Ok(_) => Ok(0),
+    let otherwise = match (device.state, holders) {
+        (State::Gone, _) => Err(Missing::Gone),
+        (State::Resetting, _) => Err(Missing::Resetting),
+        (_, Err(reason)) => Err(reason),
+        _ if untracked > 0 => Err(Missing::NotTracked),
+        _ if !is_complete => Err(Missing::NoPermission),
+        _ => Ok(0),
     };
     let kinds = PerKind::from_fn(|kind| {
         let total = match kind {
@@ -80,7 +81,10 @@ fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Pro
             peak: Err(Missing::NoSource),
             peak_time: Err(Missing::NoSource),
             count: add(|figure| figure.count),
-            source: uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).ok_or(otherwise.err().unwrap_or(Missing::NoSource)),
+            source: match uses.as_slice() {
+                [] => Err(otherwise.err().unwrap_or(Missing::NoSource)),
+                [first, ..] => uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).map_or(first.kinds[kind].source, Ok),
+            },
         };
         let free = total.and_then(|total| figure.used.map(|used| total.saturating_sub(used)));
         KindMemory { total, capacity: Err(Missing::NotTracked), free, figure }

@@ -213,6 +213,9 @@ pub const DEVICE: &[Field<Device>] = &[
     D::new("memory.total", "DRAM total", S::Memory, U::Bytes, "DRAM of the chip, from the product table.", |d| whole(d.memory.dram.total)),
     D::new("memory.used", "DRAM used", S::Memory, U::Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.dram.used)),
     D::new("memory.free", "DRAM free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.dram.free)),
+    D::new("memory.l1_total", "L1 total", S::Memory, U::Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one.", |d| whole(d.memory.l1.total)),
+    D::new("memory.l1_used", "L1 used", S::Memory, U::Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.l1.used)),
+    D::new("memory.l1_free", "L1 free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.l1.free)),
     D::new("memory.untracked_processes", "Untracked processes", S::Memory, U::Count, "Processes that hold the chip and tell nobody what they use.", |d| Ok(Value::Integer(d.memory.untracked_processes))),
     D::new("memory.hidden_processes", "Hidden processes", S::Memory, U::Count, "Open files of processes in other pid namespaces, which cannot be named.", |d| Ok(Value::Integer(d.memory.hidden_processes))),
     D::new("memory.stale_bytes", "Stale bytes", S::Memory, U::Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure.", |d| Ok(Value::Integer(d.memory.stale_bytes))),
@@ -262,7 +265,7 @@ pub const PROCESS: &[Field<Process>] = &[
     P::new("memory", "DRAM used", S::Pids, U::Bytes, "DRAM (dram + trace) it uses on all its chips.", |p| whole(p.total_of(&Kind::DRAM_BAR))),
     P::new("overlap_bytes", "Overlap", S::Pids, U::Bytes, "Bytes on which two of its live buffers lie: corruption.", |_| Err(Missing::NotTracked)),
     P::new("launches", "Launches", S::Pids, U::Count, "Programs it started on its chips.", |_| Err(Missing::NotTracked)),
-    P::new("launches_per_s", "Launches/s", S::Pids, U::None, "Programs it starts a second.", |_| Err(Missing::NotTracked)),
+    P::new("launches_per_s", "Launches/s", S::Pids, U::None, "Programs it starts a second.", |_| Err(Missing::NotTracked)).rate(Samples::Two),
     P::new("last_launch", "Last launch", S::Pids, U::Time, "When it last started one: busy or hung.", |_| Err(Missing::NotTracked)),
 ];
 

@@ -88,7 +88,7 @@ impl Missing {
             Self::IoError => "the kernel answered with an error",
             Self::FirstSample => "a rate needs two samples",
             Self::NotTracked => "nothing tracks it",
-            Self::NoSource => "nothing measures it",
+            Self::NoSource => "there is none, or nothing measures it",
         }
     }
 

@@ -9,9 +9,11 @@ use crate::units::UnixTime;
 
 /// Length of a region.
 pub const BYTES: usize = 8576;
-const SLOTS_AT: usize = 856;
+/// Where the slots of processes begin.
+pub const SLOTS_AT: usize = 856;
+/// Length of a slot.
+pub const SLOT_BYTES: usize = 120;
 const SLOTS: usize = 64;
-const SLOT_BYTES: usize = 120;
 const NAME_AT: usize = 56;
 const NAME_BYTES: usize = 64;
 const TOTALS_AT: usize = 48;

@@ -251,6 +251,7 @@ fn work(shared: &Shared) {
         let (key, requests, given_up) = (lane.key, Arc::clone(&lane.requests), lane.given_up);
         lane.began.get_or_insert_with(Instant::now);
         let faults = Arc::clone(&state.faults);
+        let mut directory = None;
         loop {
             let lane = &mut state.lanes[index];
             if lane.is_finished() {
@@ -261,7 +262,7 @@ fn work(shared: &Shared) {
             let request = &requests[lane.replies.len()];
             lane.reading_since = Some(Instant::now());
             drop(state);
-            let reply = read_one(shared, &faults, request);
+            let reply = read_one(shared, &faults, &mut directory, request);
             state = shared.lock();
             let is_current = state.batch == batch && state.lanes.get(index).is_some_and(|lane| lane.given_up == given_up);
             if !is_current {
@@ -286,7 +287,11 @@ impl State {
     }
 }
 
-fn read_one(shared: &Shared, faults: &Faults, request: &Request) -> Reply {
+/// The directory of the file read last. Its neighbours are opened from there: walking a long path of links anew for
+/// each file would cost more than reading it.
+type Directory = Option<(PathBuf, OwnedFd)>;
+
+fn read_one(shared: &Shared, faults: &Faults, directory: &mut Directory, request: &Request) -> Reply {
     match faults.find(&request.path) {
         Some(Fault::Errno(errno)) => return Err(Failure::Errno(errno)),
         Some(Fault::Hang) => loop {
@@ -296,7 +301,7 @@ fn read_one(shared: &Shared, faults: &Faults, request: &Request) -> Reply {
         None => {}
     }
     let file = match request.pace {
-        Pace::Once => Arc::new(open(&request.path)?),
+        Pace::Once => Arc::new(open_beside(directory, &request.path)?),
         Pace::Repeated => shared.kept(&request.path)?,
     };
     let reply = read_whole(&file, request.bytes_max);
@@ -329,10 +334,24 @@ impl Shared {
     }
 }
 
+fn open_beside(directory: &mut Directory, path: &Path) -> Result<OwnedFd, Failure> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return open(path) };
+    let is_known = directory.as_ref().is_some_and(|(known, _)| known == parent);
+    if !is_known {
+        let opened = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failure)?;
+        *directory = Some((parent.to_owned(), opened));
+    }
+    match directory {
+        Some((_, opened)) => rustix::fs::openat(opened, name, READ_ONLY, Mode::empty()).map_err(failure),
+        None => open(path),
+    }
+}
+
 /// Without waiting for a writer, should somebody have put a FIFO there.
+const READ_ONLY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
 fn open(path: &Path) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(failure)
+    rustix::fs::open(path, READ_ONLY, Mode::empty()).map_err(failure)
 }
 
 fn read_whole(file: &OwnedFd, bytes_max: usize) -> Reply {

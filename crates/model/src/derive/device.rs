@@ -199,7 +199,7 @@ impl Values<'_> {
             return Err(Missing::OutOfRange);
         }
         match reading {
-            Err(Missing::NotExposed) if self.row.arch.is_ok_and(|arch| attribute.since(arch).is_none()) => Err(Missing::NotOnThisArch),
+            Err(_) if self.row.arch.is_ok_and(|arch| attribute.since(arch).is_none()) => Err(Missing::NotOnThisArch),
             // One file without data on a device that otherwise answers: its firmware has no such value.
             Err(Missing::Resetting) if self.state == State::Ok => Err(Missing::NoSource),
             other => other,
