@@ -1,1 +1,44 @@
-//! .
+//! A snapshot as text for people and as CSV for scripts. JSON is `ttmon_wire`'s.
+//!
+//! Everything here is a function of a snapshot, a [`Style`] and a writer; nothing asks a clock or a terminal.
+//! Names, commands and hosts come from other people's processes: all such text passes [`Style::clean`] first.
+//!
+//! ```
+//! use ttmon_model::Snapshot;
+//! use ttmon_print::Style;
+//!
+//! fn show(snapshot: &Snapshot) -> std::io::Result<()> {
+//!     let style = Style { local_time: "2026-11-15 08:12:45".to_owned(), ..Style::plain("0.1.0") };
+//!     ttmon_print::snapshot(snapshot, &style, &mut std::io::stdout())
+//! }
+//! ```
+
+mod bar;
+mod breakdown;
+mod csv;
+mod devices;
+mod help;
+mod list;
+mod names;
+mod notes;
+mod nvidia;
+mod processes;
+mod quantity;
+mod query;
+mod snapshot;
+mod style;
+mod table;
+mod text;
+mod who;
+
+pub use csv::{CsvOptions, csv_fields};
+pub use help::{fields_markdown, help_fields};
+pub use list::list;
+pub use nvidia::{AppField, GpuField, csv_apps, csv_gpu};
+pub use query::query;
+pub use snapshot::snapshot;
+pub use style::Style;
+pub use who::who;
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,97 @@
-//! .
+//! The JSON document, our promise to other programs: schema 1. Fields may be added; none is renamed or removed.
+//!
+//! Names, order and values come from the field tables of `ttmon_model::fields`. Each object that is an element of a
+//! list, and the document itself, has a `missing`: `{"temperature": "remote_chip", "memory.kinds.dram.peak": "no_source"}`.
+//! A `null` has its reason there, and nothing else is there. Model types stay unserializable on purpose.
+
+mod device;
+mod process;
+mod table;
+mod value;
+
+use std::io::{self, Write};
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use ttmon_model::Snapshot;
+use ttmon_model::sample::Problem;
+
+use device::DeviceJson;
+use process::ProcessJson;
+use table::Reasons;
+pub use value::rounded;
+
+/// Version of the document's shape.
+pub const SCHEMA: u32 = 1;
+
+/// A snapshot as the public document.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotJson<'a> {
+    /// What is shown.
+    pub snapshot: &'a Snapshot,
+    /// Version of the program that shows it.
+    pub version: &'a str,
+}
+
+/// How the text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Indented, for a person or one document.
+    Pretty,
+    /// One line a document, for a stream of them.
+    Line,
+}
+
+/// The document as text, without a final newline.
+pub fn to_string(document: &SnapshotJson<'_>, layout: Layout) -> String {
+    let text = match layout {
+        Layout::Pretty => serde_json::to_string_pretty(document),
+        Layout::Line => serde_json::to_string(document),
+    };
+    value::escape_invisible(text.expect("keys are texts, and no value of a snapshot refuses to be written"))
+}
+
+/// Writes the document and a newline, in one piece.
+pub fn write(document: &SnapshotJson<'_>, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = to_string(document, layout);
+    text.push('\n');
+    out.write_all(text.as_bytes())
+}
+
+impl Serialize for SnapshotJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let snapshot = self.snapshot;
+        let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
+        let processes: Vec<_> = snapshot.processes.iter().map(ProcessJson).collect();
+        let problems: Vec<_> = snapshot.problems.iter().map(ProblemJson).collect();
+        let mut reasons = Reasons::default();
+        reasons.note("driver", snapshot.driver.as_ref().err().copied());
+
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema", &SCHEMA)?;
+        map.serialize_entry("version", self.version)?;
+        map.serialize_entry("host", &snapshot.host)?;
+        map.serialize_entry("time", &snapshot.time.rfc3339())?;
+        map.serialize_entry("driver", &snapshot.driver.as_ref().ok())?;
+        map.serialize_entry("origin", snapshot.origin.name())?;
+        map.serialize_entry("devices", &devices)?;
+        map.serialize_entry("processes", &processes)?;
+        map.serialize_entry("problems", &problems)?;
+        map.serialize_entry("missing", &reasons)?;
+        map.end()
+    }
+}
+
+struct ProblemJson<'a>(&'a Problem);
+
+impl Serialize for ProblemJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("part", &self.0.part)?;
+        map.serialize_entry("reason", self.0.reason.name())?;
+        map.serialize_entry("detail", &self.0.detail)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The device table: one row a chip. Wider terminals show more columns, always in the same order.
+
+use std::ops::RangeInclusive;
+
+use ttmon_model::limits::WARNING_RATIO;
+use ttmon_model::memory::Bar;
+use ttmon_model::snapshot::{Health, State};
+use ttmon_model::{Device, Reading, Snapshot};
+
+use crate::quantity::{ABSENT, percent, size, size_or_absent};
+use crate::style::{Style, Tone};
+use crate::table::{Cell, Column, Table};
+
+/// How much is shown: 0 fits 80 columns; then the DRAM bar, the PCI address, the link, the L1 bar.
+type Level = usize;
+const LEVEL_MAX: Level = 4;
+const BAR_COLUMNS_MIN: usize = 10;
+/// The longest board there is (`galaxy-blackhole`), and `n300 R  via 12`.
+const BOARD_COLUMNS: usize = 16;
+
+struct DeviceColumn {
+    levels: RangeInclusive<Level>,
+    column: Column,
+    cell: fn(&Device, &Style<'_>) -> Cell,
+}
+
+const fn column(levels: RangeInclusive<Level>, column: Column, cell: fn(&Device, &Style<'_>) -> Cell) -> DeviceColumn {
+    DeviceColumn { levels, column, cell }
+}
+
+/// Widths hold the worst case of a sane machine (`300/300W`, `1023.9MB/12.0GB`); nonsense makes them grow.
+const COLUMNS: &[DeviceColumn] = &[
+    column(0..=LEVEL_MAX, Column::number("ID", 2), |device, _| Cell::plain(device.id.to_string())),
+    column(0..=0, Column::flexible("Board", 2), board),
+    column(1..=LEVEL_MAX, Column::text("Board", BOARD_COLUMNS, BOARD_COLUMNS), board),
+    column(2..=LEVEL_MAX, Column::text("PCI address", 12, 16).gap(2), address),
+    column(3..=LEVEL_MAX, Column::text("PCIe", 8, 8).gap(2), link),
+    column(0..=LEVEL_MAX, Column::number("Temp", 5), temperature),
+    column(0..=LEVEL_MAX, Column::number("Power", 8), power),
+    column(0..=LEVEL_MAX, Column::number("AICLK", 7).gap(2), clock),
+    column(0..=LEVEL_MAX, Column::number("DRAM", 15), |device, _| used_of_total(device, device.memory.dram)),
+    column(1..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.dram)),
+    column(0..=LEVEL_MAX, Column::number("", 4), |device, _| share(device.memory.dram.ratio(), "")),
+    column(4..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.l1)),
+    column(0..=LEVEL_MAX, Column::number("L1", 4), |device, _| share(device.memory.l1.ratio(), lower_bound(device))),
+    column(0..=LEVEL_MAX, Column::text("Health", 6, 6).gap(2), |device, _| health(device)),
+];
+
+/// The table with the most columns that fit.
+pub(crate) fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
+    let rich = (1..=LEVEL_MAX).rev().map(|level| table_at(level, snapshot, style)).find(|table| table.fits(style));
+    rich.unwrap_or_else(|| table_at(0, snapshot, style))
+}
+
+fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
+    let columns: Vec<&DeviceColumn> = COLUMNS.iter().filter(|column| column.levels.contains(&level)).collect();
+    let row = |device: &Device| columns.iter().map(|column| (column.cell)(device, style)).collect();
+    Table { columns: columns.iter().map(|column| column.column).collect(), rows: snapshot.devices.iter().map(row).collect() }
+}
+
+/// `>` where a holder tells nobody what it uses: the figure is a lower bound.
+pub(crate) fn lower_bound(device: &Device) -> &'static str {
+    if device.memory.untracked_processes > 0 { ">" } else { "" }
+}
+
+fn board(device: &Device, style: &Style<'_>) -> Cell {
+    let label = style.clean(&device.label());
+    match device.via {
+        Ok(via) => Cell::plain(format!("{label}  via {via}")),
+        Err(_) => Cell::plain(label),
+    }
+}
+
+fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> Cell {
+    reading.map_or_else(|_| Cell::absent(), |value| Cell::plain(show(value)))
+}
+
+fn address(device: &Device, _: &Style<'_>) -> Cell {
+    or_absent(device.bdf, |bdf| bdf.to_string())
+}
+
+fn link(device: &Device, _: &Style<'_>) -> Cell {
+    let link = device.pcie.gen_now.and_then(|generation| device.pcie.width.map(|width| (generation, width)));
+    or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
+}
+
+fn temperature(device: &Device, style: &Style<'_>) -> Cell {
+    or_absent(device.temperature, |value| format!("{:.0}{}", value.0, style.glyphs().celsius))
+}
+
+fn power(device: &Device, _: &Style<'_>) -> Cell {
+    let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
+    or_absent(device.power, |power| format!("{:.0}{limit}W", power.0))
+}
+
+fn clock(device: &Device, _: &Style<'_>) -> Cell {
+    or_absent(device.aiclk, |clock| format!("{}MHz", clock.0))
+}
+
+fn used_of_total(device: &Device, bar: Bar) -> Cell {
+    match (bar.used, bar.total) {
+        (Ok(used), total) => Cell::plain(format!("{}{}/{}", lower_bound(device), size(used), size_or_absent(total))),
+        (Err(_), Ok(total)) => Cell::new(format!("{ABSENT}/{}", size(total)), Tone::Absent),
+        (Err(_), Err(_)) => Cell::absent(),
+    }
+}
+
+fn share(ratio: Reading<f64>, sign: &str) -> Cell {
+    or_absent(ratio, |ratio| match percent(ratio) {
+        share if sign.is_empty() || share.starts_with('>') => share,
+        share if share.starts_with('<') => format!("{sign}0%"),
+        share => format!("{sign}{share}"),
+    })
+}
+
+fn bar(bar: Bar) -> Cell {
+    bar.ratio().map_or_else(|_| Cell::blank(), Cell::bar)
+}
+
+/// A word, so that colour is never the only carrier.
+fn health(device: &Device) -> Cell {
+    match (device.state, device.health) {
+        (State::Resetting, _) => Cell::new("RESET", Tone::Warning),
+        (State::Gone, _) => Cell::new("GONE", Tone::Critical),
+        (State::Unreadable, _) => Cell::new("UNREAD", Tone::Critical),
+        (_, Health::Critical) => Cell::new("CRIT", Tone::Critical),
+        (_, Health::Warning) if is_warm(device) => Cell::new("WARM", Tone::Warning),
+        (_, Health::Warning) => Cell::new("WARN", Tone::Warning),
+        (_, Health::Ok) => Cell::plain("ok"),
+        (_, Health::Unknown) => Cell::new("?", Tone::Absent),
+    }
+}
+
+fn is_warm(device: &Device) -> bool {
+    let limit = device.temperature_limit.map(|limit| limit.0 * WARNING_RATIO);
+    device.temperature.is_ok_and(|now| limit.is_ok_and(|limit| now.0 >= limit))
+}

@@ -1,0 +1,104 @@
+//! What things are called in tables: processes by what they run, devices as ranges, workloads by their most telling id.
+
+use ttmon_model::{DeviceId, Process, Reading};
+
+/// Programs whose first argument tells more than their own name.
+const INTERPRETERS: [&str; 9] = ["python", "pypy", "bash", "sh", "dash", "zsh", "node", "perl", "ruby"];
+/// Their flags that take the next word as a value.
+const FLAGS_WITH_VALUE: [&str; 3] = ["-W", "-X", "-r"];
+
+/// A process by what it runs: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
+pub(crate) fn process_name(process: &Process) -> Reading<String> {
+    match process.command.as_deref().map(short_command) {
+        Ok(short) if !short.is_empty() => Ok(short),
+        _ => process.name.clone(),
+    }
+}
+
+fn short_command(command: &str) -> String {
+    let mut words = command.split_whitespace();
+    let program = words.next().map_or("", |path| base_name(path).trim_start_matches('-'));
+    let is_interpreter = INTERPRETERS
+        .iter()
+        .any(|name| program.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit() || b == b'.')));
+    if !is_interpreter {
+        return program.to_owned();
+    }
+    while let Some(word) = words.next() {
+        match word {
+            "-m" => return format!("{program} -m {}", words.next().unwrap_or_default()),
+            "-c" | "-e" => return format!("{program} {word}"),
+            _ if FLAGS_WITH_VALUE.contains(&word) => _ = words.next(),
+            _ if word.starts_with('-') => {}
+            script => return format!("{program} {}", base_name(script)),
+        }
+    }
+    program.to_owned()
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Where a process runs, by the id people know best: its job, its pod, else its container.
+pub(crate) fn workload(process: &Process) -> Option<String> {
+    all_workloads(process).into_iter().next()
+}
+
+/// Everything known of where a process runs.
+pub(crate) fn all_workloads(process: &Process) -> Vec<String> {
+    let workload = &process.workload;
+    [("job", &workload.job), ("pod", &workload.pod), ("container", &workload.container)]
+        .into_iter()
+        .filter_map(|(word, id)| Some(format!("{word} {}", id.as_deref()?)))
+        .collect()
+}
+
+/// Device ids, neighbours joined: `0-3,6`.
+pub(crate) fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
+    let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let neighbours = ids.chunk_by(|before, next| before + 1 == *next);
+    let parts: Vec<String> = neighbours
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => run.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    parts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_by_what_they_run() {
+        for (command, short) in [
+            ("/usr/bin/python3 -u /srv/models/serve.py --port 8000", "python3 serve.py"),
+            ("python3.11 -X dev -W ignore a.py", "python3.11 a.py"),
+            ("python -m vllm.entrypoints.api", "python -m vllm.entrypoints.api"),
+            ("python3 -c import ttnn", "python3 -c"),
+            ("python3", "python3"),
+            ("pythonic x", "pythonic"),
+            ("-bash", "bash"),
+            ("/bin/sh /opt/run.sh", "sh run.sh"),
+            ("./build/test_app --gtest_filter=a/b", "test_app"),
+            ("VLLM::EngineCore", "VLLM::EngineCore"),
+            ("", ""),
+            ("/", ""),
+        ] {
+            assert_eq!(short_command(command), short, "{command}");
+        }
+    }
+
+    #[test]
+    fn ids_as_ranges() {
+        for (ids, text) in
+            [(&[0u32, 1, 2, 3, 6][..], "0-3,6"), (&[5], "5"), (&[2, 0], "0,2"), (&[1, 0], "0-1"), (&[], ""), (&[0, 1, 3, 4, 5], "0-1,3-5")]
+        {
+            assert_eq!(ranges(ids.iter().copied().map(DeviceId)), text);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What is said around the tables: oddities of devices, tips that help, problems.
+
+use std::io::{self, Write};
+
+use ttmon_model::sample::Origin;
+use ttmon_model::snapshot::Status;
+use ttmon_model::{Device, DeviceId, Missing, Snapshot};
+
+use crate::names::ranges;
+use crate::quantity::size;
+use crate::style::Style;
+use crate::text::{Cut, cut, wrap};
+
+/// More problems than this are only counted.
+const PROBLEMS_MAX: usize = 5;
+/// More processes than this are only counted in a tip.
+const TIP_PIDS_MAX: usize = 3;
+
+/// Prints what the device table has no column for. Devices of which the same is to be said share a line.
+pub(crate) fn print_devices(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut notes: Vec<(String, Vec<DeviceId>)> = Vec::new();
+    for device in &snapshot.devices {
+        for text in device_notes(device) {
+            match notes.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, ids)) => ids.push(device.id),
+                None => notes.push((text, vec![device.id])),
+            }
+        }
+    }
+    for (text, ids) in notes {
+        let who = if let [id] = ids.as_slice() { format!("device {id}") } else { format!("devices {}, each", ranges(ids)) };
+        print_wrapped(&style.clean(&format!("{who}: {text}")), style, out)?;
+    }
+    Ok(())
+}
+
+fn device_notes(device: &Device) -> Vec<String> {
+    let mut notes = device.health_reasons.clone();
+    notes.extend(hidden(device));
+    let stale = device.memory.stale_bytes;
+    if stale > 0 {
+        notes.push(format!("{} left in TT-Metal's statistics by dead processes", size(stale)));
+    }
+    notes
+}
+
+/// What is known of holders that cannot be named.
+pub(crate) fn hidden(device: &Device) -> Option<String> {
+    match device.memory.hidden_processes {
+        0 => None,
+        1 => Some("1 open file of a process in another container".to_owned()),
+        count => Some(format!("{count} open files of processes in other containers")),
+    }
+}
+
+/// Prints tips, each only where following it helps. A simulated machine needs none.
+pub(crate) fn print_tips(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    if snapshot.origin == Origin::Sim {
+        return Ok(());
+    }
+    let open: Vec<u32> =
+        snapshot.processes.iter().filter(|process| process.status == Status::Open).map(|process| process.key.pid).collect();
+    if !open.is_empty() {
+        let verb = if open.len() == 1 { "publishes" } else { "publish" };
+        let text = format!(
+            "Tip: {} {verb} no memory statistics; TT-Metal from 0.70 on does, unless TT_METAL_SHM_TRACKING_DISABLED is set.",
+            pid_list(&open)
+        );
+        print_wrapped(&text, style, out)?;
+    }
+    let is_denied = snapshot.processes.iter().any(|process| process.status == Status::NoPermission)
+        || snapshot.devices.iter().any(|device| device.memory.dram.used == Err(Missing::NoPermission));
+    if is_denied {
+        print_wrapped("Tip: run ttmon as root to see the memory of other users' processes.", style, out)?;
+    }
+    Ok(())
+}
+
+/// `12346, 12350, 12351 and 4 more`
+fn pid_list(pids: &[u32]) -> String {
+    let shown: Vec<String> = pids.iter().take(TIP_PIDS_MAX).map(u32::to_string).collect();
+    match pids.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Prints the first problems, and how many more there are.
+pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for problem in snapshot.problems.iter().take(PROBLEMS_MAX) {
+        let detail = if problem.detail.is_empty() { problem.reason.explanation() } else { &problem.detail };
+        let line = style.clean(&format!("! {}: {detail}", problem.part));
+        writeln!(out, "{}", cut(&line, style.columns(), Cut::Middle, style.glyphs().ellipsis))?;
+    }
+    match snapshot.problems.len().saturating_sub(PROBLEMS_MAX) {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more; see --json"),
+    }
+}
+
+fn print_wrapped(text: &str, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    wrap(text, style.columns(), style.glyphs().ellipsis).iter().try_for_each(|line| writeln!(out, "{line}"))
+}

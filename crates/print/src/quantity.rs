@@ -1,0 +1,132 @@
+//! Numbers for people: sizes, shares, ages; and any value of the field table as one text.
+
+use ttmon_model::fields::Value;
+use ttmon_model::units::{Unit, UnixTime};
+use ttmon_model::{Missing, Reading};
+use ttmon_wire::rounded;
+
+/// What stands where a value is absent.
+pub(crate) const ABSENT: &str = "N/A";
+
+const UNITS: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
+
+/// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
+pub(crate) fn size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    // From here on it would be printed as 1024.0.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1}{}", UNITS[unit])
+}
+
+/// A size, or that there is none.
+pub(crate) fn size_or_absent(bytes: Reading<u64>) -> String {
+    bytes.map_or_else(|_| ABSENT.to_owned(), size)
+}
+
+/// A share in at most five columns: `37%`. What is used is never shown as nothing.
+pub(crate) fn percent(ratio: f64) -> String {
+    match ratio * 100.0 {
+        share if share > 999.0 => ">999%".to_owned(),
+        share if share > 0.0 && share < 0.5 => "<1%".to_owned(),
+        share => format!("{share:.0}%"),
+    }
+}
+
+/// A share with one decimal: `37.3%`.
+pub(crate) fn exact_percent(ratio: f64) -> String {
+    match ratio * 100.0 {
+        share if share > 999.0 => ">999%".to_owned(),
+        share if share > 0.0 && share < 0.05 => "<0.1%".to_owned(),
+        share => format!("{share:.1}%"),
+    }
+}
+
+/// How long ago, in its two largest units: `2h14m`.
+pub(crate) fn age(since: UnixTime, now: UnixTime) -> String {
+    let seconds = now.0.saturating_sub(since.0) / 1_000_000_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if days > 0 => format!("{days}d{}h", hours % 24),
+        () if hours > 0 => format!("{hours}h{}m", minutes % 60),
+        () if minutes > 0 => format!("{minutes}m{}s", seconds % 60),
+        () => format!("{seconds}s"),
+    }
+}
+
+/// A value as plain text, numbers as in JSON.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => format!("{:?}", rounded(*number)),
+        Value::Bool(truth) => truth.to_string(),
+        Value::List(texts) => texts.join("; "),
+        Value::Time(time) => time.rfc3339(),
+    }
+}
+
+/// A value with its unit; bytes also in the multiples of the tables.
+pub(crate) fn with_unit(value: &Value, unit: Unit) -> String {
+    match (value, unit) {
+        (Value::Integer(bytes @ 1024..), Unit::Bytes) => format!("{bytes} B ({})", size(*bytes)),
+        (_, Unit::None | Unit::Count | Unit::Ratio | Unit::Time) => plain(value),
+        (_, unit) => format!("{} {}", plain(value), unit.symbol()),
+    }
+}
+
+/// Why there is none, in the contract's word and in words: `N/A (gone: the device left the bus)`.
+pub(crate) fn absence(reason: Missing, explanation: &str) -> String {
+    format!("{ABSENT} ({reason}: {explanation})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_look_like_the_seeds() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.0KB"),
+            (800 << 20, "800.0MB"),
+            (2_576_980_377, "2.4GB"),
+            (12 << 30, "12.0GB"),
+            ((1 << 30) - 1, "1.0GB"),
+            (1023 << 20, "1023.0MB"),
+            (u64::MAX, "16.0EB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn shares() {
+        for (ratio, text) in [(0.0, "0%"), (0.001, "<1%"), (0.373, "37%"), (1.0, "100%"), (1e9, ">999%")] {
+            assert_eq!(percent(ratio), text);
+        }
+        assert_eq!(exact_percent(0.373), "37.3%");
+    }
+
+    #[test]
+    fn ages_have_two_units() {
+        let ago = |seconds: u64| age(UnixTime(0), UnixTime(seconds * 1_000_000_000));
+        assert_eq!([5, 125, 8040, 100_000].map(ago), ["5s", "2m5s", "2h14m", "1d3h"]);
+        assert_eq!(age(UnixTime(9), UnixTime(0)), "0s");
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_take_eight_columns_at_most(bytes: u64) {
+            prop_assert!(size(bytes).len() <= 8);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The snapshot: what `ttmon` prints with nothing said.
+
+use std::io::{self, Write};
+
+use ttmon_model::Snapshot;
+use ttmon_model::sample::Origin;
+
+use crate::quantity::ABSENT;
+use crate::style::Style;
+use crate::table::inner_columns;
+use crate::text::{Align, Cut, cut, pad, width};
+use crate::{breakdown, devices, notes, processes};
+
+/// Longest driver version shown; the rest of the title belongs to the host.
+const DRIVER_COLUMNS_MAX: usize = 16;
+/// Visible beside the host, so that nobody takes a simulated machine for a real one.
+pub(crate) const SIMULATED: &str = "[SIMULATED]";
+
+/// Prints devices, memory in use, processes, tips and problems.
+pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    devices::table(snapshot, style).print(Some(&title(snapshot, style)), style, out)?;
+    notes::print_devices(snapshot, style, out)?;
+    breakdown::print(snapshot, style, out)?;
+    if style.show_processes {
+        processes::print(snapshot, style, out)?;
+        notes::print_tips(snapshot, style, out)?;
+    }
+    notes::print_problems(snapshot, style, out)
+}
+
+/// What every output of a simulated machine says; nothing for a real one.
+pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
+    match snapshot.origin {
+        Origin::Local => "",
+        Origin::Sim => SIMULATED,
+    }
+}
+
+/// Program, driver, host and origin at the left, the time at the right.
+fn title(snapshot: &Snapshot, style: &Style<'_>) -> String {
+    let glyphs = style.glyphs();
+    let between = glyphs.between;
+    let driver = cut(&style.clean(snapshot.driver.as_deref().unwrap_or(ABSENT)), DRIVER_COLUMNS_MAX, Cut::End, glyphs.ellipsis);
+    let program = format!("ttmon {} {between} driver {driver} {between} host ", style.clean(style.version));
+    let mark = match origin_mark(snapshot) {
+        "" => String::new(),
+        mark => format!(" {mark}"),
+    };
+    let clock = format!("  {}", style.clean(&style.local_time));
+    let left = inner_columns(style).saturating_sub(width(&program) + width(&mark) + width(&clock));
+    let host = cut(&style.clean(&snapshot.host), left, Cut::Middle, glyphs.ellipsis);
+    let head = pad(&format!("{program}{host}{mark}"), inner_columns(style).saturating_sub(width(&clock)), Align::Left);
+    cut(&format!("{head}{clock}"), inner_columns(style), Cut::Middle, glyphs.ellipsis)
+}

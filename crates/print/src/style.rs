@@ -1,0 +1,99 @@
+//! What the caller decides about looks: width, colours, characters.
+
+use crate::text;
+
+/// Narrower than this nothing is laid out: the numbers would not fit.
+pub(crate) const WIDTH_MIN: usize = 80;
+
+/// How text is to look, and what it says of the moment it was made in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Style<'a> {
+    /// Columns of the terminal; below 80 it is taken as 80.
+    pub width: usize,
+    /// Whether health may be coloured.
+    pub colors: bool,
+    /// Whether nothing outside ASCII may be printed.
+    pub ascii: bool,
+    /// The snapshot's time on the user's clock: `2026-11-15 08:12:45`.
+    pub local_time: String,
+    /// Version of the program.
+    pub version: &'a str,
+    /// Whether the snapshot lists processes.
+    pub show_processes: bool,
+}
+
+impl<'a> Style<'a> {
+    /// What a pipe gets: 80 columns without colours.
+    pub fn plain(version: &'a str) -> Self {
+        Self { width: WIDTH_MIN, colors: false, ascii: false, local_time: String::new(), version, show_processes: true }
+    }
+
+    /// Makes foreign text harmless: what has no width of its own (controls, escapes, marks that turn the direction of
+    /// writing) becomes a visible sign, and with `ascii` so does what is not ASCII.
+    pub fn clean(&self, text: &str) -> String {
+        text::clean(text, self.ascii)
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.width.max(WIDTH_MIN)
+    }
+
+    pub(crate) fn glyphs(&self) -> &'static Glyphs {
+        if self.ascii { &ASCII } else { &UNICODE }
+    }
+
+    /// Text in the colour of its meaning.
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        match tone.code().filter(|_| self.colors) {
+            Some(code) if !text.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// What a colour may mean: health, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Absent,
+    Warning,
+    Critical,
+}
+
+impl Tone {
+    /// Of the 16 ANSI colours, which follow the user's theme.
+    fn code(self) -> Option<u8> {
+        match self {
+            Self::Plain => None,
+            Self::Absent => Some(2),
+            Self::Warning => Some(33),
+            Self::Critical => Some(31),
+        }
+    }
+}
+
+/// The characters a screen is drawn with.
+pub(crate) struct Glyphs {
+    pub(crate) ellipsis: &'static str,
+    pub(crate) celsius: &'static str,
+    pub(crate) between: &'static str,
+    pub(crate) horizontal: &'static str,
+    pub(crate) vertical: &'static str,
+    /// Left and right ends of the top, middle and bottom rules.
+    pub(crate) rules: [[&'static str; 2]; 3],
+    /// A bar's cell, from empty to full.
+    pub(crate) fill: &'static [&'static str],
+}
+
+const UNICODE: Glyphs = Glyphs {
+    ellipsis: "…",
+    celsius: "°C",
+    between: "·",
+    horizontal: "─",
+    vertical: "│",
+    rules: [["┌", "┐"], ["├", "┤"], ["└", "┘"]],
+    fill: &["░", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"],
+};
+
+const ASCII: Glyphs =
+    Glyphs { ellipsis: "..", celsius: "C", between: "-", horizontal: "-", vertical: "|", rules: [["+", "+"]; 3], fill: &["-", "#"] };

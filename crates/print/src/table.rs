@@ -1,0 +1,223 @@
+//! A table in a box. Columns have widths for their worst case; one or more flexible columns take the rest of the line.
+
+use std::io::{self, Write};
+
+use crate::bar::bar;
+use crate::quantity::ABSENT;
+use crate::style::{Style, Tone};
+use crate::text::{Align, Cut, cut, pad, width};
+
+/// One column: its heading, and how wide it may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    title: &'static str,
+    /// Blanks before it.
+    gap: usize,
+    columns_min: usize,
+    columns_max: usize,
+    align: Align,
+    is_flexible: bool,
+}
+
+impl Column {
+    /// Numbers: aligned at the right, and never cut.
+    pub(crate) const fn number(title: &'static str, columns: usize) -> Self {
+        Self { align: Align::Right, columns_max: usize::MAX, ..Self::text(title, columns, usize::MAX) }
+    }
+
+    /// Text that grows with its content between two widths.
+    pub(crate) const fn text(title: &'static str, columns_min: usize, columns_max: usize) -> Self {
+        Self { title, gap: 1, columns_min, columns_max, align: Align::Left, is_flexible: false }
+    }
+
+    /// Text or a bar that takes what the others leave.
+    pub(crate) const fn flexible(title: &'static str, columns_min: usize) -> Self {
+        Self { is_flexible: true, ..Self::text(title, columns_min, usize::MAX) }
+    }
+
+    pub(crate) const fn gap(mut self, gap: usize) -> Self {
+        self.gap = gap;
+        self
+    }
+}
+
+/// What stands in one place of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    content: Content,
+    tone: Tone,
+    cut: Cut,
+    /// How many columns it covers.
+    span: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Text(String),
+    /// A name, and behind it in parentheses what may be left out.
+    Named(String, String),
+    Bar(f64),
+}
+
+/// Less of what stands in parentheses says nothing.
+const ASIDE_COLUMNS_MIN: usize = 9;
+
+impl Cell {
+    pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
+        Self { content: Content::Text(text.into()), tone, cut: Cut::Middle, span: 1 }
+    }
+
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self::new(text, Tone::Plain)
+    }
+
+    pub(crate) fn blank() -> Self {
+        Self::plain("")
+    }
+
+    pub(crate) fn absent() -> Self {
+        Self::new(ABSENT, Tone::Absent)
+    }
+
+    pub(crate) fn bar(ratio: f64) -> Self {
+        Self { content: Content::Bar(ratio), ..Self::blank() }
+    }
+
+    pub(crate) fn named(name: impl Into<String>, aside: impl Into<String>) -> Self {
+        Self { content: Content::Named(name.into(), aside.into()), ..Self::blank() }
+    }
+
+    pub(crate) fn cut_at_end(self) -> Self {
+        Self { cut: Cut::End, ..self }
+    }
+
+    /// The cell over several columns.
+    pub(crate) fn over(self, span: usize) -> Self {
+        Self { span, ..self }
+    }
+
+    /// Columns the content asks for by itself.
+    fn width(&self) -> usize {
+        match &self.content {
+            Content::Text(text) | Content::Named(text, _) if self.span == 1 => width(text),
+            _ => 0,
+        }
+    }
+
+    /// The content in at most so many columns.
+    fn text(&self, columns: usize, style: &Style<'_>) -> String {
+        let glyphs = style.glyphs();
+        match &self.content {
+            Content::Named(name, aside) if width(name) + ASIDE_COLUMNS_MIN <= columns => {
+                cut(&format!("{name} ({aside})"), columns, Cut::End, glyphs.ellipsis)
+            }
+            Content::Text(text) | Content::Named(text, _) => cut(text, columns, self.cut, glyphs.ellipsis),
+            Content::Bar(ratio) => bar(*ratio, columns, glyphs),
+        }
+    }
+}
+
+/// Rows under headings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// Columns inside the box: the frame and one blank take two at each side.
+pub(crate) fn inner_columns(style: &Style<'_>) -> usize {
+    style.columns() - 4
+}
+
+impl Table {
+    /// Whether every column gets what it needs.
+    pub(crate) fn fits(&self, style: &Style<'_>) -> bool {
+        let flexible: usize = self.columns.iter().filter(|column| column.is_flexible).map(|column| column.columns_min).sum();
+        self.fixed_columns() + flexible <= inner_columns(style)
+    }
+
+    /// Prints the table, below a title where there is one.
+    pub(crate) fn print(&self, title: Option<&str>, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+        let widths = self.widths(inner_columns(style));
+        let [top, middle, bottom] = [0, 1, 2].map(|rule| rule_line(rule, style));
+        let edge = style.glyphs().vertical;
+        writeln!(out, "{top}")?;
+        if let Some(title) = title {
+            writeln!(out, "{edge} {} {edge}\n{middle}", pad(title, inner_columns(style), Align::Left))?;
+        }
+        let titles: Vec<Cell> = self.columns.iter().map(|column| Cell::plain(column.title)).collect();
+        writeln!(out, "{edge} {} {edge}\n{middle}", self.line(&titles, &widths, style))?;
+        for row in &self.rows {
+            writeln!(out, "{edge} {} {edge}", self.line(row, &widths, style))?;
+        }
+        writeln!(out, "{bottom}")
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize], style: &Style<'_>) -> String {
+        let mut line = String::new();
+        let mut first = 0;
+        for cell in row {
+            let column = &self.columns[first];
+            let covered = first..first + cell.span;
+            let gaps: usize = self.columns[covered.clone()].iter().skip(1).map(|column| column.gap).sum();
+            let columns = widths[covered].iter().sum::<usize>() + gaps;
+            let text = cell.text(columns, style);
+            let painted = style.paint(cell.tone, &text);
+            let blank = " ".repeat(columns - width(&text));
+            line.push_str(&" ".repeat(self.gap_before(first)));
+            match column.align {
+                Align::Left => line.extend([painted, blank]),
+                Align::Right => line.extend([blank, painted]),
+            }
+            first += cell.span;
+        }
+        line
+    }
+
+    fn gap_before(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.columns[index].gap }
+    }
+
+    fn widths(&self, columns: usize) -> Vec<usize> {
+        let flexible_count = self.columns.iter().filter(|column| column.is_flexible).count().max(1);
+        let left = columns.saturating_sub(self.fixed_columns());
+        // The first of them takes what cannot be shared out evenly.
+        let mut shares = std::iter::once(left / flexible_count + left % flexible_count).chain(std::iter::repeat(left / flexible_count));
+        let mut width_of = |index: usize| match self.columns[index].is_flexible {
+            true => shares.next().unwrap_or(0),
+            false => self.fixed_width(index),
+        };
+        (0..self.columns.len()).map(&mut width_of).collect()
+    }
+
+    /// Columns of all that is not flexible, gaps included.
+    fn fixed_columns(&self) -> usize {
+        let fixed = (0..self.columns.len()).filter(|index| !self.columns[*index].is_flexible).map(|index| self.fixed_width(index));
+        let gaps = (0..self.columns.len()).map(|index| self.gap_before(index));
+        fixed.chain(gaps).sum()
+    }
+
+    fn fixed_width(&self, index: usize) -> usize {
+        let column = &self.columns[index];
+        let widest = self.rows.iter().map(|row| cell_at(row, index).map_or(0, Cell::width)).max().unwrap_or(0);
+        widest.max(column.title.len()).clamp(column.columns_min, column.columns_max)
+    }
+}
+
+/// The cell that begins at a column.
+fn cell_at(row: &[Cell], index: usize) -> Option<&Cell> {
+    let mut first = 0;
+    for cell in row {
+        if first == index {
+            return Some(cell);
+        }
+        first += cell.span;
+    }
+    None
+}
+
+fn rule_line(rule: usize, style: &Style<'_>) -> String {
+    let glyphs = style.glyphs();
+    let [left, right] = glyphs.rules[rule];
+    format!("{left}{}{right}", glyphs.horizontal.repeat(style.columns() - 2))
+}

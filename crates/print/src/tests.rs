@@ -1,0 +1,21 @@
+//! Every output for every machine, as a whole, and what must hold for any machine.
+
+#[path = "../../wire/src/tests/machine.rs"]
+pub(crate) mod machine;
+
+mod golden;
+mod properties;
+
+use std::io;
+
+use crate::Style;
+
+pub(crate) fn printed(print: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+    let mut out = Vec::new();
+    print(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn style(width: usize) -> Style<'static> {
+    Style { width, local_time: "2026-11-15 08:12:45".to_owned(), ..Style::plain("0.1.0") }
+}

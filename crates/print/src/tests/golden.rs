@@ -1,0 +1,115 @@
+//! Outputs as they are. Renew with `INSTA_UPDATE=always`, and read the difference.
+
+use insta::assert_snapshot;
+use ttmon_model::Snapshot;
+use ttmon_model::fields::{DeviceField, Section};
+
+use super::{machine, printed, style};
+use crate::{
+    AppField, CsvOptions, GpuField, Style, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields, list, query, snapshot, who,
+};
+
+const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
+const CSV: CsvOptions = CsvOptions { header: true, units: true };
+
+/// The snapshot at several widths, in Unicode and in ASCII.
+fn screens(machine: &Snapshot, widths: &[usize]) -> String {
+    let screen = |width: usize, ascii: bool| {
+        let style = Style { ascii, ..style(width) };
+        format!("{width} columns\n{}", printed(|out| snapshot(machine, &style, out)))
+    };
+    let unicode = widths.iter().map(|width| screen(*width, false));
+    unicode.chain(widths.iter().map(|width| screen(*width, true))).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn screens_of_each_machine() {
+    assert_snapshot!("screens_n300", screens(&machine::n300(), &WIDTHS));
+    assert_snapshot!("screens_mixed", screens(&machine::mixed(), &WIDTHS));
+    assert_snapshot!("screens_galaxy", screens(&machine::galaxy(), &[80, 200]));
+    assert_snapshot!("screens_blank", screens(&machine::blank(), &[80, 120]));
+    assert_snapshot!("screens_troubled", screens(&machine::troubled(), &WIDTHS));
+    assert_snapshot!("screens_statuses", screens(&machine::statuses(), &WIDTHS));
+    assert_snapshot!("screens_hostile", screens(&machine::hostile(), &WIDTHS));
+}
+
+#[test]
+fn colours_mean_health() {
+    let style = Style { colors: true, show_processes: false, ..style(80) };
+    let screen = printed(|out| snapshot(&machine::troubled(), &style, out)) + &printed(|out| snapshot(&machine::mixed(), &style, out));
+    assert_snapshot!("colors", screen.replace('\u{1b}', "ESC"));
+}
+
+#[test]
+fn lists() {
+    let all = |print: fn(&Snapshot, &Style<'_>, &mut dyn std::io::Write) -> std::io::Result<()>| {
+        let one = |(name, snapshot)| format!("{name}\n{}", printed(|out| print(&snapshot, &style(80), out)));
+        machine::all().into_iter().map(one).collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!("list", all(list));
+    assert_snapshot!("who", all(who));
+}
+
+#[test]
+fn queries() {
+    assert_snapshot!("query_n300", printed(|out| query(&machine::n300(), &[], &style(80), out)));
+    let sections = [Section::Temperature, Section::Performance];
+    assert_snapshot!("query_sections", printed(|out| query(&machine::troubled(), &sections, &style(80), out)));
+}
+
+#[test]
+fn fields_as_csv() {
+    let fields = ["id", "name", "temperature", "health_reasons", "memory.used", "heartbeat_alive", "memory.kinds.l1.used", "power"]
+        .map(|name| DeviceField::find(name).unwrap());
+    let print = |options| printed(|out| csv_fields(&machine::mixed(), &fields, options, out));
+    assert_snapshot!(print(CSV), @"
+    id, name, temperature [C], health_reasons, memory.used [B], heartbeat_alive, memory.kinds.l1.used [B], power [W]
+    0, Wormhole_B0, 54.312, , 3221225472, N/A, 20971520, 38.0
+    1, Wormhole_B0, 71.0, temperature 71 of 75 °C, 11811160064, N/A, 41943040, 38.0
+    2, Blackhole, 54.312, , N/A, N/A, N/A, 38.0
+    3, Blackhole, 54.312, , 0, N/A, 0, 38.0
+    4, Wormhole_B0, N/A, , 0, N/A, 0, N/A
+    ");
+    let bare = print(CsvOptions { header: false, units: false });
+    assert!(bare.starts_with("0, Wormhole_B0, 54.312, ,"), "{bare}");
+    let headed = print(CsvOptions { header: true, units: false });
+    assert!(headed.starts_with("id, name, temperature, health_reasons, memory.used,"), "{headed}");
+}
+
+#[test]
+fn what_nvidia_smi_would_print() {
+    let names = "timestamp,index,count,name,uuid,serial,pci.bus_id,driver_version,temperature.gpu,power.draw,power.limit,memory.total,\
+        memory.used,memory.free,utilization.gpu,clocks.sm,clocks.gr,clocks.max.sm,pcie.link.gen.current,pcie.link.gen.max,\
+        pcie.link.width.current,pcie.link.width.max,fan.speed";
+    let fields: Vec<_> = names.split(',').map(|name| GpuField::parse(name).unwrap()).collect();
+    assert_snapshot!("query_gpu", printed(|out| csv_gpu(&machine::n300(), &fields, CSV, &style(80), out)));
+    let memory = [GpuField::parse("memory.used").unwrap()];
+    let options = CsvOptions { header: true, units: false };
+    assert_snapshot!(printed(|out| csv_gpu(&machine::n300(), &memory, options, &style(80), out)), @"
+    memory.used [MiB]
+    2457
+    800
+    ");
+    let apps = ["pid", "process_name", "used_memory", "gpu_uuid"].map(|name| AppField::parse(name).unwrap());
+    let print = |machine: &Snapshot| printed(|out| csv_apps(machine, &apps, CSV, &style(80), out));
+    assert_snapshot!(print(&machine::statuses()) + &print(&machine::hostile()), @"
+    pid, process_name, used_gpu_memory [MiB], gpu_uuid
+    100, python3, 1 MiB, A51C000000000000
+    100, python3, 1024 MiB, N/A
+    101, test_app, N/A, A51C000000000000
+    102, secret, N/A, A51C000000000001
+    103, N/A, N/A, A51C000000000000
+    pid, process_name, used_gpu_memory [MiB], gpu_uuid
+    500, ·[31mred·]0;title·, N/A, A51C000000000000
+    501, two·lines··and a tab, N/A, A51C000000000000
+    502, ·txt.exe, N/A, A51C000000000000
+    503, a·2J·b, N/A, A51C000000000000
+    504, 名前が長いプロセス🙂, N/A, A51C000000000000
+    ");
+}
+
+#[test]
+fn help() {
+    assert_snapshot!("help_fields", printed(|out| help_fields(&style(80), out)));
+    assert_snapshot!("fields_markdown", fields_markdown());
+}

@@ -1,0 +1,72 @@
+//! What holds for any machine, width and style.
+
+use proptest::prelude::*;
+use ttmon_model::Snapshot;
+use unicode_width::UnicodeWidthStr;
+
+use super::{machine, printed, style};
+use crate::{Style, list, query, snapshot, text, who};
+
+fn screen(machine: &Snapshot, style: &Style<'_>) -> String {
+    printed(|out| snapshot(machine, style, out))
+}
+
+/// Everything that is printed as text.
+fn everything(machine: &Snapshot, style: &Style<'_>) -> String {
+    screen(machine, style)
+        + &printed(|out| list(machine, style, out))
+        + &printed(|out| query(machine, &[], style, out))
+        + &printed(|out| who(machine, style, out))
+}
+
+fn without_colors(text: &str) -> String {
+    let mut plain = String::new();
+    for (index, part) in text.split("\u{1b}[").enumerate() {
+        plain.push_str(if index == 0 { part } else { part.split_once('m').unwrap().1 });
+    }
+    plain
+}
+
+/// Controls and escapes, and what turns the direction of writing.
+fn is_harmful(character: char) -> bool {
+    (character.is_control() && character != '\n') || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+proptest! {
+    #[test]
+    fn lines_fit_and_boxes_are_straight(machine in machine::any_snapshot(), width in 80usize..260, ascii: bool) {
+        for line in screen(&machine, &Style { ascii, ..style(width) }).lines() {
+            prop_assert!(line.width() <= width && text::width(line) <= width, "{line}");
+            if line.starts_with(['┌', '├', '└', '│', '+', '|']) {
+                prop_assert_eq!(text::width(line), width, "{}", line);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_harmful_is_printed(machine in machine::any_snapshot(), ascii: bool) {
+        let text = everything(&machine, &Style { ascii, ..style(120) });
+        prop_assert!(!text.contains(is_harmful));
+        prop_assert!(!ascii || text.is_ascii());
+    }
+
+    #[test]
+    fn colours_change_nothing_else(machine in machine::any_snapshot(), width in 80usize..260) {
+        let colored = screen(&machine, &Style { colors: true, ..style(width) });
+        prop_assert_eq!(without_colors(&colored), screen(&machine, &style(width)));
+    }
+
+    #[test]
+    fn narrow_is_eighty(machine in machine::any_snapshot(), width in 0usize..80) {
+        prop_assert_eq!(screen(&machine, &style(width)), screen(&machine, &style(80)));
+    }
+}
+
+/// A device's name never breaks a line in two, so each device and process has its one row.
+#[test]
+fn hostile_names_take_one_row_each() {
+    let machine = machine::hostile();
+    let text = screen(&machine, &style(80));
+    let rows = text.lines().filter(|line| line.contains("Device open")).count();
+    assert_eq!(rows, machine.processes.len(), "{text}");
+}
