@@ -1,0 +1,132 @@
+//! The private directory that holds a simulation's tree: made, locked while in use, and swept up after a crash.
+//!
+//! Its name is `ttmon-sim-<pid of its owner>-<random>`. It lies in memory where that can be had.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, geteuid, test_kill_process};
+
+const PREFIX: &str = "ttmon-sim-";
+const IN_MEMORY: &str = "/dev/shm";
+
+/// Makes a directory that nobody else can look into.
+pub(crate) fn create() -> io::Result<PathBuf> {
+    let random = RandomState::new().hash_one(std::process::id());
+    let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
+    let make = |parent: PathBuf| {
+        let path = parent.join(&name);
+        DirBuilder::new().mode(0o700).create(&path).map(|()| path)
+    };
+    make(PathBuf::from(IN_MEMORY)).or_else(|_| make(std::env::temp_dir()))
+}
+
+/// Holds the directory: while the result lives, nobody sweeps it up. Pids alone would not do, since processes that do not
+/// see each other's may share a directory of temporary files.
+pub(crate) fn lock(path: &Path) -> io::Result<File> {
+    let directory = File::open(path)?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(directory)
+}
+
+/// Removes a simulation's tree. What is not one is left alone, whoever names it.
+pub(crate) fn remove(path: &Path) {
+    if is_ours(path) {
+        // Owner and engine both do this, and either may come second.
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// Whether this can only be a directory that [`create`] made for this user.
+pub(crate) fn is_ours(path: &Path) -> bool {
+    let is_private = fs::symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o777 == 0o700);
+    is_private && path.file_name().and_then(owner).is_some()
+}
+
+/// Removes trees whose owner and engine were both killed.
+pub(crate) fn sweep() {
+    for parent in [PathBuf::from(IN_MEMORY), std::env::temp_dir()] {
+        sweep_in(&parent);
+    }
+}
+
+fn sweep_in(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_left = owner(&entry.file_name()).is_some_and(|pid| !is_alive(pid)) && is_ours(&path);
+        if is_left && lock(&path).is_ok() {
+            remove(&path);
+        }
+    }
+}
+
+/// The pid in a directory's name.
+fn owner(name: &OsStr) -> Option<Pid> {
+    let (pid, random) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+    let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Pid::from_raw(pid.parse().ok().filter(|pid| is_random && *pid > 0)?)
+}
+
+fn is_alive(pid: Pid) -> bool {
+    test_kill_process(pid) != Err(Errno::SRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A pid that Linux never gives out.
+    const DEAD: u32 = 1 << 22;
+
+    fn make(parent: &Path, name: &str) -> PathBuf {
+        let path = parent.join(name);
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        path
+    }
+
+    #[test]
+    fn only_trees_of_the_dead_are_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let left = make(parent.path(), &format!("ttmon-sim-{DEAD}-0123456789abcdef"));
+        let held = make(parent.path(), &format!("ttmon-sim-{DEAD}-1123456789abcdef"));
+        let _lock = lock(&held).unwrap();
+        let open = make(parent.path(), &format!("ttmon-sim-{DEAD}-2123456789abcdef"));
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        let living = make(parent.path(), &format!("ttmon-sim-{}-0123456789abcdef", std::process::id()));
+        let others = ["ttmon-sim-", "ttmon-sim-0-0123456789abcdef", "ttmon-sim-x-0123456789abcdef", "home"];
+        let others = others.map(|name| make(parent.path(), name));
+        sweep_in(parent.path());
+        assert!(!left.exists());
+        for path in [&held, &open, &living].into_iter().chain(&others) {
+            assert!(path.join("file").exists(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_never_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let precious = make(parent.path(), "precious");
+        let link = parent.path().join("ttmon-sim-1-0123456789abcdef");
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        remove(&precious);
+        remove(&link);
+        assert!(precious.join("file").exists());
+    }
+
+    #[test]
+    fn directories_are_private() {
+        let path = create().unwrap();
+        assert!(is_ours(&path), "{}", path.display());
+        remove(&path);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,110 @@
+//! The process that moves a simulated machine: it writes the tree, starts the workers, and takes everything away again
+//! when its parent is gone.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::process::getppid;
+use rustix::thread::set_name;
+
+use crate::clock::{self, Clock};
+use crate::machine::{Life, Machine};
+use crate::part::{self, Errand};
+use crate::tree::Tree;
+use crate::{directory, worker};
+
+/// A worker is ready within milliseconds; one that is not never will be.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) fn run() -> io::Result<()> {
+    let parent = getppid();
+    set_name(c"ttmon-sim")?;
+    let errand = Errand::from_environment()?;
+    if !directory::is_ours(&errand.directory) {
+        return Err(io::Error::other(format!("{} is no directory of a simulation", errand.directory.display())));
+    }
+    let mut engine = Engine::new(&errand)?;
+    engine.start_workers()?;
+    engine.step()?;
+    part::say_ready()?;
+    loop {
+        // The parent says a word, or closes its end by ending in whatever way. A child that it forked may hold a copy of
+        // that end open, so look for the parent itself too.
+        let is_over = part::wait_readable(io::stdin(), engine.clock.until_next_tick())? || getppid() != parent;
+        if is_over {
+            return Ok(());
+        }
+        engine.step()?;
+    }
+}
+
+/// The running machine. However it is left, its workers and its tree go with it.
+struct Engine {
+    machine: Machine,
+    directory: PathBuf,
+    clock: Clock,
+    /// In the order of the plan.
+    workers: Vec<Child>,
+    lives: Vec<Life>,
+    _lock: File,
+}
+
+impl Engine {
+    /// Writes the tree, as yet without processes: workers need to find their regions.
+    fn new(errand: &Errand) -> io::Result<Self> {
+        let machine = errand.machine()?;
+        let engine = Self {
+            lives: vec![Life::Absent; machine.process_count()],
+            machine,
+            directory: errand.directory.clone(),
+            clock: Clock::start(),
+            workers: Vec::new(),
+            _lock: directory::lock(&errand.directory)?,
+        };
+        engine.tree(0).lay()?;
+        Ok(engine)
+    }
+
+    /// Starts them all, then waits for all.
+    fn start_workers(&mut self) -> io::Result<()> {
+        for (process, life) in self.machine.processes.iter().zip(&mut self.lives) {
+            let worker = worker::spawn(process, self.clock)?;
+            *life = Life::Running { pid: worker.id() };
+            self.workers.push(worker);
+        }
+        for worker in &mut self.workers {
+            let answers = worker.stdout.take().ok_or_else(|| io::Error::other("a worker without a pipe"))?;
+            part::await_ready(answers, WORKER_TIMEOUT).map_err(|error| io::Error::other(format!("a simulated process: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the tree to the present.
+    fn step(&mut self) -> io::Result<()> {
+        let tick = self.clock.tick();
+        for (worker, life) in self.workers.iter_mut().zip(&mut self.lives) {
+            if matches!(life, Life::Running { .. }) && worker.try_wait()?.is_some() {
+                *life = Life::Ended { tick };
+            }
+        }
+        self.tree(tick).shift()
+    }
+
+    fn tree(&self, tick: u64) -> Tree<'_> {
+        Tree { machine: &self.machine, root: &self.directory, tick, lives: &self.lives, now: clock::unix_time() }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // One that is dead already has nothing left to end.
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+        directory::remove(&self.directory);
+    }
+}

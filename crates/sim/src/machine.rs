@@ -1,0 +1,198 @@
+//! The plan of a machine: its chips, its processes, and what each is at any tick. It holds no state and asks no clock;
+//! what it says is written by `tree`.
+
+use std::io;
+use std::path::Path;
+
+use ttmon_model::PerKind;
+use ttmon_model::limits::DEVICES_MAX;
+use ttmon_model::region::Slot;
+use ttmon_model::units::{UnixTime, Version};
+
+use crate::chip::{Chip, Layout, Seat};
+use crate::clock;
+use crate::faults::Active;
+use crate::load::{Activity, Rhythm};
+use crate::memory::Share;
+use crate::process::{self, Process};
+use crate::random::{Purpose, Random};
+use crate::spec::{Fault, FaultKind, Spec, SpecError};
+use crate::tree::Tree;
+
+/// A simulated machine as planned: the same spec and seed make the same machine.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) seed: u64,
+    pub(crate) driver: Version,
+    /// By id.
+    pub(crate) chips: Vec<Chip>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) faults: Vec<Fault>,
+    buffers: u64,
+}
+
+/// How a planned process fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Not there, and nothing of it ever was.
+    Absent,
+    /// Alive.
+    Running { pid: u32 },
+    /// Killed at a tick: its slots stay as they were.
+    Ended { tick: u64 },
+}
+
+impl Machine {
+    /// Lays out the machine. Fails where the spec asks for too many devices, or for a fault of one that is not there or
+    /// cannot have it.
+    pub fn new(spec: &Spec, seed: u64) -> Result<Self, SpecError> {
+        let devices: u64 = spec.boards.iter().map(|(board, count)| board.devices() * count).sum();
+        if devices > DEVICES_MAX as u64 {
+            return Err(SpecError::TooManyDevices { devices });
+        }
+        let layout = Layout::new(spec, seed);
+        for Fault { kind, device, .. } in spec.faults.iter().copied() {
+            let Some(chip) = layout.chips.get(device as usize) else {
+                return Err(SpecError::NoSuchDevice { device, last: layout.chips.last().map_or(0, |chip| chip.id) });
+            };
+            if kind != FaultKind::Stale && matches!(chip.seat, Seat::Remote) {
+                return Err(SpecError::RemoteFault { device, kind });
+            }
+        }
+        let processes = process::plan(spec, seed, &layout);
+        let has_blackhole = layout.chips.iter().any(|chip| chip.product.arch == ttmon_model::Arch::Blackhole);
+        let driver = if has_blackhole { Version::new(2, 10, 0) } else { Version::new(2, 9, 0) };
+        Ok(Self { seed, driver, chips: layout.chips, processes, faults: spec.faults.clone(), buffers: spec.buffers })
+    }
+
+    /// How many processes are planned.
+    pub fn process_count(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Writes the whole tree below `dir` as it is at a tick. `pids` names the planned processes in their order; one
+    /// without a pid is not there.
+    pub fn write(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
+        let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
+        tree.lay()?;
+        tree.write_slots()
+    }
+
+    /// Brings a tree that [`Machine::write`] made to a tick, touching only what moves. A process whose pid is gone since
+    /// keeps its slot in TT-Metal's statistics, as a killed one does.
+    pub fn update(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
+        let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
+        tree.shift()?;
+        tree.write_slots()
+    }
+
+    fn lives(&self, pids: &[Option<u32>]) -> Vec<Life> {
+        let life = |index| pids.get(index).copied().flatten().map_or(Life::Absent, |pid| Life::Running { pid });
+        (0..self.processes.len()).map(life).collect()
+    }
+
+    pub(crate) fn faults_of(&self, chip: &Chip, tick: u64) -> Active<'_> {
+        Active::new(&self.faults, chip.id, tick)
+    }
+
+    /// The processes of a chip with how they fare and which slot each has, in the order in which they came.
+    pub(crate) fn users<'a>(&'a self, chip: &Chip, lives: &'a [Life]) -> impl Iterator<Item = User<'a>> + use<'a> {
+        let id = chip.id;
+        self.processes.iter().zip(lives).filter_map(move |(process, life)| {
+            let number = process.uses.iter().position(|one| one.chip == id)?;
+            Some(User { process, life: *life, number, slot: process.uses[number].slot })
+        })
+    }
+
+    /// What all processes together make a chip do.
+    pub(crate) fn activity(&self, chip: &Chip, tick: u64, lives: &[Life]) -> Activity {
+        let activities = self.users(chip, lives).map(|user| match user.life {
+            Life::Absent => Activity::default(),
+            Life::Running { .. } => user.process.trace().at(tick),
+            Life::Ended { tick: end } => user.process.trace().after(end, tick),
+        });
+        activities.fold(Activity::default(), |sum, one| Activity {
+            load: sum.load + one.load,
+            heat: sum.heat + one.heat,
+            work: sum.work + one.work,
+        })
+    }
+
+    /// Bytes that a process with a slot has on a chip.
+    pub(crate) fn used(&self, process: &Process, chip: &Chip, tick: u64) -> PerKind<u64> {
+        self.share(process.index, process.job.rhythm, chip, self.sharers(chip)).used(tick)
+    }
+
+    fn sharers(&self, chip: &Chip) -> u64 {
+        let uses = self.processes.iter().flat_map(|process| &process.uses);
+        uses.filter(|one| one.chip == chip.id && one.slot.is_some()).count() as u64
+    }
+
+    fn share(&self, process: u64, rhythm: Rhythm, chip: &Chip, sharers: u64) -> Share<'_> {
+        Share { seed: self.seed, process, rhythm, chip: chip.id, product: chip.product, sharers, buffers: self.buffers }
+    }
+
+    /// What a process writes into its slot of a chip's statistics.
+    pub(crate) fn slot(&self, process: &Process, chip: &Chip, tick: u64, pid: u32, now: UnixTime) -> Slot {
+        Slot { pid, used: self.used(process, chip, tick), updated: now, name: process.job.program.to_owned() }
+    }
+
+    /// What a process that died before the simulation began left in a chip's statistics.
+    pub(crate) fn leftover(&self, chip: &Chip) -> Slot {
+        // Linux gives out no pid from here on, so nobody alive can be taken for the dead one.
+        const PID_LIMIT: u32 = 1 << 22;
+        const NEW_YEAR_2026: u64 = 1_767_225_600_000_000_000;
+        let random = Random::new(self.seed, Purpose::Leftover, chip.id.into());
+        let used = self.share(PID_LIMIT.into(), Rhythm::Serve, chip, 4).used(0);
+        let pid = PID_LIMIT + u32::from(random.at(0).to_le_bytes()[0]);
+        Slot { pid, used, updated: UnixTime(NEW_YEAR_2026 + random.at(1) % 1_000_000_000), name: "python3".to_owned() }
+    }
+}
+
+/// A process as one chip knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) life: Life,
+    /// The chip's number inside the process.
+    pub(crate) number: usize,
+    pub(crate) slot: Option<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(spec: &str) -> Result<Machine, SpecError> {
+        Machine::new(&Spec::parse(spec).unwrap(), 1)
+    }
+
+    #[test]
+    fn impossible_machines_are_refused() {
+        assert_eq!(machine("galaxyx9").unwrap_err(), SpecError::TooManyDevices { devices: 288 });
+        assert_eq!(machine("n300x129").unwrap_err(), SpecError::TooManyDevices { devices: 258 });
+        assert_eq!(machine("t3k,fault=hot:8").unwrap_err(), SpecError::NoSuchDevice { device: 8, last: 7 });
+        let remote = SpecError::RemoteFault { device: 4, kind: FaultKind::Hot };
+        assert_eq!(machine("t3k,fault=hot:4").unwrap_err(), remote);
+        assert!(machine("t3k,fault=stale:7,fault=hot:3").is_ok());
+        assert!(machine("galaxyx8").is_ok());
+    }
+
+    #[test]
+    fn the_driver_is_new_enough_for_the_chips() {
+        assert_eq!(machine("t3k").unwrap().driver, Version::new(2, 9, 0));
+        assert_eq!(machine("t3k,p150").unwrap().driver, Version::new(2, 10, 0));
+    }
+
+    #[test]
+    fn a_killed_process_leaves_its_chip_to_cool() {
+        let machine = machine("n150").unwrap();
+        let at = |tick, life| machine.activity(&machine.chips[0], tick, &[life]);
+        let running = at(100, Life::Running { pid: 1 });
+        let (soon, late) = (at(101, Life::Ended { tick: 100 }), at(2000, Life::Ended { tick: 100 }));
+        assert!(running.load > 0.0 && soon.load == 0.0);
+        assert!(soon.heat > 0.9 * running.heat && late.heat < 0.01);
+        assert_eq!((soon.work, late.work), (running.work, running.work));
+        assert_eq!(at(100, Life::Absent), Activity::default());
+    }
+}

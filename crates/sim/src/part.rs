@@ -1,0 +1,142 @@
+//! The parts a simulation plays in other processes, and what they say to each other.
+//!
+//! A part is this same program, started with `TTMON_SIM_PART` in its environment. It says on its standard output when it
+//! is ready, with one byte, or why it is not, with a text; afterwards it says nothing.
+
+use std::env;
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::machine::Machine;
+use crate::spec::Spec;
+use crate::{engine, worker};
+
+const PART: &str = "TTMON_SIM_PART";
+const SPEC: &str = "TTMON_SIM_PART_SPEC";
+const SEED: &str = "TTMON_SIM_PART_SEED";
+const DIRECTORY: &str = "TTMON_SIM_PART_DIR";
+const READY: u8 = 0x06;
+/// An error text ends here, should it have no end.
+const ERROR_BYTES_MAX: u64 = 4096;
+
+/// Plays a part of a simulation, if this process was started for that: the first thing a program does that starts
+/// simulations. The result is what to exit with.
+pub fn run_as_part() -> Option<ExitCode> {
+    let play = match env::var(PART).ok()?.as_str() {
+        "engine" => engine::run,
+        "worker" => worker::run,
+        _ => return None,
+    };
+    let Err(error) = play() else { return Some(ExitCode::SUCCESS) };
+    // Whoever started it may be gone; then nobody wants to know.
+    let _ = write!(io::stdout(), "{error}");
+    Some(ExitCode::FAILURE)
+}
+
+/// A process of this program that will play a part.
+pub(crate) fn command(part: &str) -> Command {
+    // Not the program's path: the file there may be another one by now.
+    let mut command = Command::new("/proc/self/exe");
+    command.env(PART, part);
+    command
+}
+
+/// What engine and workers must know.
+#[derive(Clone, Debug)]
+pub(crate) struct Errand {
+    pub(crate) spec: Spec,
+    pub(crate) seed: u64,
+    pub(crate) directory: PathBuf,
+}
+
+impl Errand {
+    /// Puts it into the environment of a part; the parts that one starts inherit it.
+    pub(crate) fn give_to(&self, command: &mut Command) {
+        command.env(SPEC, &self.spec.text).env(SEED, self.seed.to_string()).env(DIRECTORY, &self.directory);
+    }
+
+    pub(crate) fn from_environment() -> io::Result<Self> {
+        let spec = env::var(SPEC).map_err(io::Error::other)?;
+        let directory = env::var_os(DIRECTORY).ok_or_else(|| io::Error::other("no directory given"))?;
+        let spec = Spec::parse(&spec).map_err(io::Error::other)?;
+        Ok(Self { spec, seed: number(SEED)?, directory: directory.into() })
+    }
+
+    pub(crate) fn machine(&self) -> io::Result<Machine> {
+        Machine::new(&self.spec, self.seed).map_err(io::Error::other)
+    }
+}
+
+/// A number in the environment.
+pub(crate) fn number<T: FromStr>(name: &str) -> io::Result<T> {
+    let text = env::var(name).map_err(io::Error::other)?;
+    text.parse().map_err(|_| io::Error::other(format!("{name} is not a number")))
+}
+
+/// Tells whoever started this part that all is well.
+pub(crate) fn say_ready() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(&[READY])?;
+    stdout.flush()
+}
+
+/// Waits until a part says that it is ready; the error is what it said instead.
+pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> Result<(), String> {
+    let failed = |error: &dyn Display| error.to_string();
+    if !wait_readable(&answers, timeout).map_err(|error| failed(&error))? {
+        return Err(format!("nothing heard of it in {} s", timeout.as_secs()));
+    }
+    let mut byte = [0];
+    match answers.read(&mut byte).map_err(|error| failed(&error))? {
+        0 => return Err("it ended without a word".to_owned()),
+        _ if byte == [READY] => return Ok(()),
+        _ => {}
+    }
+    let mut text = byte.to_vec();
+    answers.take(ERROR_BYTES_MAX).read_to_end(&mut text).map_err(|error| failed(&error))?;
+    Err(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Waits until there is something to read, or the other end is closed. False when time is up.
+pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            // A signal, such as that of a resized terminal, is no answer.
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hear(said: &[u8]) -> Result<(), String> {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(said).unwrap();
+        drop(writer);
+        await_ready(reader, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_part_is_ready_or_says_why_not() {
+        assert_eq!(hear(&[READY]), Ok(()));
+        assert_eq!(hear(b"no space left"), Err("no space left".to_owned()));
+        assert_eq!(hear(b""), Err("it ended without a word".to_owned()));
+        let (reader, _writer) = io::pipe().unwrap();
+        assert_eq!(await_ready(reader, Duration::ZERO), Err("nothing heard of it in 0 s".to_owned()));
+    }
+}

@@ -1,0 +1,279 @@
+//! What to simulate, as typed: `t3k,p150x2,procs=5,fault=hot:2@10`.
+//!
+//! The grammar is settled here. Whether the machine can be built (how many devices there are, which one a fault means)
+//! is settled where it is laid out, in [`crate::Machine::new`].
+
+use std::fmt;
+
+use ttmon_model::limits::DEVICES_MAX;
+
+use crate::board::{BOARDS, Board};
+
+/// More processes than this say nothing more, and each is a real one.
+pub(crate) const PROCESSES_MAX: usize = 200;
+/// As many buffers as a ledger of one process lists.
+pub(crate) const BUFFERS_MAX: u64 = 1 << 20;
+const BUFFERS_DEFAULT: u64 = 64;
+/// A tick is 250 ms.
+pub(crate) const TICKS_PER_SECOND: u64 = 4;
+
+/// A simulated machine in words that were understood.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub(crate) text: String,
+    pub(crate) boards: Vec<(&'static Board, u64)>,
+    /// `None`: as many as suit the boards.
+    pub(crate) processes: Option<usize>,
+    pub(crate) buffers: u64,
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Something that goes wrong with one device from some tick on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: FaultKind,
+    pub(crate) device: u32,
+    pub(crate) from_tick: u64,
+}
+
+/// What can go wrong with a simulated device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Reads of its telemetry never come back.
+    Hang,
+    /// It has left the bus: `ENODEV`.
+    Gone,
+    /// It is being reset: `ENODATA`.
+    Reset,
+    /// Its telemetry may not be read: `EACCES`.
+    Eacces,
+    /// Its telemetry cannot be read: `EIO`.
+    Eio,
+    /// Its telemetry is what a dead bus answers: all ones.
+    Garbage,
+    /// It is at its temperature limit.
+    Hot,
+    /// It is near its temperature limit and clocks down.
+    Throttle,
+    /// A process died and left its slot in TT-Metal's statistics of this chip.
+    Stale,
+}
+
+impl FaultKind {
+    const ALL: [Self; 9] =
+        [Self::Hang, Self::Gone, Self::Reset, Self::Eacces, Self::Eio, Self::Garbage, Self::Hot, Self::Throttle, Self::Stale];
+
+    /// The word in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hang => "hang",
+            Self::Gone => "gone",
+            Self::Reset => "reset",
+            Self::Eacces => "eacces",
+            Self::Eio => "eio",
+            Self::Garbage => "garbage",
+            Self::Hot => "hot",
+            Self::Throttle => "throttle",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+impl Spec {
+    /// Reads `BOARD[xN][,BOARD[xN]...][,OPTION...]`.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let mut spec = Self { text: text.to_owned(), boards: Vec::new(), processes: None, buffers: BUFFERS_DEFAULT, faults: Vec::new() };
+        let mut options_seen = Vec::new();
+        for item in text.split(',').map(str::trim) {
+            let (name, value) = item.split_once('=').map_or((item, None), |(name, value)| (name, Some(value)));
+            match (name, value) {
+                ("idle", None) => spec.processes = Some(0),
+                ("procs", Some(value)) => spec.processes = Some(number(item, value, 0..=PROCESSES_MAX)?),
+                ("buffers", Some(value)) => spec.buffers = number(item, value, 1..=BUFFERS_MAX)?,
+                ("fault", Some(value)) => spec.faults.push(fault(item, value)?),
+                _ => spec.boards.push(boards(item)?),
+            }
+            // `idle` is `procs=0` by another name.
+            let option = if name == "idle" { "procs" } else { name };
+            if matches!(option, "procs" | "buffers") {
+                if options_seen.contains(&option) {
+                    return Err(SpecError::Twice { item: item.to_owned() });
+                }
+                options_seen.push(option);
+            }
+        }
+        if spec.boards.is_empty() { Err(SpecError::NoBoard) } else { Ok(spec) }
+    }
+}
+
+/// One item that must be a board: `n300` or `n300x4`.
+fn boards(item: &str) -> Result<(&'static Board, u64), SpecError> {
+    let named = |name: &str| BOARDS.iter().find(|board| board.name == name || board.card_type == name);
+    let counted = item.rsplit_once('x').and_then(|(name, count)| Some((named(name)?, count)));
+    match (named(item), counted) {
+        (Some(board), _) => Ok((board, 1)),
+        (None, Some((board, count))) => Ok((board, number(item, count, 1..=DEVICES_MAX as u64)?)),
+        (None, None) => Err(SpecError::Unknown { item: item.to_owned() }),
+    }
+}
+
+/// `KIND:DEVICE[@SECONDS]`
+fn fault(item: &str, value: &str) -> Result<Fault, SpecError> {
+    let bad = || SpecError::Fault { item: item.to_owned() };
+    let (kind, place) = value.split_once(':').ok_or_else(bad)?;
+    let kind = FaultKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(bad)?;
+    let (device, seconds) = place.split_once('@').unwrap_or((place, "0"));
+    let device = number(item, device, 0..=u32::MAX)?;
+    let seconds = number(item, seconds, 0..=u32::MAX)?;
+    Ok(Fault { kind, device, from_tick: u64::from(seconds) * TICKS_PER_SECOND })
+}
+
+fn number<T>(item: &str, digits: &str, range: std::ops::RangeInclusive<T>) -> Result<T, SpecError>
+where
+    T: std::str::FromStr + PartialOrd + fmt::Display,
+{
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse().ok().filter(|number| is_number && range.contains(number));
+    number.ok_or_else(|| SpecError::Number { item: item.to_owned(), range: format!("{} to {}", range.start(), range.end()) })
+}
+
+/// What is wrong with a spec, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpecError {
+    /// Nothing to simulate.
+    NoBoard,
+    /// Neither a board nor an option.
+    Unknown {
+        /// As typed.
+        item: String,
+    },
+    /// An option that may be given once, given again.
+    Twice {
+        /// As typed.
+        item: String,
+    },
+    /// A number that is none, or out of its range.
+    Number {
+        /// As typed.
+        item: String,
+        /// What it may be.
+        range: String,
+    },
+    /// A fault that does not read as one.
+    Fault {
+        /// As typed.
+        item: String,
+    },
+    /// More devices than anything looks at.
+    TooManyDevices {
+        /// How many it would be.
+        devices: u64,
+    },
+    /// A fault of a device that is not there.
+    NoSuchDevice {
+        /// The id given.
+        device: u32,
+        /// The highest there is.
+        last: u32,
+    },
+    /// A fault that a chip without files of its own cannot have.
+    RemoteFault {
+        /// The id given.
+        device: u32,
+        /// The fault.
+        kind: FaultKind,
+    },
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let boards = || BOARDS.each_ref().map(|board| board.name).join(", ");
+        let kinds = || FaultKind::ALL.map(FaultKind::name).join(", ");
+        match self {
+            Self::NoBoard => write!(f, "no board to simulate; name at least one of {}", boards()),
+            Self::Unknown { item } => write!(
+                f,
+                "unknown board or option {item:?}; boards: {} (xN for several); \
+                 options: idle, procs=N, buffers=N, fault=KIND:DEVICE[@SECONDS]",
+                boards()
+            ),
+            Self::Twice { item } => write!(f, "{item:?} says again how many there are; give one of idle and procs=N, and one buffers=N"),
+            Self::Number { item, range } => write!(f, "bad number in {item:?}; it may be {range}"),
+            Self::Fault { item } => write!(f, "bad fault {item:?}; it is fault=KIND:DEVICE[@SECONDS] with KIND one of {}", kinds()),
+            Self::TooManyDevices { devices } => write!(f, "{devices} simulated devices are too many; at most {DEVICES_MAX} are allowed"),
+            Self::NoSuchDevice { device, last } => write!(f, "no device {device} to have a fault; this machine has 0 to {last}"),
+            Self::RemoteFault { device, kind } => write!(
+                f,
+                "device {device} is a remote chip without files that could show the fault {}; remote chips can only be stale",
+                kind.name()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+    use proptest::prelude::*;
+
+    fn check(text: &str, boards: &[(&str, u64)], processes: Option<usize>, buffers: u64) {
+        let spec = Spec::parse(text).unwrap();
+        let found: Vec<(&str, u64)> = spec.boards.iter().map(|(board, count)| (board.name, *count)).collect();
+        assert_eq!((found.as_slice(), spec.processes, spec.buffers), (boards, processes, buffers), "{text}");
+    }
+
+    #[test]
+    fn good_specs() {
+        check("n300", &[("n300", 1)], None, 64);
+        check("t3k", &[("t3k", 1)], None, 64);
+        check("galaxy", &[("galaxy", 1)], None, 64);
+        check("galaxyx2", &[("galaxy", 2)], None, 64);
+        check("galaxy-bhx8,idle", &[("galaxy-bh", 8)], Some(0), 64);
+        check("n150x2, p150x3 ,p300,procs=5,buffers=9", &[("n150", 2), ("p150", 3), ("p300", 1)], Some(5), 9);
+        check("p100a,p150a,p300c,procs=200", &[("p100a", 1), ("p150", 1), ("p300", 1)], Some(200), 64);
+        let spec = Spec::parse("n300,fault=hot:0@10,fault=stale:1").unwrap();
+        let fault = |kind, device, from_tick| Fault { kind, device, from_tick };
+        assert_eq!(spec.faults, [fault(FaultKind::Hot, 0, 40), fault(FaultKind::Stale, 1, 0)]);
+    }
+
+    #[test]
+    fn bad_specs_say_what_is_allowed() {
+        for (text, part) in [
+            ("", "unknown board or option \"\"; boards: n150, n300, t3k, galaxy, galaxy-bh, p100a, p150, p300 (xN"),
+            ("idle", "no board"),
+            ("n301", "unknown board"),
+            ("n300,,n150", "unknown board"),
+            ("n300x0", "bad number in \"n300x0\"; it may be 1 to 256"),
+            ("n300x-1", "bad number"),
+            ("n300x+1", "bad number"),
+            ("n300x99999999999999999999", "bad number"),
+            ("n300,procs=201", "it may be 0 to 200"),
+            ("n300,procs=", "bad number"),
+            ("n300,procs", "unknown board or option"),
+            ("n300,idle=1", "unknown board or option"),
+            ("n300,buffers=0", "it may be 1 to 1048576"),
+            ("n300,idle,procs=1", "again"),
+            ("n300,buffers=1,buffers=1", "again"),
+            ("n300,fault=hot", "KIND one of hang, gone, reset, eacces, eio, garbage, hot, throttle, stale"),
+            ("n300,fault=cold:0", "bad fault"),
+            ("n300,fault=hot:x", "bad number"),
+            ("n300,fault=hot:0@", "bad number"),
+            ("n300\n,procs=5\n6", "bad number in \"procs=5\\n6\""),
+        ] {
+            let message = Spec::parse(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text:?}: {message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_in_one_line(text in "(\\PC{0,8}|n300|galaxy|x|,|=|fault=|procs|hot:|@|[0-9]{1,3}|\n){0,8}") {
+            if let Err(error) = Spec::parse(&text).and_then(|spec| Machine::new(&spec, 1)) {
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A simulated process: it looks like somebody's program, keeps its slots in TT-Metal's statistics up to date, and dies
+//! with the engine.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::set_name;
+
+use crate::chip::Chip;
+use crate::clock::{self, Clock};
+use crate::machine::Machine;
+use crate::part::{self, Errand};
+use crate::process::Process;
+use crate::region;
+
+const PROCESS: &str = "TTMON_SIM_PART_PROCESS";
+const START: &str = "TTMON_SIM_PART_START";
+const ENGINE: &str = "TTMON_SIM_PART_ENGINE";
+
+/// Starts the worker for a planned process. It inherits the rest of its errand from this process's environment.
+pub(crate) fn spawn(process: &Process, clock: Clock) -> io::Result<Child> {
+    let mut command = part::command("worker");
+    command.env(PROCESS, process.index.to_string()).env(START, clock.nanos().to_string());
+    command.env(ENGINE, std::process::id().to_string());
+    // It speaks of the devices of the real machine.
+    command.env_remove("TT_VISIBLE_DEVICES");
+    command.arg0(process.job.program).args(process.job.arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+}
+
+pub(crate) fn run() -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The signal comes for a death from now on; this is for one before.
+    let engine: i32 = part::number(ENGINE)?;
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != engine) {
+        return Ok(());
+    }
+    let errand = Errand::from_environment()?;
+    let machine = errand.machine()?;
+    let index: usize = part::number(PROCESS)?;
+    let process = machine.processes.get(index).ok_or_else(|| io::Error::other("no such process is planned"))?;
+    set_name(&CString::new(process.job.program)?)?;
+    let slots = slots(&machine, process, &errand.directory)?;
+    let clock = Clock::from_nanos(part::number(START)?);
+    write(&machine, process, &slots, clock.tick())?;
+    part::say_ready()?;
+    loop {
+        thread::sleep(clock.until_next_tick());
+        write(&machine, process, &slots, clock.tick())?;
+    }
+}
+
+/// Where this process reports: the region, its place there, and the chip it is about.
+type Place<'a> = (File, usize, &'a Chip);
+
+fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result<Vec<Place<'a>>> {
+    let mut slots = Vec::new();
+    for one in &process.uses {
+        let (chip, Some(slot)) = (&machine.chips[one.chip as usize], one.slot) else { continue };
+        let file = OpenOptions::new().write(true).open(region::path(root, chip.unique_id))?;
+        slots.push((file, slot, chip));
+    }
+    Ok(slots)
+}
+
+fn write(machine: &Machine, process: &Process, slots: &[Place<'_>], tick: u64) -> io::Result<()> {
+    for (file, slot, chip) in slots {
+        let content = machine.slot(process, chip, tick, std::process::id(), clock::unix_time());
+        region::write_slot(file, *slot, content)?;
+    }
+    Ok(())
+}
