@@ -1,1 +1,75 @@
-fn main() {}
+//! `ttmon`: the doorman. Parses, calls, prints the error, chooses the exit code.
+
+mod alias;
+mod cli;
+mod failure;
+mod meant;
+mod names;
+mod open;
+mod output;
+mod pages;
+mod show;
+mod terminal;
+mod wait;
+mod watch;
+mod who;
+
+use std::env;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ttmon_print::Style;
+
+use cli::{Cli, Command, SnapshotArgs};
+use failure::Failure;
+use meant::Context;
+use output::Output;
+use show::VERSION;
+use terminal::Terminal;
+
+fn main() -> ExitCode {
+    if let Some(code) = ttmon_sim::run_as_part() {
+        return code;
+    }
+    let cli = match Cli::try_parse_from(names::translate(env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not errors: clap knows where each goes.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("ttmon: {failure}");
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    if cli.command.is_some() && cli.snapshot != SnapshotArgs::default() {
+        return Err(Failure::usage("flags of the snapshot (-w, -l, -L, -q, --fields, -f ...) do not go with a sub-command"));
+    }
+    match &cli.command {
+        None if cli.snapshot.help_fields => {
+            let mut text = Vec::new();
+            let terminal = Terminal::of_stdout(cli.common.color, cli.common.ascii);
+            ttmon_print::help_fields(&Style { width: terminal.columns, ascii: terminal.ascii, ..Style::plain(VERSION) }, &mut text)?;
+            Output::Stdout.write(&text)
+        }
+        None => {
+            let (context, asked) = meant::snapshot(&cli.common, &cli.snapshot)?;
+            show::run(&context, &asked)
+        }
+        Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),
+        Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
+        Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
+        Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
+        Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),
+        Some(Command::Markdown) => Output::Stdout.write(pages::markdown().as_bytes()),
+    }
+}

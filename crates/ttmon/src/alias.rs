@@ -1,0 +1,117 @@
+//! `ttmon alias`: links under the names of earlier tools. A file that is not ours is never touched.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::cli::AliasArgs;
+use crate::failure::Failure;
+use crate::names::NAMES;
+
+/// What lies at the place of a link.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A link to this program.
+    Ours,
+    /// A link to a ttmon elsewhere.
+    OtherTtmon,
+    Foreign,
+}
+
+/// Makes or removes the links, and says what it did.
+pub(crate) fn run(args: &AliasArgs) -> Result<String, Failure> {
+    let program = env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find my own path: {error}; give --dir and run ttmon by its full path")))?;
+    let directory = match &args.dir {
+        Some(directory) => directory.clone(),
+        None => program.parent().map(Path::to_owned).unwrap_or_default(),
+    };
+    let mut said = String::new();
+    for name in NAMES {
+        let link = directory.join(name.name);
+        let verb = if args.remove { remove(&link, &program) } else { make(&link, &program, args.force) }?;
+        said.push_str(&format!("{verb} {}\n", link.display()));
+    }
+    Ok(said)
+}
+
+fn make(link: &Path, program: &Path, force: bool) -> Result<&'static str, Failure> {
+    match look(link, program).map_err(|error| failure("look at", link, &error))? {
+        Found::Ours => return Ok("kept"),
+        Found::Nothing => {}
+        Found::OtherTtmon if force => fs::remove_file(link).map_err(|error| failure("replace", link, &error))?,
+        Found::OtherTtmon => return Err(Failure::new(format!("{} leads to another ttmon; replace it with --force", link.display()))),
+        Found::Foreign => return Err(foreign(link)),
+    }
+    symlink(program, link).map_err(|error| failure("make", link, &error))?;
+    Ok("made")
+}
+
+fn remove(link: &Path, program: &Path) -> Result<&'static str, Failure> {
+    match look(link, program).map_err(|error| failure("look at", link, &error))? {
+        Found::Nothing => Ok("not there:"),
+        Found::Ours | Found::OtherTtmon => {
+            fs::remove_file(link).map_err(|error| failure("remove", link, &error))?;
+            Ok("removed")
+        }
+        Found::Foreign => Err(foreign(link)),
+    }
+}
+
+fn look(link: &Path, program: &Path) -> io::Result<Found> {
+    let metadata = match fs::symlink_metadata(link) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    if !metadata.is_symlink() {
+        return Ok(Found::Foreign);
+    }
+    let target = fs::read_link(link)?;
+    let is_same = |a: &Path, b: &Path| matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b);
+    Ok(match target.file_name() {
+        _ if is_same(link, program) => Found::Ours,
+        Some(name) if name == "ttmon" => Found::OtherTtmon,
+        _ => Found::Foreign,
+    })
+}
+
+fn foreign(link: &Path) -> Failure {
+    Failure::new(format!("{} is not a link to ttmon and was left alone; choose another folder with --dir", link.display()))
+}
+
+fn failure(verb: &str, link: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot {verb} {}: {error}; choose another folder with --dir", PathBuf::from(link).display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_links_are_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let program = path("ttmon");
+        fs::write(&program, "").unwrap();
+        assert_eq!(make(&path("a"), &program, false).unwrap(), "made");
+        assert_eq!(make(&path("a"), &program, false).unwrap(), "kept");
+
+        symlink("/nowhere/ttmon", path("b")).unwrap();
+        assert!(make(&path("b"), &program, false).is_err());
+        assert_eq!(make(&path("b"), &program, true).unwrap(), "made");
+
+        fs::write(path("c"), "theirs").unwrap();
+        symlink("/bin/sh", path("d")).unwrap();
+        for foreign in ["c", "d"] {
+            assert!(make(&path(foreign), &program, true).is_err());
+            assert!(remove(&path(foreign), &program).is_err());
+        }
+        assert_eq!(fs::read(path("c")).unwrap(), b"theirs");
+        assert_eq!(remove(&path("a"), &program).unwrap(), "removed");
+        assert_eq!(remove(&path("a"), &program).unwrap(), "not there:");
+    }
+}

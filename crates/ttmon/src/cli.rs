@@ -1,0 +1,175 @@
+//! The command line as typed. What it means is decided in `meant.rs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
+///
+/// Without a sub-command: one snapshot. Devices are never opened, so nothing is disturbed. Sizes are binary: 1GB is
+/// 2^30 bytes. Power is that of the chip's core rail, not of the board.
+#[derive(Debug, Parser)]
+#[command(name = "ttmon", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Everywhere,
+    #[command(flatten)]
+    pub(crate) snapshot: SnapshotArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Flags of every command.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Everywhere {
+    /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME. After -q, words are
+    /// nvidia-smi's sections (MEMORY, POWER ...).
+    #[arg(short = 'd', long = "device", value_name = "LIST", global = true)]
+    pub(crate) device: Vec<String>,
+    /// The same, always devices.
+    #[arg(short = 'i', long = "id", value_name = "LIST", global = true)]
+    pub(crate) id: Vec<String>,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Do not ask a running ttmon server; read the machine here.
+    #[arg(long, global = true)]
+    pub(crate) no_server: bool,
+    /// Read the machine below DIR instead of /; nothing outside is looked at.
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) root: Option<PathBuf>,
+    /// Show a simulated machine: BOARD[xN][,BOARD[xN]...][,OPTION...], for example t3k or p150x2,fault=hot:1.
+    #[arg(long, value_name = "SPEC", global = true)]
+    pub(crate) sim: Option<String>,
+    /// Seed of the simulation.
+    #[arg(long, value_name = "N", global = true)]
+    pub(crate) seed: Option<u64>,
+    /// UMD's cluster descriptor: which remote chips there are, and their ids.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) cluster: Option<PathBuf>,
+    /// Longest wait for one file, in milliseconds [default: 200].
+    #[arg(long, value_name = "MS", global = true)]
+    pub(crate) read_timeout: Option<u64>,
+    /// When to colour.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    pub(crate) color: When,
+    /// Draw with ASCII only.
+    #[arg(long, global = true)]
+    pub(crate) ascii: bool,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Flags of the snapshot.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct SnapshotArgs {
+    /// Show it again and again, in place.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Refresh of --watch in milliseconds, at least 50 [default: 500]. (Not tt-smi's reset: ttmon never resets a
+    /// device.)
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
+    pub(crate) refresh: Option<String>,
+    /// Print again every SEC seconds.
+    #[arg(short = 'l', long = "loop", value_name = "SEC")]
+    pub(crate) loop_seconds: Option<f64>,
+    /// Print again every MS milliseconds; also spelled -lms.
+    #[arg(long = "loop-ms", value_name = "MS")]
+    pub(crate) loop_ms: Option<u64>,
+    /// One line a device.
+    #[arg(short = 'L', long)]
+    pub(crate) list: bool,
+    /// Everything of each device, with the reason where something is missing.
+    #[arg(short, long)]
+    pub(crate) query: bool,
+    /// CSV of these fields (see --help-fields).
+    #[arg(long, value_name = "F,F...")]
+    pub(crate) fields: Option<String>,
+    /// csv[,noheader][,nounits]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// nvidia-smi's query, with its field names and look.
+    #[arg(long, value_name = "F,F...")]
+    pub(crate) query_gpu: Option<String>,
+    /// nvidia-smi's query of processes.
+    #[arg(long, value_name = "F,F...")]
+    pub(crate) query_compute_apps: Option<String>,
+    /// List the fields of --fields.
+    #[arg(long)]
+    pub(crate) help_fields: bool,
+    /// Leave processes and memory out.
+    #[arg(long)]
+    pub(crate) no_processes: bool,
+    /// Write to FILE, whole or not at all.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Reserved.
+    #[arg(long, hide = true)]
+    pub(crate) deep: bool,
+}
+
+/// Sub-commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Who holds which device.
+    Who {
+        /// Only these devices.
+        #[arg(value_name = "DEV")]
+        devices: Vec<String>,
+    },
+    /// Wait until something is so. Exit code 4 when it took too long.
+    Wait(WaitArgs),
+    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd.
+    Alias(AliasArgs),
+    /// Print a shell's completion script.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in roff: `ttmon man | man -l -`.
+    Man {
+        /// Of this sub-command.
+        command: Option<String>,
+    },
+    /// Print the reference of all commands as Markdown.
+    #[command(hide = true)]
+    Markdown,
+}
+
+/// Flags of `wait`.
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// Until no process holds the devices.
+    #[arg(long, required = true)]
+    pub(crate) idle: bool,
+    /// Give up after S seconds.
+    #[arg(long, value_name = "S")]
+    pub(crate) timeout: Option<f64>,
+    /// Only these devices.
+    #[arg(value_name = "DEV")]
+    pub(crate) devices: Vec<String>,
+}
+
+/// Flags of `alias`.
+#[derive(Debug, Args)]
+pub(crate) struct AliasArgs {
+    /// Where [default: the folder ttmon is in].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Replace links that lead to another ttmon.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Remove the links instead.
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) remove: bool,
+}

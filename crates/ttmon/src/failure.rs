@@ -1,0 +1,62 @@
+//! How a command ends when it does not end well.
+
+use std::fmt;
+use std::io;
+
+use ttmon_source::Error;
+
+/// A message for people, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// `what failed: why; what to do`. Empty where the exit code says it all.
+    pub(crate) message: String,
+    pub(crate) code: u8,
+}
+
+impl Failure {
+    /// It could not be done.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 1 }
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 2 }
+    }
+
+    /// There is no such device.
+    pub(crate) fn no_device(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 3 }
+    }
+
+    /// It took too long.
+    pub(crate) fn timed_out(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 4 }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::NoDevice | Error::DriverNotLoaded { .. } => Self::no_device(message),
+            Error::Class(_) | Error::Reader(_) => Self::new(message),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Writing the output is the only I/O without a better message. A reader who has left has seen enough.
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self { message: String::new(), code: 0 };
+        }
+        Self::new(format!("cannot write the output: {error}; check that there is room for it"))
+    }
+}

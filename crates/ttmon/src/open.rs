@@ -1,0 +1,71 @@
+//! Opens the machine a command is about.
+
+use ttmon_model::sample::Origin;
+use ttmon_model::select::Selection;
+use ttmon_model::{Sample, Snapshot};
+use ttmon_sim::{Simulation, StartError};
+use ttmon_source::read::Pace;
+use ttmon_source::{Isolation, Machine, Options, Root, read_cluster};
+
+use crate::failure::Failure;
+use crate::meant::{Context, Place};
+
+/// A machine, and the simulation behind it if it is one.
+pub(crate) struct Opened {
+    pub(crate) machine: Machine,
+    selection: Selection,
+    previous: Option<Sample>,
+    // Dropped last: the simulated tree outlives its reader.
+    _simulation: Option<Simulation>,
+}
+
+impl Opened {
+    /// Starts the simulation if there is one, and the reading process.
+    pub(crate) fn new(context: &Context, pace: Pace, processes: bool) -> Result<Self, Failure> {
+        let cluster = match &context.cluster {
+            Some(path) => {
+                let read = read_cluster(path);
+                Some(read.map_err(|error| Failure::new(format!("--cluster {}: {error}", path.display())))?)
+            }
+            None => None,
+        };
+        let simulation = match &context.place {
+            Place::Simulated(spec, seed) => {
+                let started = Simulation::start(spec, *seed);
+                Some(started.map_err(|error| match error {
+                    StartError::Spec(error) => Failure::usage(format!("--sim: {error}")),
+                    error => Failure::new(error.to_string()),
+                })?)
+            }
+            Place::Real | Place::Below(_) => None,
+        };
+        let root = match (&context.place, &simulation) {
+            (Place::Below(directory), _) => Root::at(directory),
+            (_, Some(simulation)) => Root::simulated(simulation.root()),
+            (_, None) => Root::real(),
+        };
+        let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
+        let read_timeout = context.read_timeout;
+        let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes };
+        let machine = Machine::new(root, options)?;
+        Ok(Self { machine, selection: context.selection.clone(), previous: None, _simulation: simulation })
+    }
+
+    /// One snapshot of the devices asked for; the one before gives the rates.
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        let sample = self.machine.sample()?;
+        let mut snapshot = Snapshot::derive(&sample, self.previous.as_ref());
+        self.previous = Some(sample);
+        let all = snapshot.devices.len();
+        self.selection.apply(&mut snapshot);
+        if snapshot.devices.is_empty() {
+            return Err(Failure::no_device(format!("none of the {all} devices is the one asked for; ttmon -L lists them")));
+        }
+        Ok(snapshot)
+    }
+
+    /// The sample behind the last snapshot.
+    pub(crate) fn sample(&self) -> Option<&Sample> {
+        self.previous.as_ref()
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the output goes: standard output, or a file that is written whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::failure::Failure;
+
+/// Where to.
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Output {
+    /// Writes one complete text.
+    pub(crate) fn write(&self, text: &[u8]) -> Result<(), Failure> {
+        match self {
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(text)?;
+                stdout.flush()?;
+                Ok(())
+            }
+            Self::File(path) => write_file(path, text)
+                .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", path.display()))),
+        }
+    }
+}
+
+/// Beside the file first, then in its place. A pipe or a device is written to as it is.
+fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let target = match fs::canonicalize(path) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let existing = fs::metadata(&target).ok();
+    if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+        return OpenOptions::new().write(true).open(&target)?.write_all(text);
+    }
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary_name = name.to_owned();
+    temporary_name.push(format!(".ttmon-{}", process::id()));
+    let temporary = target.with_file_name(temporary_name);
+    let written =
+        write_new(&temporary, text, existing.map(|metadata| metadata.permissions())).and_then(|()| fs::rename(&temporary, &target));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_new(path: &Path, text: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let link = directory.path().join("link");
+        symlink("out", &link).unwrap();
+        write_file(&link, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(directory.path()), ["link", "out"]);
+    }
+
+    #[test]
+    fn a_failure_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(write_file(&directory.path().join("none/out"), b"x").is_err());
+        assert!(write_file(directory.path(), b"x").is_err());
+        assert_eq!(names(directory.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_device_stays_a_device() {
+        write_file(Path::new("/dev/null"), b"x").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

@@ -1,0 +1,126 @@
+//! The snapshot: once, again and again, or in place.
+
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ttmon_model::Snapshot;
+use ttmon_model::fields::Samples;
+use ttmon_model::units::UnixTime;
+use ttmon_print::{CsvOptions, Style};
+use ttmon_source::read::Pace;
+use ttmon_wire::{Layout, SnapshotJson};
+
+use crate::failure::Failure;
+use crate::meant::{self, Context, Look, Place, Repeat};
+use crate::open::Opened;
+use crate::terminal::Terminal;
+use crate::watch::Screen;
+
+/// This program's version, as every output tells it.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Between the two samples of a rate.
+const RATE_WINDOW: Duration = Duration::from_millis(250);
+/// Between the two samples of a heartbeat: a little more than the second it needs.
+const HEARTBEAT_WINDOW: Duration = Duration::from_millis(1010);
+
+/// Shows what was asked for.
+pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
+    let pace = if asked.repeat == Repeat::Once { Pace::Once } else { Pace::Repeated };
+    let mut opened = Opened::new(context, pace, asked.processes)?;
+    if matches!((&context.place, &asked.look), (Place::Simulated(..), Look::Fields(..) | Look::Gpu(..) | Look::Apps(..))) {
+        eprintln!("ttmon: these are figures of a simulated machine");
+    }
+    match asked.repeat {
+        Repeat::Once => {
+            let snapshot = sampled(&mut opened, asked.samples)?;
+            asked.output.write(&render(context.terminal, asked, &snapshot, Turn::Only)?)
+        }
+        Repeat::Loop(interval) => run_loop(context, asked, &mut opened, interval),
+        Repeat::Watch(interval) => Screen::enter()?.watch(interval, || {
+            let terminal = context.terminal.measured();
+            let snapshot = opened.snapshot()?;
+            Ok((render(terminal, asked, &snapshot, Turn::First)?, terminal.rows))
+        }),
+    }
+}
+
+fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Opened, interval: Duration) -> Result<(), Failure> {
+    let mut turn = Turn::First;
+    let mut next = Instant::now();
+    let mut snapshot = sampled(opened, asked.samples)?;
+    loop {
+        asked.output.write(&render(context.terminal, asked, &snapshot, turn)?)?;
+        turn = Turn::Later;
+        next = (next + interval).max(Instant::now());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        snapshot = opened.snapshot()?;
+    }
+}
+
+/// A snapshot with the rates that were asked for by name.
+fn sampled(opened: &mut Opened, samples: Samples) -> Result<Snapshot, Failure> {
+    let snapshot = opened.snapshot()?;
+    let window = match samples {
+        Samples::One => return Ok(snapshot),
+        Samples::Two => RATE_WINDOW,
+        Samples::TwoSlow => HEARTBEAT_WINDOW,
+    };
+    if io::stderr().is_terminal() {
+        eprintln!("ttmon: taking a second sample after {} ms, for the rates", window.as_millis());
+    }
+    thread::sleep(window);
+    opened.snapshot()
+}
+
+/// Which one of several this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Only,
+    First,
+    Later,
+}
+
+fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let style = style(terminal, snapshot.time, asked.processes);
+    let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };
+    match &asked.look {
+        Look::Table => {
+            if turn == Turn::Later {
+                text.push(b'\n');
+            }
+            ttmon_print::snapshot(snapshot, &style, &mut text)?;
+        }
+        Look::List => ttmon_print::list(snapshot, &style, &mut text)?,
+        Look::Query(sections) => ttmon_print::query(snapshot, sections, &style, &mut text)?,
+        Look::Json => {
+            let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
+            ttmon_wire::write(&SnapshotJson { snapshot, version: VERSION }, layout, &mut text)?;
+        }
+        Look::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &mut text)?,
+        Look::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style, &mut text)?,
+        Look::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style, &mut text)?,
+    }
+    Ok(text)
+}
+
+/// How a snapshot of that moment looks here.
+pub(crate) fn style(terminal: Terminal, time: UnixTime, show_processes: bool) -> Style<'static> {
+    Style {
+        width: terminal.columns,
+        colors: terminal.colors,
+        ascii: terminal.ascii,
+        local_time: local(time),
+        version: VERSION,
+        show_processes,
+    }
+}
+
+fn local(time: UnixTime) -> String {
+    let moment = Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default();
+    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}

@@ -1,0 +1,62 @@
+//! What the terminal can show.
+
+use std::env;
+use std::io::{self, IsTerminal};
+
+use crate::cli::When;
+
+/// Width of a paste into an issue, and of everything that is not a terminal.
+const COLUMNS_DEFAULT: usize = 80;
+const ROWS_DEFAULT: usize = 24;
+
+/// What standard output is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal {
+    pub(crate) is_terminal: bool,
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+    pub(crate) colors: bool,
+    pub(crate) ascii: bool,
+}
+
+impl Terminal {
+    /// Looks at standard output and the environment.
+    pub(crate) fn of_stdout(color: When, ascii: bool) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let is_plain = variable("NO_COLOR").is_some() || variable("TERM").is_none_or(|term| term == "dumb");
+        let unmeasured = Self {
+            is_terminal,
+            columns: COLUMNS_DEFAULT,
+            rows: ROWS_DEFAULT,
+            colors: match color {
+                When::Auto => is_terminal && !is_plain,
+                When::Always => true,
+                When::Never => false,
+            },
+            ascii: ascii || !is_utf8(),
+        };
+        unmeasured.measured()
+    }
+
+    /// With the size it has now.
+    pub(crate) fn measured(self) -> Self {
+        if !self.is_terminal {
+            return self;
+        }
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let named = variable("COLUMNS").and_then(|columns| columns.parse().ok());
+        let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).or(named);
+        let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
+        Self { columns: columns.unwrap_or(COLUMNS_DEFAULT), rows: rows.unwrap_or(ROWS_DEFAULT), ..self }
+    }
+}
+
+/// The first of these that is set decides, as in the C library.
+fn is_utf8() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,118 @@
+//! `-w` on a terminal: the same place drawn again and again, and the terminal given back at the end.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::low_level::{emulate_default_handler, pipe};
+
+use crate::failure::Failure;
+
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
+const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+
+/// The alternate screen, for as long as this lives.
+pub(crate) struct Screen {
+    wake: UnixStream,
+    /// The signal that asks us to end; 0 while there is none.
+    ending: Arc<AtomicUsize>,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    pub(crate) fn enter() -> Result<Self, Failure> {
+        let ending = Arc::new(AtomicUsize::new(0));
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGWINCH] {
+            if signal != SIGWINCH {
+                let number = usize::try_from(signal).unwrap_or_default();
+                signal_hook::flag::register_usize(signal, Arc::clone(&ending), number)?;
+            }
+            pipe::register(signal, waker.try_clone()?)?;
+        }
+        write(ENTER)?;
+        Ok(Self { wake, ending })
+    }
+
+    /// Draws what `frame` makes (a text, and the rows there are for it) until a signal ends it. Then the program dies
+    /// of that signal, as it would have without us.
+    pub(crate) fn watch(self, interval: Duration, mut frame: impl FnMut() -> Result<(Vec<u8>, usize), Failure>) -> Result<(), Failure> {
+        let mut next = Instant::now();
+        loop {
+            let (text, rows) = frame()?;
+            write(&in_place(&text, rows))?;
+            next = (next + interval).max(Instant::now());
+            self.wait(next)?;
+            let signal = self.ending.load(Ordering::SeqCst);
+            if signal != 0 {
+                drop(self);
+                let signal = i32::try_from(signal).unwrap_or(SIGTERM);
+                emulate_default_handler(signal)?;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Until the moment has come, or a signal.
+    fn wait(&self, until: Instant) -> Result<(), Failure> {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).unwrap_or_default();
+        let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], Some(&timeout));
+        while io::Read::read(&mut &self.wake, &mut [0; 64]).is_ok_and(|count| count > 0) {}
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = write(LEAVE);
+    }
+}
+
+/// From the top left corner, each line cleared behind its end, nothing below the last row.
+fn in_place(text: &[u8], rows: usize) -> Vec<u8> {
+    let lines: Vec<&[u8]> = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect();
+    let fits = rows.max(1);
+    let mut out = b"\x1b[H".to_vec();
+    let shown = if lines.len() > fits { fits - 1 } else { lines.len() };
+    for (index, line) in lines[..shown].iter().enumerate() {
+        if index > 0 {
+            out.extend(b"\r\n");
+        }
+        out.extend(*line);
+        out.extend(b"\x1b[K");
+    }
+    if shown < lines.len() {
+        let separator = if shown > 0 { "\r\n" } else { "" };
+        out.extend(format!("{separator}+{} lines; make the terminal taller, or choose devices with -d\x1b[K", lines.len() - shown).bytes());
+    }
+    out.extend(b"\x1b[J");
+    out
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str, rows: usize) -> String {
+        String::from_utf8(in_place(text.as_bytes(), rows)).unwrap().replace("\x1b[K", "").replace("\x1b[H", "").replace("\x1b[J", "")
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        assert_eq!(plain("a\nb\n", 2), "a\r\nb");
+        assert_eq!(plain("a\nb\nc\n", 2), "a\r\n+2 lines; make the terminal taller, or choose devices with -d");
+        assert_eq!(plain("a\nb\n", 0), "+2 lines; make the terminal taller, or choose devices with -d");
+    }
+}

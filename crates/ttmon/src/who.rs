@@ -1,0 +1,21 @@
+//! `ttmon who`: who holds which device.
+
+use ttmon_source::read::Pace;
+use ttmon_wire::{Layout, SnapshotJson};
+
+use crate::failure::Failure;
+use crate::meant::Context;
+use crate::open::Opened;
+use crate::output::Output;
+use crate::show::{self, VERSION};
+
+pub(crate) fn run(context: &Context) -> Result<(), Failure> {
+    let snapshot = Opened::new(context, Pace::Once, true)?.snapshot()?;
+    let mut text = Vec::new();
+    if context.json {
+        ttmon_wire::write(&SnapshotJson { snapshot: &snapshot, version: VERSION }, Layout::Pretty, &mut text)?;
+    } else {
+        ttmon_print::who(&snapshot, &show::style(context.terminal, snapshot.time, true), &mut text)?;
+    }
+    Output::Stdout.write(&text)
+}

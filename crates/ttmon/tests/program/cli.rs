@@ -1,0 +1,151 @@
+//! Words that make sense, words that do not, and exit codes.
+
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use crate::run::{command, ran, root, ttmon, ttmon_at};
+
+/// A wrong command line: exit 2, nothing on stdout, and a line that names what to do.
+fn refuses(arguments: &str, says: &str) {
+    let ran = ttmon(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments}: {}", ran.stderr);
+    assert!(ran.stderr.contains(says), "{arguments}: {}", ran.stderr);
+}
+
+#[test]
+fn flags_that_contradict() {
+    refuses("--sim t3k --root /", "give one of them");
+    refuses("--seed 5", "goes with --sim");
+    refuses("--json -L", "--json and -L");
+    refuses("--fields id --query-gpu=index", "two forms of output");
+    refuses("-w -l 1", "both repeat");
+    refuses("-l 1 -lms 100", "both name an interval");
+    refuses("--format csv", "--fields, --query-gpu");
+    refuses("--fields id --format json", "begins with csv");
+    refuses("--fields id --format csv,nohead", "unknown word");
+    refuses("--fields id,nonsense", "--help-fields");
+    refuses("--query-gpu=nonsense", "temperature.gpu");
+    refuses("-l 0", "at least 50 ms");
+    refuses("-l -1", "");
+    refuses("-w --sim t3k -f out", "> FILE");
+    refuses("--deep", "reserved");
+    refuses("--read-timeout 0", "1 to 60000");
+    refuses("-d x", "board:NAME");
+    refuses("--sim nothing", "n300");
+    refuses("wait --idle --json --sim n150", "exit code");
+    refuses("wait", "--idle");
+    refuses("-w who", "do not go with a sub-command");
+    refuses("--nonsense", "--nonsense");
+}
+
+/// tt-smi's reset must never be taken for anything else.
+#[test]
+fn r_never_resets() {
+    for arguments in ["-r", "-r 0", "-r 0,1", "-r all", "-w -r 49", "-r 1000000000000000000000", "-w -r -5"] {
+        refuses(arguments, "never resets a device");
+    }
+    refuses("-r 500", "give -w too");
+}
+
+#[test]
+fn exit_codes() {
+    assert_eq!(ttmon("--version").code, 0);
+    assert_eq!(ttmon("--help").code, 0);
+    let empty = tempfile::tempdir().unwrap();
+    let nothing = ttmon_at(empty.path(), "");
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (3, ""));
+    assert!(nothing.stderr.contains("--sim t3k"), "{}", nothing.stderr);
+    assert_eq!(nothing.stderr.lines().count(), 1);
+
+    let n300 = root("n300");
+    assert_eq!(ttmon_at(n300.path(), "-d 7").code, 3);
+    assert_eq!(ttmon_at(n300.path(), "-d 0").code, 0);
+    assert_eq!(ttmon("--root /nonexistent").code, 1);
+    assert_eq!(ttmon_at(n300.path(), "--cluster /nonexistent").code, 1);
+    std::fs::write(n300.path().join(".ttmon-faults"), "sys/class/tenstorrent\tEACCES\n").unwrap();
+    assert_eq!(ttmon_at(n300.path(), "").code, 1);
+}
+
+#[test]
+fn devices_are_chosen() {
+    let t3k = root("t3k");
+    let ids = |selection: &str| {
+        let ran = ttmon_at(t3k.path(), &format!("--fields id --format csv,noheader {selection}"));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout.lines().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(ids(""), "0 1 2 3 4 5 6 7");
+    assert_eq!(ids("-d 0,2-3"), "0 2 3");
+    assert_eq!(ids("-i 1 -d 5"), "1 5");
+    assert_eq!(ids("-d board:n3"), "0 1 2 3 4 5 6 7");
+    let bdf = ttmon_at(t3k.path(), "--fields bdf --format csv,noheader -d 2").stdout;
+    assert_eq!(ids(&format!("-d {}", bdf.trim())), "2");
+    let serial = ttmon_at(t3k.path(), "--fields serial --format csv,noheader -d 2").stdout;
+    assert_eq!(ids(&format!("-d {}", serial.trim())), "2 6");
+}
+
+/// The variables stand in for the flags, and a flag silences them.
+#[test]
+fn the_environment() {
+    let n150 = root("n150");
+    let sim = ran(command("-L").env("TTMON_SIM", "p100a").output().unwrap());
+    assert!(sim.stdout.contains("p100a"), "{}", sim.stderr);
+    let rooted = ran(command("-L").env("TTMON_ROOT", n150.path()).output().unwrap());
+    assert!(rooted.stdout.contains("n150"), "{}", rooted.stderr);
+    let flag = ran(command("-L --sim p100a").env("TTMON_ROOT", n150.path()).output().unwrap());
+    assert!(flag.stdout.contains("p100a"), "{}", flag.stderr);
+}
+
+#[test]
+fn earlier_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let n150 = root("n150");
+    for (name, flags) in [("tt_smi", vec![]), ("tt_smi_umd", vec!["--sysfs"])] {
+        let link = directory.path().join(name);
+        symlink(env!("CARGO_BIN_EXE_ttmon"), &link).unwrap();
+        let output = Command::new(&link).args(flags).arg("--root").arg(n150.path()).env("LANG", "C.UTF-8").output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("n150"), "{name}: {output:?}");
+    }
+    let made = ran(command("alias --dir").arg(directory.path()).output().unwrap());
+    assert_eq!((made.code, made.stdout.matches("kept").count()), (0, 2), "{}", made.stderr);
+    let removed = ran(command("alias --remove --dir").arg(directory.path()).output().unwrap());
+    assert_eq!((removed.code, std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
+}
+
+/// A reader who leaves is a good end: no message, exit code 0.
+#[test]
+fn a_closed_pipe() {
+    let galaxy = root("galaxy");
+    let mut child = command("-q").arg("--root").arg(galaxy.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+/// A full disk: an error, exit 1, and the file that was there is untouched.
+#[test]
+fn a_full_disk() {
+    let n150 = root("n150");
+    let full = ran(command("--json -f /dev/full").arg("--root").arg(n150.path()).output().unwrap());
+    assert_eq!(full.code, 1);
+    assert!(full.stderr.contains("cannot write /dev/full"), "{}", full.stderr);
+    let stdout = command("--json").arg("--root").arg(n150.path()).stdout(std::fs::File::create("/dev/full").unwrap()).output().unwrap();
+    assert_eq!(stdout.status.code(), Some(1));
+}
+
+#[test]
+fn pages() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = ttmon(&format!("completions {shell}"));
+        assert!(ran.code == 0 && ran.stdout.contains("read-timeout"), "{shell}");
+    }
+    assert!(ttmon("man").stdout.contains(".TH"));
+    assert!(ttmon("man wait").stdout.contains("idle"));
+    assert_eq!(ttmon("man nonsense").code, 2);
+    assert!(ttmon("--help-fields").stdout.contains("temperature_limit"));
+    for command in ["", "who", "wait", "alias", "completions", "man"] {
+        let help = ttmon(&format!("{command} --help"));
+        assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{command}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The program as a person or a script runs it.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod cli;
+mod hanging;
+mod harmless;
+mod outputs;
+mod run;
+mod simulated;

@@ -1,0 +1,56 @@
+//! Runs the program, and makes machines for it to look at.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use ttmon_sim::{Machine, Spec};
+
+/// What a run left behind.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {} {}", self.stdout, self.stderr))
+    }
+}
+
+/// The program with these words, in a plain environment.
+pub(crate) fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+    command.args(arguments.split_ascii_whitespace()).stdin(Stdio::null());
+    for variable in ["TTMON_SIM", "TTMON_ROOT", "NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE"] {
+        command.env_remove(variable);
+    }
+    command.env("LANG", "C.UTF-8").env("TZ", "UTC");
+    command
+}
+
+pub(crate) fn ran(output: Output) -> Ran {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+pub(crate) fn ttmon(arguments: &str) -> Ran {
+    ran(command(arguments).output().unwrap())
+}
+
+/// A directory that stands for a machine, made by the simulator, with nobody on it.
+pub(crate) fn root(spec: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    write_root(spec, directory.path());
+    directory
+}
+
+pub(crate) fn write_root(spec: &str, directory: &Path) {
+    let machine = Machine::new(&Spec::parse(spec).unwrap(), 1).unwrap();
+    machine.write(directory, 0, &vec![None; machine.process_count()]).unwrap();
+}
+
+pub(crate) fn ttmon_at(root: &Path, arguments: &str) -> Ran {
+    ran(command(arguments).arg("--root").arg(root).output().unwrap())
+}

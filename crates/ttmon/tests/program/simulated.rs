@@ -1,0 +1,116 @@
+//! Simulated machines, with real processes.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::run::{command, ttmon};
+
+#[test]
+fn a_machine_with_memory_and_processes() {
+    let json = ttmon("--sim t3k --json").json();
+    assert_eq!((&json["origin"], json["devices"].as_array().unwrap().len()), (&"sim".into(), 8));
+    assert!(json["devices"].as_array().unwrap().iter().any(|device| device["memory"]["used"].as_u64() > Some(1 << 20)));
+    let processes = json["processes"].as_array().unwrap();
+    let statuses: Vec<&str> = processes.iter().map(|process| process["status"].as_str().unwrap()).collect();
+    assert!(statuses.contains(&"reported") && statuses.contains(&"open"), "{statuses:?}");
+    assert!(ttmon("--sim t3k").stdout.contains("SIMULATED"));
+}
+
+/// The same seed, the same machine; pids and times apart.
+#[test]
+fn deterministic() {
+    let machine = |arguments: &str| {
+        let mut json = ttmon(arguments).json();
+        for key in ["time", "processes"] {
+            json.as_object_mut().unwrap().remove(key);
+        }
+        for device in json["devices"].as_array_mut().unwrap() {
+            device.as_object_mut().unwrap().remove("processes");
+        }
+        json
+    };
+    assert_eq!(machine("--sim t3k --seed 7 --json"), machine("--sim t3k --seed 7 --json"));
+    assert_ne!(machine("--sim t3k --seed 7 --json"), machine("--sim t3k --seed 8 --json"));
+}
+
+#[test]
+fn faults() {
+    let check = |fault: &str, state: &str, field: &str, reason: &str| {
+        let json = ttmon(&format!("--sim p150x2,fault={fault}:0 --json --read-timeout 60")).json();
+        let (ill, well) = (&json["devices"][0], &json["devices"][1]);
+        assert_eq!((&ill["state"], &ill["missing"][field]), (&state.into(), &Value::from(reason)), "{fault}");
+        assert_eq!(well["state"], "ok", "{fault}");
+    };
+    check("hang", "unreadable", "temperature", "timeout");
+    check("gone", "gone", "temperature", "gone");
+    check("reset", "resetting", "temperature", "resetting");
+    check("eacces", "unreadable", "temperature", "no_permission");
+    check("eio", "unreadable", "temperature", "io_error");
+    check("garbage", "unreadable", "temperature", "out_of_range");
+    let health = |fault: &str| ttmon(&format!("--sim p150x2,fault={fault}:0 --json")).json()["devices"][0]["health"].clone();
+    assert_eq!((health("hot"), health("throttle")), ("critical".into(), "warning".into()));
+    let stale = ttmon("--sim p150x2,fault=stale:0 --json").json();
+    assert!(stale["devices"][0]["memory"]["stale_bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn idle_and_waiting() {
+    assert_eq!(ttmon("--sim n300,idle wait --idle").code, 0);
+    let busy = ttmon("--sim n300 wait --idle --timeout 0.3");
+    assert_eq!(busy.code, 4, "{}", busy.stderr);
+    assert!(busy.stderr.contains("holds device"), "{}", busy.stderr);
+    assert!(ttmon("--sim n300,idle who").stdout.contains("free"));
+    assert!(ttmon("--sim n300 who").stdout.contains("python3"));
+}
+
+/// A simulated process can be killed, and is gone from the next look; its statistics are stale then.
+#[test]
+fn a_process_is_killed() {
+    let mut child = command("--sim n300,procs=1 --json -lms 100").stdout(Stdio::piped()).spawn().unwrap();
+    let mut snapshots =
+        BufReader::new(child.stdout.take().unwrap()).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let first = snapshots.next().unwrap();
+    let pid = first["processes"][0]["pid"].as_u64().unwrap();
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    kill(pid);
+    let gone = snapshots.take(50).find(|json| json["processes"].as_array().unwrap().is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = gone.expect("it stays listed");
+    assert_eq!(gone["devices"][0]["memory"]["used"], 0);
+    assert!(gone["devices"][0]["memory"]["stale_bytes"].as_u64() > Some(0));
+}
+
+/// However it ends, nothing is left.
+#[test]
+fn nothing_is_left_behind() {
+    for how in ["finished", "killed"] {
+        let mut child = command("--sim n300,procs=2 --json -lms 60").stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let json: Value = serde_json::from_str(&line).unwrap();
+        let pids: Vec<u64> = json["processes"].as_array().unwrap().iter().map(|process| process["pid"].as_u64().unwrap()).collect();
+        assert_eq!(pids.len(), 2);
+        if how == "killed" {
+            child.kill().unwrap();
+        }
+        // Otherwise the closed pipe ends it.
+        drop(child.stdout.take());
+        child.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let is_alive = |pid: &u64| Path::new(&format!("/proc/{pid}")).exists();
+        while pids.iter().any(is_alive) {
+            assert!(Instant::now() < deadline, "{how}: a worker lives on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn kill(pid: u64) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
