@@ -1,1 +1,94 @@
-fn main() {}
+//! The commands of this repository, in Rust: `cargo xtask` lists them.
+//!
+//! This file is the doorman: it finds the command in a table, calls it and chooses the exit code.
+
+mod audit;
+mod bench;
+mod ci;
+mod docs;
+mod project;
+mod stop;
+mod tidy;
+
+use std::process::ExitCode;
+
+use project::Project;
+use stop::Stop;
+
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+    run: fn(&Project, &[String]) -> Result<(), Stop>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "ci",
+        arguments: "[--only STAGE]... [--skip STAGE]...",
+        help: "the whole gate: format, lints, build, tests, tidy, docs",
+        run: ci::run,
+    },
+    Command { name: "tidy", arguments: "", help: "what a review would say about the tree: arrows, lengths, leftovers", run: tidy::run },
+    Command { name: "docs", arguments: "[--check]", help: "write the generated pages of docs/, or say which are stale", run: docs::run },
+    Command {
+        name: "audit",
+        arguments: "",
+        help: "licences, bans and sources of the dependencies (installs cargo-deny once)",
+        run: audit::run,
+    },
+    Command { name: "bench", arguments: "snapshot [--runs N]", help: "what one snapshot costs, beside its limits", run: bench::run },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        print!("{}", list());
+        return ExitCode::SUCCESS;
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", list());
+        return ExitCode::SUCCESS;
+    }
+    match dispatch(name, rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Usage(why)) => {
+            eprint!("xtask: {why}\n\n{}", list());
+            ExitCode::from(2)
+        }
+        Err(Stop::Failed(why)) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+        Err(Stop::Told) => ExitCode::FAILURE,
+    }
+}
+
+fn dispatch(name: &str, arguments: &[String]) -> Result<(), Stop> {
+    let command = COMMANDS.iter().find(|command| command.name == name);
+    let command = command.ok_or_else(|| Stop::Usage(format!("there is no command {name}")))?;
+    (command.run)(&Project::find()?, arguments)
+}
+
+fn list() -> String {
+    let mut text = String::from("usage: cargo xtask COMMAND\n\n");
+    for Command { name, arguments, help, .. } in COMMANDS {
+        let call = format!("{name} {arguments}");
+        text += &format!("  {call:<40} {help}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_listed_once_and_says_what_it_does() {
+        let list = list();
+        for command in COMMANDS {
+            assert!(list.contains(command.help) && !command.help.is_empty(), "{}", command.name);
+            assert_eq!(COMMANDS.iter().filter(|other| other.name == command.name).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask bench`: what our programs cost, beside the limits they promise to keep.
+//!
+//! A bench judges and prints; it never fails, since a busy machine is no defect of the program.
+
+mod cost;
+mod plain;
+mod root;
+mod sleepers;
+mod snapshot;
+mod statistics;
+
+use crate::project::Project;
+use crate::stop::Stop;
+
+/// Enough for a median and a ninth decile that stand still.
+const RUNS: usize = 200;
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["snapshot"] => Ok(snapshot::run(project, RUNS)?),
+        ["snapshot", "--runs", text] => {
+            let runs = text.parse().ok().filter(|runs| *runs > 0);
+            let runs = runs.ok_or_else(|| Stop::Usage(format!("--runs wants a number from 1 on, not {text}")))?;
+            Ok(snapshot::run(project, runs)?)
+        }
+        _ => Err(Stop::Usage("bench wants: snapshot [--runs N]".to_owned())),
+    }
+}

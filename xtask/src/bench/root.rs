@@ -1,0 +1,63 @@
+//! A machine made by the simulator, standing still below a directory in memory, with real processes in it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use ttmon_sim::{Machine, Spec};
+
+use super::sleepers::Sleepers;
+
+/// So that no disk is measured; sysfs has none either.
+const MEMORY: &str = "/dev/shm";
+
+/// Any will do, but always the same.
+const SEED: u64 = 1;
+/// A minute after the start, when the work is in full swing: a tick is 250 ms.
+const TICK: u64 = 240;
+
+pub(super) struct Root {
+    directory: TempDir,
+    /// The processes that hold the devices; alive as long as the root.
+    holders: Sleepers,
+}
+
+impl Root {
+    pub(super) fn make(spec: &str) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("cannot make a machine {spec} below {MEMORY}: {error}");
+        let directory = tempfile::Builder::new().prefix("ttmon-bench-").tempdir_in(MEMORY).map_err(failed)?;
+        let machine = Spec::parse(spec).and_then(|spec| Machine::new(&spec, SEED)).map_err(|error| format!("{spec}: {error}"))?;
+        let holders = Sleepers::start(machine.process_count())?;
+        let pids: Vec<Option<u32>> = holders.pids().map(Some).collect();
+        machine.write(directory.path(), TICK, &pids).map_err(failed)?;
+        fs::create_dir_all(directory.path().join("proc")).map_err(failed)?;
+        let root = Self { directory, holders };
+        root.link(root.holders.pids())?;
+        Ok(root)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Shows these processes to whoever reads this root.
+    pub(super) fn link(&self, pids: impl Iterator<Item = u32>) -> Result<(), String> {
+        for pid in pids {
+            let place = self.place(pid);
+            symlink(format!("/proc/{pid}"), &place).map_err(|error| format!("{}: {error}", place.display()))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unlink(&self, pids: impl Iterator<Item = u32>) -> Result<(), String> {
+        for place in pids.map(|pid| self.place(pid)) {
+            fs::remove_file(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, pid: u32) -> PathBuf {
+        self.path().join("proc").join(pid.to_string())
+    }
+}

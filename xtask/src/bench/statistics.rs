@@ -1,0 +1,42 @@
+//! The middle and the tail of many durations.
+
+use std::time::Duration;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Durations(Vec<Duration>);
+
+impl Durations {
+    pub(super) fn push(&mut self, duration: Duration) {
+        self.0.push(duration);
+    }
+
+    pub(super) fn median_ms(&self) -> f64 {
+        self.quantile_ms(50)
+    }
+
+    pub(super) fn p90_ms(&self) -> f64 {
+        self.quantile_ms(90)
+    }
+
+    /// The smallest value that `percent` of all are not above; 0 of none.
+    fn quantile_ms(&self, percent: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort();
+        let rank = (sorted.len() * percent).div_ceil(100).max(1);
+        sorted.get(rank - 1).map_or(0.0, |duration| duration.as_secs_f64() * 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let mut durations = Durations::default();
+        for ms in [10, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
+            durations.push(Duration::from_millis(ms));
+        }
+        assert_eq!(format!("{:.1} {:.1}", durations.median_ms(), durations.p90_ms()), "5.0 9.0");
+    }
+}

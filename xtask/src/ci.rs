@@ -1,0 +1,211 @@
+//! `cargo xtask ci`: the whole gate, the same for a person and for a machine that has nothing but Rust.
+//!
+//! A stage is a row of [`STAGES`]; the first one that fails ends the run. Two more endings of a stage exist: it passed,
+//! or it could not be tried here and says so loudly. Tests are counted from what they print.
+
+mod tally;
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::project::{self, Project, called};
+use crate::stop::Stop;
+use crate::{docs, tidy};
+use tally::Tally;
+
+struct Stage {
+    name: &'static str,
+    run: fn(&mut Gate) -> Outcome,
+}
+
+/// In this order: what is quick to try and quick to mend comes first.
+const STAGES: &[Stage] = &[
+    Stage { name: "fmt", run: |gate| gate.component("rustfmt", "fmt").and_then(|()| gate.cargo(&["fmt", "--all", "--check"])).into() },
+    Stage {
+        name: "clippy",
+        run: |gate| {
+            let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+            gate.component("clippy", "clippy").and_then(|()| gate.cargo(&lints)).into()
+        },
+    },
+    Stage { name: "build", run: |gate| gate.cargo(&["build", "--release", "--package", "ttmon"]).into() },
+    Stage { name: "test", run: |gate| gate.tests(&["test", "--workspace", "--no-fail-fast"], &[]).into() },
+    Stage { name: "tidy", run: |gate| tidy::check(gate.project).into() },
+    Stage { name: "docs", run: |gate| docs::check(gate.project).into() },
+    Stage { name: "doc", run: rustdoc },
+    Stage { name: "root", run: as_root },
+];
+
+enum Outcome {
+    Passed,
+    /// It could not be tried on this machine; the reason is shown.
+    Skipped(String),
+    Failed(String),
+}
+
+impl From<Result<(), String>> for Outcome {
+    fn from(result: Result<(), String>) -> Self {
+        result.map_or_else(Self::Failed, |()| Self::Passed)
+    }
+}
+
+/// One run of the stages.
+struct Gate<'a> {
+    project: &'a Project,
+    tally: Tally,
+}
+
+/// A line of the summary.
+struct Row {
+    name: &'static str,
+    result: String,
+    took: Duration,
+}
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
+    let chosen = choose(&names, arguments).map_err(Stop::Usage)?;
+    let mut gate = Gate { project, tally: Tally::default() };
+    let mut rows = Vec::new();
+    let mut failure = None;
+    for stage in STAGES.iter().filter(|stage| chosen.contains(stage.name)) {
+        if failure.is_some() {
+            rows.push(Row { name: stage.name, result: "not run".to_owned(), took: Duration::ZERO });
+            continue;
+        }
+        println!("== {}", stage.name);
+        let started = Instant::now();
+        let result = match (stage.run)(&mut gate) {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Skipped(why) => {
+                println!("SKIPPED: {why}");
+                format!("SKIPPED: {why}")
+            }
+            Outcome::Failed(why) => {
+                failure = Some(format!("stage {} failed: {why}", stage.name));
+                "FAILED".to_owned()
+            }
+        };
+        rows.push(Row { name: stage.name, result, took: started.elapsed() });
+    }
+    print!("\n{}", summary(&rows));
+    if let Some(why) = &failure {
+        println!("\nci: {why}");
+    }
+    println!("\nci: {}", gate.tally);
+    // The count is the last line, so that whoever reads our output by machine finds it.
+    if failure.is_none() { Ok(()) } else { Err(Stop::Told) }
+}
+
+impl Gate<'_> {
+    fn cargo(&self, arguments: &[&str]) -> Result<(), String> {
+        let mut command = self.project.cargo(arguments);
+        println!("$ {}", called(&command));
+        project::run(&mut command)
+    }
+
+    /// The toolchain's own component behind `cargo SUBCOMMAND`: a minimal installation of Rust lacks it.
+    fn component(&self, component: &str, subcommand: &str) -> Result<(), String> {
+        let mut probe = self.project.cargo(&[subcommand, "--version"]);
+        probe.stdout(Stdio::null()).stderr(Stdio::null());
+        if project::run(&mut probe).is_ok() {
+            return Ok(());
+        }
+        project::run(&mut self.project.command("rustup", &["component", "add", component]))
+    }
+
+    /// A `cargo test`: what it prints passes through, and is counted on the way.
+    fn tests(&mut self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
+        let mut command = self.project.cargo(arguments);
+        command.envs(variables.iter().copied());
+        println!("$ {}", called(&command));
+        self.tally.stream(&mut command)
+    }
+}
+
+fn rustdoc(gate: &mut Gate) -> Outcome {
+    let mut command = gate.project.cargo(&["doc", "--workspace", "--no-deps"]);
+    project::run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
+}
+
+/// Tests that need another user's processes or files without permission can only be made by root.
+fn as_root(gate: &mut Gate) -> Outcome {
+    const SOURCE: &str = "crates/ttmon/tests/as_root.rs";
+    if !gate.project.root.join(SOURCE).exists() {
+        return Outcome::Skipped(format!("{SOURCE} does not exist"));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Outcome::Skipped("these tests need root, and this is another user".to_owned());
+    }
+    gate.tests(&["test", "--package", "ttmon", "--test", "as_root"], &[("TTMON_TEST_ROOT", "1")]).into()
+}
+
+/// Which stages the command line asks for.
+fn choose<'a>(names: &[&'a str], arguments: &[String]) -> Result<BTreeSet<&'a str>, String> {
+    let mut only = BTreeSet::new();
+    let mut skipped = BTreeSet::new();
+    let mut arguments = arguments.iter();
+    while let Some(flag) = arguments.next() {
+        let list = match flag.as_str() {
+            "--only" => &mut only,
+            "--skip" => &mut skipped,
+            _ => return Err(format!("unexpected argument {flag}")),
+        };
+        let wanted = arguments.next().ok_or_else(|| format!("{flag} wants a stage: {}", names.join(", ")))?;
+        let name = names.iter().find(|name| *name == wanted);
+        list.insert(*name.ok_or_else(|| format!("there is no stage {wanted}; there are: {}", names.join(", ")))?);
+    }
+    let asked = if only.is_empty() { names.iter().copied().collect() } else { only };
+    Ok(asked.difference(&skipped).copied().collect())
+}
+
+fn summary(rows: &[Row]) -> String {
+    let mut text = format!("{:<10} {:>8}  result\n", "stage", "seconds");
+    for Row { name, result, took } in rows {
+        text += &format!("{name:<10} {:>8.1}  {result}\n", took.as_secs_f64());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 3] = ["fmt", "test", "tidy"];
+
+    fn chosen(arguments: &[&str]) -> Result<Vec<&'static str>, String> {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        choose(&NAMES, &arguments).map(|names| names.into_iter().collect())
+    }
+
+    #[test]
+    fn stages_are_chosen_by_name() {
+        assert_eq!(chosen(&[]), Ok(vec!["fmt", "test", "tidy"]));
+        assert_eq!(chosen(&["--only", "test"]), Ok(vec!["test"]));
+        assert_eq!(chosen(&["--skip", "test", "--skip", "fmt"]), Ok(vec!["tidy"]));
+        assert_eq!(chosen(&["--only", "fmt", "--only", "tidy", "--skip", "fmt"]), Ok(vec!["tidy"]));
+    }
+
+    #[test]
+    fn an_unknown_stage_is_answered_with_the_known_ones() {
+        assert_eq!(chosen(&["--only", "lint"]), Err("there is no stage lint; there are: fmt, test, tidy".to_owned()));
+        assert_eq!(chosen(&["--only"]), Err("--only wants a stage: fmt, test, tidy".to_owned()));
+        assert_eq!(chosen(&["test"]), Err("unexpected argument test".to_owned()));
+    }
+
+    #[test]
+    fn stage_names_are_unique() {
+        let names: BTreeSet<&str> = STAGES.iter().map(|stage| stage.name).collect();
+        assert_eq!(names.len(), STAGES.len());
+    }
+
+    #[test]
+    fn the_summary_has_a_line_a_stage() {
+        let rows = [
+            Row { name: "fmt", result: "passed".to_owned(), took: Duration::from_millis(1234) },
+            Row { name: "root", result: "SKIPPED: no".to_owned(), took: Duration::ZERO },
+        ];
+        assert_eq!(summary(&rows), "stage       seconds  result\nfmt             1.2  passed\nroot            0.0  SKIPPED: no\n");
+    }
+}

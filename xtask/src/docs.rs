@@ -1,0 +1,79 @@
+//! `cargo xtask docs`: the pages of docs/ that are made from tables of the program, so that they cannot disagree with it.
+
+use std::fs;
+
+use crate::project::{Project, output};
+use crate::stop::Stop;
+
+struct Page {
+    path: &'static str,
+    text: fn(&Project) -> Result<String, String>,
+}
+
+const PAGES: &[Page] = &[
+    Page { path: "docs/fields.md", text: |_| Ok(ttmon_print::fields_markdown()) },
+    Page { path: "docs/cli.md", text: |project| output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown"])) },
+];
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    match arguments {
+        [] => Ok(write(project)?),
+        [flag] if flag == "--check" => Ok(check(project)?),
+        _ => Err(Stop::Usage(format!("docs takes --check or nothing, not {}", arguments.join(" ")))),
+    }
+}
+
+fn write(project: &Project) -> Result<(), String> {
+    for page in PAGES {
+        let text = page_text(project, page)?;
+        let path = project.root.join(page.path);
+        if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            fs::write(&path, text).map_err(|error| format!("{}: {error}", page.path))?;
+            println!("docs: wrote {}", page.path);
+        }
+    }
+    Ok(())
+}
+
+/// Says which pages are not what `docs` would write now.
+pub(crate) fn check(project: &Project) -> Result<(), String> {
+    let mut stale = Vec::new();
+    for page in PAGES {
+        let fresh = page_text(project, page)?;
+        let written = fs::read_to_string(project.root.join(page.path)).ok();
+        if let Some(difference) = difference(written.as_deref(), &fresh) {
+            println!("{}{difference}", page.path);
+            stale.push(page.path);
+        }
+    }
+    if stale.is_empty() { Ok(()) } else { Err(format!("stale: {}; renew with: cargo xtask docs", stale.join(", "))) }
+}
+
+fn page_text(project: &Project, page: &Page) -> Result<String, String> {
+    Ok(format!("{}\n", (page.text)(project)?.trim()))
+}
+
+/// Where a page first differs from what it should be, as `:line: what`.
+fn difference(written: Option<&str>, fresh: &str) -> Option<String> {
+    let Some(written) = written else { return Some(":1: does not exist".to_owned()) };
+    if written == fresh {
+        return None;
+    }
+    let same = written.lines().zip(fresh.lines()).take_while(|(old, new)| old == new).count();
+    let wanted = fresh.lines().nth(same).map_or_else(|| "the end".to_owned(), |line| format!("{line:?}"));
+    Some(format!(":{}: stale, here should be {wanted}", same + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_page_is_told_by_its_first_wrong_line() {
+        assert_eq!(difference(Some("a\nb\n"), "a\nb\n"), None);
+        assert_eq!(difference(None, "a\n").unwrap(), ":1: does not exist");
+        assert_eq!(difference(Some("a\nb\n"), "a\nc\n").unwrap(), ":2: stale, here should be \"c\"");
+        assert_eq!(difference(Some("a\nb\n"), "a\n").unwrap(), ":2: stale, here should be the end");
+        assert_eq!(difference(Some("a\n"), "a\nb\n").unwrap(), ":2: stale, here should be \"b\"");
+    }
+}

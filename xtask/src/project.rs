@@ -1,0 +1,150 @@
+//! Where the workspace is, what cargo knows about it, and how we call cargo.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+/// This checkout, and the cargo that runs us.
+pub(crate) struct Project {
+    pub(crate) root: PathBuf,
+    cargo: PathBuf,
+}
+
+/// What `cargo metadata` says of our own crates.
+pub(crate) struct Metadata {
+    pub(crate) members: Vec<Member>,
+    pub(crate) target: PathBuf,
+}
+
+/// A crate of the workspace.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// As the map of crates calls it: `print` for the package `ttmon-print`.
+    pub(crate) name: String,
+    pub(crate) manifest: PathBuf,
+    /// The members it needs to be built and run; what only its tests need is not here.
+    pub(crate) needs: BTreeSet<String>,
+}
+
+impl Project {
+    pub(crate) fn find() -> Result<Self, String> {
+        // `cargo run` sets both; the compiled-in path serves a binary that is started by hand.
+        let own = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = own.parent().ok_or("xtask has no directory above it")?.to_path_buf();
+        let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+        Ok(Self { root, cargo })
+    }
+
+    /// A cargo command in the workspace that will not wait for a key.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+        self.command(&self.cargo, arguments)
+    }
+
+    /// Any other program, likewise.
+    pub(crate) fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.args(arguments).current_dir(&self.root).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn metadata(&self) -> Result<Metadata, String> {
+        let text = output(&mut self.cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+        parse_metadata(&text).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())
+    }
+}
+
+/// Runs a command that talks to the user itself.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("{}: {error}", called(command)))?;
+    succeeded(command, status)
+}
+
+/// Runs a command for what it prints.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("{}: {error}", called(command)))?;
+    succeeded(command, output.status)?;
+    String::from_utf8(output.stdout).map_err(|error| format!("{}: its output is not UTF-8: {error}", called(command)))
+}
+
+pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), String> {
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", called(command))) }
+}
+
+/// The command as somebody would type it, with the program's name alone.
+pub(crate) fn called(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut text = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text += &argument.to_string_lossy();
+    }
+    text
+}
+
+fn parse_metadata(text: &str) -> Option<Metadata> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let packages = document["packages"].as_array()?;
+    let names: Vec<&str> = packages.iter().map(|package| package["name"].as_str()).collect::<Option<_>>()?;
+    let members = packages.iter().map(|package| parse_member(package, &names)).collect::<Option<_>>()?;
+    Some(Metadata { members, target: document["target_directory"].as_str()?.into() })
+}
+
+fn parse_member(package: &Value, names: &[&str]) -> Option<Member> {
+    let mut needs = BTreeSet::new();
+    for dependency in package["dependencies"].as_array()? {
+        let name = dependency["name"].as_str()?;
+        let only_for_tests = dependency["kind"].as_str() == Some("dev");
+        if !only_for_tests && !dependency["path"].is_null() && names.contains(&name) {
+            needs.insert(short(name).to_owned());
+        }
+    }
+    Some(Member { name: short(package["name"].as_str()?).to_owned(), manifest: package["manifest_path"].as_str()?.into(), needs })
+}
+
+fn short(package: &str) -> &str {
+    package.strip_prefix("ttmon-").unwrap_or(package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METADATA: &str = r#"{
+        "target_directory": "/t",
+        "packages": [
+            { "name": "ttmon-model", "manifest_path": "/w/crates/model/Cargo.toml", "dependencies": [
+                { "name": "proptest", "kind": "dev", "path": null } ] },
+            { "name": "ttmon-wire", "manifest_path": "/w/crates/wire/Cargo.toml", "dependencies": [
+                { "name": "serde", "kind": null, "path": null },
+                { "name": "ttmon-model", "kind": null, "path": "/w/crates/model" },
+                { "name": "ttmon", "kind": "build", "path": "/w/crates/ttmon" } ] },
+            { "name": "ttmon", "manifest_path": "/w/crates/ttmon/Cargo.toml", "dependencies": [
+                { "name": "ttmon-wire", "kind": "dev", "path": "/w/crates/wire" } ] } ] }"#;
+
+    #[test]
+    fn members_need_what_they_are_built_from_and_not_what_their_tests_use() {
+        let metadata = parse_metadata(METADATA).unwrap();
+        let needs: Vec<String> = metadata
+            .members
+            .iter()
+            .map(|member| format!("{} -> {}", member.name, member.needs.iter().cloned().collect::<Vec<_>>().join(" ")))
+            .collect();
+        assert_eq!(needs, ["model -> ", "wire -> model ttmon", "ttmon -> "]);
+        assert_eq!(metadata.target, Path::new("/t"));
+    }
+
+    #[test]
+    fn metadata_of_another_form_is_refused() {
+        assert!(parse_metadata("{}").is_none());
+        assert!(parse_metadata("error: no manifest").is_none());
+    }
+
+    #[test]
+    fn a_command_is_shown_as_typed() {
+        let project = Project { root: "/w".into(), cargo: "/opt/rust/bin/cargo".into() };
+        assert_eq!(called(&project.cargo(&["fmt", "--all"])), "cargo fmt --all");
+    }
+}

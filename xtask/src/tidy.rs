@@ -1,0 +1,132 @@
+//! `cargo xtask tidy`: where a remark of a review becomes a machine's.
+//!
+//! Looks at every file that git tracks or would track. A rule is a row of [`RULES`] and sees one file; what needs the
+//! whole workspace (crate arrows, lints of manifests, paths of this machine) is added in [`check`]. The rules guess from
+//! the text, with comments and strings taken out where that matters; none of them parses Rust.
+
+mod arrows;
+mod code;
+mod leftovers;
+mod length;
+mod manifests;
+mod names;
+mod unsafe_home;
+mod words;
+
+use std::fmt;
+use std::fs;
+
+use crate::project::{Project, output};
+use crate::stop::{Stop, no_arguments};
+
+const RULES: &[fn(&File) -> Vec<Finding>] = &[
+    length::long_files,
+    length::long_functions,
+    names::nameless_paths,
+    names::nameless_items,
+    leftovers::macros,
+    leftovers::notes,
+    leftovers::lost_tests,
+    unsafe_home::unsafe_outside,
+    words::registry_hosts,
+];
+
+/// A tracked text file.
+struct File {
+    /// Relative to the root of the workspace, with `/`.
+    path: String,
+    text: String,
+    /// Of Rust files: the text with comments and literals blanked, line by line where it was. Else empty.
+    code: String,
+}
+
+/// Something to mend. Shown as `path:line: message`, which editors understand.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    no_arguments(arguments)?;
+    Ok(check(project)?)
+}
+
+/// Prints each finding; an error if there is one.
+pub(crate) fn check(project: &Project) -> Result<(), String> {
+    let files = files(project)?;
+    let metadata = project.metadata()?;
+    let home = std::env::var("HOME").ok();
+    let places = words::places(&project.root.to_string_lossy(), home.as_deref());
+
+    let mut findings: Vec<Finding> = files.iter().flat_map(|file| RULES.iter().flat_map(|rule| rule(file))).collect();
+    findings.extend(length::needless_exceptions(&files));
+    findings.extend(files.iter().flat_map(|file| words::places_of_this_machine(file, &places)));
+    findings.extend(manifests::without_our_lints(&files, &metadata.members, &project.root));
+    findings.extend(arrows::check(&files, &metadata.members));
+    findings.sort();
+
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} to tidy in {} files looked at", files.len())),
+    }
+}
+
+fn files(project: &Project) -> Result<Vec<File>, String> {
+    // A checkout in a container often belongs to another user, where git by itself refuses to answer.
+    let trust = format!("safe.directory={}", project.root.display());
+    let list = ["-c", trust.as_str(), "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let listed = output(&mut project.command("git", &list))?;
+    let mut files = Vec::new();
+    for path in listed.split_terminator('\0') {
+        let full = project.root.join(path);
+        // Links of fixtures, files deleted but not yet in a commit, and what is not text are none of our business.
+        if fs::symlink_metadata(&full).is_ok_and(|metadata| metadata.is_file()) {
+            let bytes = fs::read(&full).map_err(|error| format!("{path}: {error}"))?;
+            files.extend(String::from_utf8(bytes).ok().map(|text| File::new(path, text)));
+        }
+    }
+    Ok(files)
+}
+
+impl File {
+    fn new(path: &str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        let code = if path.ends_with(".rs") { code::blank(&text) } else { String::new() };
+        Self { path: path.to_owned(), text, code }
+    }
+
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Captured on real machines or taken from elsewhere: its words are not ours.
+    fn is_fixture(&self) -> bool {
+        self.path.split('/').any(|part| part == "fixtures")
+    }
+
+    fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: self.path.clone(), line, message: message.into() }
+    }
+
+    /// The number of the line that holds the byte `at` of the code (or of the text: both have the same length).
+    fn line_of(&self, at: usize) -> usize {
+        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// For the tests of the rules: what a rule says of one file, a line each.
+#[cfg(test)]
+fn said(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(Finding::to_string).collect()
+}

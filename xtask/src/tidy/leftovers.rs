@@ -1,0 +1,69 @@
+//! What was meant to be finished later, and tests that nobody runs.
+
+use super::code::{is_word, words};
+use super::{File, Finding};
+
+const MACROS: &[&str] = &["todo", "unimplemented"];
+
+/// Put together from halves, so that this file passes its own rule.
+const NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
+
+pub(super) fn macros(file: &File) -> Vec<Finding> {
+    let calls = words(&file.code).filter(|(at, word)| MACROS.contains(word) && file.code[at + word.len()..].starts_with('!'));
+    calls.map(|(at, word)| file.finding(file.line_of(at), format!("{word}! is not an answer"))).collect()
+}
+
+/// Notes to oneself, in comments and everywhere else.
+pub(super) fn notes(file: &File) -> Vec<Finding> {
+    if file.is_fixture() {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(file.text.lines()) {
+        for note in line.split(|character| !is_word(character)).filter(|word| NOTES.contains(word)) {
+            findings.push(file.finding(number, format!("{note}: do it, or write it where it will be found")));
+        }
+    }
+    findings
+}
+
+/// A skipped test is a test we lost.
+pub(super) fn lost_tests(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, (line, code)) in (1..).zip(file.text.lines().zip(file.code.lines())) {
+        let comment = line.trim_start();
+        let is_lost_example = (comment.starts_with("///") || comment.starts_with("//!")) && comment.contains("```ignore");
+        if code.contains("#[ignore") || is_lost_example {
+            findings.push(file.finding(number, "an ignored test is a lost test: give it a fixture, or a stage of xtask ci"));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::said;
+    use super::*;
+
+    #[test]
+    fn unfinished_macros_are_found() {
+        let file = File::new("a.rs", "fn a() { todo!() }\nfn b() { unimplemented!(\"later\") }\nlet todo = \"todo!()\";");
+        assert_eq!(said(&macros(&file)), ["a.rs:1: todo! is not an answer", "a.rs:2: unimplemented! is not an answer"]);
+    }
+
+    #[test]
+    fn notes_are_found_in_every_text() {
+        for note in NOTES {
+            let file = File::new("docs/page.md", format!("one\n({note}: two)\nnot_{note}_three\n"));
+            assert_eq!(said(&notes(&file)), [format!("docs/page.md:2: {note}: do it, or write it where it will be found")]);
+            assert_eq!(notes(&File::new("fixtures/a.txt", *note)), []);
+        }
+    }
+
+    #[test]
+    fn ignored_tests_are_found() {
+        let file = File::new("a.rs", "#[test]\n#[ignore = \"slow\"]\nfn a() {}\n/// ```ignore\n/// ```\n\"#[ignore]\"");
+        let lines: Vec<usize> = lost_tests(&file).iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [2, 4]);
+    }
+}
