@@ -186,14 +186,15 @@ pub(crate) enum Retry {
     No,
 }
 
-/// The PCI address is the last part of where the `device` link leads.
+/// The PCI address is the last part of where the `device` link leads: `../../../0000:c1:00.0`.
 fn bdf(directory: &Path) -> Reading<Bdf> {
-    let target = fs::canonicalize(directory.join("device")).map_err(|error| match error.kind() {
+    let link = directory.join("device");
+    let name_in = |path: PathBuf| path.file_name().and_then(|name| name.to_str()?.parse().ok());
+    let target = fs::read_link(&link).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => Missing::NoPermission,
         _ => Missing::Gone,
     })?;
-    let name = target.file_name().and_then(|name| name.to_str()).ok_or(Missing::Unparsable)?;
-    name.parse().map_err(|()| Missing::Unparsable)
+    name_in(target).or_else(|| fs::canonicalize(&link).ok().and_then(name_in)).ok_or(Missing::Unparsable)
 }
 
 fn reading(attribute: &Attribute, reply: &Reply) -> (Reading<Raw>, String) {

@@ -19,8 +19,11 @@ use rustix::io::Errno;
 
 use crate::faults::{Fault, Faults};
 
-/// Workers that read at the same time: enough that a few slow chips do not hold up the rest.
-const WORKERS_MAX: usize = 4;
+/// Workers that read at the same time while all goes well. More would only wait for each other.
+const WORKERS: usize = 2;
+/// A worker that is this long in one read does not count as one of them: another one takes its place, so that many
+/// chips that hang together are given up together.
+const SLOW: Duration = Duration::from_millis(5);
 /// Reads given up in one batch before the rest of a lane is not tried either.
 const GIVEN_UP_PER_LANE_MAX: usize = 2;
 /// A lane that is merely slow is cut off after this many read timeouts.
@@ -130,11 +133,9 @@ impl Pool {
         state.lanes = lanes.into_iter().map(|lane| LaneState::new(lane, &stuck)).collect();
         state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
         state.unfinished = state.waiting.len();
-        let wanted = state.unfinished.min(WORKERS_MAX);
-        while state.workers < wanted && self.start_worker(&mut state) {}
         self.shared.work.notify_all();
         while state.unfinished > 0 {
-            if state.workers == 0 && !self.start_worker(&mut state) {
+            if !self.start_workers(&mut state) {
                 state.give_up_rest(Failure::Errno(Errno::AGAIN.raw_os_error()));
                 break;
             }
@@ -168,9 +169,21 @@ impl Pool {
                 state.unfinished -= 1;
             } else {
                 state.waiting.push_front(index);
-                self.start_worker(state);
+                self.shared.work.notify_one();
             }
         }
+    }
+
+    /// Sees to it that lanes which wait have somebody to read them. False when there is nobody and can be nobody.
+    fn start_workers(&self, state: &mut State) -> bool {
+        let slow = state.lanes.iter().filter(|lane| lane.reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
+        let wanted = slow + state.waiting.len().min(WORKERS);
+        while state.workers < wanted {
+            if !self.start_worker(state) {
+                return state.workers > 0;
+            }
+        }
+        true
     }
 
     fn start_worker(&self, state: &mut State) -> bool {
@@ -199,7 +212,9 @@ impl Shared {
 impl State {
     fn until_next_deadline(&self, read_timeout: Duration) -> Duration {
         let running = self.lanes.iter().filter_map(|lane| lane.reading_since);
-        running.map(|since| read_timeout.saturating_sub(since.elapsed())).min().unwrap_or(read_timeout).max(Duration::from_millis(1))
+        let late = running.map(|since| read_timeout.saturating_sub(since.elapsed())).min().unwrap_or(read_timeout);
+        let patience = if self.waiting.is_empty() { late } else { late.min(SLOW) };
+        patience.max(Duration::from_millis(1))
     }
 
     fn give_up_rest(&mut self, failure: Failure) {
@@ -356,32 +371,36 @@ fn open(path: &Path) -> Result<OwnedFd, Failure> {
 
 fn read_whole(file: &OwnedFd, bytes_max: usize) -> Reply {
     // One byte more than allowed tells a file that is too long.
-    let mut bytes = vec![0; bytes_max.min(FIRST_READ_BYTES) + 1];
-    let mut length = 0;
-    loop {
-        match rustix::io::pread(file, &mut bytes[length..], length as u64) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(failure(errno)),
-        }
-        if length > bytes_max {
-            return Err(Failure::TooLong);
-        }
-        if length < bytes.len() && length < FIRST_READ_BYTES / 2 {
-            // The kernel gives a short file of /sys or /proc in one piece.
-            break;
-        }
-        if length == bytes.len() {
-            bytes.resize((bytes.len() * 2).min(bytes_max + 1), 0);
+    let mut first = [0; FIRST_READ_BYTES];
+    let room = first.len().min(bytes_max + 1);
+    let length = read_at(file, &mut first[..room], 0)?;
+    // The kernel gives a short file of /sys or /proc in one piece.
+    if length < room && length < FIRST_READ_BYTES / 2 {
+        return Ok(first[..length].to_vec());
+    }
+    let mut bytes = first[..length].to_vec();
+    let mut chunk = [0; 4096];
+    while bytes.len() <= bytes_max {
+        let room = chunk.len().min(bytes_max + 1 - bytes.len());
+        match read_at(file, &mut chunk[..room], bytes.len())? {
+            0 => return Ok(bytes),
+            length => bytes.extend(&chunk[..length]),
         }
     }
-    bytes.truncate(length);
-    Ok(bytes)
+    Err(Failure::TooLong)
 }
 
 /// Most files have less than a hundred bytes.
 const FIRST_READ_BYTES: usize = 512;
+
+fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> Result<usize, Failure> {
+    loop {
+        match rustix::io::pread(file, &mut *buffer, offset as u64) {
+            Err(Errno::INTR) => {}
+            read => return read.map_err(failure),
+        }
+    }
+}
 
 fn failure(errno: Errno) -> Failure {
     Failure::Errno(errno.raw_os_error())

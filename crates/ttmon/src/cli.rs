@@ -1,4 +1,5 @@
 //! The command line as typed. What it means is decided in `meant.rs`.
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 use std::path::PathBuf;
 

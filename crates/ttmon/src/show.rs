@@ -86,24 +86,25 @@ enum Turn {
 
 fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    let style = style(terminal, snapshot.time, asked.processes);
+    // Made only where it is needed: local time means reading the time zone.
+    let style = || style(terminal, snapshot.time, asked.processes);
     let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };
     match &asked.look {
         Look::Table => {
             if turn == Turn::Later {
                 text.push(b'\n');
             }
-            ttmon_print::snapshot(snapshot, &style, &mut text)?;
+            ttmon_print::snapshot(snapshot, &style(), &mut text)?;
         }
-        Look::List => ttmon_print::list(snapshot, &style, &mut text)?,
-        Look::Query(sections) => ttmon_print::query(snapshot, sections, &style, &mut text)?,
+        Look::List => ttmon_print::list(snapshot, &style(), &mut text)?,
+        Look::Query(sections) => ttmon_print::query(snapshot, sections, &style(), &mut text)?,
         Look::Json => {
             let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
             ttmon_wire::write(&SnapshotJson { snapshot, version: VERSION }, layout, &mut text)?;
         }
         Look::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &mut text)?,
-        Look::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style, &mut text)?,
-        Look::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style, &mut text)?,
+        Look::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style(), &mut text)?,
+        Look::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style(), &mut text)?,
     }
     Ok(text)
 }
