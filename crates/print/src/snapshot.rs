@@ -18,14 +18,27 @@ pub(crate) const SIMULATED: &str = "[SIMULATED]";
 
 /// Prints devices, memory in use, processes, tips and problems.
 pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    devices::table(snapshot, style).print(Some(&title(snapshot, style)), style, out)?;
-    notes::print_devices(snapshot, style, out)?;
-    breakdown::print(snapshot, style, out)?;
+    let mut head = Vec::new();
+    devices::table(snapshot, style).print(Some(&title(snapshot, style)), style, &mut head)?;
+    notes::print_devices(snapshot, style, &mut head)?;
+    let mut memory = Vec::new();
+    breakdown::print(snapshot, style, &mut memory)?;
+    let mut tail = Vec::new();
     if style.show_processes {
-        processes::print(snapshot, style, out)?;
-        notes::print_tips(snapshot, style, out)?;
+        processes::print(snapshot, style, &mut tail)?;
+        notes::print_tips(snapshot, style, &mut tail)?;
     }
-    notes::print_problems(snapshot, style, out)
+    notes::print_problems(snapshot, style, &mut tail)?;
+    out.write_all(&head)?;
+    // The device table has the gist of it already.
+    if style.rows.is_none_or(|rows| lines(&head) + lines(&memory) + lines(&tail) <= rows) {
+        out.write_all(&memory)?;
+    }
+    out.write_all(&tail)
+}
+
+fn lines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// What every output of a simulated machine says; nothing for a real one.

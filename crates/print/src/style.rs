@@ -10,6 +10,8 @@ pub(crate) const WIDTH_MIN: usize = 80;
 pub struct Style<'a> {
     /// Columns of the terminal; below 80 it is taken as 80.
     pub width: usize,
+    /// Rows there are, where there is an end to them: then the memory breakdown gives way to the processes.
+    pub rows: Option<usize>,
     /// Whether health may be coloured.
     pub colors: bool,
     /// Whether nothing outside ASCII may be printed.
@@ -25,7 +27,7 @@ pub struct Style<'a> {
 impl<'a> Style<'a> {
     /// What a pipe gets: 80 columns without colours.
     pub fn plain(version: &'a str) -> Self {
-        Self { width: WIDTH_MIN, colors: false, ascii: false, local_time: String::new(), version, show_processes: true }
+        Self { width: WIDTH_MIN, rows: None, colors: false, ascii: false, local_time: String::new(), version, show_processes: true }
     }
 
     /// Makes foreign text harmless: what has no width of its own (controls, escapes, marks that turn the direction of

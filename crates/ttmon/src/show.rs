@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
         Repeat::Watch(interval) => Screen::enter()?.watch(interval, || {
             let terminal = context.terminal.measured();
             let snapshot = opened.snapshot()?;
-            Ok((render(terminal, asked, &snapshot, Turn::First)?, terminal.rows))
+            Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal.rows))
         }),
     }
 }
@@ -82,12 +82,15 @@ enum Turn {
     Only,
     First,
     Later,
+    /// One that takes the place of the last, on a screen.
+    InPlace,
 }
 
 fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     // Made only where it is needed: local time means reading the time zone.
-    let style = || style(terminal, snapshot.time, asked.processes);
+    let rows = (turn == Turn::InPlace).then_some(terminal.rows);
+    let style = || Style { rows, ..style(terminal, snapshot.time, asked.processes) };
     let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };
     match &asked.look {
         Look::Table => {
@@ -113,6 +116,7 @@ fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn
 pub(crate) fn style(terminal: Terminal, time: UnixTime, show_processes: bool) -> Style<'static> {
     Style {
         width: terminal.columns,
+        rows: None,
         colors: terminal.colors,
         ascii: terminal.ascii,
         local_time: local(time),

@@ -57,6 +57,16 @@ fn queries() {
     assert_snapshot!("query_sections", printed(|out| query(&machine::troubled(), &sections, &style(80), out)));
 }
 
+/// On a screen that is too low, processes matter more than the breakdown.
+#[test]
+fn a_low_screen() {
+    let lines = |rows| printed(|out| snapshot(&machine::mixed(), &Style { rows, ..style(80) }, out));
+    let (whole, low) = (lines(None), lines(Some(30)));
+    assert!(whole.contains("Memory Breakdown:") && !low.contains("Memory Breakdown:"), "{low}");
+    assert!(low.contains("Processes:"));
+    assert_eq!(lines(Some(whole.lines().count())), whole);
+}
+
 #[test]
 fn fields_as_csv() {
     let fields = ["id", "name", "temperature", "health_reasons", "memory.used", "heartbeat_alive", "memory.kinds.l1.used", "power"]
