@@ -1,0 +1,489 @@
+//! What an event costs, beside what else a program could do with the time, in one run with the baselines in between.
+//!
+//! `ledger_bench [--quick] [--rounds N] [--events N] [--latency N] [--live N,N,...]`
+//!
+//! One event is one allocation or one free; each takes and gives the lock. The loop frees a random live buffer and
+//! allocates a new one. One thread is measured in its CPU time, which a busy machine disturbs less; several threads by the
+//! wall, all their events counted.
+
+use std::{
+    env, fs,
+    hint::black_box,
+    os::unix::fs::FileExt,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use ttmon_ledger::{
+    layout::{ENTRIES_MAX, WriterKind},
+    writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer},
+};
+
+struct Arguments {
+    rounds: usize,
+    events: u64,
+    latency: u64,
+    live: Vec<u64>,
+}
+
+fn arguments() -> Arguments {
+    let mut wanted =
+        Arguments { rounds: 7, events: 1_000_000, latency: 10_000_000, live: vec![1_000, 10_000, 100_000, 300_000, 1_000_000] };
+    let mut words = env::args().skip(1);
+    let number = |word: Option<String>| word.and_then(|word| word.parse::<u64>().ok()).expect("a number after the flag");
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--quick" => {
+                (wanted.rounds, wanted.events, wanted.latency) = (3, 200_000, 1_000_000);
+                wanted.live = vec![1_000, 10_000, 100_000];
+            }
+            "--rounds" => wanted.rounds = usize::try_from(number(words.next())).expect("few"),
+            "--events" => wanted.events = number(words.next()),
+            "--latency" => wanted.latency = number(words.next()),
+            "--live" => {
+                let list = words.next().unwrap_or_default();
+                wanted.live = list.split(',').map(|word| number(Some(word.to_owned()))).collect();
+            }
+            other => panic!("{other} is no flag of ledger_bench"),
+        }
+    }
+    wanted
+}
+
+fn main() {
+    let wanted = arguments();
+    memory();
+    let mut rows = baselines();
+    for &live in &wanted.live {
+        rows.push(Measured::new(format!("one random read in memory for {live}"), random_read(live)));
+        for clock in [ClockChoice::Auto, ClockChoice::Monotonic] {
+            rows.push(Measured::new(format!("ledger, {}, {live} live", name(clock)), one_thread(live, clock)));
+        }
+    }
+    rows.push(Measured::new("ledger, Auto, 1000 live, read at 10 Hz".into(), read_beside(1_000)));
+    rows.push(Measured::new("4 threads: clock_gettime + mutex".into(), clock_and_mutex_of_four()));
+    for (live, clock) in [(1_000, ClockChoice::Auto), (1_000, ClockChoice::Monotonic), (100_000, ClockChoice::Auto)] {
+        rows.push(Measured::new(format!("4 threads: ledger, {}, {live} live", name(clock)), four_threads(live, clock)));
+    }
+    for _ in 0..wanted.rounds {
+        for row in &mut rows {
+            let nanoseconds = (row.run)(wanted.events);
+            row.results.push(nanoseconds);
+        }
+    }
+    print(&rows);
+    latency(wanted.latency);
+    growth();
+}
+
+fn name(clock: ClockChoice) -> &'static str {
+    match clock {
+        ClockChoice::Auto => "Auto",
+        ClockChoice::Monotonic => "clock_gettime",
+    }
+}
+
+/// Runs so many events and returns nanoseconds for one.
+type Run = Box<dyn FnMut(u64) -> f64>;
+
+struct Measured {
+    title: String,
+    run: Run,
+    results: Vec<f64>,
+}
+
+impl Measured {
+    fn new(title: String, run: Run) -> Self {
+        Self { title, run, results: Vec::new() }
+    }
+
+    fn median(&self) -> f64 {
+        let mut sorted = self.results.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    }
+}
+
+const SEND: usize = 0;
+const CLOCK_AND_MUTEX: usize = 1;
+
+fn print(rows: &[Measured]) {
+    let of = |part: &str| rows.iter().find(|row| row.title.starts_with(part)).map_or(f64::NAN, Measured::median);
+    let (send, base, base_of_four) = (rows[SEND].median(), rows[CLOCK_AND_MUTEX].median(), of("4 threads: clock"));
+    println!("\n| what | ns an event | send / it | it / (clock + mutex) |\n| --- | --- | --- | --- |");
+    for row in rows {
+        let median = row.median();
+        let base = if row.title.starts_with("4 threads") { base_of_four } else { base };
+        println!("| {} | {median:.1} | {:.1} | {:.2} |", row.title, send / median, median / base);
+    }
+}
+
+fn config(clock: ClockChoice) -> Config {
+    Config { kind: WriterKind::Client, version: "bench", clock, machine: 1, on_created: None }
+}
+
+fn spec(given_id: u32) -> AllocatorSpec<'static> {
+    let geometry = KindGeometry { banks: 12, alignment: 64, bank_bytes: 1 << 30, base: 0 };
+    AllocatorSpec { given_id, origin: 1, mesh: (0, 0), kinds: [geometry; 6], chips: &[] }
+}
+
+/// Buffers that live, and the loop that frees and allocates.
+struct Load {
+    id: AllocatorId,
+    addresses: Vec<u64>,
+    next: u64,
+    random: u64,
+}
+
+impl Load {
+    fn new(writer: &Writer, number: u32, live: u64) -> Self {
+        let id = writer.session().expect("session").open_allocator(&spec(number)).expect("allocator");
+        let mut load = Self { id, addresses: Vec::new(), next: 0, random: 1 + u64::from(number) };
+        for _ in 0..live {
+            let address = load.allocate(writer);
+            load.addresses.push(address);
+        }
+        load
+    }
+
+    fn key(&self, address: u64) -> Key {
+        Key { allocator: self.id, kind: 0, address }
+    }
+
+    #[inline]
+    fn allocate(&mut self, writer: &Writer) -> u64 {
+        let address = self.next;
+        self.next += 4096;
+        let buffer = Buffer { size: 4096 + (address >> 12 & 7) * 64, per_bank: 4096, page: 2048, tag: 1, ..Buffer::default() };
+        if let Ok(mut session) = writer.session() {
+            let _ = session.insert(self.key(address), &buffer);
+        }
+        address
+    }
+
+    #[inline]
+    fn free(&mut self, writer: &Writer) -> usize {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let at = usize::try_from((self.random >> 33) % self.addresses.len() as u64).expect("in the list");
+        if let Ok(mut session) = writer.session() {
+            black_box(session.remove(self.key(self.addresses[at])));
+        }
+        at
+    }
+
+    fn run(&mut self, writer: &Writer, events: u64) {
+        for _ in 0..events / 2 {
+            let at = self.free(writer);
+            self.addresses[at] = self.allocate(writer);
+        }
+    }
+}
+
+fn cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(id: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes a struct of ours.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("below a second"))
+}
+
+fn each(time: Duration, events: u64) -> f64 {
+    time.as_secs_f64() * 1e9 / events as f64
+}
+
+fn one_thread(live: u64, clock: ClockChoice) -> Run {
+    let writer = Writer::beside_others(config(clock), ENTRIES_MAX);
+    let mut load = Load::new(&writer, 0, live);
+    Box::new(move |events| {
+        let start = cpu();
+        load.run(&writer, events);
+        each(cpu() - start, events)
+    })
+}
+
+/// What one dependent access costs in as much memory as so many live buffers take. An event has one to two of them that no
+/// writer with a record for each buffer can avoid: this is the floor, and tells a slow ledger from a busy machine.
+fn random_read(live: u64) -> Run {
+    const LINE: usize = 8;
+    let lines = usize::try_from(live * 85 / 64).expect("fits");
+    let mut next: Vec<u64> = vec![0; lines * LINE];
+    let mut order: Vec<usize> = (0..lines).collect();
+    let mut random = 1_u64;
+    for at in (1..lines).rev() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(at, usize::try_from((random >> 33) % at as u64).expect("in the list"));
+    }
+    for (at, line) in order.iter().enumerate() {
+        next[line * LINE] = (order[(at + 1) % lines] * LINE) as u64;
+    }
+    let mut at = 0_u64;
+    Box::new(move |events| {
+        let start = cpu();
+        for _ in 0..events {
+            at = next[usize::try_from(at).expect("in the list")];
+        }
+        black_box(at);
+        each(cpu() - start, events)
+    })
+}
+
+fn read_beside(live: u64) -> Run {
+    let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
+    let mut load = Load::new(&writer, 0, live);
+    Box::new(move |events| {
+        let file = fs::File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("descriptor"))).expect("open");
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut bytes = vec![0; 1 << 20];
+                while !is_over.load(SeqCst) {
+                    // Header, allocators and rows; then the first entries.
+                    let _ = file.read_at(&mut bytes[..0x52000], 0);
+                    let _ = file.read_at(&mut bytes[..64 * 1024], 0x49_1000);
+                    thread::sleep(Duration::from_millis(100));
+                }
+            });
+            let start = cpu();
+            load.run(&writer, events);
+            let time = cpu() - start;
+            is_over.store(true, SeqCst);
+            each(time, events)
+        })
+    })
+}
+
+/// Runs `work` in four threads at once and returns nanoseconds by the wall for one of all their events.
+fn four(events: u64, work: impl Fn(usize, u64) + Sync) -> f64 {
+    let barrier = Barrier::new(5);
+    let start = thread::scope(|scope| {
+        for number in 0..4 {
+            let (barrier, work) = (&barrier, &work);
+            scope.spawn(move || {
+                barrier.wait();
+                work(number, events / 4);
+            });
+        }
+        barrier.wait();
+        Instant::now()
+    });
+    each(start.elapsed(), events)
+}
+
+fn four_threads(live: u64, clock: ClockChoice) -> Run {
+    let writer = Writer::beside_others(config(clock), ENTRIES_MAX);
+    let loads: Vec<_> = (0..4).map(|number| std::sync::Mutex::new(Load::new(&writer, number, live / 4))).collect();
+    Box::new(move |events| four(events, |number, events| loads[number].lock().expect("its own").run(&writer, events)))
+}
+
+/// A plain mutex of the C library, which does not move.
+struct Mutex(std::cell::UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a pthread mutex is made for many threads.
+unsafe impl Sync for Mutex {}
+
+impl Mutex {
+    fn new() -> Box<Self> {
+        Box::new(Self(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)))
+    }
+
+    fn clock_and_lock(&self, times: u64) {
+        for _ in 0..times {
+            black_box(clock(libc::CLOCK_MONOTONIC));
+            // SAFETY: boxed and initialised; locked and unlocked by this thread.
+            unsafe {
+                libc::pthread_mutex_lock(self.0.get());
+                libc::pthread_mutex_unlock(self.0.get());
+            }
+        }
+    }
+}
+
+fn clock_and_mutex_of_four() -> Run {
+    let mutex = Mutex::new();
+    Box::new(move |events| four(events, |_, events| mutex.clock_and_lock(events)))
+}
+
+fn baselines() -> Vec<Measured> {
+    let mutex = Mutex::new();
+    let clock_and_mutex: Run = Box::new(move |events| {
+        let start = cpu();
+        mutex.clock_and_lock(events);
+        each(cpu() - start, events)
+    });
+    let empty: Run = Box::new(|events| {
+        let start = cpu();
+        (0..events).for_each(|number| {
+            black_box(number);
+        });
+        each(cpu() - start, events)
+    });
+    vec![
+        Measured::new("send() of 144 bytes, drained".into(), sender()),
+        Measured::new("clock_gettime + uncontended mutex".into(), clock_and_mutex),
+        Measured::new("empty loop".into(), empty),
+    ]
+}
+
+/// A Unix stream whose other end a child process drains.
+fn sender() -> Run {
+    let mut pair = [0; 2];
+    // SAFETY: the kernel writes two ints of ours; the child only reads until the end of the stream and ends.
+    unsafe {
+        assert_eq!(libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, pair.as_mut_ptr()), 0);
+        if libc::fork() == 0 {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::close(pair[0]);
+            let mut buffer = [0_u8; 65536];
+            while libc::read(pair[1], buffer.as_mut_ptr().cast(), buffer.len()) > 0 {}
+            libc::_exit(0);
+        }
+        libc::close(pair[1]);
+    }
+    Box::new(move |events| {
+        let message = [7_u8; 144];
+        let times = (events / 10).max(1000);
+        let start = cpu();
+        for _ in 0..times {
+            // SAFETY: bytes of ours.
+            unsafe { libc::send(pair[0], message.as_ptr().cast(), message.len(), 0) };
+        }
+        each(cpu() - start, times)
+    })
+}
+
+/// Counts times by tens of nanoseconds.
+struct Histogram {
+    counts: Vec<u64>,
+    worst: u64,
+    total: u64,
+}
+
+impl Histogram {
+    fn new() -> Self {
+        Self { counts: vec![0; 1 << 20], worst: 0, total: 0 }
+    }
+
+    fn add(&mut self, nanoseconds: u64) {
+        let at = usize::try_from(nanoseconds / 10).unwrap_or(usize::MAX).min(self.counts.len() - 1);
+        self.counts[at] += 1;
+        self.worst = self.worst.max(nanoseconds);
+        self.total += 1;
+    }
+
+    fn quantile(&self, part: f64) -> u64 {
+        let mut left = (self.total as f64 * (1.0 - part)).max(1.0);
+        for (at, count) in self.counts.iter().enumerate().rev() {
+            left -= *count as f64;
+            if left <= 0.0 {
+                return at as u64 * 10;
+            }
+        }
+        0
+    }
+
+    fn print(&self, title: &str) {
+        let [p50, p99, p999, p9999] = [0.5, 0.99, 0.999, 0.9999].map(|part| self.quantile(part));
+        println!("| {title} | {p50} | {p99} | {p999} | {p9999} | {:.2} ms |", self.worst as f64 / 1e6);
+    }
+}
+
+fn latency(events: u64) {
+    println!("\n| single events, ns | p50 | p99 | p99.9 | p99.99 | worst |\n| --- | --- | --- | --- | --- | --- |");
+    let timed = |title: &str, work: &mut dyn FnMut()| {
+        let mut histogram = Histogram::new();
+        for _ in 0..events {
+            let start = Instant::now();
+            work();
+            histogram.add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        histogram.print(title);
+    };
+    timed("empty loop (the timer)", &mut || ());
+    for live in [1_000, 100_000] {
+        let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
+        let mut load = Load::new(&writer, 0, live);
+        let mut hole = None;
+        timed(&format!("ledger, {live} live"), &mut || match hole.take() {
+            None => hole = Some(load.free(&writer)),
+            Some(at) => load.addresses[at] = load.allocate(&writer),
+        });
+    }
+    timed("empty loop, once more", &mut || ());
+}
+
+fn growth() {
+    const TO: u64 = 1_000_000;
+    println!("\n| growth to 1,000,000 live, ns | p50 | p99 | p99.9 | p99.99 | worst |\n| --- | --- | --- | --- | --- | --- |");
+    let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
+    let mut load = Load::new(&writer, 0, 0);
+    let mut histogram = Histogram::new();
+    let started = cpu();
+    let mut slow = Vec::new();
+    for number in 0..TO {
+        let start = Instant::now();
+        load.allocate(&writer);
+        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        histogram.add(nanoseconds);
+        if nanoseconds > 500_000 {
+            slow.push((number, nanoseconds / 1000));
+        }
+    }
+    let mean = each(cpu() - started, TO);
+    histogram.print(&format!("ledger, mean {mean:.0}"));
+    println!("above 0.5 ms (event, us): {slow:?}");
+}
+
+/// Anonymous and shared bytes in memory; the ring is the caller's to leave out.
+fn resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("status");
+    let of = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).expect("a line of status");
+        line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).expect("kB") * 1024
+    };
+    of("RssAnon:") + of("RssShmem:")
+}
+
+/// In a child, so that nothing else is counted.
+fn in_child(work: impl FnOnce()) {
+    // SAFETY: one thread so far.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            work();
+            libc::_exit(0);
+        }
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+}
+
+fn memory() {
+    in_child(|| {
+        let _ = resident();
+        let before = resident();
+        let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
+        writer.session().expect("session").open_allocator(&spec(0)).expect("allocator");
+        let after = resident();
+        println!("idle: {} kB more", (after - before) / 1024);
+    });
+    for live in [100_000, 1_000_000] {
+        in_child(|| {
+            let writer = Writer::beside_others(config(ClockChoice::Auto), ENTRIES_MAX);
+            let mut load = Load::new(&writer, 0, 0);
+            // The ring is touched as a whole first, and the list of addresses does not grow.
+            (0..70_000).for_each(|_| writer.session().expect("session").mark());
+            let before = resident();
+            (0..live).for_each(|_| {
+                load.allocate(&writer);
+            });
+            let after = resident();
+            println!("{live} live: {:.1} bytes each", (after - before) as f64 / live as f64);
+        });
+    }
+}

@@ -1,0 +1,11 @@
+//! The shared ledger: every live buffer of a process, written by the process itself and read from outside.
+//!
+//! docs/ledger.md is the authority for the bytes ([`layout`]), for what the [writer] and the [reader] do, and for why a
+//! kill at any moment leaves the ledger exact. This crate is the home of the project's unsafe code and knows neither
+//! devices nor policies: which allocations count, and what a repeated one means, is the caller's business.
+
+pub mod layout;
+mod pages;
+pub mod reader;
+pub mod tsc;
+pub mod writer;

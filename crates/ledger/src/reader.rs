@@ -1,0 +1,139 @@
+//! Reads the ledger of another process, which may be running, dead, or hostile.
+//!
+//! Nothing read is believed: [`Region::open`] checks the geometry as if an enemy had written it, each later read is bounded by
+//! it and by this version's table sizes, and numbers are added up saturating. Reads are `pread`: a file cut short under us is
+//! an error and not a signal. docs/ledger.md section 4 says why what comes out is exact although the writer never stops.
+//!
+//! Left to the caller: finding the file, opening it without blocking, whether its file system may be trusted to answer
+//! (docs/ledger.md: tmpfs alone), and whether the process that the [`Identity`] names is the one it was found at.
+
+mod bytes;
+mod clock;
+mod entry;
+mod events;
+mod header;
+mod list;
+mod peak;
+mod recount;
+mod replay;
+mod tags;
+mod totals;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+
+pub use bytes::ReadAt;
+pub use entry::Entry;
+pub use events::{Event, Recorded};
+pub use header::Identity;
+pub use list::Listing;
+pub use peak::PeakSet;
+pub use totals::{Allocator, Chip, Geometry, Row, Totals};
+
+use bytes::Source;
+use header::Header;
+
+/// An opened ledger.
+pub struct Region {
+    source: Source,
+    header: Header,
+}
+
+impl Region {
+    /// Opens a ledger that is a whole file: a memfd, or one that the service wrote.
+    pub fn open(file: File) -> Result<Self, Refusal> {
+        let metadata = file.metadata().map_err(|error| Refusal::Io(error.kind()))?;
+        if !metadata.is_file() {
+            return Err(Refusal::NotRegular);
+        }
+        Self::open_at(file, 0, metadata.len())
+    }
+
+    /// Opens a ledger that lies somewhere in a file: `/proc/PID/mem` at the address of the mapping.
+    pub fn open_at(file: File, base: u64, length: u64) -> Result<Self, Refusal> {
+        Self::over(Box::new(file), base, length)
+    }
+
+    /// Opens a ledger in whatever can be read at an offset.
+    pub fn over(bytes: Box<dyn ReadAt>, base: u64, length: u64) -> Result<Self, Refusal> {
+        let source = Source::new(bytes, base, length);
+        let header = Header::read(&source)?;
+        Ok(Self { source, header })
+    }
+
+    /// Who wrote it, as it says itself.
+    pub fn identity(&self) -> &Identity {
+        &self.header.identity
+    }
+
+    /// The figures, without the single entries: a few short reads, unless the writer is stuck in the middle of an event.
+    pub fn totals(&self) -> Result<Totals, Refusal> {
+        let frame = totals::frame(self)?;
+        if frame.is_exact { Ok(frame.into_totals(Exactness::Exact)) } else { list::recount(self) }
+    }
+
+    /// Everything that is live, the figures of the same moment, and what was live at each row's peak.
+    pub fn list(&self) -> Result<Listing, Refusal> {
+        list::list(self)
+    }
+
+    /// The recorded events after number `after`; 0 asks for all there are.
+    pub fn events(&self, after: u64) -> Result<Recorded, Refusal> {
+        events::read(self, after)
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region").field("identity", &self.header.identity).finish_non_exhaustive()
+    }
+}
+
+/// How far figures may be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exactness {
+    /// As the writer kept them, all of one moment.
+    Exact,
+    /// The writer was in the middle of an event, perhaps for ever: counted anew from the entries.
+    Recounted,
+    /// Lists only: more happened during the copy than the recorder holds, so that entries are missing or shown too long.
+    Changing,
+}
+
+/// Why a file is not read as a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// A directory, a pipe, a device.
+    NotRegular,
+    /// It ends before its header or its tables do.
+    TooShort,
+    /// It does not begin with the magic: still being made, or no ledger.
+    NotReady,
+    /// A major version that this reader does not know.
+    Version {
+        /// Its major version.
+        major: u16,
+        /// Its minor version.
+        minor: u16,
+    },
+    /// Tables that cannot be; the text says which rule they break.
+    Geometry(&'static str),
+    /// Reading failed.
+    Io(io::ErrorKind),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRegular => f.write_str("not a regular file"),
+            Self::TooShort => f.write_str("shorter than a ledger"),
+            Self::NotReady => f.write_str("no ledger yet"),
+            Self::Version { major, minor } => write!(f, "ledger of version {major}.{minor}; this program reads 1.x"),
+            Self::Geometry(rule) => write!(f, "broken ledger: {rule}"),
+            Self::Io(kind) => write!(f, "cannot be read: {kind}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

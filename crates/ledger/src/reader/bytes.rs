@@ -1,0 +1,117 @@
+//! Bounded reads: the only door to a region's bytes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::Refusal;
+use crate::layout::{Table, header};
+
+/// Bytes a single read asks for at most: larger ones were no faster (docs/ledger.md's experiments: 256 KiB was the best).
+const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// What a ledger can be read from.
+pub trait ReadAt: Send + Sync {
+    /// Fills `buffer` from `offset` on, or fails with `UnexpectedEof` where the bytes end before.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buffer, offset)
+    }
+}
+
+/// A region's bytes, from its own offset 0 to its length.
+pub(super) struct Source {
+    bytes: Box<dyn ReadAt>,
+    base: u64,
+    length: u64,
+}
+
+impl Source {
+    pub(super) fn new(bytes: Box<dyn ReadAt>, base: u64, length: u64) -> Self {
+        Self { bytes, base, length }
+    }
+
+    /// How many bytes there were when it was opened.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), Refusal> {
+        let end = offset.checked_add(buffer.len() as u64).ok_or(Refusal::TooShort)?;
+        let at = self.base.checked_add(offset).ok_or(Refusal::TooShort)?;
+        // No file reaches beyond what pread's signed offset can say.
+        if end > self.length || self.base.checked_add(end).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(Refusal::TooShort);
+        }
+        self.bytes.read_exact_at(buffer, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Refusal::TooShort,
+            kind => Refusal::Io(kind),
+        })
+    }
+
+    /// The word that says how many events there were, and whether one is half done.
+    pub(super) fn seq(&self) -> Result<u64, Refusal> {
+        let mut word = [0; 8];
+        self.read(&mut word, header::SEQ)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Hands over the records `first .. first + count` of a checked table, some hundred at a time: the number of the first, and
+    /// their bytes, which are a multiple of the stride.
+    pub(super) fn chunks(
+        &self,
+        table: Table,
+        first: u32,
+        count: u32,
+        scratch: &mut Vec<u8>,
+        mut each: impl FnMut(u32, &[u8]),
+    ) -> Result<(), Refusal> {
+        let stride = u64::from(table.stride);
+        let end = first.saturating_add(count).min(table.records);
+        let at_once = u32::try_from(CHUNK_BYTES / stride.max(1)).unwrap_or(1).max(1);
+        let mut next = first;
+        while next < end {
+            let records = at_once.min(end - next);
+            let bytes = position(u64::from(records) * stride);
+            if scratch.len() < bytes {
+                scratch.resize(bytes, 0);
+            }
+            let chunk = &mut scratch[..bytes];
+            self.read(chunk, table.offset + u64::from(next) * stride)?;
+            each(next, chunk);
+            next += records;
+        }
+        Ok(())
+    }
+}
+
+/// An offset within something that is in memory.
+#[allow(clippy::cast_possible_truncation, reason = "offsets in records and chunks, which are below 2^20")]
+pub(super) const fn position(offset: u64) -> usize {
+    offset as usize
+}
+
+/// A number of the record, or 0 behind its end: strides are checked, so that never happens.
+macro_rules! number {
+    ($name:ident, $type:ty) => {
+        #[inline(always)]
+        pub(super) fn $name(record: &[u8], offset: u64) -> $type {
+            record.get(position(offset)..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| <$type>::from_le_bytes(*bytes))
+        }
+    };
+}
+number!(u8_at, u8);
+number!(u16_at, u16);
+number!(u32_at, u32);
+number!(u64_at, u64);
+
+/// The text of a field, up to its NUL, made valid.
+pub(super) fn text_at(record: &[u8], offset: u64, length: usize) -> String {
+    let field = record.get(position(offset)..).unwrap_or_default();
+    let field = &field[..length.min(field.len())];
+    let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..end]).into_owned()
+}

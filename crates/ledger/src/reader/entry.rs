@@ -1,0 +1,115 @@
+//! An entry: one buffer, from the table, from the graveyard or from the event that made it.
+
+use super::bytes::{u8_at, u16_at, u32_at, u64_at};
+use super::clock::Converter;
+use super::replay::Record;
+use super::totals::Geometry;
+use crate::layout::{KINDS, SIZE_END, entry};
+
+/// A buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it stands in the ledger; of a member of a peak that is gone: `u32::MAX`.
+    pub slot: u32,
+    /// The event that made it.
+    pub event: u64,
+    /// The allocator's slot.
+    pub allocator: u16,
+    /// The kind of memory.
+    pub kind: u8,
+    /// Its address.
+    pub address: u64,
+    /// Bytes, as asked for.
+    pub size: u64,
+    /// When it was made, in nanoseconds since 1970.
+    pub time: u64,
+    /// Bytes in each bank; 0 is unknown.
+    pub per_bank: u32,
+    /// Bytes of a page.
+    pub page: u32,
+    /// 0 unknown, 1 interleaved, 2 height, 3 width, 4 block sharded.
+    pub layout: u8,
+    /// Cores that hold it.
+    pub cores: u16,
+    /// Flags of the writer.
+    pub flags: u16,
+    /// Its tag.
+    pub tag: u32,
+    /// How often it was reported.
+    pub refs: u32,
+    /// The thread that made it; 0 is unknown.
+    pub thread: u32,
+    /// The operation that made it; 0 is unknown.
+    pub operation: u32,
+}
+
+impl Entry {
+    /// Events count from 1.
+    pub(super) const NO_EVENT: u64 = 0;
+
+    /// An entry, unless it cannot be one.
+    #[inline]
+    pub(super) fn decode(slot: u32, record: &[u8], converter: &Converter) -> Option<Self> {
+        let record: &[u8; 64] = record.first_chunk()?;
+        let (row, kind) = (u16_at(record, entry::ROW), u8_at(record, entry::KIND));
+        let entry = Self {
+            slot,
+            event: u64_at(record, entry::STATE) >> 8,
+            allocator: row / 8,
+            kind,
+            address: u64_at(record, entry::ADDRESS),
+            size: u64_at(record, entry::SIZE),
+            time: converter.unix_ns(u64_at(record, entry::TIME)),
+            per_bank: u32_at(record, entry::PER_BANK),
+            page: u32_at(record, entry::PAGE),
+            layout: u8_at(record, entry::LAYOUT),
+            cores: u16_at(record, entry::CORES),
+            flags: u16_at(record, entry::FLAGS),
+            tag: u32_at(record, entry::TAG),
+            refs: u32_at(record, entry::REFS),
+            thread: u32_at(record, entry::THREAD),
+            operation: u32_at(record, entry::OPERATION),
+        };
+        let is_sane = u32::from(kind) == u32::from(row) % KINDS && entry.size < SIZE_END && entry.event != Self::NO_EVENT;
+        is_sane.then_some(entry)
+    }
+
+    /// Bytes that it takes: as many in each bank, or its size where that is not known.
+    pub(super) fn allocated(&self, geometry: Option<Geometry>) -> u64 {
+        match geometry {
+            Some(geometry) if geometry.banks != 0 && self.per_bank != 0 => u64::from(self.per_bank) * u64::from(geometry.banks),
+            _ => self.size,
+        }
+    }
+
+    /// The entry that an allocation made, as far as its event tells.
+    pub(super) fn from_record(record: &Record, converter: &Converter) -> Self {
+        Self {
+            slot: record.slot,
+            event: record.number,
+            allocator: record.allocator(),
+            kind: record.kind(),
+            address: record.address,
+            size: record.size,
+            time: converter.unix_ns(record.time),
+            per_bank: record.per_bank,
+            page: record.page,
+            layout: 0,
+            cores: 0,
+            flags: 0,
+            tag: record.tag,
+            refs: 1,
+            thread: 0,
+            operation: 0,
+        }
+    }
+
+    /// Takes from the entry itself what its event did not carry.
+    pub(super) fn complete(&mut self, record: &[u8]) {
+        self.layout = u8_at(record, entry::LAYOUT);
+        self.cores = u16_at(record, entry::CORES);
+        self.flags = u16_at(record, entry::FLAGS);
+        self.thread = u32_at(record, entry::THREAD);
+        self.operation = u32_at(record, entry::OPERATION);
+    }
+}

@@ -1,0 +1,188 @@
+//! The header: what stands still in it, checked, and what moves.
+
+use super::Refusal;
+use super::bytes::{Source, position, text_at, u16_at, u32_at, u64_at};
+use super::clock::Creation;
+use crate::layout::{self, LOST_KINDS, Table, WriterKind, header};
+
+/// Who wrote a ledger, as it says itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The process, as it sees itself.
+    pub pid: u32,
+    /// Its start time, field 22 of its stat.
+    pub start_ticks: u64,
+    /// Inode of its pid namespace.
+    pub pid_namespace: u64,
+    /// 0 on a real machine, otherwise the mark of the simulated one.
+    pub machine: u64,
+    /// Which of our writers; `None` is one that this version does not know.
+    pub writer: Option<WriterKind>,
+    /// Whose memory it is, where the service writes for a peer.
+    pub owner_pid: u32,
+    /// That one's start time.
+    pub owner_start_ticks: u64,
+    /// Name of the program.
+    pub program: String,
+    /// Version of the writer.
+    pub version: String,
+    /// TT_VISIBLE_DEVICES as the program sees it; `None` where it is not set.
+    pub visible_devices: Option<String>,
+    /// Whether the chips are mock, or simulated by TT-Metal.
+    pub is_mock: bool,
+    /// When the ledger was made.
+    pub created_unix_ns: u64,
+}
+
+/// What is read once, when a ledger is opened.
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) identity: Identity,
+    pub(super) tables: Tables,
+    pub(super) creation: Creation,
+}
+
+impl Header {
+    pub(super) fn read(source: &Source) -> Result<Self, Refusal> {
+        let mut bytes = [0; layout::HEADER_BYTES as usize];
+        source.read(&mut bytes, 0)?;
+        if u64_at(&bytes, header::MAGIC) != layout::MAGIC {
+            return Err(Refusal::NotReady);
+        }
+        let (major, minor) = (u16_at(&bytes, header::VERSION_MAJOR), u16_at(&bytes, header::VERSION_MINOR));
+        if major != layout::VERSION_MAJOR {
+            return Err(Refusal::Version { major, minor });
+        }
+        let tables = Tables::decode(&bytes, source.length())?;
+        let creation = Creation::decode(&bytes);
+        Ok(Self { identity: identity(&bytes, &creation), tables, creation })
+    }
+}
+
+fn identity(bytes: &[u8], creation: &Creation) -> Identity {
+    let writer = match u32_at(bytes, header::WRITER) {
+        1 => Some(WriterKind::Client),
+        2 => Some(WriterKind::Hook),
+        3 => Some(WriterKind::Service),
+        _ => None,
+    };
+    let visible = text_at(bytes, header::VISIBLE, header::VISIBLE_BYTES);
+    Identity {
+        pid: u32_at(bytes, header::PID),
+        start_ticks: u64_at(bytes, header::START_TICKS),
+        pid_namespace: u64_at(bytes, header::PID_NAMESPACE),
+        machine: u64_at(bytes, header::MACHINE),
+        writer,
+        owner_pid: u32_at(bytes, header::OWNER_PID),
+        owner_start_ticks: u64_at(bytes, header::OWNER_START_TICKS),
+        program: text_at(bytes, header::PROGRAM, header::PROGRAM_BYTES),
+        version: text_at(bytes, header::VERSION_TEXT, header::VERSION_TEXT_BYTES),
+        visible_devices: (u32_at(bytes, header::VISIBLE_IS_SET) != 0).then_some(visible),
+        is_mock: u32_at(bytes, header::FLAGS) & header::FLAG_MOCK != 0,
+        created_unix_ns: creation.realtime,
+    }
+}
+
+/// Where the tables are. Holds: each lies inside the region, behind the header, apart from the others, and has no more records
+/// than this version's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    pub(super) allocators: Table,
+    pub(super) rows: Table,
+    pub(super) tags: Table,
+    pub(super) graveyard: Table,
+    pub(super) events: Table,
+    pub(super) entries: Table,
+}
+
+/// A newer minor version may have longer records, but not so much longer that reading them takes for ever.
+const STRIDE_GROWTH_MAX: u32 = 4;
+const HEADER_BYTES_MAX: u32 = 1 << 20;
+
+impl Tables {
+    fn decode(bytes: &[u8], length: u64) -> Result<Self, Refusal> {
+        let header_bytes = u32_at(bytes, header::HEADER_BYTES);
+        let region_bytes = u64_at(bytes, header::REGION_BYTES);
+        if !(layout::HEADER_BYTES..=HEADER_BYTES_MAX).contains(&header_bytes) {
+            return Err(Refusal::Geometry("length of the header"));
+        }
+        if region_bytes > length {
+            return Err(Refusal::TooShort);
+        }
+        let known =
+            [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, layout::EVENTS, layout::entries(layout::ENTRIES_MAX)];
+        let mut tables = known;
+        for (at, table) in (header::TABLES..).step_by(16).zip(&mut tables) {
+            *table = check(bytes, at, *table, u64::from(header_bytes)..region_bytes)?;
+        }
+        let [allocators, rows, tags, graveyard, events, entries] = tables;
+        if rows.records != allocators.records * layout::KINDS {
+            return Err(Refusal::Geometry("not eight rows for each allocator"));
+        }
+        tables.sort_unstable_by_key(|table| table.offset);
+        if tables.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
+            return Err(Refusal::Geometry("tables overlap"));
+        }
+        Ok(Self { allocators, rows, tags, graveyard, events, entries })
+    }
+}
+
+fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> Result<Table, Refusal> {
+    let table = Table { offset: u64_at(bytes, at), records: u32_at(bytes, at + 8), stride: u32_at(bytes, at + 12) };
+    if !(known.stride..=known.stride * STRIDE_GROWTH_MAX).contains(&table.stride) || !table.stride.is_multiple_of(8) {
+        return Err(Refusal::Geometry("length of a record"));
+    }
+    if !(1..=known.records).contains(&table.records) {
+        return Err(Refusal::Geometry("number of records"));
+    }
+    // 2^20 records of 256 bytes at most: the product cannot overflow, the sum can.
+    let end = table.offset.checked_add(u64::from(table.records) * u64::from(table.stride));
+    if table.offset < inside.start || !table.offset.is_multiple_of(8) || end.is_none_or(|end| end > inside.end) {
+        return Err(Refusal::Geometry("a table outside the region"));
+    }
+    Ok(table)
+}
+
+/// What moves in the header. Counts of used records are already cut to their tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counters {
+    pub(super) seq: u64,
+    pub(super) entries_used: u32,
+    pub(super) allocators_used: u32,
+    pub(super) tags_used: u32,
+    pub(super) live_entries: u64,
+    pub(super) live_bytes: u64,
+    pub(super) status: u64,
+    pub(super) last_time: u64,
+    pub(super) lost: [u64; LOST_KINDS],
+    pub(super) repairs: u64,
+    pub(super) rows_believable_from: u64,
+}
+
+const COUNTERS_END: u64 = header::ROWS_BELIEVABLE_FROM + 8;
+
+impl Counters {
+    pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, Refusal> {
+        let mut bytes = [0; position(COUNTERS_END - header::SEQ)];
+        source.read(&mut bytes, header::SEQ)?;
+        let field = |offset: u64| u64_at(&bytes, offset - header::SEQ);
+        let used = |offset: u64, table: Table| u32::try_from(field(offset)).unwrap_or(u32::MAX).min(table.records);
+        let mut lost = [0; LOST_KINDS];
+        for (at, count) in (header::LOST..).step_by(8).zip(&mut lost) {
+            *count = field(at);
+        }
+        Ok(Self {
+            seq: field(header::SEQ),
+            entries_used: used(header::ENTRIES_USED, tables.entries),
+            allocators_used: used(header::ALLOCATORS_USED, tables.allocators),
+            tags_used: used(header::TAGS_USED, tables.tags),
+            live_entries: field(header::LIVE_ENTRIES),
+            live_bytes: field(header::LIVE_BYTES),
+            status: field(header::STATUS),
+            last_time: field(header::LAST_TIME),
+            lost,
+            repairs: field(header::REPAIRS),
+            rows_believable_from: field(header::ROWS_BELIEVABLE_FROM),
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! The list: every live entry, exact at one moment although the writer goes on.
+//!
+//! The entries are copied while they change, then the figures are read, then the events between the start of the copy and the
+//! figures are replayed over the copy. A copied entry can be torn only by an event of just that time, and the replay puts
+//! another in its place.
+
+use super::bytes::u8_at;
+use super::entry::Entry;
+use super::header::Counters;
+use super::peak::{self, PeakSet};
+use super::recount::{Sum, agree, count};
+use super::replay::{self, Change, Changes};
+use super::totals::{self, Frame, RowRecord, Totals, row_index};
+use super::{Exactness, Refusal, Region, tags};
+use crate::layout::{ENTRIES_MAX, entry};
+use crate::pages;
+
+/// What is live, and the figures of the same moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The figures. Their exactness is that of the list as well.
+    pub totals: Totals,
+    /// Every live buffer that is listed, in no particular order.
+    pub entries: Vec<Entry>,
+    /// What was live when each row was at its peak.
+    pub peak_sets: Vec<PeakSet>,
+    /// Entries that cannot be, and are not shown.
+    pub bad_entries: u64,
+    /// Texts of the tags by id; every id in this listing has one, and 0 is "".
+    pub tags: Vec<String>,
+}
+
+/// Everything, for [`Region::list`].
+pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
+    let mut taken = Taken::take(region)?;
+    let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
+    let is_settled = taken.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
+    // Where the writer stands still, another copy would not come out better.
+    if !is_settled && !taken.frame.is_stalled {
+        drop(taken);
+        taken = Taken::take(region)?;
+        peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
+    }
+    let tags = tags::read(region, taken.frame.counters.tags_used)?;
+    let totals = taken.frame.into_totals(taken.exactness);
+    Ok(Listing { totals, entries: taken.entries, peak_sets, bad_entries: taken.bad, tags })
+}
+
+/// The figures alone, counted from the entries.
+pub(super) fn recount(region: &Region) -> Result<Totals, Refusal> {
+    let mut taken = Taken::take(region)?;
+    if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
+        taken = Taken::take(region)?;
+    }
+    // The writer's own figures may be had by now; that the list does not fit them is of no concern here.
+    let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
+    Ok(taken.frame.into_totals(exactness))
+}
+
+/// One copy of the entries, made exact if it could be.
+struct Taken {
+    frame: Frame,
+    exactness: Exactness,
+    entries: Vec<Entry>,
+    /// Entries that died with their row, and were live at its peak.
+    gone: Vec<Entry>,
+    bad: u64,
+}
+
+impl Taken {
+    fn take(region: &Region) -> Result<Self, Refusal> {
+        // In this order: a slot used first by an event after this one is in the copy or in the replay.
+        let from = region.source.seq()? / 2;
+        let before = Counters::read(&region.source, &region.header.tables)?;
+        let mut copy = Copy::read(region, &before)?;
+        let mut frame = totals::frame(region)?;
+        let changes = match replay::changes(region, from, frame.events())? {
+            Some(mut changes) => {
+                changes.complete(region)?;
+                Some(changes)
+            }
+            None => None,
+        };
+        let is_replayed = changes.is_some();
+        if let Some(changes) = changes {
+            copy.apply(&changes, &mut frame.rows);
+        }
+        let (gone, sums, bad) = copy.sort_out(&mut frame);
+        let agrees = agree(&frame, &sums);
+        let exactness = match (is_replayed, frame.is_exact) {
+            (true, true) if agrees => Exactness::Exact,
+            (true, false) => Exactness::Recounted,
+            _ => Exactness::Changing,
+        };
+        if !frame.is_exact {
+            count(&mut frame, &sums, &copy.entries);
+        }
+        Ok(Self { frame, exactness, entries: copy.entries, gone, bad })
+    }
+}
+
+/// Entries that say they are live, in the order of their slots, and slots that say nonsense.
+struct Copy {
+    entries: Vec<Entry>,
+    nonsense: Vec<u32>,
+}
+
+impl Copy {
+    fn read(region: &Region, counters: &Counters) -> Result<Self, Refusal> {
+        let tables = &region.header.tables;
+        let converter = region.header.creation.converter();
+        let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into());
+        let mut entries = pages::vec_with_capacity(usize::try_from(likely).unwrap_or(0));
+        let mut nonsense = Vec::new();
+        region.source.chunks(tables.entries, 0, counters.entries_used, &mut Vec::new(), |first, chunk| {
+            for (slot, record) in (first..).zip(chunk.chunks_exact(tables.entries.stride as usize)) {
+                match u8_at(record, entry::STATE) {
+                    entry::FREE | entry::WRITING => {}
+                    entry::LIVE => match Entry::decode(slot, record, &converter) {
+                        Some(entry) => entries.push(entry),
+                        None => nonsense.push(slot),
+                    },
+                    _ => nonsense.push(slot),
+                }
+            }
+        })?;
+        Ok(Self { entries, nonsense })
+    }
+
+    fn apply(&mut self, changes: &Changes, rows: &mut [RowRecord]) {
+        let mut added = Vec::new();
+        for (&slot, change) in &changes.slots {
+            let found = self.entries.binary_search_by_key(&slot, |entry| entry.slot).ok();
+            match (change, found.map(|index| &mut self.entries[index])) {
+                (Change::Live(entry), Some(there)) => *there = *entry,
+                (Change::Live(entry), None) => added.push(*entry),
+                (Change::Gone, Some(there)) => there.event = Entry::NO_EVENT,
+                (Change::Refs(refs), Some(there)) => there.refs = *refs,
+                (Change::Gone | Change::Refs(_), None) => {}
+            }
+        }
+        self.nonsense.retain(|slot| !changes.slots.contains_key(slot));
+        self.entries.append(&mut added);
+        for (&row, &event) in &changes.epochs {
+            if let Some(row) = rows.get_mut(usize::from(row)) {
+                row.epoch = row.epoch.max(event);
+            }
+        }
+    }
+
+    /// Leaves what is live. Returns what died with its row but belongs to its peak, the sums by row, and how many were bad.
+    fn sort_out(&mut self, frame: &mut Frame) -> (Vec<Entry>, Vec<Sum>, u64) {
+        let last = match (frame.is_exact, frame.is_stalled) {
+            (true, _) => frame.events(),
+            (_, true) => frame.events() + 1,
+            _ => u64::MAX,
+        };
+        let (rows, tags_used) = (&mut frame.rows, frame.counters.tags_used);
+        let mut gone = Vec::new();
+        let mut sums = vec![Sum::default(); rows.len()];
+        let mut bad = self.nonsense.len() as u64;
+        self.entries.retain_mut(|entry| {
+            entry.tag = tags::known(entry.tag, tags_used);
+            if entry.event == Entry::NO_EVENT {
+                // The replay took it away.
+                return false;
+            }
+            let index = row_index(entry.allocator, entry.kind);
+            let Some(row) = rows.get_mut(index).filter(|row| entry.event <= last && (row.is_used || entry.event <= row.epoch)) else {
+                bad += 1;
+                return false;
+            };
+            if entry.event <= row.epoch {
+                if row.is_used && row.peak_span.contains(entry.event) {
+                    gone.push(*entry);
+                }
+                return false;
+            }
+            if row.peak_span.contains(entry.event) {
+                row.peak_live = (row.peak_live.0 + 1, row.peak_live.1.saturating_add(entry.size));
+            }
+            sums[index].add(entry);
+            true
+        });
+        (gone, sums, bad)
+    }
+}

@@ -1,0 +1,146 @@
+//! What was live when a row was at its peak: members that are still live, those that died with their row and lie in the table
+//! yet, and those that the writer put into the graveyard when they went.
+
+use std::collections::HashSet;
+
+use super::bytes::u64_at;
+use super::entry::Entry;
+use super::totals::{Frame, row_index};
+use super::{Refusal, Region, tags};
+use crate::layout::entry;
+
+/// What was live when a row was at its peak: [members](Self::members), and what was too much to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeakSet {
+    /// The allocator's slot.
+    pub allocator: u16,
+    /// The kind of memory.
+    pub kind: u8,
+    /// Bytes at the peak.
+    pub peak: u64,
+    /// Count and bytes of the members that are live today.
+    pub live: (u64, u64),
+    /// The members that are not.
+    pub gone: Vec<Entry>,
+    /// Count and bytes of those that were never listed.
+    pub unlisted: (u64, u64),
+    /// Count and bytes of those that were listed and are forgotten.
+    pub lost: (u64, u64),
+    span: Span,
+}
+
+/// Members of a peak were made after the row was last freed as a whole before it, and not after the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) epoch: u64,
+    pub(super) event: u64,
+}
+
+impl Span {
+    /// Whether an entry of the row, made by that event and not freed before the peak, was live at it.
+    #[inline]
+    pub(super) fn contains(self, event: u64) -> bool {
+        self.epoch < event && event <= self.event
+    }
+}
+
+impl PeakSet {
+    /// The buffers, given the entries of the listing that this set came with. They are not copied, for there may be a million.
+    pub fn members<'a>(&'a self, entries: &'a [Entry]) -> impl Iterator<Item = &'a Entry> {
+        entries.iter().filter(|entry| self.has(entry)).chain(&self.gone)
+    }
+
+    /// Whether the parts make the peak, to the byte. They may not while the list is [changing](super::Exactness::Changing).
+    pub fn is_whole(&self) -> bool {
+        self.sum() == self.peak
+    }
+
+    fn has(&self, entry: &Entry) -> bool {
+        entry.allocator == self.allocator && entry.kind == self.kind && self.span.contains(entry.event)
+    }
+
+    fn sum(&self) -> u64 {
+        [self.live.1, self.unlisted.1, self.lost.1].into_iter().fold(bytes(&self.gone), u64::saturating_add)
+    }
+
+    /// Adds what the graveyard has. An entry may be in both places: when its free is half done, or went on since the copy.
+    fn exhume(&mut self, mut buried: Vec<Entry>, entries: &[Entry]) {
+        let mut seen = HashSet::new();
+        buried.retain(|entry| seen.insert(entry.event));
+        if self.sum().saturating_add(bytes(&buried)) > self.peak {
+            let in_both: HashSet<u64> = self.members(entries).map(|entry| entry.event).filter(|event| seen.contains(event)).collect();
+            buried.retain(|entry| !in_both.contains(&entry.event));
+        }
+        self.gone.append(&mut buried);
+    }
+
+    /// A writer that stopped after it had noted a member as lost, and before it freed it, left it counted twice.
+    fn take_back_lost(&mut self) {
+        let excess = self.sum().saturating_sub(self.peak);
+        if excess > 0 && excess <= self.lost.1 {
+            self.lost = (self.lost.0.saturating_sub(1), self.lost.1 - excess);
+        }
+    }
+}
+
+/// The peak sets of all rows that ever held something. `gone` are entries that died with their row.
+pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, Refusal> {
+    let mut sets = Vec::new();
+    let mut set_of_row = vec![None; frame.rows.len()];
+    for allocator in &frame.allocators {
+        for row in allocator.rows.iter().filter(|row| row.peak > 0) {
+            let index = row_index(allocator.slot, row.kind);
+            set_of_row[index] = Some(sets.len());
+            sets.push(PeakSet {
+                allocator: allocator.slot,
+                kind: row.kind,
+                peak: row.peak,
+                live: frame.rows[index].peak_live,
+                gone: Vec::new(),
+                unlisted: row.peak_unlisted,
+                lost: row.peak_lost,
+                span: frame.rows[index].peak_span,
+            });
+        }
+    }
+    let set_of = |entry: &Entry| set_of_row.get(row_index(entry.allocator, entry.kind)).copied().flatten();
+    for entry in gone {
+        if let Some(set) = set_of(entry).filter(|&set: &usize| sets[set].has(entry)) {
+            sets[set].gone.push(*entry);
+        }
+    }
+    if sets.iter().any(|set| set.sum() < set.peak) {
+        let mut buried = vec![Vec::new(); sets.len()];
+        graveyard(region, frame.counters.tags_used, |entry, peak_event| {
+            if let Some(set) = set_of(&entry).filter(|&set| sets[set].has(&entry) && sets[set].span.event == peak_event) {
+                buried[set].push(entry);
+            }
+        })?;
+        for (set, buried) in sets.iter_mut().zip(buried) {
+            set.exhume(buried, entries);
+        }
+    }
+    if frame.is_stalled {
+        sets.iter_mut().for_each(PeakSet::take_back_lost);
+    }
+    Ok(sets)
+}
+
+fn bytes(entries: &[Entry]) -> u64 {
+    entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.size))
+}
+
+/// Hands over each record with the peak event that it belongs to.
+fn graveyard(region: &Region, tags_used: u32, mut each: impl FnMut(Entry, u64)) -> Result<(), Refusal> {
+    let table = region.header.tables.graveyard;
+    let converter = region.header.creation.converter();
+    region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
+        for record in chunk.chunks_exact(table.stride as usize) {
+            if let Some(mut entry) = Entry::decode(u32::MAX, record, &converter) {
+                (entry.thread, entry.operation) = (0, 0);
+                entry.tag = tags::known(entry.tag, tags_used);
+                each(entry, u64_at(record, entry::PEAK_EVENT));
+            }
+        }
+    })
+}

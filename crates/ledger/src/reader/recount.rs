@@ -1,0 +1,84 @@
+//! Sums over the entries: to check the writer's figures with, or to stand in for them.
+
+use super::entry::Entry;
+use super::peak::Span;
+use super::totals::{Frame, Row, row_index};
+
+/// What the entries of a row sum up to.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sum {
+    count: u64,
+    bytes: u64,
+}
+
+impl Sum {
+    #[inline]
+    pub(super) fn add(&mut self, entry: &Entry) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(entry.size);
+    }
+}
+
+/// Whether the entries sum up to what the writer says.
+pub(super) fn agree(frame: &Frame, sums: &[Sum]) -> bool {
+    let of_row = |allocator: u16, row: &Row| {
+        let sum = sums.get(row_index(allocator, row.kind)).copied().unwrap_or_default();
+        row.used == sum.bytes.saturating_add(row.unlisted_bytes) && row.count == sum.count.saturating_add(row.unlisted_count)
+    };
+    frame.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| of_row(allocator.slot, row)))
+}
+
+/// Puts what the entries say in the place of figures that are of no one moment.
+pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
+    let allocated = allocated(frame, entries);
+    let (events, last_time) = (frame.events(), frame.last_time);
+    let (mut live_entries, mut live_bytes) = (0_u64, 0_u64);
+    for allocator in &mut frame.allocators {
+        for row in &mut allocator.rows {
+            let index = row_index(allocator.slot, row.kind);
+            let sum = sums.get(index).copied().unwrap_or_default();
+            row.used = sum.bytes.saturating_add(row.unlisted_bytes);
+            row.count = sum.count.saturating_add(row.unlisted_count);
+            row.allocated = allocated.get(index).map_or(0, |bytes| bytes.saturating_add(row.unlisted_allocated));
+            row.peak_allocated = row.peak_allocated.max(row.allocated);
+            live_entries = live_entries.saturating_add(row.count);
+            live_bytes = live_bytes.saturating_add(row.used);
+            if row.used < row.peak || row.used == 0 {
+                continue;
+            }
+            if !frame.is_stalled {
+                row.peak = row.used;
+                continue;
+            }
+            // Only the event that is half done can have made this peak, and perhaps noted half of it: its set is what is live.
+            if row.used > row.peak {
+                row.peak_time = last_time;
+            }
+            row.peak = row.used;
+            row.peak_event = events + 1;
+            row.peak_unlisted = (row.unlisted_count, row.unlisted_bytes);
+            row.peak_lost = (0, 0);
+            if let Some(record) = frame.rows.get_mut(index) {
+                record.peak_span = Span { epoch: row.epoch, event: row.peak_event };
+                record.peak_live = (sum.count, sum.bytes);
+            }
+        }
+    }
+    (frame.counters.live_entries, frame.counters.live_bytes) = (live_entries, live_bytes);
+}
+
+/// Allocated bytes of the listed entries, by row.
+fn allocated(frame: &Frame, entries: &[Entry]) -> Vec<u64> {
+    let mut geometries = vec![None; frame.rows.len()];
+    for allocator in &frame.allocators {
+        for row in &allocator.rows {
+            geometries[row_index(allocator.slot, row.kind)] = row.geometry;
+        }
+    }
+    let mut allocated = vec![0_u64; frame.rows.len()];
+    for entry in entries {
+        let index = row_index(entry.allocator, entry.kind);
+        allocated[index] = allocated[index].saturating_add(entry.allocated(geometries[index]));
+    }
+    allocated
+}

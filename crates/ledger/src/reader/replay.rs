@@ -1,0 +1,191 @@
+//! What happened while the entries were copied, from the recorder's ring, laid over the copy by slot.
+
+use std::collections::HashMap;
+
+use super::bytes::{position, u32_at, u64_at};
+use super::clock::Converter;
+use super::entry::Entry;
+use super::header::Tables;
+use super::{Refusal, Region};
+use crate::layout::{Op, entry};
+
+/// A record of the ring as it lies there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) number: u64,
+    pub(super) time: u64,
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) row: u16,
+    pub(super) op: u8,
+    pub(super) slot: u32,
+    pub(super) tag: u32,
+    pub(super) per_bank: u32,
+    pub(super) page: u32,
+}
+
+impl Record {
+    /// The record of event `number`, unless another one lies there, or half of one.
+    fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
+        let (what, last) = (u64_at(bytes, 16), u64_at(bytes, 24));
+        #[allow(clippy::cast_possible_truncation, reason = "fields of fewer bits")]
+        let record = Self {
+            number,
+            time: u64_at(bytes, 0),
+            address: u64_at(bytes, 8),
+            size: what & ((1 << 40) - 1),
+            row: (what >> 40) as u16,
+            op: (what >> 56) as u8,
+            slot: (last & 0xF_FFFF) as u32,
+            tag: (last >> 20 & 0xFFF) as u32,
+            per_bank: u32_at(bytes, 32),
+            page: u32_at(bytes, 36),
+        };
+        (last >> 32 == number & 0xFFFF_FFFF).then_some(record)
+    }
+
+    /// The kind of memory of its row.
+    pub(super) fn kind(&self) -> u8 {
+        self.row.to_le_bytes()[0] % 8
+    }
+
+    /// The allocator of its row.
+    pub(super) fn allocator(&self) -> u16 {
+        self.row / 8
+    }
+}
+
+/// Reads the records of the events `first ..= last`, which are no more than the ring holds. `each` gets `None` for what is not
+/// whole; whether a whole one was overwritten meanwhile only a later look at `seq` tells.
+pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnMut(Option<Record>)) -> Result<(), Refusal> {
+    let table = region.header.tables.events;
+    let size = u64::from(table.records);
+    let mut scratch = Vec::new();
+    let mut number = first;
+    while number <= last {
+        let at = number % size;
+        let count = (size - at).min(last - number + 1);
+        let (at, run) = (u32::try_from(at).unwrap_or(0), u32::try_from(count).unwrap_or(0));
+        let mut next = number;
+        region.source.chunks(table, at, run, &mut scratch, |_, chunk| {
+            for bytes in chunk.chunks_exact(table.stride as usize) {
+                each(Record::decode(next, bytes));
+                next += 1;
+            }
+        })?;
+        number += count;
+    }
+    Ok(())
+}
+
+/// What became of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// Its entry was freed.
+    Gone,
+    /// It has this entry now; layout, cores, flags, thread and operation are not known yet.
+    Live(Entry),
+    /// It has the entry it had, with so many references.
+    Refs(u32),
+}
+
+/// What happened in some events.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) slots: HashMap<u32, Change>,
+    /// Rows that were freed as a whole, and by which event last.
+    pub(super) epochs: HashMap<u16, u64>,
+}
+
+/// Room that the writer is left between what is read and what it writes next.
+const MARGIN: u64 = 64;
+
+/// The changes of the events after `from` up to `to`; `None` where they are not all there, or the writer repaired its ledger.
+pub(super) fn changes(region: &Region, from: u64, to: u64) -> Result<Option<Changes>, Refusal> {
+    let tables = &region.header.tables;
+    let room = u64::from(tables.events.records).saturating_sub(MARGIN);
+    let mut changes = Changes::default();
+    if from == to {
+        return Ok(Some(changes));
+    }
+    if to < from || to - from >= room {
+        return Ok(None);
+    }
+    let converter = region.header.creation.converter();
+    let mut is_whole = true;
+    records(region, from + 1, to, |record| {
+        is_whole &= record.is_some_and(|record| changes.add(&record, tables, &converter));
+    })?;
+    // Whatever the writer did meanwhile, it was not where we read.
+    let now = region.source.seq()? / 2;
+    Ok((is_whole && now >= to && now - from < room).then_some(changes))
+}
+
+impl Changes {
+    /// Notes what an event did to entries; false where that cannot be told.
+    fn add(&mut self, record: &Record, tables: &Tables, converter: &Converter) -> bool {
+        let op = Op::from_byte(record.op);
+        let has_slot = matches!(op, Some(Op::Alloc | Op::Free | Op::Ref | Op::Unref));
+        if has_slot && record.slot >= tables.entries.records {
+            return false;
+        }
+        match op {
+            Some(Op::Alloc) => {
+                self.slots.insert(record.slot, Change::Live(Entry::from_record(record, converter)));
+            }
+            Some(Op::Free) => {
+                self.slots.insert(record.slot, Change::Gone);
+            }
+            Some(Op::Ref | Op::Unref) => match self.slots.entry(record.slot).or_insert(Change::Refs(0)) {
+                Change::Live(entry) => entry.refs = record.per_bank,
+                Change::Refs(refs) => *refs = record.per_bank,
+                Change::Gone => {}
+            },
+            Some(Op::FreeAll) => {
+                self.epochs.insert(record.row, record.number);
+            }
+            Some(Op::UnlistedAlloc | Op::UnlistedFree | Op::Open | Op::Close | Op::Failed | Op::Mark) => {}
+            // A repair changes entries without an event for each.
+            Some(Op::Repair) | None => return false,
+        }
+        true
+    }
+
+    /// Reads what events do not carry from the entries themselves, where those are still the same.
+    pub(super) fn complete(&mut self, region: &Region) -> Result<(), Refusal> {
+        let mut slots: Vec<u32> =
+            self.slots.iter().filter(|(_, change)| matches!(change, Change::Live(_))).map(|(&slot, _)| slot).collect();
+        slots.sort_unstable();
+        let table = region.header.tables.entries;
+        let stride = position(table.stride.into());
+        let (mut fields, mut states) = (Vec::new(), Vec::new());
+        for run in slots.chunk_by(|a, b| b - a <= GAP_MAX) {
+            // A run may be the whole table: in pieces that one read fetches.
+            for run in run.chunks(RUN_MAX) {
+                let (first, last) = (run[0], run[run.len() - 1]);
+                let bytes = (last - first + 1) as usize * stride;
+                fields.resize(bytes, 0);
+                states.resize(bytes, 0);
+                let at = table.offset + u64::from(first) * u64::from(table.stride);
+                region.source.read(&mut fields, at)?;
+                // The event is complete, so its fields were there before the first read. If the state is the same after it,
+                // nobody changed them during it.
+                region.source.read(&mut states, at)?;
+                for &slot in run {
+                    let offset = (slot - first) as usize * stride;
+                    if let Some(Change::Live(entry)) = self.slots.get_mut(&slot)
+                        && u64_at(&states[offset..], entry::STATE) == entry.event << 8 | u64::from(entry::LIVE)
+                    {
+                        entry.complete(&fields[offset..offset + stride]);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Slots so near to each other are fetched by one read.
+const GAP_MAX: u32 = 16;
+/// Slots of a run: 16 x 256 records of 64 bytes are 256 KiB.
+const RUN_MAX: usize = 256;

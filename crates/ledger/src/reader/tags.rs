@@ -1,0 +1,25 @@
+//! Tags: what the program calls its buffers.
+
+use super::bytes::{text_at, u8_at};
+use super::{Refusal, Region};
+use crate::layout::{TAG_BYTES_MAX, TAGS};
+
+/// The texts by id, as many as were published, so that any valid id has one. 0 is "".
+pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, Refusal> {
+    let table = region.header.tables.tags;
+    let mut tags = Vec::with_capacity(used.min(TAGS.records) as usize);
+    region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {
+        tags.extend(chunk.chunks_exact(table.stride as usize).map(|record| text_at(record, 1, TAG_BYTES_MAX.min(u8_at(record, 0).into()))));
+    })?;
+    match tags.first_mut() {
+        Some(none) => none.clear(),
+        None => tags.push(String::new()),
+    }
+    Ok(tags)
+}
+
+/// A tag's id, or 0 where it has no text among those: nobody shall index with a number of the region's.
+#[inline]
+pub(super) fn known(id: u32, used: u32) -> u32 {
+    if id < used { id } else { 0 }
+}

@@ -1,0 +1,552 @@
+//! Writes the ledger of this process.
+//!
+//! A [`Writer`] is a static of the process; a [`Session`] holds its lock and makes events. The order of stores, and why a
+//! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside somebody else's program: nothing
+//! here prints, panics, calls malloc, changes errno or waits for more than a second.
+
+mod allocators;
+mod books;
+mod clock;
+mod event;
+mod identity;
+mod index;
+mod lock;
+mod memory;
+mod peak;
+mod protocol;
+mod repair;
+mod slots;
+mod start;
+mod sweep;
+mod tags;
+
+use std::{
+    os::fd::RawFd,
+    ptr::{self, NonNull},
+    sync::atomic::{
+        AtomicPtr, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+pub use clock::ClockChoice;
+
+use crate::layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status};
+
+use books::{Books, makes_inexact};
+use event::{Fact, NewEntry, creation_of, references_of, row_of};
+use identity::keeping_errno;
+use index::Place;
+use lock::Held;
+
+/// What a writer is told about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Who writes.
+    pub kind: WriterKind,
+    /// The writer's version, for the header.
+    pub version: &'static str,
+    /// Which clock.
+    pub clock: ClockChoice,
+    /// 0, or the mark of the simulated machine.
+    pub machine: u64,
+    /// Called once for each ledger made, with its descriptor and without the lock, for the hand-over.
+    pub on_created: Option<fn(RawFd)>,
+}
+
+/// The writer of this process's ledger; lives in a static and starts with the first session.
+#[derive(Debug)]
+pub struct Writer {
+    config: Config,
+    capacity_max: u32,
+    is_alone: bool,
+    /// A stage below, or while starting the caller who does it (`identity::caller`).
+    stage: AtomicU64,
+    books: AtomicPtr<Books>,
+    /// Sessions asked for while there was no memory.
+    refused: AtomicU64,
+    /// What was lost while there was no ledger to count it in.
+    pending: [AtomicU64; layout::LOST_KINDS],
+}
+
+const NEW: u64 = 0;
+const READY: u64 = 1;
+/// No memory; tried again at every 2^k-th session.
+const WAITING: u64 = 2;
+/// Another copy of this code writes the ledger of this process.
+const OFF: u64 = 3;
+const STAGES: u64 = 4;
+
+/// How long a session waits for another thread that starts the ledger.
+const START_WAIT_NS: u64 = 1_000_000_000;
+
+impl Writer {
+    /// A writer that has not started.
+    pub const fn new(config: Config) -> Self {
+        Self::make(config, layout::ENTRIES_MAX, true)
+    }
+
+    /// A writer beside others in one process, which does not look for them; it lists at most `capacity` buffers (a power of
+    /// two, from 2^10 to 2^20). For tests, benches and simulation.
+    pub const fn beside_others(config: Config, capacity: u32) -> Self {
+        assert!(capacity.is_power_of_two() && capacity >= layout::ENTRIES_MIN && capacity <= layout::ENTRIES_MAX);
+        Self::make(config, capacity, false)
+    }
+
+    const fn make(config: Config, capacity_max: u32, is_alone: bool) -> Self {
+        Self {
+            config,
+            capacity_max,
+            is_alone,
+            stage: AtomicU64::new(NEW),
+            books: AtomicPtr::new(ptr::null_mut()),
+            refused: AtomicU64::new(0),
+            pending: [const { AtomicU64::new(0) }; layout::LOST_KINDS],
+        }
+    }
+
+    /// The lock, for one or several events; starts the ledger if there is none, anew in a forked child. What cannot be had is
+    /// counted here.
+    #[inline]
+    pub fn session(&self) -> Result<Session<'_>, Lost> {
+        let books = match self.books() {
+            Some(books) if books.are_ours() => books,
+            _ => self.started()?,
+        };
+        // The time is read before the lock, so that waiting does not make an event late.
+        let time = clock::now(books.clock);
+        match books.lock.take() {
+            Ok(Held::Clean) => {}
+            Ok(Held::AfterDeath) => books.repair(time),
+            Err(reason) => {
+                books.lose(reason);
+                return Err(reason);
+            }
+        }
+        Ok(Session { books, time })
+    }
+
+    /// Whether there is a ledger of this process.
+    pub fn is_started(&self) -> bool {
+        self.stage.load(Acquire) == READY && self.books().is_some_and(Books::are_ours)
+    }
+
+    /// The ledger's descriptor, if there is one.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.books().filter(|books| books.are_ours() && books.descriptor >= 0).map(|books| books.descriptor)
+    }
+
+    #[inline]
+    fn books(&self) -> Option<&Books> {
+        // SAFETY: null, or books that `start` placed: aligned, alive until the writer is dropped, which needs it exclusively
+        // (a child's start publishes new ones and leaves the parent's mapped); all of it is atomic or never changes.
+        // Acquire pairs with the release in `start`.
+        unsafe { self.books.load(Acquire).as_ref() }
+    }
+
+    #[cold]
+    fn started(&self) -> Result<&Books, Lost> {
+        keeping_errno(|| {
+            let found = self.find_or_start();
+            if let Err(reason) = found
+                && self.stage.load(Acquire) != OFF
+            {
+                self.lose_pending(reason);
+            }
+            found
+        })
+    }
+
+    fn find_or_start(&self) -> Result<&Books, Lost> {
+        let me = identity::caller();
+        let mut since = None;
+        loop {
+            let stage = self.stage.load(Acquire);
+            match stage {
+                READY => {
+                    if let Some(books) = self.books().filter(|books| books.are_ours()) {
+                        return Ok(books);
+                    }
+                }
+                WAITING => {
+                    let refused = self.refused.fetch_add(1, Relaxed) + 1;
+                    if !refused.is_power_of_two() {
+                        return Err(Lost::NoMemory);
+                    }
+                }
+                OFF => return Err(Lost::NoMemory),
+                starting if starting >= STAGES => {
+                    if starting == me {
+                        return Err(Lost::Reentry);
+                    }
+                    // Another pid: the fork came while the parent started, and that thread is not here.
+                    if starting >> 32 == me >> 32 {
+                        wait_a_little(&mut since)?;
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            if self.stage.compare_exchange(stage, me, AcqRel, Relaxed).is_ok() {
+                return self.start();
+            }
+        }
+    }
+
+    /// Makes the ledger. Only the caller whose number stands in `stage` is here.
+    fn start(&self) -> Result<&Books, Lost> {
+        if let Some(parent) = self.books() {
+            start::let_go(parent);
+            // What the parent lost, or was refused, is not ours.
+            for count in &self.pending {
+                count.store(0, Relaxed);
+            }
+        }
+        if self.is_alone && identity::has_ledger_already() {
+            self.stage.store(OFF, Release);
+            return Err(Lost::NoMemory);
+        }
+        let Some(made) = start::start(&self.config, self.capacity_max) else {
+            self.books.store(ptr::null_mut(), Release);
+            self.stage.store(WAITING, Release);
+            return Err(Lost::NoMemory);
+        };
+        self.books.store(made.as_ptr(), Release);
+        // SAFETY: just placed by `start::start`; as in `books`.
+        let books = unsafe { made.as_ref() };
+        self.report_pending(books);
+        self.stage.store(READY, Release);
+        if let (Some(hand_over), true) = (self.config.on_created, books.descriptor >= 0) {
+            hand_over(books.descriptor);
+        }
+        Ok(books)
+    }
+
+    fn lose_pending(&self, reason: Lost) {
+        // Started by another thread meanwhile: then there is a place to count.
+        match self.books().filter(|books| books.are_ours()) {
+            Some(books) => books.lose(reason),
+            None => {
+                if let Some(count) = self.pending.get(reason as usize) {
+                    count.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    fn report_pending(&self, books: &Books) {
+        const REASONS: [Lost; 3] = [Lost::Reentry, Lost::LockTimeout, Lost::NoMemory];
+        for reason in REASONS {
+            let count = self.pending.get(reason as usize).map_or(0, |count| count.swap(0, Relaxed));
+            books.region.header(header::LOST + reason as u64 * 8).fetch_add(count, Relaxed);
+            if count > 0 && makes_inexact(reason) {
+                books.mark_status(status::INEXACT);
+            }
+        }
+    }
+}
+
+impl Drop for Writer {
+    /// A static is never dropped: this is for tests and simulation.
+    fn drop(&mut self) {
+        if let Some(books) = NonNull::new(*self.books.get_mut()) {
+            // SAFETY: `&mut self`: no session borrows it.
+            unsafe { Books::release(books) };
+        }
+    }
+}
+
+/// Sleeps for a moment; an error when all of them have lasted long enough.
+fn wait_a_little(since: &mut Option<u64>) -> Result<(), Lost> {
+    let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);
+    if now.saturating_sub(*since.get_or_insert(now)) > START_WAIT_NS {
+        return Err(Lost::LockTimeout);
+    }
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+    // SAFETY: the kernel reads a struct of ours and writes nothing.
+    unsafe { libc::nanosleep(&raw const pause, ptr::null_mut()) };
+    Ok(())
+}
+
+/// An open allocator, as [`Session::open_allocator`] gave it; of no use once it is closed, or in a forked child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocatorId {
+    slot: u16,
+    generation: u32,
+}
+
+impl AllocatorId {
+    fn new(slot: usize, generation: u32) -> Option<Self> {
+        Some(Self { slot: u16::try_from(slot).ok()?, generation })
+    }
+
+    fn slot(self) -> usize {
+        usize::from(self.slot)
+    }
+
+    fn row(self, kind: u8) -> usize {
+        self.slot() * KINDS as usize + usize::from(kind)
+    }
+
+    fn state(self, low_byte: u8) -> u64 {
+        u64::from(self.generation) << 8 | u64::from(low_byte)
+    }
+}
+
+/// One chip an allocator lies on.
+#[derive(Clone, Copy, Debug)]
+pub struct Chip {
+    /// TT-Metal's number, `layout::allocator::METAL_ID_UNKNOWN` if it is not known.
+    pub metal_id: u32,
+    /// 0 if it is not known.
+    pub unique_id: u64,
+    /// None are defined yet.
+    pub flags: u32,
+}
+
+/// What one kind of memory looks like; all 0 where it is not known.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "the allocator's table in docs/ledger.md says what each is")]
+pub struct KindGeometry {
+    pub banks: u32,
+    pub alignment: u32,
+    pub bank_bytes: u64,
+    pub base: u64,
+}
+
+/// A new allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct AllocatorSpec<'a> {
+    /// The number the program gave it: the device id of client and socket.
+    pub given_id: u32,
+    /// 1 client, 2 hook, 3 socket.
+    pub origin: u32,
+    /// Rows and columns of its mesh, 0 if it has none.
+    pub mesh: (u16, u16),
+    /// Kinds 0 to 5.
+    pub kinds: [KindGeometry; 6],
+    /// At most 64 are kept.
+    pub chips: &'a [Chip],
+}
+
+/// What names a live buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Whose.
+    pub allocator: AllocatorId,
+    /// `layout::kind`.
+    pub kind: u8,
+    /// Where.
+    pub address: u64,
+}
+
+/// What is known about a new buffer besides its key.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "the entry's table in docs/ledger.md says what each is")]
+pub struct Buffer {
+    pub size: u64,
+    pub per_bank: u32,
+    pub page: u32,
+    pub layout: u8,
+    pub cores: u16,
+    pub flags: u16,
+    pub tag: u32,
+    pub operation: u32,
+}
+
+/// A live buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its size.
+    pub size: u64,
+    /// How often it was allocated and not freed.
+    pub refs: u32,
+}
+
+/// The lock of a ledger, and all that may be done under it. All events of a session have its time.
+pub struct Session<'a> {
+    books: &'a Books,
+    time: u64,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // Only on the way out of a panic or of a cancelled thread.
+        if self.books.is_half_done() {
+            self.books.repair(self.time);
+        }
+        self.books.lock.give();
+    }
+}
+
+impl Session<'_> {
+    /// Opens an allocator.
+    pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
+        self.books.open(self.time, spec)
+    }
+
+    /// The open allocator of that name.
+    pub fn allocator(&self, origin: u32, given_id: u32) -> Option<AllocatorId> {
+        self.books.named(origin, given_id)
+    }
+
+    /// Frees what it has left and closes it.
+    pub fn close_allocator(&mut self, allocator: AllocatorId) {
+        self.books.close(self.time, allocator);
+    }
+
+    /// Frees all it has: one event for each row in use, however many buffers.
+    pub fn free_all(&mut self, allocator: AllocatorId) {
+        self.books.free_rows(self.time, allocator);
+    }
+
+    /// The live buffer of that key.
+    pub fn find(&self, key: Key) -> Option<Found> {
+        let record = self.books.record_in(self.live(key)?.slot);
+        Some(Found { size: record.get(entry::SIZE), refs: references_of(record) })
+    }
+
+    /// A new buffer. One that is live at that key is freed first and counted as replaced.
+    pub fn insert(&mut self, key: Key, buffer: &Buffer) -> Result<(), Lost> {
+        if buffer.size >= SIZE_END {
+            return self.refuse(Lost::SizeOutOfRange);
+        }
+        let books = self.books;
+        let Some(row) = books.row_for(key) else { return self.refuse(Lost::NoAllocator) };
+        let hash = index::hash(row, key.address);
+        let found = self.place(row, hash, key.address);
+        let allocated = books.allocated(row, buffer.size, buffer.per_bank);
+        let new = NewEntry { row, kind: key.kind, address: key.address, hash, buffer, allocated };
+        match found {
+            Some(place) if books.is_live(books.record_in(place.slot)) => self.replace(place, &new),
+            _ if !books.index.has_room() => {
+                // Perhaps there is memory for a larger one by now.
+                books.index.step();
+                self.refuse(Lost::NoMemory)
+            }
+            found => {
+                let event = books.begin(self.time);
+                if let Some(dead) = found {
+                    books.clear_dead(dead.slot);
+                }
+                books.use_row(row, key.allocator);
+                let Some(slot) = books.take_slot() else {
+                    return self.give_up(event);
+                };
+                books.create(event, slot, &new);
+                Ok(())
+            }
+        }
+    }
+
+    /// Frees the buffer whatever its references, and returns its size. `None` is not counted: what it means is the caller's policy.
+    pub fn remove(&mut self, key: Key) -> Option<u64> {
+        let place = self.live(key)?;
+        Some(self.books.destroy(self.time, place))
+    }
+
+    /// One reference more; returns how many there are then.
+    pub fn reference(&mut self, key: Key) -> Option<u32> {
+        let slot = self.live(key)?.slot;
+        let references = references_of(self.books.record_in(slot)).saturating_add(1);
+        self.books.set_references(self.time, Op::Ref, slot, references);
+        Some(references)
+    }
+
+    /// One reference less; returns how many there are then, 0 if that freed it.
+    pub fn unreference(&mut self, key: Key) -> Option<u32> {
+        let place = self.live(key)?;
+        let references = references_of(self.books.record_in(place.slot)).saturating_sub(1);
+        if references == 0 {
+            self.books.destroy(self.time, place);
+        } else {
+            self.books.set_references(self.time, Op::Unref, place.slot, references);
+        }
+        Some(references)
+    }
+
+    /// An allocation that the program was refused.
+    pub fn failed(&mut self, allocator: AllocatorId, kind: u8, size: u64, per_bank: u32) {
+        let Some(number) = self.books.row_for(Key { allocator, kind, address: 0 }) else { return };
+        let event = self.books.begin(self.time);
+        self.books.use_row(number, allocator);
+        self.books.region.row(number).add(layout::row::FAILED, 1);
+        let fact = Fact { row: number, size, detail: u64::from(per_bank), ..Fact::default() };
+        self.books.end(event, Op::Failed, &fact);
+    }
+
+    /// A mark in the recorder.
+    pub fn mark(&mut self) {
+        let event = self.books.begin(self.time);
+        self.books.end(event, Op::Mark, &Fact::default());
+    }
+
+    /// The number of a text, for [`Buffer::tag`]: the same for the same text, 4,095 when there is no room for another.
+    pub fn tag(&mut self, text: &str) -> u32 {
+        self.books.intern(text)
+    }
+
+    /// Counts what did not get into the figures, or was odd.
+    pub fn lose(&mut self, reason: Lost) {
+        self.books.lose(reason);
+    }
+
+    /// For frees that name no kind: the kind of the live buffer at that address that was created last, and in how many kinds
+    /// there is one.
+    pub fn newest_at(&self, allocator: AllocatorId, address: u64) -> Option<(u8, u32)> {
+        if !self.books.is_open(allocator) {
+            return None;
+        }
+        let (mut newest, mut kinds) = (None, 0);
+        for row in self.books.rows_in_use(allocator) {
+            let Some(place) = self.live_in(row, address) else { continue };
+            kinds += 1;
+            newest = newest.max(creation_of(self.books.record_in(place.slot)).map(|creation| (creation, row)));
+        }
+        let (_, row) = newest?;
+        Some((u8::try_from(row % KINDS as usize).ok()?, kinds))
+    }
+
+    fn live(&self, key: Key) -> Option<Place> {
+        self.live_in(self.books.row_for(key)?, key.address)
+    }
+
+    fn live_in(&self, row: usize, address: u64) -> Option<Place> {
+        let place = self.place(row, index::hash(row, address), address)?;
+        self.books.is_live(self.books.record_in(place.slot)).then_some(place)
+    }
+
+    /// The key's cell, its entry live or dead.
+    #[inline]
+    fn place(&self, row: usize, hash: u32, address: u64) -> Option<Place> {
+        self.books.index.find(hash, |slot| {
+            let record = self.books.record_in(slot);
+            record.get(entry::ADDRESS) == address && row_of(record) == row
+        })
+    }
+
+    /// Another buffer at a live key: a missed free. Its slot comes later than the old one's, so that a reader who looks an
+    /// entry up again cannot take one for the other.
+    #[cold]
+    fn replace(&mut self, place: Place, new: &NewEntry<'_>) -> Result<(), Lost> {
+        let books = self.books;
+        books.lose(Lost::Replaced);
+        let event = books.begin(self.time);
+        let Some(slot) = books.take_slot() else { return self.give_up(event) };
+        // The same event number: what `destroy` begins is what was begun.
+        books.destroy(self.time, place);
+        books.create(books.begin(self.time), slot, new);
+        Ok(())
+    }
+
+    /// Nothing changed in an event that was begun: it becomes a mark, so that its number has a record.
+    fn give_up(&mut self, event: event::Event) -> Result<(), Lost> {
+        self.books.end(event, Op::Mark, &Fact::default());
+        self.refuse(Lost::NoMemory)
+    }
+
+    fn refuse(&mut self, reason: Lost) -> Result<(), Lost> {
+        self.books.lose(reason);
+        Err(reason)
+    }
+}

@@ -1,0 +1,179 @@
+//! Allocators: opened, closed, and their slots taken again with a new generation.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
+
+use super::{
+    AllocatorId, AllocatorSpec, Key,
+    books::Books,
+    event::{Event, Fact},
+    memory::{low, pair},
+};
+
+const COUNT: usize = ALLOCATORS.records as usize;
+const ROWS_EACH: usize = KINDS as usize;
+
+// Private figures, in `Books::figures`: of each allocator the generation while it is open (else 0), its name, the event
+// that closed it, its last generation; then of each row its banks.
+const OPEN: usize = 0;
+const NAME: usize = COUNT;
+const SHUT_AT: usize = COUNT * 2;
+const GENERATION: usize = COUNT * 3;
+const BANKS: usize = COUNT * 4;
+
+impl Books {
+    /// The row of a key, if its allocator is open.
+    #[inline]
+    pub(super) fn row_for(&self, key: Key) -> Option<usize> {
+        (u32::from(key.kind) < KINDS && self.is_open(key.allocator)).then(|| key.allocator.row(key.kind))
+    }
+
+    pub(super) fn is_open(&self, id: AllocatorId) -> bool {
+        id.generation != 0 && self.figures.get(OPEN + id.slot()) == u64::from(id.generation)
+    }
+
+    /// What a buffer takes from its banks: as many bytes of each as it needs; its size where that is not known.
+    #[inline]
+    pub(super) fn allocated(&self, row: usize, size: u64, per_bank: u32) -> u64 {
+        if per_bank == 0 {
+            return size;
+        }
+        match self.figures.get(BANKS + row) {
+            0 => size,
+            banks => u64::from(per_bank).wrapping_mul(banks),
+        }
+    }
+
+    /// The newest open allocator of that name.
+    pub(super) fn named(&self, origin: u32, given_id: u32) -> Option<AllocatorId> {
+        let name = pair(given_id, origin);
+        let used = self.allocators_used();
+        // The device id is the first guess: programs open few devices, in order.
+        let guess = given_id as usize % COUNT;
+        let is_it = |slot: &usize| self.figures.get(NAME + slot) == name && self.figures.get(OPEN + slot) != 0;
+        let slot = if guess < used && is_it(&guess) { guess } else { (0..used).rev().find(is_it)? };
+        AllocatorId::new(slot, low(self.figures.get(OPEN + slot)))
+    }
+
+    pub(super) fn open(&self, time: u64, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
+        let used = self.allocators_used();
+        let slot = if used < COUNT { Some(used) } else { self.longest_closed() };
+        let Some(slot) = slot else {
+            self.lose(Lost::NoAllocator);
+            return Err(Lost::NoAllocator);
+        };
+        let generation = low(self.figures.get(GENERATION + slot)).wrapping_add(1).max(1);
+        let Some(id) = AllocatorId::new(slot, generation) else { return Err(Lost::NoAllocator) };
+
+        let event = self.begin(time);
+        self.describe(event, id, spec);
+        if slot < used {
+            self.empty_rows(event, slot);
+            // Older events in the ring name these rows and mean another allocator.
+            self.region.header(header::ROWS_BELIEVABLE_FROM).store(event.n, Relaxed);
+        } else {
+            self.region.header(header::ALLOCATORS_USED).store(used as u64 + 1, Release);
+        }
+        for (kind, geometry) in spec.kinds.iter().enumerate() {
+            let banks = BANKS + slot * ROWS_EACH + kind;
+            if self.figures.get(banks) != u64::from(geometry.banks) {
+                self.figures.set(banks, u64::from(geometry.banks));
+            }
+        }
+        self.figures.set(NAME + slot, pair(spec.given_id, spec.origin));
+        self.figures.set(GENERATION + slot, u64::from(generation));
+        self.figures.set(OPEN + slot, u64::from(generation));
+        self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
+        Ok(id)
+    }
+
+    /// Frees what is left in its rows, then closes it.
+    pub(super) fn close(&self, time: u64, id: AllocatorId) {
+        if !self.is_open(id) {
+            return;
+        }
+        self.free_rows(time, id);
+        let event = self.begin(time);
+        let slot = id.slot();
+        self.region.allocator(slot, allocator::CLOSED).store(time, Relaxed);
+        self.region.allocator(slot, allocator::STATE).store(id.state(allocator::SHUT), Release);
+        self.figures.set(OPEN + slot, 0);
+        self.figures.set(SHUT_AT + slot, event.n);
+        self.end(event, Op::Close, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
+    }
+
+    /// One event for each row in use.
+    pub(super) fn free_rows(&self, time: u64, id: AllocatorId) {
+        if self.is_open(id) {
+            for number in self.rows_in_use(id) {
+                self.free_row(time, number);
+            }
+        }
+    }
+
+    /// The rows of an allocator that ever had something.
+    pub(super) fn rows_in_use(&self, id: AllocatorId) -> impl Iterator<Item = usize> {
+        let rows = id.slot() * ROWS_EACH;
+        (rows..rows + ROWS_EACH).filter(move |number| self.region.row(*number).get(row::STATE) == id.state(row::IN_USE))
+    }
+
+    /// Puts a row into use at its first event; inside it.
+    #[inline]
+    pub(super) fn use_row(&self, number: usize, id: AllocatorId) {
+        let row = self.region.row(number);
+        let state = id.state(row::IN_USE);
+        if row.get(row::STATE) != state {
+            row.publish(row::STATE, state);
+        }
+    }
+
+    fn allocators_used(&self) -> usize {
+        (low(self.region.header(header::ALLOCATORS_USED).load(Relaxed)) as usize).min(COUNT)
+    }
+
+    fn longest_closed(&self) -> Option<usize> {
+        let closed = (0..COUNT).filter(|slot| self.figures.get(OPEN + slot) == 0);
+        closed.min_by_key(|slot| self.figures.get(SHUT_AT + slot))
+    }
+
+    fn describe(&self, event: Event, id: AllocatorId, spec: &AllocatorSpec<'_>) {
+        let word = |field| self.region.allocator(id.slot(), field);
+        word(allocator::STATE).store(id.state(allocator::WRITING), Relaxed);
+        let chips = spec.chips.iter().take(allocator::CHIPS_MAX as usize);
+        let (rows, columns) = spec.mesh;
+        let shape = u64::from(rows) | u64::from(columns) << 16 | (chips.len() as u64) << 32;
+        word(allocator::OPENED).store(event.time, Relaxed);
+        word(allocator::CLOSED).store(0, Relaxed);
+        word(allocator::MESH_ROWS).store(shape, Relaxed);
+        word(allocator::GIVEN_ID).store(pair(spec.given_id, spec.origin), Relaxed);
+        for (geometry, at) in spec.kinds.iter().zip((allocator::KINDS..).step_by(24)) {
+            word(at).store(pair(geometry.banks, geometry.alignment), Relaxed);
+            word(at + 8).store(geometry.bank_bytes, Relaxed);
+            word(at + 16).store(geometry.base, Relaxed);
+        }
+        for (chip, at) in chips.zip((allocator::CHIP_LIST..).step_by(16)) {
+            word(at).store(pair(chip.metal_id, chip.flags), Relaxed);
+            word(at + 8).store(chip.unique_id, Relaxed);
+        }
+        word(allocator::STATE).store(id.state(allocator::OPEN), Release);
+    }
+
+    /// The rows of a slot's former allocator begin anew. Its entries are dead already, and stay so: the epoch only grows.
+    fn empty_rows(&self, event: Event, slot: usize) {
+        for number in slot * ROWS_EACH..(slot + 1) * ROWS_EACH {
+            let row = self.region.row(number);
+            if row.get(row::STATE) == 0 {
+                continue;
+            }
+            row.publish(row::EPOCH, event.n);
+            row.set(row::STATE, 0);
+            for field in (row::LIVE_BYTES..row::EPOCH).step_by(8).chain((row::PEAK_EPOCH..=row::PEAK_LOST_COUNT).step_by(8)) {
+                row.set(field, 0);
+            }
+        }
+    }
+}
+
+const _: () = assert!(allocator::KIND_BYTES == 24 && allocator::CHIP_BYTES == 16);
+const _: () = assert!(BANKS + COUNT * ROWS_EACH == super::books::FIGURES);

@@ -1,0 +1,151 @@
+//! Everything one ledger's writer has: the region, the lock, and what only it needs to know.
+//!
+//! The books lie in private mapped memory behind one page that a fork wipes (MADV_WIPEONFORK): its first word is the
+//! fork detector, found without another pointer.
+
+use std::{
+    os::fd::RawFd,
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use crate::layout::{self, Clock, Lost, header, status};
+
+use super::{
+    index::Index,
+    lock::Lock,
+    memory::{self, Backing, PAGE, Region, Words, position},
+    slots::{FreeList, Overflow},
+    tags::Tags,
+};
+
+/// Detector word: this process made the books, and a fork would wipe the word.
+pub(super) const ALIVE: u64 = 1;
+/// This process made them, but the kernel does not wipe: ask for the pid each time.
+pub(super) const ASK_PID: u64 = 2;
+
+/// Words of private figures about allocators and rows: four per allocator, one per row.
+pub(super) const FIGURES: usize = layout::ALLOCATORS.records as usize * 4 + layout::ROWS.records as usize;
+
+pub(super) struct Books {
+    pub(super) region: Region,
+    pub(super) lock: Lock,
+    pub(super) clock: Clock,
+    pub(super) pid: libc::pid_t,
+    /// -1: memory without a descriptor.
+    pub(super) descriptor: RawFd,
+    pub(super) inode: u64,
+    pub(super) index: Index,
+    pub(super) free: FreeList,
+    pub(super) overflow: Overflow,
+    pub(super) tags: Tags,
+    /// See `allocators`.
+    pub(super) figures: Words,
+    /// Entries whose row was freed as a whole since: see `sweep`.
+    pub(super) dead: AtomicU64,
+    pub(super) sweep_cursor: AtomicU32,
+    pub(super) grave_cursor: AtomicU32,
+    pub(super) grave_rest: AtomicU32,
+}
+
+impl Books {
+    /// Places the books into memory of their own; the detector still reads 0.
+    pub(super) fn place(self) -> Option<NonNull<Self>> {
+        let start = memory::map(PAGE + size_of::<Self>().next_multiple_of(PAGE), Backing::Private)?;
+        // SAFETY: inside the mapping just made, page aligned and long enough for the books.
+        let books = unsafe {
+            let books = start.add(PAGE).cast::<Self>();
+            books.write(self);
+            books
+        };
+        // SAFETY: one whole page of that mapping.
+        let wipes = unsafe { libc::madvise(start.as_ptr().cast(), PAGE, libc::MADV_WIPEONFORK) } == 0;
+        // SAFETY: just placed; nobody else has it.
+        let placed = unsafe { books.as_ref() };
+        // SAFETY: nobody else knows the lock, and the books never move from here.
+        if !unsafe { placed.lock.start() } {
+            return None;
+        }
+        placed.detector().store(if wipes { ALIVE } else { ASK_PID }, Release);
+        Some(books)
+    }
+
+    /// The word that a fork wipes.
+    #[inline]
+    pub(super) fn detector(&self) -> &AtomicU64 {
+        // SAFETY: `place` put the books one page behind the start of their mapping, whose first word this is; both stay
+        // mapped together; the kernel may zero it, in a child only; access is atomic.
+        unsafe { &*std::ptr::from_ref(self).cast::<u8>().sub(PAGE).cast::<AtomicU64>() }
+    }
+
+    /// Whether this process made the books.
+    #[inline]
+    pub(super) fn are_ours(&self) -> bool {
+        self.detector().load(Acquire) == ALIVE || self.asks_and_is_ours()
+    }
+
+    #[cold]
+    fn asks_and_is_ours(&self) -> bool {
+        // SAFETY: getpid has no conditions.
+        self.detector().load(Acquire) == ASK_PID && self.pid == unsafe { libc::getpid() }
+    }
+
+    /// Counts what did not get into the figures, or was odd; with or without the lock.
+    pub(super) fn lose(&self, reason: Lost) {
+        self.region.count(header::LOST + reason as u64 * 8);
+        if makes_inexact(reason) {
+            self.region.header(header::STATUS).fetch_or(status::INEXACT, Relaxed);
+        }
+    }
+
+    /// Adds to a word of the header that only the holder of the lock changes.
+    pub(super) fn add_to_header(&self, field: u64, by: u64) {
+        let word = self.region.header(field);
+        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    pub(super) fn subtract_from_header(&self, field: u64, by: u64) {
+        let word = self.region.header(field);
+        word.store(word.load(Relaxed).saturating_sub(by), Relaxed);
+    }
+
+    /// Sets a status bit once; the word is shared with [`Books::lose`], which needs no lock.
+    pub(super) fn mark_status(&self, bit: u64) {
+        let word = self.region.header(header::STATUS);
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Gives all of it back.
+    ///
+    /// # Safety
+    /// Nobody uses the books any more.
+    pub(super) unsafe fn release(books: NonNull<Self>) {
+        // SAFETY: the caller's promise, for each of the mappings; the books' own goes last.
+        unsafe {
+            let this = books.as_ref();
+            let owns_region = this.are_ours();
+            this.index.release();
+            this.free.words().release();
+            this.overflow.release();
+            this.tags.release();
+            this.figures.release();
+            if owns_region {
+                memory::unmap(this.region.start, this.region.bytes);
+                super::start::close_own(this.descriptor, this.inode);
+            }
+            memory::unmap(books.cast::<u8>().sub(PAGE), PAGE + size_of::<Self>().next_multiple_of(PAGE));
+        }
+    }
+}
+
+/// Whether it means that something happened which is not in the figures.
+pub(super) const fn makes_inexact(reason: Lost) -> bool {
+    matches!(reason, Lost::Reentry | Lost::LockTimeout | Lost::NoAllocator | Lost::NoMemory)
+}
+
+const _: () = assert!(position(header::LOST) + layout::LOST_KINDS * 8 == position(header::REPAIRS));

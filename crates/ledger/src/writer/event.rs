@@ -1,0 +1,195 @@
+//! One event: odd, change, record, even. docs/ledger.md sections 3 and 5 say why in this order.
+
+use crate::layout::{EVENTS, Op, entry, header, row, status};
+
+use super::{
+    Buffer,
+    books::Books,
+    index::Place,
+    memory::{Record, high, low, pair},
+    protocol::{self, Word},
+};
+
+/// What an event's record says besides its number, time and op.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fact {
+    pub(super) row: usize,
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) slot: u32,
+    pub(super) tag: u32,
+    /// Word 4: bytes per bank and page size, or the count of references.
+    pub(super) detail: u64,
+}
+
+/// An event that has begun: its number and its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) n: u64,
+    pub(super) time: u64,
+}
+
+impl Books {
+    /// From here until [`Books::end`] a reader does not believe the totals.
+    pub(super) fn begin(&self, time: u64) -> Event {
+        Event { n: protocol::begin(self.region.header(header::SEQ)), time }
+    }
+
+    /// Writes the record and makes the number even.
+    pub(super) fn end(&self, event: Event, op: Op, fact: &Fact) {
+        self.record(event, op, fact);
+        self.region.header(header::LAST_TIME).set(event.time);
+        protocol::end(self.region.header(header::SEQ), event.n);
+    }
+
+    fn record(&self, event: Event, op: Op, fact: &Fact) {
+        const SIZE: u64 = (1 << 40) - 1;
+        let word = |number| self.region.event(event.n, number);
+        // The old record stops being whole before it changes, the new one is whole after: pairs with the reader's check of
+        // word 3.
+        protocol::withdraw(word(3), 0);
+        word(0).set(event.time);
+        word(1).set(fact.address);
+        word(2).set(fact.size.min(SIZE) | (fact.row as u64 & 0xFFFF) << 40 | (op as u64) << 56);
+        word(4).set(fact.detail);
+        let place = u64::from(fact.slot) & 0xF_FFFF | (u64::from(fact.tag) & 0xFFF) << 20;
+        word(3).publish(place | event.n << 32);
+    }
+
+    /// A new entry for a key that has none. The caller saw that the index has room.
+    pub(super) fn create(&self, event: Event, slot: u32, new: &NewEntry<'_>) {
+        let NewEntry { row: number, kind, address, hash, buffer, allocated } = *new;
+        let is_listed = self.is_listed(slot);
+        let record = self.record_in(slot);
+        record.withdraw(entry::STATE, u64::from(entry::WRITING));
+        record.set(entry::ADDRESS, address);
+        record.set(entry::SIZE, buffer.size);
+        record.set(entry::TIME, event.time);
+        let detail = pair(buffer.per_bank, buffer.page);
+        record.set(entry::PER_BANK, detail);
+        let shape = (number as u64 & 0xFFFF) | u64::from(kind) << 16 | u64::from(buffer.layout) << 24;
+        record.set(entry::ROW, shape | u64::from(buffer.cores) << 32 | u64::from(buffer.flags) << 48);
+        record.set(entry::TAG, pair(buffer.tag, 1));
+        record.set(entry::THREAD, pair(self.lock.owner(), buffer.operation));
+        record.publish(entry::STATE, event.n << 8 | u64::from(entry::LIVE));
+
+        let row = self.region.row(number);
+        if !is_listed {
+            row.add(row::UNLISTED_COUNT, 1);
+            row.add(row::UNLISTED_BYTES, buffer.size);
+            row.add(row::UNLISTED_ALLOCATED, allocated);
+            self.mark_status(status::OVERFLOW);
+        }
+        row.add(row::LIVE_COUNT, 1);
+        row.add(row::ALLOCS, 1);
+        let live = row.add(row::LIVE_BYTES, buffer.size);
+        let all = row.add(row::ALLOCATED_BYTES, allocated);
+        self.add_to_header(header::LIVE_ENTRIES, 1);
+        self.add_to_header(header::LIVE_BYTES, buffer.size);
+        self.raise_peaks(event, row, live, all);
+        self.index.put(hash, slot);
+        let op = if is_listed { Op::Alloc } else { Op::UnlistedAlloc };
+        let slot = if is_listed { slot } else { 0 };
+        let fact = Fact { row: number, address, size: buffer.size, slot, tag: buffer.tag, detail };
+        self.index.step();
+        self.sweep_a_little();
+        self.end(event, op, &fact);
+    }
+
+    /// The live entry at `place` goes. Returns its size.
+    pub(super) fn destroy(&self, time: u64, place: Place) -> u64 {
+        let event = self.begin(time);
+        let slot = place.slot;
+        let is_listed = self.is_listed(slot);
+        let record = self.record_in(slot);
+        let (size, detail) = (record.get(entry::SIZE), record.get(entry::PER_BANK));
+        let number = row_of(record);
+        let allocated = self.allocated(number, size, low(detail));
+        let fact = Fact {
+            row: number,
+            address: record.get(entry::ADDRESS),
+            size,
+            slot: if is_listed { slot } else { 0 },
+            tag: low(record.get(entry::TAG)),
+            detail,
+        };
+        self.index.remove(place);
+        self.clear_slot(slot, record);
+
+        let row = self.region.row(number);
+        if !is_listed {
+            row.subtract(row::UNLISTED_COUNT, 1);
+            row.subtract(row::UNLISTED_BYTES, size);
+            row.subtract(row::UNLISTED_ALLOCATED, allocated);
+        }
+        row.subtract(row::LIVE_COUNT, 1);
+        row.add(row::FREES, 1);
+        row.subtract(row::LIVE_BYTES, size);
+        row.subtract(row::ALLOCATED_BYTES, allocated);
+        self.subtract_from_header(header::LIVE_ENTRIES, 1);
+        self.subtract_from_header(header::LIVE_BYTES, size);
+        self.index.step();
+        self.end(event, if is_listed { Op::Free } else { Op::UnlistedFree }, &fact);
+        size
+    }
+
+    /// Empties a slot whose cell is already out of the index: into the graveyard if a peak needs it, then free.
+    pub(super) fn clear_slot(&self, slot: u32, record: Record<'_>) {
+        if self.is_listed(slot) {
+            self.bury(record);
+        }
+        record.publish(entry::STATE, u64::from(entry::FREE));
+        self.give_slot(slot);
+    }
+
+    /// Sets the references of a live entry. An unlisted one has no slot that an event could name: no event.
+    pub(super) fn set_references(&self, time: u64, op: Op, slot: u32, references: u32) {
+        let record = self.record_in(slot);
+        let tag = low(record.get(entry::TAG));
+        if !self.is_listed(slot) {
+            record.set(entry::TAG, pair(tag, references));
+            return;
+        }
+        let event = self.begin(time);
+        record.set(entry::TAG, pair(tag, references));
+        let fact = Fact {
+            row: row_of(record),
+            address: record.get(entry::ADDRESS),
+            size: record.get(entry::SIZE),
+            slot,
+            tag,
+            detail: u64::from(references),
+        };
+        self.end(event, op, &fact);
+    }
+}
+
+/// What [`Books::create`] needs to know.
+#[derive(Clone, Copy)]
+pub(super) struct NewEntry<'a> {
+    pub(super) row: usize,
+    pub(super) kind: u8,
+    pub(super) address: u64,
+    pub(super) hash: u32,
+    pub(super) buffer: &'a Buffer,
+    pub(super) allocated: u64,
+}
+
+/// The row an entry belongs to.
+pub(super) fn row_of(record: Record<'_>) -> usize {
+    (record.get(entry::ROW) & 0xFFFF) as usize
+}
+
+/// The references of an entry.
+pub(super) fn references_of(record: Record<'_>) -> u32 {
+    high(record.get(entry::TAG))
+}
+
+/// The event that made an entry, if it is live as far as its own state says.
+pub(super) fn creation_of(record: Record<'_>) -> Option<u64> {
+    let state = record.get(entry::STATE);
+    (state & 0xFF == u64::from(entry::LIVE)).then_some(state >> 8)
+}
+
+const _: () = assert!(EVENTS.stride == 40 && entry::PAGE == entry::PER_BANK + 4 && entry::REFS == entry::TAG + 4);
+const _: () = assert!(entry::KIND == entry::ROW + 2 && entry::CORES == entry::ROW + 4 && entry::OPERATION == entry::THREAD + 4);

@@ -1,0 +1,225 @@
+//! Who this process is, asked without malloc; and whether another copy of the writer is in it already.
+
+use std::ffi::{CStr, c_void};
+
+use crate::layout::header;
+
+use super::memory::{low, position};
+
+/// A process as its ledger's header names it.
+pub(super) struct Identity {
+    pub(super) pid: libc::pid_t,
+    pub(super) start_ticks: u64,
+    pub(super) pid_namespace: u64,
+    pub(super) visible: Option<&'static [u8]>,
+    program: [u8; 256],
+    program_from: usize,
+    program_to: usize,
+}
+
+impl Identity {
+    pub(super) fn of_this_process() -> Self {
+        let mut program = [0_u8; 256];
+        // SAFETY: the kernel writes at most that many bytes into the array of ours.
+        let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len()) };
+        let length = usize::try_from(length).unwrap_or(0);
+        let path = program.get(..length).unwrap_or_default();
+        let from = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        Self {
+            // SAFETY: getpid has no conditions.
+            pid: unsafe { libc::getpid() },
+            start_ticks: start_ticks(),
+            pid_namespace: inode_of(c"/proc/self/ns/pid"),
+            visible: visible(),
+            program,
+            program_from: from,
+            program_to: length,
+        }
+    }
+
+    /// The name of its executable file.
+    pub(super) fn program(&self) -> &[u8] {
+        self.program.get(self.program_from..self.program_to).unwrap_or_default()
+    }
+}
+
+/// This thread's errno.
+pub(super) fn errno() -> libc::c_int {
+    // SAFETY: the C library's own cell for this thread, valid while the thread is.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Runs `work` and leaves the program's errno as it was.
+pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let result = work();
+    // SAFETY: as in `errno`.
+    unsafe { *libc::__errno_location() = before };
+    result
+}
+
+/// This process and thread as one number that is never small.
+pub(super) fn caller() -> u64 {
+    // SAFETY: neither call has conditions.
+    let (pid, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    u64::from(pid.unsigned_abs()) << 32 | u64::from(low(thread.unsigned_abs()))
+}
+
+fn visible() -> Option<&'static [u8]> {
+    // SAFETY: a C string in, a C string or null out. It stays the program's; we copy it at once, as getenv's users do.
+    let value = unsafe {
+        let value = libc::getenv(c"TT_VISIBLE_DEVICES".as_ptr());
+        if value.is_null() {
+            return None;
+        }
+        CStr::from_ptr(value)
+    };
+    Some(value.to_bytes())
+}
+
+fn inode_of(path: &CStr) -> u64 {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a C string, and a struct of ours that is read only if the kernel filled it.
+    unsafe { if libc::stat(path.as_ptr(), stat.as_mut_ptr()) == 0 { stat.assume_init().st_ino } else { 0 } }
+}
+
+/// Reads a file of /proc piece by piece through a buffer on the stack; `each` says whether to go on.
+fn read_pieces(path: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0_u8; 2048];
+    // SAFETY: a C string; the buffer is ours and its length is given; the descriptor is ours and closed here.
+    unsafe {
+        let descriptor = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if descriptor < 0 {
+            return;
+        }
+        loop {
+            let length = libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len());
+            match usize::try_from(length) {
+                Ok(length) if length > 0 => {
+                    if !each(buffer.get(..length).unwrap_or_default()) {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        libc::close(descriptor);
+    }
+}
+
+/// Field 22 of /proc/self/stat.
+fn start_ticks() -> u64 {
+    let mut ticks = 0;
+    read_pieces(c"/proc/self/stat", |text| {
+        ticks = start_ticks_in(text).unwrap_or(0);
+        false
+    });
+    ticks
+}
+
+/// `1 (a ) b) S 0 ...`: the name may hold anything, so counting starts behind its last parenthesis, at field 3.
+fn start_ticks_in(stat: &[u8]) -> Option<u64> {
+    let behind = stat.iter().rposition(|byte| *byte == b')')?;
+    let field = stat.get(behind + 2..)?.split(|byte| *byte == b' ').nth(22 - 3)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Whether this process has a ledger made by itself already: by another copy of this code, linked into another library.
+pub(super) fn has_ledger_already() -> bool {
+    // SAFETY: getpid has no conditions.
+    let (pid, ticks) = (unsafe { libc::getpid() }, start_ticks());
+    let mut lines = Lines::default();
+    let mut found = false;
+    read_pieces(c"/proc/self/maps", |piece| {
+        for byte in piece {
+            if let Some(start) = lines.take(*byte) {
+                found |= is_made_by(start, pid, ticks);
+            }
+        }
+        !found
+    });
+    found
+}
+
+/// A ledger's mapping at `start` whose header names that process; an inherited one names the parent.
+fn is_made_by(start: usize, pid: libc::pid_t, ticks: u64) -> bool {
+    let mut words = [0_u64; 2];
+    let local = libc::iovec { iov_base: words.as_mut_ptr().cast::<c_void>(), iov_len: 16 };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(start + position(header::PID)), iov_len: 16 };
+    // SAFETY: the kernel copies 16 bytes into the array of ours, or says that the address is not readable.
+    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    copied == 16 && low(words[0]) == pid.unsigned_abs() && words[1] == ticks
+}
+
+/// Finds, byte by byte, lines of maps that name a ledger at its first byte, and tells where it is mapped:
+/// `7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058   /memfd:ttmon-ledger (deleted)`.
+struct Lines {
+    start: usize,
+    in_start: bool,
+    /// How many bytes of NAME were just seen.
+    matched: usize,
+    is_ledger: bool,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self { start: 0, in_start: true, matched: 0, is_ledger: false }
+    }
+}
+
+impl Lines {
+    /// Takes one byte; at the end of a ledger's line its address.
+    fn take(&mut self, byte: u8) -> Option<usize> {
+        const NAME: &[u8] = b"/memfd:ttmon-ledger";
+        if byte == b'\n' {
+            let found = self.is_ledger.then_some(self.start);
+            *self = Self::default();
+            return found;
+        }
+        if self.in_start {
+            match char::from(byte).to_digit(16) {
+                Some(digit) => self.start = self.start << 4 | digit as usize,
+                None => self.in_start = false,
+            }
+        }
+        self.matched = match NAME.get(self.matched) {
+            Some(expected) if *expected == byte => self.matched + 1,
+            _ => usize::from(byte == b'/'),
+        };
+        if self.matched == NAME.len() {
+            self.is_ledger = true;
+            self.matched = 0;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_is_counted_behind_the_name() {
+        let stat = b"7 (a) b ) S 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 8412 1 2";
+        assert_eq!(start_ticks_in(stat), Some(8412));
+        assert_eq!(start_ticks_in(b"7 (a"), None);
+        assert!(start_ticks() > 0);
+    }
+
+    #[test]
+    fn a_ledger_is_found_among_the_mappings() {
+        let maps = b"55d0-55d1 r--p 00000000 fe:00 12  /memfd/bin\n7f1e8a000000-7f1e8e491000 rw-s 00000000 00:01 2058  \
+                     /memfd:ttmon-ledger (deleted)\n7f00-7f01 rw-p 00000000 00:00 0 \n";
+        let mut lines = Lines::default();
+        let found: Vec<usize> = maps.iter().filter_map(|byte| lines.take(*byte)).collect();
+        assert_eq!(found, [0x7f1e_8a00_0000]);
+    }
+
+    #[test]
+    fn errno_is_kept() {
+        // SAFETY: this thread's own errno.
+        unsafe { *libc::__errno_location() = 4711 };
+        keeping_errno(|| inode_of(c"/does/not/exist"));
+        assert_eq!(errno(), 4711);
+    }
+}

@@ -1,0 +1,278 @@
+//! Memory: mapped, never from malloc, seen only as atomic words.
+//!
+//! Every view is an `AtomicU64`, private memory included: a signal handler may interrupt an event at any instruction, and
+//! a child may inherit it half done. Relaxed access costs what a plain one does.
+
+use std::{
+    os::fd::RawFd,
+    ptr::{self, NonNull},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Relaxed, Release},
+    },
+};
+
+use crate::layout;
+
+use super::{
+    identity::keeping_errno,
+    protocol::{self, Word},
+};
+
+/// Bytes of a page on the machines we know; only used for rounding up.
+pub(super) const PAGE: usize = 4096;
+
+/// The low half.
+pub(super) const fn low(word: u64) -> u32 {
+    (word & 0xFFFF_FFFF) as u32
+}
+
+/// The high half.
+pub(super) const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Two halves as the layout stores them, the first one low.
+pub(super) const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// A u64 of the layout as a position in memory.
+#[allow(clippy::cast_possible_truncation, reason = "the region is 69 MiB long; numbers beyond it are masked or refused before use")]
+pub(super) const fn position(number: u64) -> usize {
+    number as usize
+}
+
+/// What stands behind a mapping.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Backing {
+    Private,
+    SharedAnonymous,
+    File(RawFd),
+}
+
+/// Maps zeroed memory that is not populated and not in core dumps, whatever the program said to mlockall.
+pub(super) fn map(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
+    keeping_errno(|| map_now(bytes, backing))
+}
+
+fn map_now(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
+    let (flags, fd) = match backing {
+        Backing::Private => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        Backing::SharedAnonymous => (libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        Backing::File(fd) => (libc::MAP_SHARED | libc::MAP_NORESERVE, fd),
+    };
+    // SAFETY: no address is given, so that no mapping of the program is touched; the kernel checks length and descriptor.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, fd, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: exactly the mapping just made, which nobody else knows yet. Under mlockall(MCL_FUTURE) a mapping that may be
+    // written is populated as a whole at once; made inaccessible, unlocked and then opened, it is not.
+    let is_open = unsafe {
+        libc::munlock(start, bytes);
+        libc::madvise(start, bytes, libc::MADV_DONTDUMP);
+        libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0
+    };
+    if !is_open {
+        // SAFETY: as above; nothing points into it.
+        unsafe { libc::munmap(start, bytes) };
+        return None;
+    }
+    NonNull::new(start.cast())
+}
+
+/// Gives a mapping back.
+///
+/// # Safety
+/// `start` and `bytes` are (whole pages of) a mapping of ours that nothing uses any more.
+pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the caller's promise.
+    keeping_errno(|| unsafe { libc::munmap(start.as_ptr().cast(), bytes) });
+}
+
+/// Private zeroed words, mapped once and kept until [`Words::release`].
+#[derive(Debug)]
+pub(super) struct Words {
+    start: NonNull<u8>,
+    mask: usize,
+}
+
+impl Words {
+    /// `count` is a power of two.
+    pub(super) fn reserve(count: usize) -> Option<Self> {
+        let count = count.next_power_of_two();
+        Some(Self { start: map(count * 8, Backing::Private)?, mask: count - 1 })
+    }
+
+    /// The word at `index`, which wraps: no number leads outside.
+    pub(super) fn word(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: aligned, as mmap gave a page; in bounds by the mask (`count` words were mapped); alive until `release`
+        // takes self; any bits are a u64; only this process maps it, and every access is atomic; a thread that dies in
+        // between leaves whole words.
+        unsafe { &*self.start.as_ptr().cast::<AtomicU64>().add(index & self.mask) }
+    }
+
+    pub(super) fn get(&self, index: usize) -> u64 {
+        self.word(index).load(Relaxed)
+    }
+
+    pub(super) fn set(&self, index: usize, value: u64) {
+        self.word(index).store(value, Relaxed);
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Safety
+    /// No reference from [`Words::word`] is in use, in any thread.
+    pub(super) unsafe fn release(&self) {
+        // SAFETY: the length `reserve` mapped; the caller's promise for the rest.
+        unsafe { unmap(self.start, (self.mask + 1) * 8) };
+    }
+}
+
+/// An entry, a graveyard record or an overflow record: eight words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a>(pub(super) &'a [AtomicU64; 8]);
+
+impl Record<'_> {
+    /// The word at a byte offset of `layout::entry`.
+    pub(super) fn get(self, offset: u64) -> u64 {
+        self.0[position(offset / 8) & 7].load(Relaxed)
+    }
+
+    pub(super) fn set(self, offset: u64, value: u64) {
+        self.0[position(offset / 8) & 7].store(value, Relaxed);
+    }
+
+    /// Stores the word that makes the others count. Pairs with the reader's pread: a prefix of our stores, never another order.
+    pub(super) fn publish(self, offset: u64, value: u64) {
+        self.0[position(offset / 8) & 7].publish(value);
+    }
+
+    /// Makes the others not count any more before they change.
+    pub(super) fn withdraw(self, offset: u64, value: u64) {
+        protocol::withdraw(&self.0[position(offset / 8) & 7], value);
+    }
+}
+
+/// The shared ledger as this process maps it.
+#[derive(Debug)]
+pub(super) struct Region {
+    pub(super) start: NonNull<u8>,
+    pub(super) bytes: usize,
+    pub(super) capacity: u32,
+}
+
+const ROW_MASK: usize = layout::ROWS.records as usize - 1;
+const ALLOCATOR_MASK: usize = layout::ALLOCATORS.records as usize - 1;
+const TAG_MASK: usize = layout::TAGS.records as usize - 1;
+const GRAVE_MASK: usize = layout::GRAVEYARD.records as usize - 1;
+const EVENT_MASK: u64 = layout::EVENTS.records as u64 - 1;
+/// Words of an allocator's record.
+const ALLOCATOR_WORDS: u64 = layout::ALLOCATORS.stride as u64 / 8;
+
+impl Region {
+    /// A word of the region. Callers below mask their index to its table, whatever number they were given.
+    fn at(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
+        // SAFETY: aligned, since mmap gave a page and all offsets are of whole words; in bounds, since each caller masks its
+        // index to a table that the layout puts inside `bytes`; alive, since a region is unmapped with its writer only, and
+        // replaced, not unmapped, in a forked child; any bits are a u64; nobody else maps it for writing (sealed; a
+        // forked child of an unsealed one replaces it) and all access is atomic; whoever dies in between leaves whole words.
+        unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU64>() }
+    }
+
+    fn record(&self, offset: usize) -> Record<'_> {
+        debug_assert!(offset.is_multiple_of(64) && offset + 64 <= self.bytes);
+        // SAFETY: as in `at`, for eight words in a row: tables of records of 64 bytes end inside `bytes`.
+        Record(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 8]>() })
+    }
+
+    pub(super) fn header(&self, field: u64) -> &AtomicU64 {
+        self.at(position(field) & 0xFF8)
+    }
+
+    pub(super) fn allocator(&self, slot: usize, field: u64) -> &AtomicU64 {
+        let word = (field / 8).min(ALLOCATOR_WORDS - 1);
+        self.at(position(layout::ALLOCATORS.offset) + (slot & ALLOCATOR_MASK) * layout::ALLOCATORS.stride as usize + position(word) * 8)
+    }
+
+    pub(super) fn row(&self, row: usize) -> Row<'_> {
+        let offset = position(layout::ROWS.offset) + (row & ROW_MASK) * layout::ROWS.stride as usize;
+        debug_assert!(offset + 256 <= self.bytes);
+        // SAFETY: as in `at`, for the 32 words of a row.
+        Row(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 32]>() })
+    }
+
+    pub(super) fn tag(&self, tag: usize) -> Record<'_> {
+        self.record(position(layout::TAGS.offset) + (tag & TAG_MASK) * 64)
+    }
+
+    pub(super) fn grave(&self, index: usize) -> Record<'_> {
+        self.record(position(layout::GRAVEYARD.offset) + (index & GRAVE_MASK) * 64)
+    }
+
+    /// Word `word` of the record of event `n`.
+    pub(super) fn event(&self, n: u64, word: usize) -> &AtomicU64 {
+        self.at(position(layout::EVENTS.offset) + position(n & EVENT_MASK) * 40 + word.min(4) * 8)
+    }
+
+    /// The entry in `slot`; the capacity is a power of two, so that no slot leads outside.
+    pub(super) fn entry(&self, slot: u32) -> Record<'_> {
+        self.record(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
+    }
+
+    /// Adds to a counter of the header that may also change without the lock.
+    pub(super) fn count(&self, field: u64) {
+        self.header(field).fetch_add(1, Relaxed);
+    }
+}
+
+/// A row's words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a>(&'a [AtomicU64; 32]);
+
+impl Row<'_> {
+    pub(super) fn get(self, field: u64) -> u64 {
+        self.0[position(field / 8) & 31].load(Relaxed)
+    }
+
+    pub(super) fn set(self, field: u64, value: u64) {
+        self.0[position(field / 8) & 31].store(value, Relaxed);
+    }
+
+    pub(super) fn publish(self, field: u64, value: u64) {
+        self.0[position(field / 8) & 31].store(value, Release);
+    }
+
+    pub(super) fn add(self, field: u64, by: u64) -> u64 {
+        let sum = self.get(field).wrapping_add(by);
+        self.set(field, sum);
+        sum
+    }
+
+    pub(super) fn subtract(self, field: u64, by: u64) {
+        self.set(field, self.get(field).saturating_sub(by));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_wraps_instead_of_leading_outside() {
+        let words = Words::reserve(512).expect("4 KiB");
+        words.set(3, 7);
+        assert_eq!(words.get(512 + 3), 7);
+        assert_eq!(words.get(usize::MAX), words.get(511));
+        // SAFETY: no reference is left.
+        unsafe { words.release() };
+    }
+
+    #[test]
+    fn halves() {
+        assert_eq!((low(pair(1, 2)), high(pair(1, 2))), (1, 2));
+    }
+}

@@ -1,0 +1,85 @@
+//! The most a row ever had, and who was there then.
+//!
+//! Members of a row's peak are the entries with peak epoch < creation <= peak event. While they stay in the table they are
+//! found there; one that goes is copied to the graveyard first, under the peak's event, so that a new peak buries the old
+//! records for nothing.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::{entry, row};
+
+use super::{
+    books::Books,
+    event::{Event, creation_of, row_of},
+    memory::{Record, Row},
+};
+
+/// Places looked at for a record before it is given up, and members then given up unseen: a full graveyard must not slow
+/// the program down.
+const TRIES: u32 = 4;
+const REST: u32 = 16;
+
+impl Books {
+    /// The row has grown to these figures.
+    pub(super) fn raise_peaks(&self, event: Event, row: Row<'_>, live: u64, allocated: u64) {
+        if allocated > row.get(row::PEAK_ALLOCATED) {
+            row.set(row::PEAK_ALLOCATED_TIME, event.time);
+            row.set(row::PEAK_ALLOCATED_EVENT, event.n);
+            row.publish(row::PEAK_ALLOCATED, allocated);
+        }
+        if live > row.get(row::PEAK) {
+            // The figure itself comes last: whoever finds the old one after a kill finds it below the recount, and
+            // takes the live entries for the peak; whoever finds the new one finds all that belongs to it.
+            row.publish(row::PEAK_EVENT, event.n);
+            row.set(row::PEAK_TIME, event.time);
+            row.set(row::PEAK_EPOCH, row.get(row::EPOCH));
+            row.set(row::PEAK_UNLISTED_BYTES, row.get(row::UNLISTED_BYTES));
+            row.set(row::PEAK_UNLISTED_COUNT, row.get(row::UNLISTED_COUNT));
+            row.set(row::PEAK_LOST_BYTES, 0);
+            row.set(row::PEAK_LOST_COUNT, 0);
+            row.publish(row::PEAK, live);
+        }
+    }
+
+    /// A listed entry is about to go: keep it if it belongs to its row's peak.
+    pub(super) fn bury(&self, record: Record<'_>) {
+        let row = self.region.row(row_of(record));
+        let peak_event = row.get(row::PEAK_EVENT);
+        let Some(creation) = creation_of(record) else { return };
+        if creation > peak_event || creation <= row.get(row::PEAK_EPOCH) {
+            return;
+        }
+        let Some(grave) = self.grave() else {
+            // Bytes and count stand for it. A kill between these stores and the entry's FREE would count it twice, which
+            // a reader of an odd ledger can tell: the sum exceeds the peak by this one.
+            row.add(row::PEAK_LOST_BYTES, record.get(entry::SIZE));
+            row.add(row::PEAK_LOST_COUNT, 1);
+            return;
+        };
+        grave.withdraw(entry::PEAK_EVENT, 0);
+        for offset in [entry::STATE, entry::ADDRESS, entry::SIZE, entry::TIME, entry::PER_BANK, entry::ROW, entry::TAG] {
+            grave.set(offset, record.get(offset));
+        }
+        grave.publish(entry::PEAK_EVENT, peak_event);
+    }
+
+    /// A record of the graveyard that no peak needs, if one is near.
+    fn grave(&self) -> Option<Record<'_>> {
+        if let Some(rest) = self.grave_rest.load(Relaxed).checked_sub(1) {
+            self.grave_rest.store(rest, Relaxed);
+            return None;
+        }
+        let first = self.grave_cursor.load(Relaxed);
+        for number in (0..TRIES).map(|step| first.wrapping_add(step)) {
+            let grave = self.region.grave(number as usize);
+            let peak_event = grave.get(entry::PEAK_EVENT);
+            if peak_event == 0 || peak_event != self.region.row(row_of(grave)).get(row::PEAK_EVENT) {
+                self.grave_cursor.store(number.wrapping_add(1), Relaxed);
+                return Some(grave);
+            }
+        }
+        self.grave_cursor.store(first.wrapping_add(TRIES), Relaxed);
+        self.grave_rest.store(REST, Relaxed);
+        None
+    }
+}

@@ -1,0 +1,234 @@
+//! After a thread died in the middle of an event: everything that can be counted is counted again from the entries.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::{KINDS, Op, ROWS, entry, header, row, status};
+
+use super::{
+    books::Books,
+    event::{Event, Fact, creation_of, row_of},
+    index,
+    memory::low,
+};
+
+/// Figures of a row that the entries tell.
+const COUNTED: [u64; 6] =
+    [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::LIVE_COUNT, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
+
+impl Books {
+    /// Whether an event is half done.
+    #[inline]
+    pub(super) fn is_half_done(&self) -> bool {
+        self.region.header(header::SEQ).load(Relaxed) & 1 == 1
+    }
+
+    /// Finishes what a dead owner began. Called by the new owner, or by its own `Drop` on the way out of a panic.
+    #[cold]
+    pub(super) fn repair(&self, time: u64) {
+        if !self.is_half_done() {
+            return;
+        }
+        // The same number as the event that did not end: `begin` rounds down.
+        let event = self.begin(time);
+        let rows = self.rows_ever_used();
+        for number in 0..rows {
+            let row = self.region.row(number);
+            for field in COUNTED {
+                row.set(field, 0);
+            }
+        }
+        self.index.abandon();
+        let entries = low(self.region.header(header::ENTRIES_USED).load(Relaxed)).min(self.region.capacity);
+        let unlisted = self.overflow.used.load(Relaxed);
+        if !self.index.start(entries.saturating_add(unlisted)) {
+            // Without an index no free can be found: what follows is not exact, and says so.
+            self.lose(crate::layout::Lost::NoMemory);
+            let _ = self.index.start(0);
+        }
+        self.free.clear();
+        self.overflow.clear_free();
+        self.dead.store(0, Relaxed);
+        for slot in (0..entries).rev() {
+            self.recount_slot(slot);
+        }
+        for number in (0..unlisted).rev() {
+            self.recount_slot(number + self.region.capacity);
+        }
+        let (mut count, mut bytes) = (0, 0);
+        for number in 0..rows {
+            self.settle_row(event, number);
+            let row = self.region.row(number);
+            count += row.get(row::LIVE_COUNT);
+            bytes += row.get(row::LIVE_BYTES);
+        }
+        self.region.header(header::LIVE_ENTRIES).store(count, Relaxed);
+        self.region.header(header::LIVE_BYTES).store(bytes, Relaxed);
+        self.region.count(header::REPAIRS);
+        self.mark_status(status::REPAIRED);
+        self.end(event, Op::Repair, &Fact::default());
+    }
+
+    fn rows_ever_used(&self) -> usize {
+        let allocators = low(self.region.header(header::ALLOCATORS_USED).load(Relaxed));
+        (allocators.saturating_add(1).saturating_mul(KINDS)).min(ROWS.records) as usize
+    }
+
+    fn recount_slot(&self, slot: u32) {
+        let record = self.record_in(slot);
+        if creation_of(record).is_none() {
+            // WRITING is an allocation that never got live.
+            record.publish(entry::STATE, u64::from(entry::FREE));
+            self.give_slot(slot);
+            return;
+        }
+        if !self.is_live(record) {
+            self.dead.store(self.dead.load(Relaxed) + 1, Relaxed);
+            return;
+        }
+        let number = row_of(record);
+        let size = record.get(entry::SIZE);
+        let allocated = self.allocated(number, size, low(record.get(entry::PER_BANK)));
+        let row = self.region.row(number);
+        row.add(row::LIVE_COUNT, 1);
+        row.add(row::LIVE_BYTES, size);
+        row.add(row::ALLOCATED_BYTES, allocated);
+        if !self.is_listed(slot) {
+            row.add(row::UNLISTED_COUNT, 1);
+            row.add(row::UNLISTED_BYTES, size);
+            row.add(row::UNLISTED_ALLOCATED, allocated);
+        }
+        if self.index.has_room() {
+            self.index.put(index::hash(number, record.get(entry::ADDRESS)), slot);
+        }
+    }
+
+    fn settle_row(&self, event: Event, number: usize) {
+        let row = self.region.row(number);
+        let count = row.get(row::LIVE_COUNT);
+        let allocs = row.get(row::ALLOCS).max(row.get(row::FREES).wrapping_add(count));
+        row.set(row::ALLOCS, allocs);
+        row.set(row::FREES, allocs.wrapping_sub(count));
+        self.raise_peaks(event, row, row.get(row::LIVE_BYTES), row.get(row::ALLOCATED_BYTES));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{mem, ptr, thread};
+
+    use crate::layout::{Lost, WriterKind};
+
+    use super::{
+        super::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Found, Key, KindGeometry, Writer},
+        *,
+    };
+
+    fn writer() -> (Writer, AllocatorId) {
+        let config = Config { kind: WriterKind::Client, version: "", clock: ClockChoice::Auto, machine: 1, on_created: None };
+        let writer = Writer::beside_others(config, 1024);
+        let spec = AllocatorSpec { given_id: 0, origin: 1, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &[] };
+        let id = writer.session().expect("session").open_allocator(&spec).expect("allocator");
+        for address in 0..10 {
+            let buffer = Buffer { size: 100, ..Buffer::default() };
+            writer.session().expect("session").insert(Key { allocator: id, kind: 0, address }, &buffer).expect("room");
+        }
+        (writer, id)
+    }
+
+    /// Half an allocation and some wrong totals, as a thread leaves them that dies inside.
+    fn leave_half_done(books: &Books) {
+        books.begin(1);
+        let slot = books.take_slot().expect("slot");
+        books.record_in(slot).withdraw(entry::STATE, u64::from(entry::WRITING));
+        books.region.row(0).set(row::LIVE_BYTES, 77);
+        books.region.row(0).add(row::ALLOCS, 1);
+    }
+
+    fn check_repaired(writer: &Writer, id: AllocatorId) {
+        let mut session = writer.session().expect("session");
+        let books = session.books;
+        assert!(!books.is_half_done());
+        let row = books.region.row(0);
+        assert_eq!([row::LIVE_BYTES, row::LIVE_COUNT, row::PEAK].map(|field| row.get(field)), [1000, 10, 1000]);
+        assert_eq!(row.get(row::ALLOCS) - row.get(row::FREES), 10);
+        assert_eq!(books.region.header(header::REPAIRS).load(Relaxed), 1);
+        assert_eq!(books.region.header(header::STATUS).load(Relaxed) & status::REPAIRED, status::REPAIRED);
+        let done = books.region.header(header::SEQ).load(Relaxed) / 2;
+        assert_eq!(books.region.event(done, 2).load(Relaxed) >> 56, Op::Repair as u64);
+        assert_eq!(session.find(Key { allocator: id, kind: 0, address: 3 }), Some(Found { size: 100, refs: 1 }));
+        assert_eq!(session.remove(Key { allocator: id, kind: 0, address: 9 }), Some(100));
+        assert_eq!(books.take_slot(), Some(9), "free slots are known again");
+    }
+
+    #[test]
+    fn a_thread_that_ended_inside() {
+        let (writer, id) = writer();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let session = writer.session().expect("session");
+                leave_half_done(session.books);
+                mem::forget(session);
+            });
+        });
+        check_repaired(&writer, id);
+    }
+
+    #[test]
+    fn a_panic_inside() {
+        let (writer, id) = writer();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let session = writer.session().expect("session");
+            leave_half_done(session.books);
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(panicked.is_err());
+        check_repaired(&writer, id);
+    }
+
+    #[test]
+    fn nothing_half_done_needs_no_repair() {
+        let (writer, _) = writer();
+        thread::scope(|scope| {
+            scope.spawn(|| mem::forget(writer.session().expect("session")));
+        });
+        let session = writer.session().expect("session");
+        assert_eq!(session.books.region.header(header::REPAIRS).load(Relaxed), 0);
+        assert_eq!(session.books.region.header(header::LOST + Lost::Reentry as u64 * 8).load(Relaxed), 0);
+    }
+
+    unsafe extern "C-unwind" {
+        /// A cancellation point: the forced unwinding of a cancelled thread starts here.
+        #[link_name = "pause"]
+        fn wait_for_cancellation() -> libc::c_int;
+    }
+
+    extern "C-unwind" fn wait_inside(writer: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the test keeps the writer until this thread is joined.
+        let session = unsafe { &*writer.cast::<Writer>() }.session().expect("session");
+        leave_half_done(session.books);
+        // SAFETY: no conditions.
+        unsafe { wait_for_cancellation() };
+        drop(session);
+        ptr::null_mut()
+    }
+
+    #[test]
+    fn a_thread_cancelled_inside() {
+        let (writer, id) = writer();
+        let mut thread: libc::pthread_t = 0;
+        // SAFETY: the thread's function takes and returns a pointer, and may be unwound, which the C type does not say; it is
+        // joined before the writer goes.
+        unsafe {
+            let start: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void =
+                mem::transmute(wait_inside as extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void);
+            let argument = ptr::from_ref(&writer).cast_mut().cast();
+            assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), start, argument), 0);
+            while !writer.books().is_some_and(Books::is_half_done) {
+                thread::yield_now();
+            }
+            assert_eq!(libc::pthread_cancel(thread), 0);
+            assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
+        }
+        check_repaired(&writer, id);
+    }
+}

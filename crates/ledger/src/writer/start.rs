@@ -1,0 +1,290 @@
+//! Makes a ledger: a memfd if the process may have one, as long as its limits allow, sealed once it is mapped.
+//!
+//! It runs inside somebody else's program, perhaps inside one of its constructors or signal handlers: no malloc, no
+//! output, and each limit is asked for first, because exceeding RLIMIT_FSIZE kills.
+
+use std::{
+    mem::MaybeUninit,
+    os::fd::RawFd,
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Relaxed, Release},
+    },
+};
+
+use crate::layout::{self, Clock, header, status};
+
+use super::{
+    Config,
+    books::{Books, FIGURES},
+    clock::{self, ClockChoice},
+    identity::{self, Identity},
+    index::Index,
+    lock::Lock,
+    memory::{self, Backing, PAGE, Region, Words, pair, position},
+    slots::{FreeList, Overflow},
+    tags::Tags,
+};
+
+/// Descriptors of the program are low; one up here is seldom in the way of a `select` or of a loop that closes a few.
+const DESCRIPTOR_MIN: libc::c_int = 500;
+/// Of a limited address space the ledger takes at most this part.
+const ADDRESS_SPACE_SHARE: u64 = 8;
+
+/// A new ledger, or `None` if the process has no room for one now.
+pub(super) fn start(config: &Config, capacity_max: u32) -> Option<NonNull<Books>> {
+    let made = region(capacity_max)?;
+    let books = fill(config, made);
+    if books.is_none() {
+        // SAFETY: nobody else has it.
+        unsafe { memory::unmap(made.start, made.bytes) };
+        close_own(made.descriptor, made.inode);
+    }
+    books
+}
+
+#[derive(Clone, Copy)]
+struct Made {
+    start: NonNull<u8>,
+    bytes: usize,
+    capacity: u32,
+    descriptor: RawFd,
+    inode: u64,
+    is_sealed: bool,
+}
+
+fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
+    let clock = clock::pick(config.clock);
+    let identity = Identity::of_this_process();
+    let books = Books {
+        region: Region { start: made.start, bytes: made.bytes, capacity: made.capacity },
+        lock: Lock::new(),
+        clock,
+        pid: identity.pid,
+        descriptor: made.descriptor,
+        inode: made.inode,
+        index: Index::new(),
+        free: FreeList::reserve(made.capacity)?,
+        overflow: Overflow::new(),
+        tags: Tags::new(),
+        figures: Words::reserve(FIGURES)?,
+        dead: AtomicU64::new(0),
+        sweep_cursor: AtomicU32::new(0),
+        grave_cursor: AtomicU32::new(0),
+        grave_rest: AtomicU32::new(0),
+    };
+    if !books.index.start(0) {
+        return None;
+    }
+    let mut bits = if made.is_sealed { 0 } else { status::UNSEALED };
+    if config.clock == ClockChoice::Auto && clock == Clock::Monotonic {
+        bits |= status::CLOCK_FALLBACK;
+    }
+    books.region.header(header::STATUS).store(bits, Relaxed);
+    write_header(&books.region, config, clock, &identity);
+    books.place()
+}
+
+fn write_header(region: &Region, config: &Config, clock: Clock, identity: &Identity) {
+    let set = |field, value| region.header(field).store(value, Relaxed);
+    let version = u64::from(layout::VERSION_MAJOR) | u64::from(layout::VERSION_MINOR) << 16;
+    set(header::VERSION_MAJOR, version | u64::from(layout::HEADER_BYTES) << 32);
+    set(header::REGION_BYTES, region.bytes as u64);
+    let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, layout::EVENTS, layout::entries(region.capacity)];
+    for (table, at) in tables.iter().zip((header::TABLES..).step_by(16)) {
+        set(at, table.offset);
+        set(at + 8, pair(table.records, table.stride));
+    }
+    set(header::PID, pair(identity.pid.unsigned_abs(), config.kind as u32));
+    set(header::START_TICKS, identity.start_ticks);
+    set(header::PID_NAMESPACE, identity.pid_namespace);
+    set(header::MACHINE, config.machine);
+    set(header::CLOCK, u64::from(clock as u32));
+    set(header::CREATED_MONOTONIC, clock::nanoseconds(libc::CLOCK_MONOTONIC));
+    set(header::CREATED_REALTIME, clock::nanoseconds(libc::CLOCK_REALTIME));
+    set(header::CREATED_CLOCK, clock::now(clock));
+    set(header::VISIBLE_IS_SET, u64::from(identity.visible.is_some()));
+    text(region, header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
+    text(region, header::PROGRAM, header::PROGRAM_BYTES, identity.program());
+    text(region, header::VISIBLE, header::VISIBLE_BYTES, identity.visible.unwrap_or_default());
+    // Everything before it is there when the magic is: pairs with the reader's first pread.
+    region.header(header::MAGIC).store(layout::MAGIC, Release);
+}
+
+/// Writes a text, cut to its field with a NUL behind it.
+fn text(region: &Region, field: u64, bytes_max: usize, bytes: &[u8]) {
+    let bytes = bytes.get(..bytes.len().min(bytes_max - 1)).unwrap_or_default();
+    for (chunk, at) in bytes.chunks(8).zip((field..).step_by(8)) {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        region.header(at).store(u64::from_le_bytes(word), Relaxed);
+    }
+}
+
+fn bytes_for(capacity: u32) -> usize {
+    position(layout::entries(capacity).end())
+}
+
+/// What a process may have, RLIM_INFINITY if it is not limited.
+fn limit(resource: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes to the struct of ours.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// The capacity whose region is at most `bytes` long, down to the smallest.
+fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
+    let mut capacity = capacity_max;
+    while bytes_for(capacity) as u64 > bytes {
+        if capacity <= layout::ENTRIES_MIN {
+            return None;
+        }
+        capacity /= 2;
+    }
+    Some(capacity)
+}
+
+fn region(capacity_max: u32) -> Option<Made> {
+    let space = limit(libc::RLIMIT_AS);
+    let share = if space == libc::RLIM_INFINITY { space } else { space / ADDRESS_SPACE_SHARE };
+    // A very small space may still hold the smallest region: mmap decides.
+    let capacity = capacity_within(capacity_max, share).unwrap_or(layout::ENTRIES_MIN);
+    match capacity_within(capacity, limit(libc::RLIMIT_FSIZE)) {
+        Some(capacity) => match descriptor() {
+            Ok(descriptor) => file(descriptor, capacity),
+            // The program needs its descriptors itself; later, perhaps.
+            Err(libc::EMFILE | libc::ENFILE) => None,
+            Err(_) => anonymous(capacity),
+        },
+        None => anonymous(capacity),
+    }
+}
+
+/// Maps as much as there is room for, halving.
+fn map_halving(capacity: u32, mut map: impl FnMut(u32, usize) -> Option<NonNull<u8>>) -> Option<(NonNull<u8>, u32)> {
+    let mut capacity = capacity;
+    loop {
+        if let Some(start) = map(capacity, bytes_for(capacity)) {
+            return Some((start, capacity));
+        }
+        if capacity <= layout::ENTRIES_MIN {
+            return None;
+        }
+        capacity /= 2;
+    }
+}
+
+fn anonymous(capacity: u32) -> Option<Made> {
+    let (start, capacity) = map_halving(capacity, |_, bytes| memory::map(bytes, Backing::SharedAnonymous))?;
+    let made = Made { start, bytes: bytes_for(capacity), capacity, descriptor: -1, inode: 0, is_sealed: false };
+    populated(made)
+}
+
+fn file(descriptor: RawFd, capacity: u32) -> Option<Made> {
+    // SAFETY: our own descriptor; lengths were compared with RLIMIT_FSIZE, so that no signal comes. Mode 0400: whoever may
+    // look into this process must still not write.
+    let mapped = map_halving(capacity, |_, bytes| unsafe {
+        let length = libc::off_t::try_from(bytes).ok()?;
+        let is_ready = libc::fchmod(descriptor, 0o400) == 0 && libc::ftruncate(descriptor, length) == 0;
+        if is_ready { memory::map(bytes, Backing::File(descriptor)) } else { None }
+    });
+    let Some((start, capacity)) = mapped else {
+        // SAFETY: made by us a moment ago, and known to nobody.
+        unsafe { libc::close(descriptor) };
+        return None;
+    };
+    const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+    // SAFETY: our own descriptor, already mapped: FUTURE_WRITE leaves that mapping writable.
+    let is_sealed = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, SEALS) } == 0;
+    let inode = inode_of(descriptor).unwrap_or(0);
+    populated(Made { start, bytes: bytes_for(capacity), capacity, descriptor, inode, is_sealed })
+}
+
+/// Asks for the first page now, where the answer is an error and not a signal.
+fn populated(made: Made) -> Option<Made> {
+    // SAFETY: the first page of our own mapping.
+    let result = unsafe { libc::madvise(made.start.as_ptr().cast(), PAGE, libc::MADV_POPULATE_WRITE) };
+    if result == 0 || errno() == libc::EINVAL {
+        return Some(made);
+    }
+    // SAFETY: nobody else has it.
+    unsafe { memory::unmap(made.start, made.bytes) };
+    close_own(made.descriptor, made.inode);
+    None
+}
+
+/// A memfd, up high if the limit allows; or errno.
+fn descriptor() -> Result<RawFd, libc::c_int> {
+    const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let name = c"ttmon-ledger".as_ptr();
+    // SAFETY: a C string that lives for ever. Kernels before 6.3 do not know NOEXEC_SEAL.
+    let low = unsafe {
+        match libc::memfd_create(name, FLAGS | libc::MFD_NOEXEC_SEAL) {
+            -1 if errno() == libc::EINVAL => libc::memfd_create(name, FLAGS),
+            result => result,
+        }
+    };
+    if low < 0 {
+        return Err(errno());
+    }
+    // SAFETY: a descriptor of ours; the low one is closed only when there is the high one.
+    unsafe {
+        let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, DESCRIPTOR_MIN);
+        if high < 0 {
+            return Ok(low);
+        }
+        libc::close(low);
+        Ok(high)
+    }
+}
+
+fn inode_of(descriptor: RawFd) -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel fills the struct, or says that it did not.
+    unsafe { (libc::fstat(descriptor, stat.as_mut_ptr()) == 0).then(|| stat.assume_init().st_ino) }
+}
+
+/// Closes our descriptor, if its number still means our ledger: the program may have closed all it found.
+pub(super) fn close_own(descriptor: RawFd, inode: u64) {
+    if descriptor >= 0 && inode != 0 && inode_of(descriptor) == Some(inode) {
+        // SAFETY: it is ours, as the inode says.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// A forked child lets its parent's ledger go: private memory takes its place, so that an event which the fork interrupted
+/// ends harmlessly, and the parent's pages are not kept alive.
+pub(super) fn let_go(parent: &Books) {
+    let (start, bytes) = (parent.region.start.as_ptr(), parent.region.bytes);
+    const FLAGS: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: exactly the range that the parent's ledger has in this child, which nobody but the parent's books knows;
+    // same length and access afterwards, so references into it stay good. Inaccessible first: see `memory::map`.
+    unsafe {
+        if libc::mmap(start.cast(), bytes, libc::PROT_NONE, FLAGS, -1, 0) != libc::MAP_FAILED {
+            libc::munlock(start.cast(), bytes);
+            libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE);
+        }
+    }
+    close_own(parent.descriptor, parent.inode);
+}
+
+fn errno() -> libc::c_int {
+    identity::errno()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_capacity_is_halved_until_it_fits() {
+        assert_eq!(capacity_within(1 << 20, u64::MAX), Some(1 << 20));
+        assert_eq!(capacity_within(1 << 20, 0x449_0FFF), Some(1 << 19));
+        assert_eq!(capacity_within(1 << 20, 0x49_1000 + 64 * 1024), Some(1 << 10));
+        assert_eq!(capacity_within(1 << 20, 0x49_1000), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Freeing a row as a whole, in one event, and clearing away what that leaves.
+//!
+//! An entry is dead when its creation is not later than its row's epoch. The dead keep their slots and cells until an
+//! allocation passes by: each looks at [`A_LITTLE`] slots. An index hit on a dead one is a miss.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::layout::{Op, entry, header, row};
+
+use super::{
+    books::Books,
+    event::{Fact, creation_of, row_of},
+    index,
+    memory::{Record, low},
+};
+
+/// Slots looked at for each allocation while there are dead entries.
+const A_LITTLE: u32 = 2;
+/// Slots looked at when the table is full, before a buffer goes unlisted.
+const A_LOT: u32 = 1024;
+
+impl Books {
+    /// Whether the entry is live: by its state and by its row's epoch.
+    pub(super) fn is_live(&self, record: Record<'_>) -> bool {
+        creation_of(record).is_some_and(|creation| creation > self.region.row(row_of(record)).get(row::EPOCH))
+    }
+
+    /// All of a row's entries are dead from this event on.
+    pub(super) fn free_row(&self, time: u64, number: usize) {
+        let event = self.begin(time);
+        let row = self.region.row(number);
+        let (count, bytes) = (row.get(row::LIVE_COUNT), row.get(row::LIVE_BYTES));
+        let fact = Fact { row: number, size: bytes, ..Fact::default() };
+        self.dead.store(self.dead.load(Relaxed).wrapping_add(count), Relaxed);
+        // The store that kills them all; the figures follow, and are recounted if they do not.
+        row.publish(row::EPOCH, event.n);
+        for field in
+            [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::LIVE_COUNT, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED]
+        {
+            row.set(field, 0);
+        }
+        row.add(row::FREES, count);
+        self.subtract_from_header(header::LIVE_ENTRIES, count);
+        self.subtract_from_header(header::LIVE_BYTES, bytes);
+        self.end(event, Op::FreeAll, &fact);
+    }
+
+    /// One allocation's share of clearing; inside an event.
+    #[inline]
+    pub(super) fn sweep_a_little(&self) {
+        if self.dead.load(Relaxed) != 0 {
+            for _ in 0..A_LITTLE {
+                self.sweep_next();
+            }
+        }
+    }
+
+    /// The table is full: looks further, and says whether a slot became free.
+    pub(super) fn sweep_for_a_slot(&self) -> bool {
+        self.dead.load(Relaxed) != 0 && (0..A_LOT).any(|_| self.sweep_next().is_some_and(|slot| self.is_listed(slot)))
+    }
+
+    /// Looks at the next slot, and returns it if a dead entry was cleared from it.
+    fn sweep_next(&self) -> Option<u32> {
+        let listed = low(self.region.header(header::ENTRIES_USED).load(Relaxed));
+        let all = listed.saturating_add(self.overflow.used.load(Relaxed));
+        let cursor = self.sweep_cursor.load(Relaxed);
+        let at = if cursor < all { cursor } else { 0 };
+        self.sweep_cursor.store(at + 1, Relaxed);
+        // Unlisted slots count from the capacity on, however many of the listed were used.
+        let slot = if at < listed { at } else { at - listed + self.region.capacity };
+        let record = self.record_in(slot);
+        if creation_of(record).is_none() || self.is_live(record) {
+            return None;
+        }
+        self.clear_dead(slot);
+        Some(slot)
+    }
+
+    /// Clears a dead entry's slot; inside an event.
+    pub(super) fn clear_dead(&self, slot: u32) {
+        let record = self.record_in(slot);
+        let hash = index::hash(row_of(record), record.get(entry::ADDRESS));
+        if let Some(place) = self.index.find(hash, |found| found == slot) {
+            self.index.remove(place);
+        }
+        self.clear_slot(slot, record);
+        self.dead.store(self.dead.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+}

@@ -1,0 +1,142 @@
+//! Texts that entries carry by number: append-only in the region, found again by a private index.
+
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::layout::{TAG_BYTES_MAX, TAG_OTHER, TAGS, header};
+
+use super::{
+    books::Books,
+    memory::{self, Backing, Record, low},
+};
+
+const CELLS: usize = TAGS.records as usize * 2;
+const CELLS_BYTES: usize = CELLS * 8;
+const OTHER: &str = "(other)";
+
+/// `hash << 32 | tag`, 0 empty; mapped with the first tag.
+#[derive(Debug)]
+pub(super) struct Tags {
+    cells: AtomicPtr<AtomicU64>,
+}
+
+impl Tags {
+    pub(super) const fn new() -> Self {
+        Self { cells: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    fn cell(&self, at: usize) -> Option<&AtomicU64> {
+        let cells = self.cells.load(Acquire);
+        if cells.is_null() {
+            let start = memory::map(CELLS_BYTES, Backing::Private)?;
+            self.cells.store(start.as_ptr().cast(), Release);
+        }
+        // SAFETY: CELLS aligned words were mapped, the index is below that, they stay while their writer lives; any bits
+        // are valid; only the holder of the lock comes here, and a thread that dies leaves whole words.
+        Some(unsafe { &*self.cells.load(Acquire).add(at % CELLS) })
+    }
+
+    /// Unmaps the index.
+    ///
+    /// # Safety
+    /// Nobody uses it any more.
+    pub(super) unsafe fn release(&self) {
+        if let Some(start) = std::ptr::NonNull::new(self.cells.swap(std::ptr::null_mut(), Relaxed)) {
+            // SAFETY: the length mapped; the caller's promise.
+            unsafe { memory::unmap(start.cast(), CELLS_BYTES) };
+        }
+    }
+}
+
+/// A tag's text as the region has it: its length, the bytes, zeros.
+fn packed(text: &str) -> [u64; 8] {
+    let mut bytes = [0_u8; 64];
+    let mut length = text.len().min(TAG_BYTES_MAX);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    for (to, from) in bytes.iter_mut().skip(1).zip(text.as_bytes().iter().take(length)) {
+        *to = *from;
+    }
+    bytes[0] = u8::try_from(length).unwrap_or(0);
+    let mut words = [0; 8];
+    for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*chunk);
+    }
+    words
+}
+
+fn hash(words: &[u64; 8]) -> u32 {
+    let mixed =
+        words.iter().fold(0x9E37_79B9_7F4A_7C15_u64, |hash, word| (hash ^ word).wrapping_mul(0xA076_1D64_78BD_642F).rotate_left(29));
+    low(mixed >> 32) ^ low(mixed)
+}
+
+fn holds(record: Record<'_>, words: &[u64; 8]) -> bool {
+    (0..8_u64).zip(words).all(|(number, word)| record.get(number * 8) == *word)
+}
+
+fn write(record: Record<'_>, words: &[u64; 8]) {
+    for (number, word) in (0..8_u64).zip(words) {
+        record.set(number * 8, *word);
+    }
+}
+
+impl Books {
+    /// The number of a text; 0 for none, [`TAG_OTHER`] where there is no room left.
+    pub(super) fn intern(&self, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        let words = packed(text);
+        let hash = hash(&words);
+        for step in 0..CELLS {
+            let Some(cell) = self.tags.cell((hash as usize).wrapping_add(step)) else { return TAG_OTHER };
+            let value = cell.load(Relaxed);
+            let tag = low(value);
+            if value == 0 {
+                let tag = self.append(&words);
+                if tag != TAG_OTHER {
+                    cell.store(u64::from(hash) << 32 | u64::from(tag), Relaxed);
+                }
+                return tag;
+            }
+            if low(value >> 32) == hash && holds(self.region.tag(tag as usize), &words) {
+                return tag;
+            }
+        }
+        TAG_OTHER
+    }
+
+    fn append(&self, words: &[u64; 8]) -> u32 {
+        let used = self.region.header(header::TAGS_USED);
+        let tag = low(used.load(Relaxed)).max(1);
+        if tag > TAG_OTHER {
+            return TAG_OTHER;
+        }
+        let record = self.region.tag(tag as usize);
+        if tag == TAG_OTHER {
+            write(record, &packed(OTHER));
+        } else {
+            write(record, words);
+        }
+        // The count publishes the text: pairs with the reader, which reads the count first.
+        used.store(u64::from(tag) + 1, Release);
+        tag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let text = format!("{}é", "a".repeat(61));
+        assert_eq!(packed(&text)[0].to_le_bytes()[0], 61);
+        assert_eq!(packed(&text), packed(&"a".repeat(61)));
+        assert_eq!(packed("b")[0], u64::from_le_bytes([1, b'b', 0, 0, 0, 0, 0, 0]));
+    }
+}

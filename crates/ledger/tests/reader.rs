@@ -1,0 +1,36 @@
+//! The reader against bytes that were written by hand from docs/ledger.md, by an enemy, and by the writer.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it must")]
+
+#[path = "reader/against_writer.rs"]
+mod against_writer;
+#[path = "reader/encoder.rs"]
+mod encoder;
+#[path = "reader/fields.rs"]
+mod fields;
+#[path = "reader/hostile.rs"]
+mod hostile;
+#[path = "reader/interleaved.rs"]
+mod interleaved;
+#[path = "reader/killed.rs"]
+mod killed;
+#[path = "reader/model.rs"]
+mod model;
+#[path = "reader/torn.rs"]
+mod torn;
+
+use std::fs::File;
+use std::io::Write;
+
+use ttmon_ledger::reader::{Refusal, Region};
+
+/// The bytes as a file on tmpfs.
+fn file(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile_in("/dev/shm").unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+fn open(bytes: &[u8]) -> Result<Region, Refusal> {
+    Region::open(file(bytes))
+}

@@ -1,0 +1,252 @@
+//! Writes ledgers byte by byte from the tables of docs/ledger.md, without a constant of the crate's: what it writes and what the
+//! reader reads meet only in that page.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it must")]
+#![allow(dead_code, reason = "each test, the bench and the fuzz target use a part")]
+
+/// A table: offset, records, stride.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    pub(crate) records: u32,
+    pub(crate) stride: u32,
+}
+
+/// How many records each table has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) allocators: u32,
+    pub(crate) tags: u32,
+    pub(crate) graveyard: u32,
+    pub(crate) events: u32,
+    pub(crate) entries: u32,
+    /// Bytes more that each record has than version 1.0's.
+    pub(crate) longer: u32,
+}
+
+impl Shape {
+    /// As the page says, with room for so many entries.
+    pub(crate) fn full(entries: u32) -> Self {
+        Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0 }
+    }
+
+    /// Small enough to be made a thousand times.
+    pub(crate) fn small() -> Self {
+        Self { allocators: 4, tags: 8, graveyard: 8, events: 256, entries: 24, longer: 0 }
+    }
+}
+
+/// The bytes of a ledger.
+#[derive(Clone)]
+pub(crate) struct Encoder {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) allocators: Place,
+    pub(crate) rows: Place,
+    pub(crate) tags: Place,
+    pub(crate) graveyard: Place,
+    pub(crate) events: Place,
+    pub(crate) entries: Place,
+}
+
+impl Encoder {
+    pub(crate) fn new(shape: Shape) -> Self {
+        let mut next = 0x1000;
+        let mut place = |records: u32, stride: u32| {
+            let place = Place { offset: next, records, stride: stride + shape.longer };
+            next += u64::from(records) * u64::from(place.stride);
+            place
+        };
+        let allocators = place(shape.allocators, 1280);
+        let rows = place(shape.allocators * 8, 256);
+        let tags = place(shape.tags, 64);
+        let graveyard = place(shape.graveyard, 64);
+        let events = place(shape.events, 40);
+        let entries = place(shape.entries, 64);
+        let mut new = Self { bytes: vec![0; usize::try_from(next).unwrap()], allocators, rows, tags, graveyard, events, entries };
+        new.header();
+        new
+    }
+
+    fn header(&mut self) {
+        self.text(0x000, b"TTMONLDG");
+        self.put16(0x008, 1);
+        self.put16(0x00A, 0);
+        self.put32(0x00C, 4096);
+        self.put64(0x010, self.bytes.len() as u64);
+        let places = [self.allocators, self.rows, self.tags, self.graveyard, self.events, self.entries];
+        for (at, place) in (0x018..).step_by(16).zip(places) {
+            self.put64(at, place.offset);
+            self.put32(at + 8, place.records);
+            self.put32(at + 12, place.stride);
+        }
+        self.put32(0x080, 4711);
+        self.put32(0x084, 1);
+        self.put64(0x088, 123_456);
+        self.put64(0x090, 4_026_531_836);
+        self.put32(0x0A0, 0);
+        self.put64(0x0A8, 1_000);
+        self.put64(0x0B0, 1_700_000_000_000_000_000);
+        self.put64(0x0B8, 1_000);
+        self.text(0x0D0, b"0.1.0");
+        self.text(0x0F0, b"python3");
+    }
+
+    pub(crate) fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let at = usize::try_from(offset).unwrap();
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(crate) fn put64(&mut self, offset: u64, value: u64) {
+        self.put(offset, &value.to_le_bytes());
+    }
+
+    pub(crate) fn put32(&mut self, offset: u64, value: u32) {
+        self.put(offset, &value.to_le_bytes());
+    }
+
+    pub(crate) fn put16(&mut self, offset: u64, value: u16) {
+        self.put(offset, &value.to_le_bytes());
+    }
+
+    pub(crate) fn text(&mut self, offset: u64, text: &[u8]) {
+        self.put(offset, text);
+    }
+
+    pub(crate) fn get64(&self, offset: u64) -> u64 {
+        let at = usize::try_from(offset).unwrap();
+        u64::from_le_bytes(self.bytes[at..at + 8].try_into().unwrap())
+    }
+
+    pub(crate) fn at(place: Place, record: u32) -> u64 {
+        assert!(record < place.records);
+        place.offset + u64::from(record) * u64::from(place.stride)
+    }
+
+    /// An open allocator of one chip, with the row of this kind in use.
+    pub(crate) fn open_allocator(&mut self, slot: u32, kind: u32) {
+        let at = Self::at(self.allocators, slot);
+        self.put64(at + 0x08, 2_000);
+        self.put32(at + 0x1C, 1);
+        self.put32(at + 0x20, slot);
+        self.put32(at + 0x24, 1);
+        self.put32(at + 0x100, slot);
+        self.put64(at, 1 << 8 | 2);
+        self.put64(Self::at(self.rows, slot * 8 + kind), 1 << 8 | 2);
+        let used = self.get64(0x210).max(u64::from(slot) + 1);
+        self.put64(0x210, used);
+    }
+
+    /// An entry, live.
+    pub(crate) fn entry(&mut self, slot: u32, entry: &Entry) {
+        let at = Self::at(self.entries, slot);
+        for (word, value) in entry.words().into_iter().enumerate() {
+            self.put64(at + 8 * word as u64, value);
+        }
+    }
+
+    /// Row figures that fit these entries: live and peak alike.
+    pub(crate) fn figures(&mut self, row: u32, count: u64, bytes: u64, last_event: u64) {
+        let at = Self::at(self.rows, row);
+        self.put64(at + 0x08, bytes);
+        self.put64(at + 0x10, bytes);
+        self.put64(at + 0x18, count);
+        self.put64(at + 0x20, bytes);
+        self.put64(at + 0x28, 3_000);
+        self.put64(at + 0x30, last_event);
+        self.put64(at + 0x38, bytes);
+        self.put64(at + 0x50, count);
+        let (live, live_bytes) = (self.get64(0x220), self.get64(0x228));
+        self.put64(0x220, live + count);
+        self.put64(0x228, live_bytes + bytes);
+    }
+}
+
+/// An entry as it lies in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) event: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) time: u64,
+    pub(crate) per_bank: u32,
+    pub(crate) page: u32,
+    pub(crate) row: u16,
+    pub(crate) layout: u8,
+    pub(crate) cores: u16,
+    pub(crate) flags: u16,
+    pub(crate) tag: u32,
+    pub(crate) refs: u32,
+    pub(crate) thread: u32,
+    pub(crate) operation: u32,
+}
+
+impl Entry {
+    /// An entry that differs from others in every field.
+    pub(crate) fn example(event: u64, row: u16, size: u64) -> Self {
+        let n = u32::try_from(event % 1_000_000).unwrap();
+        Self {
+            event,
+            address: 0x10_0000 + event * 0x1000,
+            size,
+            time: 2_000 + event,
+            per_bank: n + 1,
+            page: n + 2,
+            row,
+            layout: (n % 5) as u8,
+            cores: (n % 130) as u16,
+            flags: (n % 7) as u16,
+            tag: 0,
+            refs: 1,
+            thread: n + 3,
+            operation: n + 4,
+        }
+    }
+
+    pub(crate) fn words(&self) -> [u64; 8] {
+        [
+            self.event << 8 | 2,
+            self.address,
+            self.size,
+            self.time,
+            u64::from(self.per_bank) | u64::from(self.page) << 32,
+            u64::from(self.row)
+                | u64::from(self.row % 8) << 16
+                | u64::from(self.layout) << 24
+                | u64::from(self.cores) << 32
+                | u64::from(self.flags) << 48,
+            u64::from(self.tag) | u64::from(self.refs) << 32,
+            u64::from(self.thread) | u64::from(self.operation) << 32,
+        ]
+    }
+}
+
+/// A ledger with `count` entries of `size` bytes in row 0, whole and at its peak, with the last events in the ring.
+pub(crate) fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
+    let mut region = Encoder::new(shape);
+    region.open_allocator(0, 0);
+    for slot in 0..count {
+        let entry = Entry::example(u64::from(slot) + 1, 0, size);
+        region.entry(slot, &entry);
+        let at = region.events.offset + (entry.event % u64::from(region.events.records)) * u64::from(region.events.stride);
+        for (word, value) in event_words(1, slot, &entry).into_iter().enumerate() {
+            region.put64(at + 8 * word as u64, value);
+        }
+    }
+    let count = u64::from(count);
+    region.figures(0, count, count * size, count);
+    region.put64(0x200, 2 * count);
+    region.put64(0x208, count);
+    region.put64(0x238, 2_000 + count);
+    region
+}
+
+/// The event that made this entry, as it lies in the ring.
+pub(crate) fn event_words(op: u64, slot: u32, entry: &Entry) -> [u64; 5] {
+    [
+        entry.time,
+        entry.address,
+        entry.size | u64::from(entry.row) << 40 | op << 56,
+        u64::from(slot) | u64::from(entry.tag) << 20 | entry.event << 32,
+        u64::from(entry.per_bank) | u64::from(entry.page) << 32,
+    ]
+}

@@ -1,0 +1,280 @@
+//! Every field of the page, where the page says it is.
+
+use ttmon_ledger::layout::{Op, WriterKind};
+use ttmon_ledger::reader::{Allocator, Chip, Entry as Read, Event, Exactness, Geometry};
+
+use super::encoder::{Encoder, Entry, Shape, event_words, filled};
+use super::open;
+
+/// Unix time of a ledger time: the encoder's ledgers are made at 1,000 on their clock.
+fn unix(time: u64) -> u64 {
+    1_700_000_000_000_000_000 + time - 1_000
+}
+
+fn shapes() -> [Shape; 2] {
+    [Shape::small(), Shape { longer: 24, ..Shape::small() }]
+}
+
+#[test]
+fn the_full_layout_is_as_long_as_the_page_says() {
+    let region = Encoder::new(Shape::full(1 << 20));
+    assert_eq!(region.bytes.len(), 0x449_1000);
+    assert_eq!(region.entries.offset, 0x49_1000);
+}
+
+#[test]
+fn identity() {
+    let mut region = Encoder::new(Shape::small());
+    region.put32(0x084, 3);
+    region.put64(0x098, 77);
+    region.put32(0x0A4, 815);
+    region.put64(0x0C0, 999);
+    region.put32(0x0C8, 1);
+    region.put32(0x0CC, 1);
+    region.text(0x130, b"0,3");
+    let read = open(&region.bytes).unwrap();
+    let identity = read.identity();
+    assert_eq!((identity.pid, identity.start_ticks, identity.pid_namespace), (4711, 123_456, 4_026_531_836));
+    assert_eq!((identity.machine, identity.writer), (77, Some(WriterKind::Service)));
+    assert_eq!((identity.owner_pid, identity.owner_start_ticks), (815, 999));
+    assert_eq!((identity.program.as_str(), identity.version.as_str()), ("python3", "0.1.0"));
+    assert_eq!((identity.visible_devices.as_deref(), identity.is_mock), (Some("0,3"), true));
+    assert_eq!(identity.created_unix_ns, unix(1_000));
+}
+
+#[test]
+fn identity_of_little() {
+    let mut region = Encoder::new(Shape::small());
+    region.put32(0x084, 9);
+    region.text(0x0F0, &[0xFF; 64]);
+    let read = open(&region.bytes).unwrap();
+    assert_eq!((read.identity().writer, &read.identity().visible_devices, read.identity().is_mock), (None, &None, false));
+    assert_eq!(read.identity().program, "\u{FFFD}".repeat(64), "no NUL, no UTF-8");
+}
+
+#[test]
+fn counters() {
+    for shape in shapes() {
+        let mut region = Encoder::new(shape);
+        region.put64(0x200, 2 * 19);
+        region.put64(0x220, 5);
+        region.put64(0x228, 600);
+        region.put64(0x230, 1 | 4);
+        region.put64(0x238, 7_000);
+        for reason in 0..8 {
+            region.put64(0x240 + 8 * reason, 100 + reason);
+        }
+        region.put64(0x280, 3);
+        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        assert_eq!((totals.exactness, totals.events), (Exactness::Exact, 19));
+        assert_eq!((totals.live_entries, totals.live_bytes, totals.status), (5, 600, 5));
+        assert_eq!((totals.last_time, totals.repairs), (unix(7_000), 3));
+        assert_eq!(totals.lost, [100, 101, 102, 103, 104, 105, 106, 107]);
+        assert_eq!(totals.allocators, []);
+    }
+}
+
+#[test]
+fn allocator() {
+    for shape in shapes() {
+        let mut region = Encoder::new(shape);
+        let at = Encoder::at(region.allocators, 2);
+        region.put64(0x210, 4);
+        region.put64(at, 9 << 8 | 3);
+        region.put64(at + 0x08, 2_000);
+        region.put64(at + 0x10, 3_000);
+        region.put16(at + 0x18, 8);
+        region.put16(at + 0x1A, 4);
+        region.put32(at + 0x1C, 2);
+        region.put32(at + 0x20, 31);
+        region.put32(at + 0x24, 2);
+        region.put32(at + 0x100, 6);
+        region.put32(at + 0x104, 5);
+        region.put64(at + 0x108, 0xABCD);
+        region.put32(at + 0x110, u32::MAX);
+        region.put64(Encoder::at(region.allocators, 3), 1 << 8 | 1);
+        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        let chips = vec![Chip { metal_id: Some(6), unique_id: Some(0xABCD), flags: 5 }, Chip { metal_id: None, unique_id: None, flags: 0 }];
+        let expected = Allocator {
+            slot: 2,
+            generation: 9,
+            is_open: false,
+            given_id: 31,
+            origin: 2,
+            mesh: Some((8, 4)),
+            chips,
+            opened: unix(2_000),
+            closed: Some(unix(3_000)),
+            rows: vec![],
+        };
+        assert_eq!(totals.allocators, [expected], "one that is being written is not there");
+    }
+}
+
+#[test]
+fn row() {
+    for shape in shapes() {
+        let mut region = Encoder::new(shape);
+        region.open_allocator(1, 4);
+        let (allocator, at) = (Encoder::at(region.allocators, 1), Encoder::at(region.rows, 12));
+        region.put32(allocator + 0x28 + 4 * 24, 12);
+        region.put32(allocator + 0x28 + 4 * 24 + 4, 64);
+        region.put64(allocator + 0x28 + 4 * 24 + 8, 1 << 30);
+        region.put64(allocator + 0x28 + 4 * 24 + 16, 0x500);
+        for field in 1..22 {
+            region.put64(at + 8 * field, 10_000 + field);
+        }
+        // A row of the slot's former allocator.
+        region.put64(Encoder::at(region.rows, 13), 7 << 8 | 2);
+        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        let [row] = &totals.allocators[0].rows[..] else { panic!("one row in use: {totals:?}") };
+        assert_eq!(row.geometry, Some(Geometry { banks: 12, alignment: 64, bank_bytes: 1 << 30, base: 0x500 }));
+        assert_eq!((row.kind, row.used, row.allocated, row.count), (4, 10_001, 10_002, 10_003));
+        assert_eq!((row.peak, row.peak_time, row.peak_event), (10_004, unix(10_005), 10_006));
+        assert_eq!((row.peak_allocated, row.peak_allocated_time), (10_007, unix(10_008)));
+        assert_eq!((row.allocs, row.frees, row.failed), (10_010, 10_011, 10_012));
+        assert_eq!((row.unlisted_count, row.unlisted_bytes, row.unlisted_allocated), (10_013, 10_014, 10_015));
+    }
+}
+
+#[test]
+fn entries_and_tags() {
+    for shape in shapes() {
+        let mut region = filled(shape, 3, 4096);
+        let at = Encoder::at(region.tags, 1);
+        region.put(at, &[7]);
+        region.text(at + 1, b"layer 7 and what is behind");
+        region.put64(0x218, 2);
+        let tagged = Entry { tag: 1, refs: 5, ..Entry::example(2, 0, 4096) };
+        let untagged = Entry { tag: 2, ..Entry::example(3, 0, 4096) };
+        region.entry(1, &tagged);
+        region.entry(2, &untagged);
+        let listing = open(&region.bytes).unwrap().list().unwrap();
+        assert_eq!((listing.totals.exactness, listing.bad_entries), (Exactness::Exact, 0));
+        assert_eq!(listing.tags, ["", "layer 7"]);
+        assert_eq!(listing.entries[1], read(1, &tagged));
+        assert_eq!(listing.entries[2], Read { tag: 0, ..read(2, &untagged) }, "a tag that has no text");
+        let [set] = &listing.peak_sets[..] else { panic!("one row: {listing:?}") };
+        assert_eq!((set.peak, set.live, set.gone.len(), set.is_whole()), (3 * 4096, (3, 3 * 4096), 0, true));
+        assert_eq!(set.members(&listing.entries).count(), 3);
+    }
+}
+
+#[test]
+fn free_and_dead_entries_are_not_live() {
+    let mut region = filled(Shape::small(), 6, 100);
+    region.put64(Encoder::at(region.entries, 0), 0);
+    region.put64(Encoder::at(region.entries, 1), 1);
+    let row = Encoder::at(region.rows, 0);
+    region.put64(row + 0x80, 4);
+    region.put64(row + 0x08, 200);
+    region.put64(row + 0x18, 2);
+    // The peak was before the free-all; two of its members are in the graveyard, one of them twice.
+    region.put64(row + 0x30, 4);
+    region.put64(row + 0x20, 400 + 70 + 8);
+    region.put64(row + 0x90, 70);
+    region.put64(row + 0x98, 2);
+    region.put64(row + 0xA0, 8);
+    region.put64(row + 0xA8, 1);
+    for (place, event, peak_event) in [(0, 1, 4), (1, 2, 4), (2, 2, 4), (3, 1, 3)] {
+        let at = Encoder::at(region.graveyard, place);
+        for (word, value) in Entry::example(event, 0, 100).words().into_iter().enumerate() {
+            region.put64(at + 8 * word as u64, value);
+        }
+        region.put64(at + 0x38, peak_event);
+    }
+    let listing = open(&region.bytes).unwrap().list().unwrap();
+    assert_eq!(listing.totals.exactness, Exactness::Exact);
+    let events: Vec<u64> = listing.entries.iter().map(|entry| entry.event).collect();
+    assert_eq!(events, [5, 6]);
+    let [set] = &listing.peak_sets[..] else { panic!("one row") };
+    let mut members: Vec<u64> = set.members(&listing.entries).map(|entry| entry.event).collect();
+    members.sort_unstable();
+    assert_eq!((members.as_slice(), set.live, set.unlisted, set.lost), (&[1, 2, 3, 4][..], (0, 0), (2, 70), (1, 8)));
+    assert!(set.is_whole());
+}
+
+#[test]
+fn events() {
+    for shape in shapes() {
+        let mut region = filled(shape, 10, 64);
+        let entry = Entry { tag: 3, row: 9, ..Entry::example(11, 9, 64) };
+        let at = region.events.offset + 11 * u64::from(region.events.stride);
+        for (word, value) in event_words(3, 5, &entry).into_iter().enumerate() {
+            region.put64(at + 8 * word as u64, value);
+        }
+        region.put64(0x200, 22);
+        region.put64(0x218, 4);
+        let recorded = open(&region.bytes).unwrap().events(9).unwrap();
+        assert_eq!((recorded.overrun, recorded.next, recorded.events.len()), (0, 11, 2));
+        let expected = Event {
+            number: 11,
+            time: unix(entry.time),
+            op: Op::Ref,
+            allocator: 1,
+            kind: 1,
+            address: entry.address,
+            size: 64,
+            slot: 5,
+            tag: 3,
+            per_bank: 0,
+            page: entry.page,
+            refs: entry.per_bank,
+        };
+        assert_eq!(recorded.events[1], expected);
+        assert_eq!((recorded.events[0].op, recorded.events[0].per_bank), (Op::Alloc, 11));
+    }
+}
+
+#[test]
+fn events_that_are_gone() {
+    // The ring has 256 places; there were 300 events.
+    let region = filled(Shape { entries: 300, ..Shape::small() }, 300, 64);
+    let reader = open(&region.bytes).unwrap();
+    let all = reader.events(0).unwrap();
+    // The writer may be at event 301 already, which lies where 45 did.
+    assert_eq!((all.events[0].number, all.events.len(), all.overrun, all.next), (46, 255, 45, 300));
+    let some = reader.events(290).unwrap();
+    assert_eq!((some.events[0].number, some.events.len(), some.overrun), (291, 10, 0));
+    assert_eq!(reader.events(300).unwrap().events, []);
+    assert_eq!(reader.events(u64::MAX).unwrap().next, 300);
+}
+
+#[test]
+fn events_of_recycled_rows() {
+    let mut region = filled(Shape::small(), 20, 64);
+    region.put64(0x288, 16);
+    let recorded = open(&region.bytes).unwrap().events(0).unwrap();
+    assert_eq!((recorded.events[0].number, recorded.overrun, recorded.next), (16, 15, 20));
+}
+
+#[test]
+fn at_an_offset_as_in_the_memory_of_a_process() {
+    let region = filled(Shape::small(), 5, 64);
+    let mut bytes = vec![0xEE; 8192];
+    bytes.extend_from_slice(&region.bytes);
+    let file = super::file(&bytes);
+    let read = ttmon_ledger::reader::Region::open_at(file, 8192, region.bytes.len() as u64).unwrap();
+    assert_eq!(read.list().unwrap().entries.len(), 5);
+}
+
+fn read(slot: u32, entry: &Entry) -> Read {
+    Read {
+        slot,
+        event: entry.event,
+        allocator: entry.row / 8,
+        kind: (entry.row % 8) as u8,
+        address: entry.address,
+        size: entry.size,
+        time: unix(entry.time),
+        per_bank: entry.per_bank,
+        page: entry.page,
+        layout: entry.layout,
+        cores: entry.cores,
+        flags: entry.flags,
+        tag: entry.tag,
+        refs: entry.refs,
+        thread: entry.thread,
+        operation: entry.operation,
+    }
+}

@@ -1,0 +1,46 @@
+//! Writers, allocators and random numbers for tests.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
+
+use ttmon_ledger::{
+    layout::WriterKind,
+    writer::{AllocatorId, AllocatorSpec, Chip, ClockChoice, Config, Key, KindGeometry, Session, Writer},
+};
+
+pub const CONFIG: Config = Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
+
+pub fn writer(capacity: u32) -> Writer {
+    Writer::beside_others(CONFIG, capacity)
+}
+
+/// Kind 0 has twelve banks, kind 1 sixty-four, the others are unknown.
+pub fn spec(given_id: u32) -> AllocatorSpec<'static> {
+    let mut kinds = [KindGeometry::default(); 6];
+    kinds[0] = KindGeometry { banks: 12, alignment: 64, bank_bytes: 1 << 30, base: 0 };
+    kinds[1] = KindGeometry { banks: 64, alignment: 32, bank_bytes: 1 << 20, base: 0 };
+    AllocatorSpec { given_id, origin: 1, mesh: (1, 1), kinds, chips: &[Chip { metal_id: 0, unique_id: 0xABC, flags: 0 }] }
+}
+
+pub fn open(session: &mut Session<'_>, given_id: u32) -> AllocatorId {
+    session.open_allocator(&spec(given_id)).expect("an allocator is free")
+}
+
+pub fn key(allocator: AllocatorId, kind: u8, address: u64) -> Key {
+    Key { allocator, kind, address }
+}
+
+/// SplitMix64: a test that fails prints its seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

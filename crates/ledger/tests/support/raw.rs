@@ -1,0 +1,242 @@
+//! A ledger read straight from its bytes, by docs/ledger.md and nothing else, with every promise checked.
+//!
+//! It does not use the crate's reader, on purpose: two readings of one page find what one alone misreads.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs::File,
+    mem::ManuallyDrop,
+    os::{
+        fd::{FromRawFd, RawFd},
+        unix::fs::FileExt,
+    },
+};
+
+const ALLOCATORS: usize = 0x1000;
+const ROWS: usize = 0x51000;
+const TAGS: usize = 0xD1000;
+const GRAVEYARD: usize = 0x11_1000;
+const EVENTS: usize = 0x21_1000;
+const ENTRIES: usize = 0x49_1000;
+
+pub struct Raw(Vec<u8>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub slot: usize,
+    pub creation: u64,
+    pub size: u64,
+    pub per_bank: u32,
+    pub tag: u32,
+    pub refs: u32,
+    pub thread: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    pub live_bytes: u64,
+    pub allocated: u64,
+    pub count: u64,
+    pub peak: u64,
+    pub peak_allocated: u64,
+    pub allocs: u64,
+    pub frees: u64,
+    pub failed: u64,
+    pub unlisted_count: u64,
+    pub unlisted_bytes: u64,
+    pub peak_lost_count: u64,
+}
+
+/// What a whole ledger says.
+#[derive(Debug, Default)]
+pub struct Truth {
+    pub seq: u64,
+    pub rows: BTreeMap<usize, Row>,
+    /// By (row, address).
+    pub live: HashMap<(usize, u64), Entry>,
+    pub status: u64,
+    pub lost: [u64; 8],
+    pub repairs: u64,
+}
+
+impl Raw {
+    /// Reads it through a descriptor: one that this process has, or a number in `/proc`.
+    pub fn of(descriptor: RawFd) -> Self {
+        // SAFETY: borrowed for the time of the copy and not closed.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+        Self::of_file(&file)
+    }
+
+    pub fn of_file(file: &File) -> Self {
+        let mut header = vec![0; 4096];
+        file.read_exact_at(&mut header, 0).expect("header");
+        let used = usize::try_from(Self(header).word(0x208)).expect("used");
+        let mut bytes = vec![0; ENTRIES + used * 64];
+        file.read_exact_at(&mut bytes, 0).expect("tables");
+        Self(bytes)
+    }
+
+    pub fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight"))
+    }
+
+    fn half(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four"))
+    }
+
+    fn short(&self, at: usize) -> usize {
+        usize::from(u16::from_le_bytes(self.0[at..at + 2].try_into().expect("two")))
+    }
+
+    fn row(&self, row: usize, field: usize) -> u64 {
+        self.word(ROWS + row * 256 + field)
+    }
+
+    fn entries(&self) -> usize {
+        (self.0.len() - ENTRIES) / 64
+    }
+
+    pub fn tag(&self, tag: usize) -> String {
+        let at = TAGS + tag * 64;
+        String::from_utf8(self.0[at + 1..at + 1 + usize::from(self.0[at])].to_vec()).expect("UTF-8")
+    }
+
+    /// The op, row, address and size of event `n`, if its record is whole.
+    pub fn event(&self, n: u64) -> Option<(u8, usize, u64, u64)> {
+        let at = EVENTS + usize::try_from(n % 65536).expect("small") * 40;
+        let word = self.word(at + 16);
+        let is_whole = self.word(at + 24) >> 32 == n & 0xFFFF_FFFF;
+        is_whole.then(|| {
+            let row = usize::try_from(word >> 40 & 0xFFFF).expect("16 bits");
+            (u8::try_from(word >> 56).expect("8 bits"), row, self.word(at + 8), word & 0xFF_FFFF_FFFF)
+        })
+    }
+
+    fn allocated(&self, row: usize, size: u64, per_bank: u32) -> u64 {
+        let kind = row % 8;
+        let banks = if kind < 6 { self.half(ALLOCATORS + row / 8 * 1280 + 0x28 + kind * 24) } else { 0 };
+        if banks == 0 || per_bank == 0 { size } else { u64::from(per_bank) * u64::from(banks) }
+    }
+
+    /// Everything, checked: sums of entries, totals, peaks, the recorder. With an odd number totals are counted, not read.
+    pub fn truth(&self) -> Truth {
+        assert_eq!(&self.0[..8], b"TTMONLDG");
+        let seq = self.word(0x200);
+        let is_even = seq.is_multiple_of(2);
+        let mut truth = Truth { seq, status: self.word(0x230), repairs: self.word(0x280), lost: [0; 8], ..Truth::default() };
+        for (reason, lost) in truth.lost.iter_mut().enumerate() {
+            *lost = self.word(0x240 + reason * 8);
+        }
+        let listed = self.listed(&mut truth);
+        let allocators = usize::try_from(self.word(0x210)).expect("few");
+        for number in 0..allocators * 8 {
+            if self.row(number, 0) != 0 {
+                let row = self.check_row(number, listed.get(&number).copied().unwrap_or_default(), is_even, seq);
+                truth.rows.insert(number, row);
+            }
+        }
+        if is_even {
+            assert_eq!(self.word(0x220), truth.rows.values().map(|row| row.count).sum::<u64>(), "live entries");
+            assert_eq!(self.word(0x228), truth.rows.values().map(|row| row.live_bytes).sum::<u64>(), "live bytes");
+        }
+        let done = seq / 2;
+        for n in done.saturating_sub(65_000).max(1)..=done {
+            assert!(self.event(n).is_some(), "event {n} of {done} is not whole");
+        }
+        truth
+    }
+
+    /// Live entries: bytes, allocated bytes and count of each row.
+    fn listed(&self, truth: &mut Truth) -> HashMap<usize, (u64, u64, u64)> {
+        let mut listed = HashMap::<usize, (u64, u64, u64)>::new();
+        for slot in 0..self.entries() {
+            let at = ENTRIES + slot * 64;
+            let state = self.word(at);
+            assert!(state & 0xFF <= 2, "state {state:#x} in {slot}");
+            let (row, address, size) = (self.short(at + 0x28), self.word(at + 8), self.word(at + 16));
+            if state & 0xFF != 2 || state >> 8 <= self.row(row, 0x80) {
+                continue;
+            }
+            let entry = Entry {
+                slot,
+                creation: state >> 8,
+                size,
+                per_bank: self.half(at + 0x20),
+                tag: self.half(at + 0x30),
+                refs: self.half(at + 0x34),
+                thread: self.half(at + 0x38),
+            };
+            assert!(entry.creation <= truth.seq.div_ceil(2), "made by event {} after {}", entry.creation, truth.seq);
+            assert_eq!(usize::from(self.0[at + 0x2A]), row % 8, "kind and row");
+            let sums = listed.entry(row).or_default();
+            sums.0 += size;
+            sums.1 += self.allocated(row, size, entry.per_bank);
+            sums.2 += 1;
+            assert!(truth.live.insert((row, address), entry).is_none(), "two entries at row {row}, {address:#x}");
+        }
+        listed
+    }
+
+    fn check_row(&self, number: usize, listed: (u64, u64, u64), is_even: bool, seq: u64) -> Row {
+        let field = |offset| self.row(number, offset);
+        // A free-all that is half done has killed the unlisted too.
+        let is_cleared = !is_even && field(0x80) == seq.div_ceil(2);
+        let unlisted = if is_cleared { (0, 0, 0) } else { (field(0x70), field(0x78), field(0x68)) };
+        let counted = (listed.0 + unlisted.0, listed.1 + unlisted.1, listed.2 + unlisted.2);
+        let mut row = Row {
+            live_bytes: counted.0,
+            allocated: counted.1,
+            count: counted.2,
+            peak: field(0x20),
+            peak_allocated: field(0x38),
+            allocs: field(0x50),
+            frees: field(0x58),
+            failed: field(0x60),
+            unlisted_count: field(0x68),
+            unlisted_bytes: field(0x70),
+            peak_lost_count: field(0xA8),
+        };
+        if is_even {
+            assert_eq!((field(8), field(16), field(24)), counted, "totals of row {number}");
+            assert_eq!(row.allocs - row.frees, row.count, "allocations and frees of row {number}");
+            assert!(row.peak >= row.live_bytes && row.peak_allocated >= row.allocated, "peak of row {number}");
+        }
+        if !is_even && row.live_bytes > row.peak {
+            // The new peak was not written yet, and is now: the live set is its set.
+            row.peak = row.live_bytes;
+        } else {
+            self.check_peak_set(number, is_even);
+        }
+        row
+    }
+
+    fn check_peak_set(&self, number: usize, is_even: bool) {
+        let (peak, event, epoch) = (self.row(number, 0x20), self.row(number, 0x30), self.row(number, 0x88));
+        let mut members = HashMap::new();
+        for slot in 0..self.entries() {
+            let at = ENTRIES + slot * 64;
+            let creation = self.word(at) >> 8;
+            if self.0[at] == 2 && self.short(at + 0x28) == number && epoch < creation && creation <= event {
+                members.insert(creation, self.word(at + 16));
+            }
+        }
+        for grave in 0..16_384 {
+            let at = GRAVEYARD + grave * 64;
+            if self.short(at + 0x28) == number && self.word(at + 0x38) == event && event != 0 {
+                members.insert(self.word(at) >> 8, self.word(at + 16));
+            }
+        }
+        let lost = self.row(number, 0xA0);
+        let sum = members.values().sum::<u64>() + self.row(number, 0x90) + lost;
+        // Killed between a full graveyard's figures and the entry's end, that one is counted twice.
+        let is_doubled = !is_even && lost > 0 && members.values().any(|size| sum == peak + size);
+        assert!(sum == peak || is_doubled, "peak set of row {number}: {sum}, peak {peak}, even {is_even}");
+    }
+
+    /// Whether each key is in no more than one row of the list, by slot.
+    pub fn slots(truth: &Truth) -> HashSet<usize> {
+        truth.live.values().map(|entry| entry.slot).collect()
+    }
+}

@@ -1,0 +1,276 @@
+//! A writer with four threads is killed at a random moment, again and again, and its ledger, held from outside, is compared
+//! with what the threads had written down about their intentions in another shared memory.
+//!
+//! Random kills seldom hit a window of two instructions. So the last case stops a writer after every single instruction of a
+//! short program and reads its ledger each time it has changed: a kill at that point would leave just these bytes.
+//!
+//! TTMON_KILLS sets how often (100), TTMON_SEED from where.
+
+#[path = "support/cases.rs"]
+mod cases;
+#[path = "support/made.rs"]
+mod made;
+#[path = "support/raw.rs"]
+mod raw;
+
+use std::{
+    fs::File,
+    os::fd::RawFd,
+    ptr,
+    sync::atomic::{
+        AtomicI32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use cases::{Case, wait};
+use made::{CONFIG, Random, key, open};
+use raw::{Raw, Truth};
+use ttmon_ledger::writer::{AllocatorId, Buffer, Config, Writer};
+
+const THREADS: usize = 4;
+const PLACES: usize = 2000;
+/// Set in a place while its buffer is being allocated or freed.
+const CHANGING: u64 = 1 << 63;
+
+/// What the threads are about to do, in memory shared with the parent.
+struct Intents {
+    descriptor: AtomicI32,
+    ready: AtomicI32,
+    /// Of each thread: 1 while it frees all it has.
+    freeing_all: [AtomicU64; THREADS],
+    /// 0 free, size + 1 live.
+    places: [[AtomicU64; PLACES]; THREADS],
+}
+
+impl Intents {
+    fn shared() -> &'static Self {
+        const FLAGS: libc::c_int = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: zeroed shared memory of that length, never unmapped; zeros are valid atomics.
+        unsafe {
+            let start = libc::mmap(ptr::null_mut(), size_of::<Self>(), libc::PROT_READ | libc::PROT_WRITE, FLAGS, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            &*start.cast::<Self>()
+        }
+    }
+
+    fn clear(&self) {
+        self.descriptor.store(-1, SeqCst);
+        self.ready.store(0, SeqCst);
+        self.freeing_all.iter().chain(self.places.iter().flatten()).for_each(|word| word.store(0, SeqCst));
+    }
+}
+
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+
+fn note(descriptor: RawFd) {
+    DESCRIPTOR.store(descriptor, SeqCst);
+}
+
+fn main() {
+    cases::run(&[
+        Case { name: "killed_anywhere_every_buffer_is_as_meant", run: || kills(1 << 20) },
+        Case { name: "killed_anywhere_with_a_full_table", run: || kills(1 << 10) },
+        Case { name: "stopped_after_every_instruction", run: stopped_after_every_instruction },
+    ])
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn kills(capacity: u32) {
+    // SAFETY: no conditions; the cases of this file may last.
+    unsafe { libc::alarm(1200) };
+    let intents = Intents::shared();
+    let kills = number("TTMON_KILLS", 100);
+    let seed = number("TTMON_SEED", 1);
+    let mut random = Random(seed);
+    let (mut odd, mut events) = (0, 0);
+    for round in 0..kills {
+        intents.clear();
+        // SAFETY: this process has one thread.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            work(intents, capacity, seed.wrapping_mul(1_000_003).wrapping_add(round));
+        }
+        while intents.ready.load(SeqCst) == 0 {
+            thread::sleep(Duration::from_micros(100));
+        }
+        let held = File::open(format!("/proc/{child}/fd/{}", intents.descriptor.load(SeqCst))).expect("held");
+        thread::sleep(Duration::from_micros(random.below(30_000)));
+        // SAFETY: our own child, not waited for yet.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        wait(child);
+        let truth = Raw::of_file(&held).truth();
+        odd += u64::from(!truth.seq.is_multiple_of(2));
+        events += truth.seq / 2;
+        let is_listed_all = truth.rows.values().all(|row| row.unlisted_count == 0) && truth.status & 2 == 0;
+        for thread in 0..THREADS {
+            compare(intents, &truth, thread, is_listed_all, round);
+        }
+    }
+    println!("  {kills} kills, {events} events, {odd} in the middle of one");
+}
+
+/// Each place is as meant; one that was changing may be either.
+fn compare(intents: &Intents, truth: &Truth, thread: usize, is_listed_all: bool, round: u64) {
+    let row = thread * 8;
+    let is_freeing_all = intents.freeing_all[thread].load(SeqCst) != 0;
+    let (mut kept, mut gone, mut open, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+    for (place, intent) in intents.places[thread].iter().enumerate() {
+        let intent = intent.load(SeqCst);
+        let meant = intent & !CHANGING;
+        let found = truth.live.get(&(row, place as u64 * 64)).map_or(0, |entry| entry.size + 1);
+        if intent & CHANGING != 0 {
+            assert!(found == 0 || found == meant, "round {round}: {found} at {place}, meant {meant} or nothing");
+            open += 1;
+        } else if found == meant {
+            kept += u64::from(meant != 0);
+            bytes += meant.saturating_sub(1);
+        } else {
+            // Not listed: the table is full, or the whole row is being freed.
+            assert!(found == 0 && (is_freeing_all || !is_listed_all), "round {round}: {found} at {place}, meant {meant}");
+            gone += 1;
+            bytes += meant - 1;
+        }
+    }
+    assert!(open <= 1);
+    if is_freeing_all && is_listed_all {
+        assert!(kept == 0 || gone == 0, "round {round}: a row is freed as a whole, {kept} kept, {gone} gone");
+    }
+    // Totals hold for unlisted ones too, as soon as nothing is half done.
+    if truth.seq.is_multiple_of(2) && !is_freeing_all && open == 0 {
+        let counted = truth.rows.get(&row).map_or((0, 0), |row| (row.count, row.live_bytes));
+        assert_eq!(counted, (kept + gone, bytes), "round {round}: totals of row {row}");
+    }
+}
+
+/// The child: never returns.
+fn work(intents: &'static Intents, capacity: u32, seed: u64) -> ! {
+    // SAFETY: no conditions: it ends with its parent.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let config = Config { on_created: Some(note), ..CONFIG };
+    let writer: &'static Writer = Box::leak(Box::new(Writer::beside_others(config, capacity)));
+    let ids: Vec<AllocatorId> = (0..4).map(|number| open(&mut writer.session().expect("session"), number)).collect();
+    for (number, id) in ids.into_iter().enumerate() {
+        let random = Random(seed ^ (number as u64) << 40);
+        thread::spawn(move || allocate_for_ever(intents, writer, number, id, random));
+    }
+    intents.descriptor.store(DESCRIPTOR.load(SeqCst), SeqCst);
+    intents.ready.store(1, SeqCst);
+    loop {
+        thread::park();
+    }
+}
+
+fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: AllocatorId, mut random: Random) {
+    let places = &intents.places[thread];
+    loop {
+        let place = usize::try_from(random.below(PLACES as u64)).expect("small");
+        let key = key(id, 0, place as u64 * 64);
+        let meant = places[place].load(Acquire);
+        if meant != 0 {
+            places[place].store(meant | CHANGING, Release);
+            assert_eq!(writer.session().expect("session").remove(key), Some(meant - 1));
+            places[place].store(0, Release);
+        } else {
+            let size = random.below(100_000);
+            places[place].store((size + 1) | CHANGING, Release);
+            let buffer = Buffer { size, per_bank: u32::try_from(size / 12).expect("small"), ..Buffer::default() };
+            writer.session().expect("session").insert(key, &buffer).expect("room");
+            places[place].store(size + 1, Release);
+        }
+        if thread == 0 && random.below(3000) == 0 {
+            intents.freeing_all[0].store(1, SeqCst);
+            writer.session().expect("session").free_all(id);
+            places.iter().for_each(|place| place.store(0, Relaxed));
+            intents.freeing_all[0].store(0, SeqCst);
+        }
+    }
+}
+
+/// Events of every kind, each followed by others that depend on it.
+fn short_program(writer: &Writer, id: AllocatorId) {
+    let buffer = |size| Buffer { size, per_bank: 10, ..Buffer::default() };
+    let insert = |address, size| {
+        writer.session().expect("session").insert(key(id, 0, address), &buffer(size)).expect("room");
+    };
+    insert(64, 1000);
+    insert(128, 500);
+    // Members of the peak go, one slot is used again, and a new peak comes.
+    writer.session().expect("session").remove(key(id, 0, 64));
+    insert(192, 300);
+    insert(256, 5000);
+    writer.session().expect("session").remove(key(id, 0, 256));
+    // Another size at a live key, and references.
+    insert(128, 700);
+    writer.session().expect("session").reference(key(id, 0, 128));
+    writer.session().expect("session").unreference(key(id, 0, 128));
+    writer.session().expect("session").failed(id, 0, 1, 1);
+    // Members die with their row, are swept, and their keys come back.
+    insert(320, 9000);
+    writer.session().expect("session").free_all(id);
+    insert(128, 10);
+    insert(64, 20);
+    insert(384, 20_000);
+    insert(448, 1);
+    writer.session().expect("session").unreference(key(id, 0, 448));
+    let other = open(&mut writer.session().expect("session"), 1);
+    writer.session().expect("session").insert(key(other, 1, 64), &buffer(3)).expect("room");
+    writer.session().expect("session").close_allocator(other);
+    writer.session().expect("session").close_allocator(id);
+}
+
+fn stopped_after_every_instruction() {
+    let intents = Intents::shared();
+    intents.clear();
+    // SAFETY: this process has one thread; the child asks to be traced by it and stops.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let config = Config { on_created: Some(note), ..CONFIG };
+        let writer = Writer::beside_others(config, 1 << 10);
+        let id = open(&mut writer.session().expect("session"), 0);
+        intents.descriptor.store(DESCRIPTOR.load(SeqCst), SeqCst);
+        // SAFETY: as above.
+        unsafe {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            short_program(&writer, id);
+            libc::_exit(0);
+        }
+    }
+    let mut status = wait(child);
+    let held = File::open(format!("/proc/{child}/fd/{}", intents.descriptor.load(SeqCst))).expect("held");
+    let (mut steps, mut checks, mut odd, mut before) = (0_u64, 0_u64, 0_u64, Vec::new());
+    while libc::WIFSTOPPED(status) {
+        let now = parts(&held);
+        if now != before {
+            let truth = Raw::of_file(&held).truth();
+            checks += 1;
+            odd += truth.seq % 2;
+            before = now;
+        }
+        // SAFETY: our own stopped child.
+        unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) };
+        steps += 1;
+        status = wait(child);
+    }
+    assert_eq!(status, 0, "the short program ended well");
+    println!("  {steps} instructions, {checks} states, {odd} in the middle of an event");
+    assert!(odd > 300);
+}
+
+/// What the short program can change, without the recorder.
+fn parts(ledger: &File) -> Vec<u8> {
+    let mut bytes = vec![0; 512 + 4 * 1024];
+    let places =
+        [(0_usize, 512_usize, 0x200_u64), (512, 1024, 0x51000), (1536, 1024, 0x51800), (2560, 1024, 0x11_1000), (3584, 1024, 0x49_1000)];
+    for (at, length, offset) in places {
+        // Entries end where the file does.
+        let _ = std::os::unix::fs::FileExt::read_at(ledger, &mut bytes[at..at + length], offset);
+    }
+    bytes
+}

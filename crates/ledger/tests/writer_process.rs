@@ -1,0 +1,578 @@
+//! What programs do around a ledger: fork, exec, signals, limits, closing everything. Each case is a process of its own.
+
+#[path = "support/cases.rs"]
+mod cases;
+#[path = "support/made.rs"]
+mod made;
+#[path = "support/raw.rs"]
+mod raw;
+
+use std::{
+    fs,
+    os::fd::{AsRawFd, RawFd},
+    process::Command,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cases::{Case, in_child, wait};
+use made::{CONFIG, Random, key, open};
+use raw::{Raw, Truth};
+use ttmon_ledger::{
+    layout::{Lost, status},
+    writer::{AllocatorId, Buffer, ClockChoice, Config, Writer},
+};
+
+static HANDED_OVER: AtomicI32 = AtomicI32::new(-1);
+static HAND_OVERS: AtomicI32 = AtomicI32::new(0);
+
+fn hand_over(descriptor: RawFd) {
+    HANDED_OVER.store(descriptor, SeqCst);
+    HAND_OVERS.fetch_add(1, SeqCst);
+}
+
+static WRITER: Writer = Writer::new(Config { on_created: Some(hand_over), ..CONFIG });
+static SECOND: Writer = Writer::new(CONFIG);
+
+fn main() {
+    cases::run(&[
+        Case { name: "made_as_promised", run: made_as_promised },
+        Case { name: "fork_starts_anew", run: fork_starts_anew },
+        Case { name: "raw_clone_starts_anew", run: raw_clone_starts_anew },
+        Case { name: "fork_while_another_thread_is_inside", run: fork_while_another_thread_is_inside },
+        Case { name: "child_outlives_parent", run: child_outlives_parent },
+        Case { name: "spawn_and_exec_inherit_nothing", run: spawn_and_exec_inherit_nothing },
+        Case { name: "vfork_child_writes_to_the_same_ledger", run: vfork_child_writes_to_the_same_ledger },
+        Case { name: "second_copy_stays_off", run: second_copy_stays_off },
+        Case { name: "signal_handler_that_allocates", run: signal_handler_that_allocates },
+        Case { name: "threads_that_die_anywhere", run: threads_that_die_anywhere },
+        Case { name: "stuck_thread_costs_a_second_once", run: stuck_thread_costs_a_second_once },
+        Case { name: "file_size_limit", run: file_size_limit },
+        Case { name: "file_size_limit_below_the_smallest", run: file_size_limit_below_the_smallest },
+        Case { name: "address_space_limit", run: address_space_limit },
+        Case { name: "no_descriptor_left", run: no_descriptor_left },
+        Case { name: "memfd_refused", run: memfd_refused },
+        Case { name: "mlockall_locks_nothing_untouched", run: mlockall_locks_nothing_untouched },
+        Case { name: "all_descriptors_closed", run: all_descriptors_closed },
+        Case { name: "errno_is_kept", run: errno_is_kept },
+        Case { name: "slow_clock", run: slow_clock },
+    ])
+}
+
+fn truth() -> Truth {
+    Raw::of(WRITER.descriptor().expect("descriptor")).truth()
+}
+
+fn sized(size: u64) -> Buffer {
+    Buffer { size, ..Buffer::default() }
+}
+
+/// Starts the ledger with one buffer of 100 bytes.
+fn started() -> AllocatorId {
+    let mut session = WRITER.session().expect("session");
+    let id = open(&mut session, 0);
+    session.insert(key(id, 0, 64), &sized(100)).expect("room");
+    id
+}
+
+fn made_as_promised() {
+    assert!(!WRITER.is_started());
+    started();
+    assert!(WRITER.is_started());
+    let descriptor = WRITER.descriptor().expect("descriptor");
+    assert_eq!((HANDED_OVER.load(SeqCst), HAND_OVERS.load(SeqCst)), (descriptor, 1));
+    assert!(descriptor >= 500);
+    // SAFETY: questions about our own descriptor.
+    let (seals, flags) = unsafe { (libc::fcntl(descriptor, libc::F_GET_SEALS), libc::fcntl(descriptor, libc::F_GETFD)) };
+    assert_eq!(seals & 0x1F, 0x17, "SEAL, SHRINK, GROW and FUTURE_WRITE");
+    assert_eq!(flags, libc::FD_CLOEXEC);
+    let path = format!("/proc/self/fd/{descriptor}");
+    let about = fs::metadata(&path).expect("metadata");
+    assert_eq!((about.len(), std::os::unix::fs::MetadataExt::mode(&about) & 0o777), (0x449_1000, 0o400));
+    assert_eq!(fs::read_link(path).expect("link").to_string_lossy(), "/memfd:ttmon-ledger (deleted)");
+    let raw = Raw::of(descriptor);
+    let stat = fs::read_to_string("/proc/self/stat").expect("stat");
+    let start = stat[stat.rfind(')').expect("name") + 2..].split(' ').nth(19).expect("22 fields").parse::<u64>();
+    assert_eq!(raw.word(0x80), u64::from(std::process::id()) | 1 << 32);
+    assert_eq!(Ok(raw.word(0x88)), start);
+    assert_ne!(raw.word(0x90), 0, "pid namespace");
+    assert_eq!(raw.word(0x98), 7, "machine");
+    assert_eq!(raw.word(0x08), 1 | 4096 << 32, "version and header length");
+    assert_eq!(raw.word(0xD0), u64::from_le_bytes(*b"test\0\0\0\0"));
+    assert_eq!(raw.word(0xF0), u64::from_le_bytes(*b"writer_p"));
+    let mine = raw.truth().live[&(0, 64)].clone();
+    // SAFETY: no conditions.
+    assert_eq!(i64::from(mine.thread), unsafe { libc::syscall(libc::SYS_gettid) });
+}
+
+/// In a child: the parent's ledger stays as it is, an own one comes with the first event.
+fn child_starts_anew(id: AllocatorId, parents: &fs::File) {
+    let before = Raw::of_file(parents).truth().seq;
+    assert!(!WRITER.is_started());
+    let mut session = WRITER.session().expect("session");
+    assert_eq!(session.allocator(1, 0), None, "a new ledger knows nothing");
+    assert_eq!(session.insert(key(id, 0, 128), &sized(5)), Err(Lost::NoAllocator));
+    let own = open(&mut session, 3);
+    session.insert(key(own, 0, 64), &sized(7)).expect("room");
+    drop(session);
+    let raw = Raw::of(WRITER.descriptor().expect("descriptor"));
+    assert_eq!(raw.truth().rows[&0].live_bytes, 7);
+    assert_eq!(raw.word(0x80) & 0xFFFF_FFFF, u64::from(std::process::id()));
+    assert_eq!(Raw::of_file(parents).truth().seq, before, "the parent's is not touched");
+    assert_eq!(maps().matches("ttmon-ledger").count(), 1, "the parent's is let go");
+    assert_eq!(HAND_OVERS.load(SeqCst), 2);
+}
+
+fn maps() -> String {
+    fs::read_to_string("/proc/self/maps").expect("maps")
+}
+
+fn opened() -> fs::File {
+    fs::File::open(format!("/proc/self/fd/{}", WRITER.descriptor().expect("descriptor"))).expect("open")
+}
+
+fn fork_starts_anew() {
+    let id = started();
+    let parents = opened();
+    assert_eq!(in_child(|| child_starts_anew(id, &parents)), 0);
+    WRITER.session().expect("session").remove(key(id, 0, 64));
+    assert_eq!(truth().rows[&0].count, 0);
+}
+
+fn raw_clone_starts_anew() {
+    let id = started();
+    let parents = opened();
+    // SAFETY: clone without CLONE_VM is a fork that glibc does not hear of.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if child == 0 {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child_starts_anew(id, &parents)));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    assert_eq!(wait(libc::pid_t::try_from(child).expect("pid")), 0);
+    assert_eq!(truth().rows[&0].count, 1);
+}
+
+fn fork_while_another_thread_is_inside() {
+    let id = started();
+    let parents = opened();
+    let is_inside = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = WRITER.session().expect("session");
+            is_inside.store(true, SeqCst);
+            while !is_over.load(SeqCst) {
+                thread::yield_now();
+            }
+            drop(session);
+        });
+        while !is_inside.load(SeqCst) {
+            thread::yield_now();
+        }
+        let start = Instant::now();
+        assert_eq!(in_child(|| child_starts_anew(id, &parents)), 0);
+        assert!(start.elapsed() < Duration::from_millis(900), "no waiting for a thread that is not there");
+        is_over.store(true, SeqCst);
+    });
+}
+
+fn child_outlives_parent() {
+    let mut pipe = [0; 2];
+    // SAFETY: the kernel writes two ints of ours.
+    assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
+    let parent = in_child(|| {
+        let id = started();
+        let parents = opened();
+        // SAFETY: one thread.
+        if unsafe { libc::fork() } == 0 {
+            thread::sleep(Duration::from_millis(100));
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child_starts_anew(id, &parents)));
+            let answer = [u8::from(result.is_ok())];
+            // SAFETY: one byte of ours.
+            unsafe { libc::write(pipe[1], answer.as_ptr().cast(), 1) };
+        }
+    });
+    assert_eq!(parent, 0);
+    let mut answer = [0_u8];
+    // SAFETY: one byte of ours.
+    assert_eq!(unsafe { libc::read(pipe[0], answer.as_mut_ptr().cast(), 1) }, 1);
+    assert_eq!(answer, [1]);
+}
+
+fn spawn_and_exec_inherit_nothing() {
+    let id = started();
+    for _ in 0..3 {
+        // std spawns by posix_spawn, which is a vfork inside.
+        let output = Command::new("cat").arg("/proc/self/maps").output().expect("cat");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("ttmon-ledger"));
+        let output = Command::new("ls").args(["-l", "/proc/self/fd"]).output().expect("ls");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("ttmon-ledger"));
+        WRITER.session().expect("session").mark();
+    }
+    WRITER.session().expect("session").remove(key(id, 0, 64));
+    assert_eq!((truth().rows[&0].count, truth().lost), (0, [0; 8]));
+}
+
+fn vfork_child_writes_to_the_same_ledger() {
+    let id = started();
+    // SAFETY: the child shares this memory until it ends; what it calls changes only the ledger and memory of its own.
+    unsafe {
+        #[allow(deprecated, reason = "programs do it")]
+        let child = libc::vfork();
+        if child == 0 {
+            if let Ok(mut session) = WRITER.session() {
+                let _ = session.insert(key(id, 0, 4096), &sized(11));
+            }
+            libc::_exit(0);
+        }
+        assert_eq!(wait(child), 0);
+    }
+    assert_eq!((truth().rows[&0].live_bytes, truth().lost), (111, [0; 8]));
+}
+
+fn second_copy_stays_off() {
+    let id = started();
+    assert_eq!(SECOND.session().err(), Some(Lost::NoMemory));
+    assert!(!SECOND.is_started());
+    assert_eq!(maps().matches("ttmon-ledger").count(), 1);
+    WRITER.session().expect("session").remove(key(id, 0, 64));
+    assert_eq!(truth().lost, [0; 8]);
+    let status = in_child(|| {
+        assert_eq!(SECOND.session().err(), Some(Lost::NoMemory), "what is off stays off");
+        assert!(WRITER.session().is_ok());
+    });
+    assert_eq!(status, 0);
+}
+
+static IN_HANDLER: AtomicU64 = AtomicU64::new(0);
+static REFUSED_IN_HANDLER: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn allocate_in_handler(_: libc::c_int) {
+    match WRITER.session() {
+        Ok(mut session) => {
+            session.mark();
+            IN_HANDLER.fetch_add(1, SeqCst);
+        }
+        Err(reason) => {
+            assert_eq!(reason, Lost::Reentry);
+            REFUSED_IN_HANDLER.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+fn on_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
+    // SAFETY: the handler does only what the tests are about.
+    unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+}
+
+fn signal_handler_that_allocates() {
+    let id = started();
+    on_signal(libc::SIGALRM, allocate_in_handler);
+    let every = libc::timeval { tv_sec: 0, tv_usec: 50 };
+    let timer = libc::itimerval { it_interval: every, it_value: every };
+    // SAFETY: the kernel reads a struct of ours.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
+    let start = Instant::now();
+    let mut random = Random(1);
+    let mut events = 0;
+    while start.elapsed() < Duration::from_secs(2) {
+        let address = random.below(100) * 4096 + 4096;
+        let mut session = WRITER.session().expect("the handler has ended");
+        if session.remove(key(id, 0, address)).is_none() {
+            session.insert(key(id, 0, address), &sized(random.below(1000))).expect("room");
+        }
+        events += 1;
+    }
+    let timer = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: libc::timeval { tv_sec: 0, tv_usec: 0 } };
+    // SAFETY: as above.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut()) };
+    let truth = truth();
+    let (done, refused) = (IN_HANDLER.load(SeqCst), REFUSED_IN_HANDLER.load(SeqCst));
+    assert!(done > 0 && refused > 0, "{done} handlers got in, {refused} met an event");
+    assert_eq!(truth.seq / 2, events + done + 2);
+    assert_eq!((truth.lost[Lost::Reentry as usize], truth.status & status::INEXACT), (refused, status::INEXACT));
+}
+
+static READY: AtomicBool = AtomicBool::new(false);
+/// Of each address: 0 free, size + 1 live, with the top bit while it changes.
+static INTENTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+const CHANGING: u64 = 1 << 63;
+
+extern "C" fn die_here(_: libc::c_int) {
+    // SAFETY: ends this thread at once, wherever it is; its robust mutexes are told by the kernel.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+extern "C" fn allocate_for_ever(seed: *mut libc::c_void) -> *mut libc::c_void {
+    let mut random = Random(seed.addr() as u64);
+    let id = AllocatorIdCell::get();
+    READY.store(true, SeqCst);
+    loop {
+        let number = random.below(64);
+        let intent = &INTENTS[usize::try_from(number).expect("small")];
+        let address = 4096 * (number + 1);
+        let was = intent.load(SeqCst) & !CHANGING;
+        intent.store(was | CHANGING, SeqCst);
+        let Ok(mut session) = WRITER.session() else { continue };
+        if session.find(key(id, 0, address)).is_some() {
+            session.remove(key(id, 0, address));
+            drop(session);
+            intent.store(0, SeqCst);
+        } else {
+            let size = random.below(1000);
+            intent.store((size + 1) | CHANGING, SeqCst);
+            session.insert(key(id, 0, address), &sized(size)).expect("room");
+            drop(session);
+            intent.store(size + 1, SeqCst);
+        }
+    }
+}
+
+/// The id for threads that start without arguments.
+struct AllocatorIdCell;
+
+static ID: std::sync::OnceLock<AllocatorId> = std::sync::OnceLock::new();
+
+impl AllocatorIdCell {
+    fn get() -> AllocatorId {
+        *ID.get().expect("set before the threads")
+    }
+}
+
+fn threads_that_die_anywhere() {
+    let id = started();
+    ID.set(id).expect("first");
+    on_signal(libc::SIGUSR1, die_here);
+    let mut random = Random(99);
+    for round in 0..300_usize {
+        READY.store(false, SeqCst);
+        let mut thread = 0;
+        // SAFETY: pthread_create writes the id of ours; the thread uses statics only. It never returns: a signal ends it.
+        unsafe {
+            let seed = ptr::without_provenance_mut(round + 1);
+            assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), allocate_for_ever, seed), 0);
+            while !READY.load(SeqCst) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_micros(random.below(2000)));
+            libc::pthread_kill(thread, libc::SIGUSR1);
+            libc::pthread_join(thread, ptr::null_mut());
+        }
+        // Whoever comes next repairs, and sees what the intents say.
+        WRITER.session().expect("session").mark();
+        let truth = truth();
+        for (number, intent) in (1..).zip(&INTENTS) {
+            let intent = intent.load(SeqCst);
+            let found = truth.live.get(&(0, 4096 * number)).map_or(0, |entry| entry.size + 1);
+            let as_meant = found == intent & !CHANGING;
+            assert!(as_meant || intent & CHANGING != 0, "round {round}, {number}: {found}, meant {intent:#x}");
+            INTENTS[usize::try_from(number - 1).expect("small")].store(found, SeqCst);
+        }
+    }
+    let truth = truth();
+    assert_eq!(truth.status & status::REPAIRED != 0, truth.repairs > 0);
+    assert!(truth.repairs > 5, "{} of 300 died inside", truth.repairs);
+}
+
+fn stuck_thread_costs_a_second_once() {
+    started();
+    let is_inside = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = WRITER.session().expect("session");
+            is_inside.store(true, SeqCst);
+            while !is_over.load(SeqCst) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            drop(session);
+        });
+        while !is_inside.load(SeqCst) {
+            thread::yield_now();
+        }
+        let start = Instant::now();
+        for _ in 0..1000 {
+            assert_eq!(WRITER.session().err(), Some(Lost::LockTimeout));
+        }
+        let waited = start.elapsed();
+        assert!(waited > Duration::from_millis(900) && waited < Duration::from_millis(2500), "{waited:?}");
+        is_over.store(true, SeqCst);
+    });
+    assert!(WRITER.session().is_ok());
+    assert_eq!(truth().lost[Lost::LockTimeout as usize], 1000);
+}
+
+fn limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: structs of ours.
+    unsafe {
+        libc::getrlimit(resource, &raw mut limit);
+        limit.rlim_cur = value.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
+    }
+}
+
+fn capacity() -> u64 {
+    Raw::of(WRITER.descriptor().expect("descriptor")).word(0x18 + 5 * 16 + 8) & 0xFFFF_FFFF
+}
+
+fn file_size_limit() {
+    limit(libc::RLIMIT_FSIZE, 10 << 20);
+    started();
+    assert_eq!(capacity(), 1 << 16);
+    assert_eq!(truth().status, 0);
+}
+
+fn file_size_limit_below_the_smallest() {
+    limit(libc::RLIMIT_FSIZE, 1 << 20);
+    let id = started();
+    assert!(WRITER.is_started() && WRITER.descriptor().is_none());
+    assert_eq!(WRITER.session().expect("session").remove(key(id, 0, 64)), Some(100));
+    assert_eq!(HAND_OVERS.load(SeqCst), 0);
+    assert!(maps().contains("/dev/zero (deleted)"), "anonymous shared memory");
+    // A child of an unsealed one must not write into it either.
+    assert_eq!(
+        in_child(|| {
+            started();
+        }),
+        0
+    );
+}
+
+fn address_space_limit() {
+    let pages = fs::read_to_string("/proc/self/statm").expect("statm");
+    let used = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096;
+    limit(libc::RLIMIT_AS, used + (24 << 20));
+    started();
+    let capacity = capacity();
+    assert!((1024..1 << 18).contains(&capacity), "{capacity}");
+    limit(libc::RLIMIT_AS, u64::MAX);
+    assert_eq!(truth().rows[&0].count, 1);
+}
+
+fn no_descriptor_left() {
+    let used = fs::read_dir("/proc/self/fd").expect("fd").count() as u64;
+    // All numbers below the limit are taken, or the limit is below what is open.
+    let held: Vec<_> = (0..64).filter_map(|_| fs::File::open("/dev/null").ok()).collect();
+    limit(libc::RLIMIT_NOFILE, used.min(held[0].as_raw_fd().unsigned_abs().into()));
+    for _ in 0..100 {
+        assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
+    }
+    limit(libc::RLIMIT_NOFILE, 1024);
+    // Tried at every 2^k-th: at the 128th again.
+    let mut refused = 100;
+    while WRITER.session().is_err() {
+        refused += 1;
+        assert!(refused < 300);
+    }
+    let truth = truth();
+    assert_eq!((truth.lost[Lost::NoMemory as usize], truth.status & status::INEXACT), (refused, status::INEXACT));
+}
+
+/// From now on the kernel answers memfd_create with EPERM, as a sandbox does.
+fn refuse_memfd() {
+    let load = |k| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k };
+    let number = u32::try_from(libc::SYS_memfd_create).expect("small");
+    let mut program = [
+        load(0),
+        libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number },
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x0005_0000 | libc::EPERM.unsigned_abs() },
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7FFF_0000 },
+    ];
+    let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies the program; it only narrows what this child may do.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
+    }
+}
+
+fn memfd_refused() {
+    refuse_memfd();
+    let id = started();
+    assert!(WRITER.is_started() && WRITER.descriptor().is_none());
+    assert_eq!(WRITER.session().expect("session").remove(key(id, 0, 64)), Some(100));
+    let line = maps().lines().find(|line| line.contains("/dev/zero (deleted)")).map(str::to_owned).expect("shared memory");
+    let start = usize::from_str_radix(line.split('-').next().expect("address"), 16).expect("hex");
+    let memory = fs::File::open("/proc/self/mem").expect("mem");
+    let mut header = [0_u8; 0x290];
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut header, start as u64).expect("header");
+    assert_eq!(&header[..8], b"TTMONLDG");
+    assert_eq!(u64::from_le_bytes(header[0x230..0x238].try_into().expect("eight")), status::UNSEALED);
+}
+
+fn resident_kb() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("status");
+    let line = text.lines().find(|line| line.starts_with("VmRSS")).expect("VmRSS");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("kB")
+}
+
+fn mlockall_locks_nothing_untouched() {
+    // SAFETY: no conditions.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
+        println!("  not allowed to lock memory here: only the events are tried");
+    }
+    let before = resident_kb();
+    let id = started();
+    for number in 0..100_u64 {
+        WRITER.session().expect("session").insert(key(id, 0, number * 64 + 4096), &sized(1)).expect("room");
+    }
+    let grown = resident_kb() - before;
+    assert!(grown < 1024, "{grown} kB more");
+    assert_eq!(truth().rows[&0].count, 101);
+}
+
+fn all_descriptors_closed() {
+    let id = started();
+    let descriptor = WRITER.descriptor().expect("descriptor");
+    let held = opened();
+    // SAFETY: what daemons do: all but the one held.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, held.as_raw_fd() - 1, 0);
+        libc::syscall(libc::SYS_close_range, held.as_raw_fd() + 1, libc::c_uint::MAX, 0);
+    }
+    WRITER.session().expect("session").insert(key(id, 0, 4096), &sized(5)).expect("room");
+    assert_eq!(Raw::of_file(&held).truth().rows[&0].live_bytes, 105);
+    assert!(maps().contains("ttmon-ledger"));
+    // The number now means something of the program's: a child that lets the ledger go must not close it.
+    let null = fs::File::open("/dev/null").expect("null");
+    // SAFETY: descriptors of ours.
+    unsafe { libc::dup2(null.as_raw_fd(), descriptor) };
+    let status = in_child(|| {
+        started();
+        assert_eq!(fs::read_link(format!("/proc/self/fd/{descriptor}")).expect("link").to_string_lossy(), "/dev/null");
+        assert_ne!(WRITER.descriptor(), Some(descriptor));
+    });
+    assert_eq!(status, 0);
+}
+
+fn errno_is_kept() {
+    limit(libc::RLIMIT_NOFILE, 3);
+    // SAFETY: this thread's errno.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    *errno = 4711;
+    assert!(WRITER.session().is_err());
+    assert_eq!(*errno, 4711);
+    limit(libc::RLIMIT_NOFILE, 1024);
+    *errno = 4711;
+    while WRITER.session().is_err() {}
+    let id = started();
+    for number in 0..10_000_u64 {
+        WRITER.session().expect("session").insert(key(id, 0, number * 64), &sized(1)).expect("room");
+    }
+    WRITER.session().expect("session").tag("text");
+    assert_eq!(*errno, 4711);
+}
+
+static MONOTONIC: Writer = Writer::new(Config { clock: ClockChoice::Monotonic, ..CONFIG });
+
+fn slow_clock() {
+    MONOTONIC.session().expect("session").mark();
+    let raw = Raw::of(MONOTONIC.descriptor().expect("descriptor"));
+    assert_eq!((raw.word(0xA0), raw.word(0x230)), (0, 0), "asked for, so not a fallback");
+    let (created, last) = (raw.word(0xA8), raw.word(0x238));
+    assert!(last >= created && last - created < 1_000_000_000, "{created} {last}");
+}

@@ -1,0 +1,50 @@
+//! Writes the inputs that the fuzzer begins with into `corpus/ledger_region`: one for each idea that a mutation finds late.
+//!
+//! `cargo run --manifest-path fuzz/Cargo.toml --bin seeds` from the root of the repository.
+
+use std::fs;
+use std::path::Path;
+
+const HEADER: u8 = 0;
+const ROWS: u8 = 2;
+const EVENTS: u8 = 5;
+const ENTRIES: u8 = 6;
+const LATE: u8 = 0x80;
+
+fn patch(table: u8, offset: u16, value: u64) -> Vec<u8> {
+    let mut bytes = vec![table, 3];
+    bytes.extend(offset.to_le_bytes());
+    bytes.extend(value.to_le_bytes());
+    bytes
+}
+
+fn main() -> std::io::Result<()> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/ledger_region");
+    fs::create_dir_all(&directory)?;
+    let write =
+        |name: &str, head: [u8; 2], patches: &[Vec<u8>]| fs::write(directory.join(name), [head.to_vec(), patches.concat()].concat());
+    write("empty", [0, 0], &[])?;
+    write("whole", [20, 0], &[])?;
+    write("stopped", [20, 1], &[])?;
+    write("longer_records", [20, 2], &[])?;
+    write("future_version", [20, 0], &[patch(HEADER, 0x008, 0x1000_0000_0002)])?;
+    write("table_overlaps", [20, 0], &[patch(HEADER, 0x018, 0x2400)])?;
+    write("table_outside", [20, 0], &[patch(HEADER, 0x068, u64::MAX - 7)])?;
+    write("stride_zero", [20, 0], &[patch(HEADER, 0x020, 4)])?;
+    write("huge_used", [20, 0], &[patch(HEADER, 0x208, u64::MAX), patch(HEADER, 0x210, u64::MAX), patch(HEADER, 0x218, u64::MAX)])?;
+    write("huge_seq", [20, 0], &[patch(HEADER, 0x200, u64::MAX - 1)])?;
+    write("seq_backwards", [20, 0], &[patch(LATE | HEADER, 0x200, 4), patch(LATE | HEADER, 0x200, 60)])?;
+    write("row_of_nonsense", [20, 0], &[patch(ROWS, 0x20, u64::MAX), patch(ROWS, 0x30, u64::MAX), patch(ROWS, 0xA0, u64::MAX)])?;
+    write("free_all", [20, 0], &[patch(ROWS, 0x80, 10), patch(ROWS, 0x08, 640), patch(ROWS, 0x18, 10)])?;
+    write("entry_of_nonsense", [20, 0], &[patch(ENTRIES, 0x28, u64::MAX), patch(ENTRIES, 0x50, u64::MAX), patch(ENTRIES, 0x80, 7)])?;
+    let event = [
+        patch(LATE | HEADER, 0x200, 44),
+        patch(LATE | EVENTS, 21 * 40 + 24, 21 << 32 | 3),
+        patch(LATE | EVENTS, 21 * 40 + 16, 2 << 56 | 64),
+        patch(LATE | EVENTS, 22 * 40 + 24, 22 << 32 | 23),
+        patch(LATE | EVENTS, 22 * 40 + 16, 1 << 56 | 64),
+    ];
+    write("replay", [20, 0], &event)?;
+    write("repair", [20, 0], &[patch(LATE | HEADER, 0x200, 42), patch(LATE | EVENTS, 21 * 40 + 16, 8 << 56)])?;
+    Ok(())
+}
