@@ -1,0 +1,50 @@
+//! What a report costs while tracking is off, beside an empty loop: `cargo run --release -p ttmon-client --example off_bench`.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const CALLS: u32 = 100_000_000;
+const ROUNDS: usize = 7;
+
+fn main() {
+    if ttmon_client::report_device_close(0) != ttmon_client::Outcome::Off {
+        println!("tracking is on here: unset TT_ALLOC_TRACKING_ENABLED and TTMON_TRACKING");
+        return;
+    }
+    // Interleaved, and the best of each: what disturbs a machine disturbs both.
+    let mut best = [Duration::MAX; 3];
+    for _ in 0..ROUNDS {
+        let taken = [
+            time(|i| {
+                black_box(i);
+            }),
+            time(|i| {
+                black_box(ttmon_client::report_allocation(black_box(0), i, 0, i));
+            }),
+            time(|i| {
+                black_box(c_function()(black_box(0), i, 0, i));
+            }),
+        ];
+        for (best, taken) in best.iter_mut().zip(taken) {
+            *best = taken.min(*best);
+        }
+    }
+    let [empty, rust, c] = best.map(|taken| taken.as_secs_f64() * 1e9 / f64::from(CALLS));
+    println!("empty loop                       {empty:5.2} ns");
+    println!("disabled report_allocation       {rust:5.2} ns, {:5.2} more", rust - empty);
+    println!("disabled ttmon_report_allocation {c:5.2} ns, {:5.2} more (called through a pointer, as across libraries)", c - empty);
+}
+
+type Report = extern "C" fn(i32, u64, u8, u64) -> i32;
+
+fn c_function() -> Report {
+    black_box(ttmon_client::ttmon_report_allocation)
+}
+
+fn time(call: impl Fn(u64)) -> Duration {
+    let start = Instant::now();
+    for i in 0..CALLS {
+        call(u64::from(i));
+    }
+    start.elapsed()
+}

@@ -1,0 +1,66 @@
+// ttmon.hpp: tell ttmon of your program's device memory, from C++17.
+//
+// The same names as TT-Metal's experimental allocation client, so that code written for it compiles:
+//
+//     AllocationClient::report_allocation(device_id, size, buffer_type, address);
+//     AllocationClient::report_deallocation(device_id, address);
+//     ttmon::Tag layer("layer 7");   // what this thread allocates carries the text until `layer` goes out of scope
+//
+// Link with libttmon_client (-lttmon_client). ttmon.h says what each function means and returns. Nothing here throws.
+// Define TTMON_NO_GLOBAL_NAMES before the include if your program has an AllocationClient of its own.
+
+#ifndef TTMON_HPP
+#define TTMON_HPP
+
+#include <cstdint>
+#include <string>
+
+#include "ttmon.h"
+
+namespace ttmon {
+
+class AllocationClient {
+public:
+    AllocationClient() = delete;
+
+    static std::int32_t report_allocation(int device_id, std::uint64_t size, std::uint8_t buffer_type, std::uint64_t buffer_id) noexcept {
+        return ttmon_report_allocation(device_id, size, buffer_type, buffer_id);
+    }
+    static std::int32_t report_deallocation(int device_id, std::uint64_t buffer_id) noexcept {
+        return ttmon_report_deallocation(device_id, buffer_id);
+    }
+    static std::int32_t report_cb_allocation(int device_id, std::uint64_t size, std::uint64_t cb_id) noexcept {
+        return ttmon_report_cb_allocation(device_id, size, cb_id);
+    }
+    static std::int32_t report_cb_deallocation(int device_id, std::uint64_t size, std::uint64_t cb_id) noexcept {
+        return ttmon_report_cb_deallocation(device_id, size, cb_id);
+    }
+    static std::int32_t report_kernel_load(int device_id, std::uint64_t size, std::uint8_t kernel_type, std::uint64_t kernel_id) noexcept {
+        return ttmon_report_kernel_load(device_id, size, kernel_type, kernel_id);
+    }
+    static std::int32_t report_kernel_unload(int device_id, std::uint64_t size, std::uint64_t kernel_id) noexcept {
+        return ttmon_report_kernel_unload(device_id, size, kernel_id);
+    }
+    static std::int32_t report_device_close(int device_id) noexcept { return ttmon_report_device_close(device_id); }
+};
+
+// A tag of the thread that made it: neither copied nor moved.
+class Tag {
+public:
+    explicit Tag(const char* utf8) noexcept { ttmon_tag_push(utf8); }
+    explicit Tag(const std::string& utf8) noexcept : Tag(utf8.c_str()) {}
+    ~Tag() { ttmon_tag_pop(); }
+
+    Tag(const Tag&) = delete;
+    Tag& operator=(const Tag&) = delete;
+};
+
+inline std::int32_t mark() noexcept { return ttmon_mark(); }
+
+}  // namespace ttmon
+
+#ifndef TTMON_NO_GLOBAL_NAMES
+using ttmon::AllocationClient;
+#endif
+
+#endif  // TTMON_HPP

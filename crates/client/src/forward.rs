@@ -1,0 +1,175 @@
+//! One writer a process: where a preloaded library has the same functions, reports go there.
+//!
+//! The hook and its stub export these names too, so that a tag from Python reaches buffers that the hook sees. We look in
+//! the global scope, where a preloaded library stands before everything else, and take the names only from one object,
+//! and only if that is not ours.
+//!
+//! An object with these names may itself call on to us: a wrapper around this library, or the jump table of a program
+//! linked at a fixed address. Then the same report comes back while we wait for it, and that echo is the proof that we are
+//! the writer after all.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::{self, MaybeUninit};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::report::{Outcome, Report};
+
+/// In the order of [`slot`].
+const NAMES: [&CStr; 10] = [
+    c"ttmon_report_allocation",
+    c"ttmon_report_deallocation",
+    c"ttmon_report_cb_allocation",
+    c"ttmon_report_cb_deallocation",
+    c"ttmon_report_kernel_load",
+    c"ttmon_report_kernel_unload",
+    c"ttmon_report_device_close",
+    c"ttmon_tag_push",
+    c"ttmon_tag_pop",
+    c"ttmon_mark",
+];
+
+/// Filled by [`find`], which everyone fills alike; published by the state of `switch`.
+static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
+
+thread_local! {
+    /// What this thread is forwarding at the moment.
+    static UNDER_WAY: Cell<Option<Report>> = const { Cell::new(None) };
+}
+
+/// What came of forwarding.
+pub(crate) enum Answer {
+    /// What the other library returned.
+    Code(i32),
+    /// The report came back to us.
+    Echo,
+}
+
+/// Whether another object of this process has the functions.
+pub(crate) fn find() -> bool {
+    let Some(first) = NAMES.first().and_then(|name| lookup(name)) else { return false };
+    let Some(home) = object_of(first) else { return false };
+    // Not the address of an exported function: that is what a preloaded library replaces. This one is ours alone.
+    let ours = object_of((&raw const FUNCTIONS).cast_mut().cast());
+    if ours.is_none_or(|ours| ours == home) {
+        return false;
+    }
+    for (function, name) in FUNCTIONS.iter().zip(NAMES) {
+        let found = lookup(name).filter(|address| object_of(*address) == Some(home));
+        function.store(found.unwrap_or(ptr::null_mut()), Ordering::Relaxed);
+    }
+    true
+}
+
+pub(crate) fn forward(report: Report) -> Answer {
+    match UNDER_WAY.get() {
+        Some(under_way) if under_way == report => return Answer::Echo,
+        // A signal handler that reports while its thread does: there is no telling what state the other library is in.
+        Some(_) => return Answer::Code(Outcome::Lost.code()),
+        None => {}
+    }
+    UNDER_WAY.set(Some(report));
+    let code = call(report);
+    UNDER_WAY.set(None);
+    Answer::Code(code)
+}
+
+fn slot(report: Report) -> usize {
+    match report {
+        Report::Allocation { .. } => 0,
+        Report::Deallocation { .. } => 1,
+        Report::CbAllocation { .. } => 2,
+        Report::CbDeallocation { .. } => 3,
+        Report::KernelLoad { .. } => 4,
+        Report::KernelUnload { .. } => 5,
+        Report::DeviceClose { .. } => 6,
+        Report::TagPush { .. } => 7,
+        Report::TagPop => 8,
+        Report::Mark => 9,
+    }
+}
+
+fn call(report: Report) -> i32 {
+    let function = FUNCTIONS.get(slot(report)).map_or(ptr::null_mut(), |function| function.load(Ordering::Relaxed));
+    if function.is_null() {
+        // An older library without this one. Writing it ourselves would make a second ledger.
+        return Outcome::Lost.code();
+    }
+    type Sized = extern "C" fn(i32, u64, u64) -> i32;
+    type Typed = extern "C" fn(i32, u64, u8, u64) -> i32;
+    // SAFETY: `find` got the address from the dynamic linker under the name of this slot, and the names are ours alone: who
+    // exports one keeps the signature of ttmon.h. The object is not unloaded: it stands in the global scope. `text` is
+    // what our own caller promised.
+    unsafe {
+        match report {
+            Report::Allocation { device, size, buffer_type: sort, buffer_id: id }
+            | Report::KernelLoad { device, size, kernel_type: sort, kernel_id: id } => {
+                mem::transmute::<*mut c_void, Typed>(function)(device, size, sort, id)
+            }
+            Report::CbAllocation { device, size, cb_id: id }
+            | Report::CbDeallocation { device, size, cb_id: id }
+            | Report::KernelUnload { device, size, kernel_id: id } => mem::transmute::<*mut c_void, Sized>(function)(device, size, id),
+            Report::Deallocation { device, buffer_id } => {
+                mem::transmute::<*mut c_void, extern "C" fn(i32, u64) -> i32>(function)(device, buffer_id)
+            }
+            Report::DeviceClose { device } => mem::transmute::<*mut c_void, extern "C" fn(i32) -> i32>(function)(device),
+            Report::TagPush { text } => mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> i32>(function)(text),
+            Report::TagPop | Report::Mark => mem::transmute::<*mut c_void, extern "C" fn() -> i32>(function)(),
+        }
+    }
+}
+
+fn lookup(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends with NUL, and the default scope always exists.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if found.is_null() {
+        // SAFETY: without arguments. Takes the message of our failure away, so that the program does not find it as its own.
+        unsafe { libc::dlerror() };
+        return None;
+    }
+    Some(found)
+}
+
+/// Where the object begins that an address lies in.
+fn object_of(address: *mut c_void) -> Option<*mut c_void> {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `info` is a place of that type, and filled when the answer is not 0. The address is only compared.
+    unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init().dli_fbase) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_report_goes_to_the_function_of_its_name() {
+        let (device, size) = (0, 0);
+        let names = [
+            (Report::Allocation { device, size, buffer_type: 0, buffer_id: 0 }, c"ttmon_report_allocation"),
+            (Report::Deallocation { device, buffer_id: 0 }, c"ttmon_report_deallocation"),
+            (Report::CbAllocation { device, size, cb_id: 0 }, c"ttmon_report_cb_allocation"),
+            (Report::CbDeallocation { device, size, cb_id: 0 }, c"ttmon_report_cb_deallocation"),
+            (Report::KernelLoad { device, size, kernel_type: 0, kernel_id: 0 }, c"ttmon_report_kernel_load"),
+            (Report::KernelUnload { device, size, kernel_id: 0 }, c"ttmon_report_kernel_unload"),
+            (Report::DeviceClose { device }, c"ttmon_report_device_close"),
+            (Report::TagPush { text: ptr::null() }, c"ttmon_tag_push"),
+            (Report::TagPop, c"ttmon_tag_pop"),
+            (Report::Mark, c"ttmon_mark"),
+        ];
+        for (report, name) in names {
+            assert_eq!(NAMES[slot(report)], name);
+        }
+    }
+
+    #[test]
+    fn the_header_has_these_functions_and_no_others() {
+        let header = include_str!("../include/ttmon.h");
+        let mut declared: Vec<&str> =
+            header.lines().filter_map(|line| line.strip_prefix("int32_t ")).filter_map(|line| line.split('(').next()).collect();
+        let mut known: Vec<&str> = NAMES.iter().filter_map(|name| name.to_str().ok()).collect();
+        declared.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(declared, known);
+    }
+}

@@ -1,0 +1,129 @@
+//! The hand-over: whoever collects ledgers gets a descriptor of this one as soon as it exists, so that a process that
+//! lives shorter than a poll is not lost.
+//!
+//! One datagram to each place that may listen: the descriptor, and 16 bytes saying whose it is. Nothing waits and nothing
+//! is repeated; that nobody listens is the usual case.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use crate::tags;
+
+/// The first 8 of the 16 bytes; the pid follows as a little-endian u64.
+pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
+
+const SERVICE: &[u8] = b"/run/ttmon/handover.sock";
+const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
+
+/// Called by the ledger's writer, in the program's thread that made the first report.
+pub(crate) fn ledger_created(ledger: RawFd) {
+    tags::ledger_created();
+    // SAFETY: without memory; the result is checked, and closed below.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    if socket < 0 {
+        return;
+    }
+    let places = [variable(c"TTMON_HANDOVER", b""), Address::new(SERVICE, b""), variable(c"XDG_RUNTIME_DIR", BELOW_RUNTIME_DIR)];
+    for place in places.iter().flatten() {
+        send(socket, place, ledger);
+    }
+    // SAFETY: ours, and not used again.
+    unsafe { libc::close(socket) };
+}
+
+struct Address(libc::sockaddr_un);
+
+#[allow(clippy::cast_possible_truncation, reason = "110 bytes")]
+const ADDRESS_BYTES: libc::socklen_t = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+
+impl Address {
+    /// `None` where the path is empty or does not fit.
+    fn new(folder: &[u8], name: &[u8]) -> Option<Self> {
+        // SAFETY: all zero is a valid value of this plain C struct.
+        let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+        address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).ok()?;
+        let length = folder.len() + name.len();
+        // One place stays for the NUL.
+        if folder.is_empty() || length >= address.sun_path.len() {
+            return None;
+        }
+        for (place, byte) in address.sun_path.iter_mut().zip(folder.iter().chain(name)) {
+            *place = byte.cast_signed();
+        }
+        Some(Self(address))
+    }
+}
+
+fn variable(name: &CStr, below: &[u8]) -> Option<Address> {
+    // SAFETY: the name ends with NUL. The value is null or a string of the environment, copied before we return; a
+    // program that changes its environment in another thread at this moment breaks C's own rule.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() { None } else { Address::new(CStr::from_ptr(value).to_bytes(), below) }
+    }
+}
+
+fn payload() -> [u8; 16] {
+    let mut payload = [0; 16];
+    let (magic, pid) = payload.split_at_mut(HANDOVER_MAGIC.len());
+    magic.copy_from_slice(&HANDOVER_MAGIC);
+    pid.copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
+    payload
+}
+
+/// Room for one descriptor with its header, aligned as a header wants it.
+#[repr(C)]
+union Control {
+    header: libc::cmsghdr,
+    bytes: [u8; 64],
+}
+
+/// Of one descriptor, an int.
+const DESCRIPTOR_BYTES: u32 = c_int::BITS / 8;
+
+fn send(socket: c_int, place: &Address, ledger: RawFd) {
+    let mut payload = payload();
+    let mut parts = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
+    let mut control = Control { bytes: [0; 64] };
+    // SAFETY: all zero is a valid value of this plain C struct.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = (&raw const place.0).cast_mut().cast::<c_void>();
+    message.msg_namelen = ADDRESS_BYTES;
+    message.msg_iov = &raw mut parts;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast::<c_void>();
+    // SAFETY: computes a number. Of one int it is less than the 64 bytes of `Control`.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTOR_BYTES) } as _;
+    // SAFETY: the message points at `control`, which is aligned for a header and has `msg_controllen` bytes, so the first
+    // header is there and has room for an int behind it. All it points at lives until sendmsg returned; the kernel copies
+    // and writes nothing. Neither full queue nor missing listener makes it wait or raise a signal.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(DESCRIPTOR_BYTES) as _;
+        ptr::write_unaligned(libc::CMSG_DATA(header).cast::<c_int>(), ledger);
+        libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_does_not_fit_is_no_place() {
+        assert!(Address::new(b"", b"/ttmon/handover.sock").is_none());
+        assert!(Address::new(&[b'x'; 107], b"").is_some());
+        assert!(Address::new(&[b'x'; 107], b"y").is_none());
+    }
+
+    #[test]
+    fn the_payload_names_the_process() {
+        let payload = payload();
+        assert_eq!(&payload[..8], b"TTMONHND");
+        assert_eq!(payload[8..], u64::from(std::process::id()).to_le_bytes());
+    }
+}

@@ -1,0 +1,95 @@
+//! What a program can tell, and what it is told back.
+
+use std::ffi::c_char;
+
+/// One call of the API. All of them pass the same gate as a value of this type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    Allocation {
+        device: i32,
+        size: u64,
+        buffer_type: u8,
+        buffer_id: u64,
+    },
+    Deallocation {
+        device: i32,
+        buffer_id: u64,
+    },
+    CbAllocation {
+        device: i32,
+        size: u64,
+        cb_id: u64,
+    },
+    CbDeallocation {
+        device: i32,
+        size: u64,
+        cb_id: u64,
+    },
+    KernelLoad {
+        device: i32,
+        size: u64,
+        kernel_type: u8,
+        kernel_id: u64,
+    },
+    KernelUnload {
+        device: i32,
+        size: u64,
+        kernel_id: u64,
+    },
+    DeviceClose {
+        device: i32,
+    },
+    /// Null, or a string that ends with NUL and lives until the call returns.
+    TagPush {
+        text: *const c_char,
+    },
+    TagPop,
+    Mark,
+}
+
+/// What became of a report. The C functions return its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Outcome {
+    /// It is in the ledger. Something odd, such as the free of an unknown buffer, is counted there as such.
+    Recorded = 0,
+    /// Tracking is off in this process.
+    Off = 1,
+    /// A negative device, a size of 2^40 and more, a null text, a pop without a push.
+    BadArgument = -1,
+    /// It could not be recorded; the ledger says so too, as far as there is one.
+    Lost = -2,
+    /// A mistake of this library.
+    Internal = -3,
+}
+
+impl Outcome {
+    /// The number that C sees.
+    pub const fn code(self) -> i32 {
+        self as i32
+    }
+
+    /// The outcome of a number; those of a newer library that this one does not know are errors of unknown cause.
+    pub const fn from_code(code: i32) -> Self {
+        match code {
+            0 => Self::Recorded,
+            1 => Self::Off,
+            -1 => Self::BadArgument,
+            -2 => Self::Lost,
+            _ => Self::Internal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_outcomes_go_both_ways() {
+        for outcome in [Outcome::Recorded, Outcome::Off, Outcome::BadArgument, Outcome::Lost, Outcome::Internal] {
+            assert_eq!(Outcome::from_code(outcome.code()), outcome);
+        }
+        assert_eq!(Outcome::from_code(-77), Outcome::Internal);
+    }
+}

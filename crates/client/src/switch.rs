@@ -1,0 +1,135 @@
+//! Is tracking on, and who writes?
+//!
+//! Decided once, at the first report: the environment says whether, and a preloaded library with the same functions gets
+//! the reports, since a process has one ledger. Where a hidden copy of a writer made it already, this one stays off.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use ttmon_ledger::layout::WriterKind;
+use ttmon_ledger::writer::{ClockChoice, Config, Writer};
+
+use crate::{forward, handover, neighbour};
+
+/// Any of these turns tracking on when it begins with `1`.
+const VARIABLES: [&CStr; 2] = [c"TT_ALLOC_TRACKING_ENABLED", c"TTMON_TRACKING"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    Off = 1,
+    On = 2,
+    Forward = 3,
+}
+
+const UNDECIDED: u8 = 0;
+/// `UNDECIDED` or a [`State`].
+static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+/// The ledger of a real machine's process.
+static REAL: Writer = Writer::new(config(0));
+/// The one of a simulated machine's process, if this is one.
+static SIMULATED: OnceLock<Writer> = OnceLock::new();
+
+const fn config(machine: u64) -> Config {
+    Config {
+        kind: WriterKind::Client,
+        version: env!("CARGO_PKG_VERSION"),
+        clock: ClockChoice::Auto,
+        machine,
+        on_created: Some(handover::ledger_created),
+    }
+}
+
+/// How a program that knows more than the environment starts tracking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The simulated machine's mark, or 0 on a real one. Readers of another machine do not show this process.
+    pub machine: u64,
+}
+
+/// Turns tracking on whatever the environment says, with a ledger of this process's own. To be called before the first
+/// report; `false` when another ledger, or another library, already has the reports.
+pub fn start(options: Options) -> bool {
+    let is_early = matches!(known(STATE.load(Ordering::Acquire)), None | Some(State::Off));
+    if !is_early || options.machine != 0 && SIMULATED.set(Writer::new(config(options.machine))).is_err() {
+        return false;
+    }
+    let begin = |from| STATE.compare_exchange(from, State::On as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    begin(UNDECIDED) || begin(State::Off as u8)
+}
+
+#[inline(always)]
+pub(crate) fn is_off() -> bool {
+    // Relaxed: the number is the whole message. What belongs to `On` and `Forward` is read after `state`.
+    STATE.load(Ordering::Relaxed) == State::Off as u8
+}
+
+pub(crate) fn state() -> State {
+    // Acquire, with the release of `decide`: the table of `forward` is filled.
+    known(STATE.load(Ordering::Acquire)).unwrap_or_else(decide)
+}
+
+/// Whether everything is decided and made, so that a report is nothing but memory. `extern "C"` for the gate's sake.
+#[inline(never)]
+pub(crate) extern "C" fn is_settled() -> bool {
+    match known(STATE.load(Ordering::Acquire)) {
+        Some(State::On) => writer().is_started(),
+        Some(State::Off | State::Forward) => true,
+        None => false,
+    }
+}
+
+pub(crate) fn writer() -> &'static Writer {
+    SIMULATED.get().unwrap_or(&REAL)
+}
+
+/// After the ledger refused to start: whether that is because another copy of a writer has one, and tracking is off here
+/// from now on. Asked once, since the answer is a walk through all mappings.
+#[cold]
+pub(crate) fn steps_aside() -> bool {
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+    let is_aside = !IS_ASKED.swap(true, Ordering::Relaxed) && neighbour::writes_a_ledger() && !writer().is_started();
+    if is_aside {
+        STATE.store(State::Off as u8, Ordering::Release);
+    }
+    is_aside
+}
+
+/// It turned out that what we forward to comes back here.
+pub(crate) fn record_here() {
+    STATE.store(State::On as u8, Ordering::Release);
+}
+
+fn known(state: u8) -> Option<State> {
+    [State::Off, State::On, State::Forward].into_iter().find(|known| *known as u8 == state)
+}
+
+/// Several threads may come here at once: they find the same, and the first one's word holds. Nobody waits, so that a
+/// signal handler may come here too.
+#[cold]
+fn decide() -> State {
+    let found = if !is_asked_for() {
+        State::Off
+    } else if forward::find() {
+        State::Forward
+    } else {
+        State::On
+    };
+    match STATE.compare_exchange(UNDECIDED, found as u8, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => found,
+        Err(earlier) => known(earlier).unwrap_or(found),
+    }
+}
+
+fn is_asked_for() -> bool {
+    VARIABLES.iter().any(|name| {
+        // SAFETY: the name ends with NUL. The result is null or a string of the environment, of which the first byte is
+        // always there; a program that changes its environment in another thread at this moment breaks C's own rule.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            !value.is_null() && value.cast::<u8>().read() == b'1'
+        }
+    })
+}

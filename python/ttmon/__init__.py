@@ -1,0 +1,134 @@
+"""Tell ttmon of your program's device memory, and put names on it.
+
+    with ttmon.tag("layer 7"):
+        ...
+
+Functions return RECORDED, OFF (tracking is off, or there is no library) or a negative number; see ttmon.h.
+"""
+
+import contextlib
+import operator
+
+from . import _library
+
+__all__ = [
+    "BAD_ARGUMENT",
+    "DRAM",
+    "INTERNAL",
+    "L1",
+    "L1_SMALL",
+    "LOST",
+    "OFF",
+    "RECORDED",
+    "SYSTEM_MEMORY",
+    "TRACE",
+    "available",
+    "device_close",
+    "mark",
+    "report_allocation",
+    "report_cb_allocation",
+    "report_cb_deallocation",
+    "report_deallocation",
+    "report_device_close",
+    "report_kernel_load",
+    "report_kernel_unload",
+    "tag",
+]
+
+RECORDED = 0
+OFF = 1
+BAD_ARGUMENT = -1
+LOST = -2
+INTERNAL = -3
+
+# Buffer types, as TT-Metal numbers them.
+DRAM = 0
+L1 = 1
+SYSTEM_MEMORY = 2
+L1_SMALL = 3
+TRACE = 4
+
+_functions = _library.load()
+
+available = bool(_functions)
+"""Whether the library was found. It does not say that tracking is on."""
+
+
+def report_allocation(device, size, buffer_type, buffer_id):
+    """A buffer, after its allocator returned it."""
+    return _numbers("ttmon_report_allocation", device, size, _type(buffer_type), buffer_id)
+
+
+def report_deallocation(device, buffer_id):
+    """The end of a buffer, before its allocator takes it back."""
+    return _numbers("ttmon_report_deallocation", device, buffer_id)
+
+
+def report_cb_allocation(device, size, cb_id):
+    """A circular buffer."""
+    return _numbers("ttmon_report_cb_allocation", device, size, cb_id)
+
+
+def report_cb_deallocation(device, size, cb_id):
+    """The end of a circular buffer."""
+    return _numbers("ttmon_report_cb_deallocation", device, size, cb_id)
+
+
+def report_kernel_load(device, size, kernel_type, kernel_id):
+    """A loaded kernel; its type is 0 application, 1 fabric, 2 dispatch."""
+    return _numbers("ttmon_report_kernel_load", device, size, _type(kernel_type), kernel_id)
+
+
+def report_kernel_unload(device, size, kernel_id):
+    """The end of a kernel."""
+    return _numbers("ttmon_report_kernel_unload", device, size, kernel_id)
+
+
+def report_device_close(device):
+    """A device was closed: all that was reported for it is gone."""
+    return _numbers("ttmon_report_device_close", device)
+
+
+device_close = report_device_close
+
+
+def mark():
+    """The moment that `ttmon run --fail-on-growth` compares the end of the program with."""
+    return _call("ttmon_mark")
+
+
+class tag(contextlib.ContextDecorator):
+    """What this thread allocates carries the text, at most 62 bytes of UTF-8, inside `with`, or in every call of a
+    decorated function."""
+
+    def __init__(self, text):
+        if not isinstance(text, str):
+            raise TypeError(f"a tag is a text, not {type(text).__name__}")
+        self._bytes = text.encode("utf-8", "replace")
+
+    def __enter__(self):
+        _call("ttmon_tag_push", self._bytes)
+        return self
+
+    def __exit__(self, *exception):
+        _call("ttmon_tag_pop")
+        return False
+
+
+def _type(number):
+    """A type that does not fit its byte is none that is known."""
+    number = operator.index(number)
+    return number if 0 <= number < 256 else 255
+
+
+def _numbers(name, device, *numbers):
+    """ctypes would cut what does not fit, and report another buffer."""
+    device, *numbers = map(operator.index, (device, *numbers))
+    if not 0 <= device < 2**31 or any(not 0 <= number < 2**64 for number in numbers):
+        return BAD_ARGUMENT if available else OFF
+    return _call(name, device, *numbers)
+
+
+def _call(name, *arguments):
+    function = _functions.get(name)
+    return OFF if function is None else function(*arguments)
