@@ -1,6 +1,7 @@
 //! From samples to a snapshot: the one place where values are judged, rates computed and sources merged. Pure.
 
 mod device;
+mod ledger;
 mod process;
 mod rows;
 
@@ -17,15 +18,17 @@ impl Snapshot {
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
         let rows = rows::list(sample);
         let mut problems = sample.problems.clone();
-        let attribution = process::attribute(sample, &rows);
-        let processes = process::list(sample, previous, &rows, &attribution);
+        rows::report_strangers(sample, &rows, &mut problems);
+        let attribution = process::attribute(sample, &rows, &mut problems);
+        let tracked = ledger::attribute(sample, &rows, &mut problems);
+        let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {
             let mut device = match row.local {
-                Some(local) => device::local(sample, previous, local, row, &mut problems),
+                Some(local) => device::local(previous, local, row, &mut problems),
                 None => device::remote(row, row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via))),
             };
-            device.unique_id = row.unique_id.or(attribution.confirmed[index]).ok_or(Missing::NoSource);
+            device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
             device.memory = memory(&device, row, holders, &processes, attribution.stale_bytes[index]);
             let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
@@ -39,6 +42,8 @@ impl Snapshot {
             origin: sample.origin,
             devices,
             processes,
+            allocators: tracked.allocators,
+            buffers: tracked.buffers,
             problems,
         }
     }
@@ -53,14 +58,21 @@ fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Pro
         Ok(users) => (users.pids.as_slice(), users.hidden, users.is_complete),
         Err(_) => (&[][..], 0, false),
     };
-    let is_tracked = |process: &&Process| process.on(device.id).is_some_and(|use_of| use_of.source().is_ok()) || process.source().is_ok();
+    // One whose memory lies on chips that no row matches may have it here.
+    let is_tracked = |process: &&Process| {
+        let is_here = process.on(device.id).is_some_and(|use_of| use_of.source().is_ok());
+        is_here || (process.source().is_ok() && process.unmapped.is_empty())
+    };
     let tracked = processes.iter().filter(|process| pids.contains(&process.key.pid)).filter(is_tracked).count();
     let untracked = (pids.len() - tracked.min(pids.len())) as u64 + hidden;
+    let away = match device.state {
+        State::Gone => Some(Missing::Gone),
+        State::Resetting => Some(Missing::Resetting),
+        _ => None,
+    };
     // What stands where no process has a figure: nothing is used, or nobody knows.
-    let otherwise = match (device.state, holders) {
-        (State::Gone, _) => Err(Missing::Gone),
-        (State::Resetting, _) => Err(Missing::Resetting),
-        (_, Err(reason)) => Err(reason),
+    let otherwise = match (away, holders) {
+        (Some(reason), _) | (None, Err(reason)) => Err(reason),
         _ if untracked > 0 => Err(Missing::NotTracked),
         _ if !is_complete => Err(Missing::NoPermission),
         _ => Ok(0),
@@ -73,7 +85,7 @@ fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Pro
         };
         let add = |get: fn(&Figure) -> Reading<u64>| match uses.as_slice() {
             [] => otherwise,
-            uses => sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))),
+            uses => sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))).map_err(|reason| away.unwrap_or(reason)),
         };
         let figure = Figure {
             used: add(|figure| figure.used),

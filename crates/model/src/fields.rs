@@ -3,7 +3,7 @@
 use crate::attributes::Attr;
 use crate::memory::{Figure, Kind, KindMemory};
 use crate::missing::{Missing, Reading};
-use crate::snapshot::{Device, Location, Process};
+use crate::snapshot::{AllocatorKind, Device, Location, Process};
 use crate::units::{Unit, UnixTime};
 
 /// A value ready to be printed by any face.
@@ -157,6 +157,7 @@ type D = Field<Device>;
 type K = Field<KindMemory>;
 type F = Field<Figure>;
 type P = Field<Process>;
+type A = Field<AllocatorKind>;
 
 /// Fields of a device. Names are the contract's: rows may be added, never renamed.
 #[rustfmt::skip] // one row a line
@@ -246,6 +247,17 @@ pub const PROCESS_KIND: &[Field<Figure>] = &[
     F::new("source", "source", S::Memory, U::None, "Where the figures come from.", |k| k.source.map(|source| Value::Text(source.name().to_owned()))),
 ];
 
+/// Fields of one kind of memory of an allocator; per chip.
+#[rustfmt::skip] // one row a line
+pub const ALLOCATOR_KIND: &[Field<AllocatorKind>] = &[
+    A::new("used", "used", S::Memory, U::Bytes, "Live buffers as asked for by the program.", |k| whole(k.figure.used)),
+    A::new("allocated", "allocated", S::Memory, U::Bytes, "What the allocator took, padding included.", |k| whole(k.figure.allocated)),
+    A::new("free", "free", S::Memory, U::Bytes, "What can still be had, where the allocator's limit is known.", |k| whole(k.free)),
+    A::new("count", "count", S::Memory, U::Count, "Live buffers.", |k| whole(k.figure.count)),
+    A::new("peak", "peak", S::Memory, U::Bytes, "Highest used since tracking began.", |k| whole(k.figure.peak)),
+    A::new("peak_time", "peak time", S::Memory, U::Time, "When that was.", |k| k.figure.peak_time.map(Value::Time)),
+];
+
 /// Fields of a process.
 #[rustfmt::skip] // one row a line
 pub const PROCESS: &[Field<Process>] = &[
@@ -260,7 +272,7 @@ pub const PROCESS: &[Field<Process>] = &[
     P::new("container", "Container", S::Pids, U::None, "First 12 digits of its container's id.", |p| option(p.workload.container.as_ref())),
     P::new("pod", "Pod", S::Pids, U::None, "Uid of its Kubernetes pod.", |p| option(p.workload.pod.as_ref())),
     P::new("job", "Job", S::Pids, U::None, "Its Slurm job.", |p| option(p.workload.job.as_ref())),
-    P::new("status", "Status", S::Pids, U::None, "What is known of its memory: reported, open, no_permission or dead.", |p| text(p.status.name())),
+    P::new("status", "Status", S::Pids, U::None, "What is known of its memory: tracked, reported, open, no_permission or dead.", |p| text(p.status.name())),
     P::new("source", "Source", S::Pids, U::None, "Where its figures come from.", |p| p.source().map(|source| Value::Text(source.name().to_owned()))),
     P::new("memory", "DRAM used", S::Pids, U::Bytes, "DRAM (dram + trace) it uses on all its chips.", |p| whole(p.total_of(&Kind::DRAM_BAR))),
     P::new("overlap_bytes", "Overlap", S::Pids, U::Bytes, "Bytes on which two of its live buffers lie: corruption.", |_| Err(Missing::NotTracked)),
@@ -355,6 +367,7 @@ mod tests {
         check(DEVICE_KIND);
         check(PROCESS_KIND);
         check(PROCESS);
+        check(ALLOCATOR_KIND);
     }
 
     #[test]

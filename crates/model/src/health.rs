@@ -3,7 +3,7 @@
 //! Power alone is never critical: a p150c publishes 500 W, more than its board may draw.
 
 use crate::limits::WARNING_RATIO;
-use crate::missing::Reading;
+use crate::missing::{Missing, Reading};
 use crate::product::Product;
 use crate::snapshot::{Device, Health, State};
 
@@ -37,6 +37,10 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool)
     }
     if let Ok(trips @ 1..) = device.therm_trip_count {
         note(Health::Warning, format!("{trips} thermal shutdowns since power-on"));
+    }
+    let is_blind = [device.temperature.err(), device.temperature_limit.err()].into_iter().flatten().any(Missing::is_problem);
+    if health == Health::Ok && is_blind {
+        health = Health::Unknown;
     }
     (health, reasons)
 }

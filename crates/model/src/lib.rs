@@ -12,6 +12,7 @@ mod derive;
 pub mod fields;
 mod health;
 pub mod identity;
+pub mod ledger;
 pub mod limits;
 pub mod memory;
 pub mod missing;

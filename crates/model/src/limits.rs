@@ -8,6 +8,8 @@ pub const DEVICES_MAX: usize = 256;
 pub const ATTRIBUTE_BYTES_MAX: usize = 4096;
 /// Longest `pids` file we read: 16,384 open files of seven digits.
 pub const PIDS_BYTES_MAX: usize = 128 * 1024;
+/// Longest `/proc/PID/status` and `cgroup` read: 64 k groups of a user would be more, and none has them.
+pub const STATUS_BYTES_MAX: usize = 256 * 1024;
 /// Longest command line we keep. The kernel has no useful limit; a screen has.
 pub const COMMAND_BYTES_MAX: usize = 4096;
 /// Regions of TT-Metal looked at: one a chip, and some dead ones.

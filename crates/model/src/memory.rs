@@ -80,6 +80,8 @@ impl<T> IndexMut<Kind> for PerKind<T> {
 /// Where a figure comes from. The best source present wins; they are never added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
+    /// The ledger our client library or hook writes inside the process.
+    Ledger,
     /// TT-Metal's own statistics in shared memory.
     Shm,
     /// Keys the kernel driver may one day print per open file.
@@ -90,6 +92,7 @@ impl Source {
     /// The contract's word.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ledger => "ledger",
             Self::Shm => "shm",
             Self::Fdinfo => "fdinfo",
         }

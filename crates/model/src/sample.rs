@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::attributes::Attributes;
 use crate::cluster::Cluster;
 use crate::identity::{Bdf, DeviceId, ProcessKey};
+use crate::ledger::LedgerSample;
 use crate::memory::PerKind;
 use crate::missing::{Missing, Reading};
 use crate::region::Region;
@@ -50,6 +51,8 @@ pub struct Sample {
     pub processes: Vec<ProcessSample>,
     /// TT-Metal's statistics.
     pub regions: Vec<RegionSample>,
+    /// Ledgers of processes that track their memory.
+    pub ledgers: Vec<LedgerSample>,
     /// What went wrong.
     pub problems: Vec<Problem>,
 }
@@ -63,8 +66,21 @@ pub struct DeviceSample {
     pub bdf: Reading<Bdf>,
     /// Its files.
     pub attributes: Attributes,
+    /// When its traffic counters were read.
+    pub counted_at: Duration,
+    /// How its heartbeat went so far; `None` before the second look.
+    pub beat: Option<Beat>,
     /// Who has it open.
     pub users: Reading<Users>,
+}
+
+/// A heartbeat over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// How long it has been the same.
+    pub unchanged_for: Duration,
+    /// Whether it was ever seen to change.
+    pub has_changed: bool,
 }
 
 /// Who has a device open.

@@ -50,6 +50,9 @@ impl Selection {
             process.devices.retain(|use_of| kept.contains(&use_of.device));
         }
         snapshot.processes.retain(|process| !process.devices.is_empty());
+        let is_kept = |devices: &[crate::DeviceId]| devices.iter().any(|device| kept.contains(device));
+        snapshot.allocators.retain(|allocator| is_kept(&allocator.devices));
+        snapshot.buffers.retain(|buffer| is_kept(&buffer.devices));
     }
 }
 

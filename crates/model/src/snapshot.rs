@@ -1,6 +1,7 @@
 //! What a sample means: devices, processes, health, ready to be shown.
 
 use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
+use crate::ledger::LedgerBuffer;
 use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
@@ -22,8 +23,57 @@ pub struct Snapshot {
     pub devices: Vec<Device>,
     /// Processes, each once.
     pub processes: Vec<Process>,
+    /// Allocators of tracked processes.
+    pub allocators: Vec<Allocator>,
+    /// Live buffers of tracked processes, where they were asked for.
+    pub buffers: Vec<Buffer>,
     /// What could not be read as it should.
     pub problems: Vec<Problem>,
+}
+
+/// What hands out memory inside one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allocator {
+    /// Its name: process, place in the ledger, generation: `4242.0.1`.
+    pub id: String,
+    /// Its process.
+    pub process: ProcessKey,
+    /// Its place in the process's ledger.
+    pub slot: u16,
+    /// False once the program closed it.
+    pub is_open: bool,
+    /// Rows and columns of its mesh.
+    pub mesh: Option<(u16, u16)>,
+    /// Its chips that are on a row.
+    pub devices: Vec<DeviceId>,
+    /// The ids of those that are not.
+    pub unmapped: Vec<u64>,
+    /// Its figures per chip, for the kinds that had an event.
+    pub kinds: PerKind<Option<AllocatorKind>>,
+}
+
+/// One kind of memory of an allocator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocatorKind {
+    /// Used, allocated, count and peak.
+    pub figure: Figure,
+    /// What can still be had, where the allocator's limit is known.
+    pub free: Reading<u64>,
+    /// Live buffers too many to be listed, and their bytes.
+    pub unlisted: (u64, u64),
+}
+
+/// One live buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// Its process.
+    pub process: ProcessKey,
+    /// Its allocator's name.
+    pub allocator: String,
+    /// The chips it lies on, those on a row.
+    pub devices: Vec<DeviceId>,
+    /// What the ledger says of it.
+    pub entry: LedgerBuffer,
 }
 
 impl Snapshot {
@@ -194,6 +244,8 @@ impl Device {
 /// What is known of a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
+    /// Its ledger has every buffer.
+    Tracked,
     /// TT-Metal's own statistics have it.
     Reported,
     /// It has a device open and tells nobody what it uses.
@@ -208,6 +260,7 @@ impl Status {
     /// The contract's word.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Tracked => "tracked",
             Self::Reported => "reported",
             Self::Open => "open",
             Self::NoPermission => "no_permission",
@@ -218,6 +271,7 @@ impl Status {
     /// What tables print.
     pub fn title(self) -> &'static str {
         match self {
+            Self::Tracked => "Tracked",
             Self::Reported => "Reported by TT-Metal",
             Self::Open => "Device open (no tracking)",
             Self::NoPermission => "No permission",

@@ -6,7 +6,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::fields::DeviceField;
 
 use crate::quantity::{ABSENT, plain};
-use crate::text::clean;
+use crate::style::Style;
 
 /// What `--format=csv[,noheader][,nounits]` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,13 @@ pub struct CsvOptions {
 }
 
 /// Prints the fields asked for, a line a device: plain numbers in the contract's units.
-pub fn csv_fields(snapshot: &Snapshot, fields: &[DeviceField], options: CsvOptions, out: &mut dyn Write) -> io::Result<()> {
+pub fn csv_fields(
+    snapshot: &Snapshot,
+    fields: &[DeviceField],
+    options: CsvOptions,
+    style: &Style<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let title = |field: &DeviceField| match field.unit().symbol() {
         unit if options.units && !unit.is_empty() => format!("{} [{unit}]", field.name()),
         _ => field.name(),
@@ -27,7 +33,7 @@ pub fn csv_fields(snapshot: &Snapshot, fields: &[DeviceField], options: CsvOptio
         write_row(fields.iter().map(title), out)?;
     }
     for device in &snapshot.devices {
-        let value = |field: &DeviceField| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| clean(&plain(&value), false));
+        let value = |field: &DeviceField| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| style.clean(&plain(&value)));
         write_row(fields.iter().map(value), out)?;
     }
     Ok(())
@@ -75,7 +81,8 @@ mod tests {
     fn every_field_of_every_machine_is_read_back() {
         let fields: Vec<_> = DeviceField::all().collect();
         for (_, snapshot) in machine::all() {
-            let text = printed(|out| csv_fields(&snapshot, &fields, CsvOptions { header: true, units: false }, out));
+            let text =
+                printed(|out| csv_fields(&snapshot, &fields, CsvOptions { header: true, units: false }, &Style::plain("0.1.0"), out));
             let mut lines = text.split_inclusive('\n').map(read_row);
             assert_eq!(lines.next(), Some(fields.iter().map(DeviceField::name).collect()));
             for device in &snapshot.devices {

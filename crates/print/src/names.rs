@@ -9,8 +9,9 @@ const FLAGS_WITH_VALUE: [&str; 3] = ["-W", "-X", "-r"];
 
 /// A process by what it runs: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
 pub(crate) fn process_name(process: &Process) -> Reading<String> {
-    match process.command.as_deref().map(short_command) {
-        Ok(short) if !short.is_empty() => Ok(short),
+    match process.command.as_deref().map(|command| (command, short_command(command))) {
+        // A program started under an empty name leaves a blank where its name would be.
+        Ok((command, short)) if !short.is_empty() && !command.starts_with(' ') => Ok(short),
         _ => process.name.clone(),
     }
 }

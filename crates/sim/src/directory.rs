@@ -78,6 +78,16 @@ fn is_alive(pid: Pid) -> bool {
     test_kill_process(pid) != Err(Errno::SRCH)
 }
 
+/// A number for a machine's directory, never 0: FNV-1a over its path.
+pub(crate) fn mark(root: &Path) -> u64 {
+    let hash = root
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    hash.max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

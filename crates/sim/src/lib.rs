@@ -37,6 +37,7 @@ mod chip;
 mod machine;
 mod process;
 
+mod buffers;
 mod load;
 mod memory;
 mod random;

@@ -132,6 +132,11 @@ impl Machine {
         Share { seed: self.seed, process, rhythm, chip: chip.id, product: chip.product, sharers, buffers: self.buffers }
     }
 
+    /// How many buffers a process's memory is spread over.
+    pub(crate) fn buffers(&self) -> u64 {
+        self.buffers
+    }
+
     /// What a process writes into its slot of a chip's statistics.
     pub(crate) fn slot(&self, process: &Process, chip: &Chip, tick: u64, pid: u32, now: UnixTime) -> Slot {
         Slot { pid, used: self.used(process, chip, tick), updated: now, name: process.job.program.to_owned() }

@@ -58,6 +58,11 @@ impl Simulation {
     pub fn root(&self) -> &Path {
         &self.root
     }
+
+    /// The number that tells this machine's ledgers from those of others; never 0.
+    pub fn mark(&self) -> u64 {
+        directory::mark(&self.root)
+    }
 }
 
 impl Drop for Simulation {

@@ -22,6 +22,8 @@ pub enum ClusterError {
     Syntax(String),
     /// It is YAML and says nothing of chips.
     NoChips,
+    /// It is nested far deeper than any descriptor.
+    TooDeep,
     /// It repeats itself by reference, which descriptors never do and which can make a small file huge.
     Alias,
 }
@@ -32,6 +34,7 @@ impl fmt::Display for ClusterError {
             Self::Io(error) => error.fmt(f),
             Self::Syntax(error) => write!(f, "not YAML: {error}"),
             Self::NoChips => f.write_str("not a cluster descriptor: it has no chips under `arch:`"),
+            Self::TooDeep => f.write_str("not a cluster descriptor: it is nested too deeply"),
             Self::Alias => f.write_str("not a cluster descriptor: it uses YAML aliases"),
         }
     }
@@ -47,6 +50,9 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
 }
 
 fn parse(text: &str) -> Result<Cluster, ClusterError> {
+    if is_too_deep(text) {
+        return Err(ClusterError::TooDeep);
+    }
     let syntax = |error: yaml_rust2::ScanError| ClusterError::Syntax(error.to_string());
     let mut aliases = AliasFinder(false);
     Parser::new_from_str(text).load(&mut aliases, true).map_err(syntax)?;
@@ -63,6 +69,18 @@ fn parse(text: &str) -> Result<Cluster, ClusterError> {
     chips.sort_by_key(|chip| chip.chip);
     Ok(Cluster { chips })
 }
+
+/// The parser calls itself for each level, and a descriptor has four: one that piles up indentation, list marks or
+/// explicit keys is refused before it overflows the stack.
+fn is_too_deep(text: &str) -> bool {
+    const LEVEL_MARKS_MAX: usize = 64;
+    let marks = |line: &str| line.chars().take_while(|character| matches!(character, ' ' | '-' | '?' | ':' | '\t')).count();
+    let flow = text.matches(['[', '{']).count();
+    text.lines().any(|line| marks(line) > LEVEL_MARKS_MAX) || flow > FLOW_MARKS_MAX
+}
+
+/// A descriptor has a few empty lists.
+const FLOW_MARKS_MAX: usize = 4096;
 
 fn chip_of(root: &Yaml, chip: u32, arch: &Yaml) -> Option<ClusterChip> {
     let board = root["boards"].as_vec().and_then(|boards| boards.iter().find(|board| board_has(board, chip)));
@@ -166,6 +184,9 @@ chip_pci_bdfs:
         assert!(matches!(parse("arch: 5"), Err(ClusterError::NoChips)));
         assert!(matches!(parse("arch:\n  x: y"), Err(ClusterError::NoChips)));
         assert!(matches!(parse("a: [1"), Err(ClusterError::Syntax(_))));
+        for deep in ["? ".repeat(30_000), "- ".repeat(30_000), "[".repeat(30_000), format!("{}a: 1", " ".repeat(100))] {
+            assert!(matches!(parse(&deep), Err(ClusterError::TooDeep)));
+        }
         assert!(matches!(parse("a: &x [1]\nb: [*x, *x]"), Err(ClusterError::Alias)));
     }
 

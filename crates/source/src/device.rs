@@ -3,15 +3,16 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, Attributes, Place};
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
-use ttmon_model::sample::Problem;
+use ttmon_model::sample::{Beat, Problem};
 use ttmon_model::{Attr, Missing, Raw, Reading};
 
-use crate::read::{Failure, Pace, Reply, Request};
+use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want};
 use crate::root::Root;
 
 /// More broken files of one device than this are told in one line.
@@ -29,6 +30,26 @@ pub(crate) struct Known {
     needs_static: bool,
     /// It was listed before and is not now.
     pub(crate) has_left: bool,
+    /// When its counters were read last.
+    pub(crate) counted_at: Duration,
+    heart: Option<Heart>,
+}
+
+/// A heartbeat as it went so far.
+#[derive(Clone, Copy, Debug)]
+struct Heart {
+    count: u64,
+    changed_at: Duration,
+    has_changed: bool,
+    beat: Option<Beat>,
+}
+
+/// Files that are read together. The counters are apart: a rate needs to know when they were read, and they have no
+/// lock that a reset could hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Telemetry,
+    Counters,
 }
 
 /// Ids of the devices in the class directory: entries `tenstorrent!N`.
@@ -55,6 +76,8 @@ impl Known {
             directory,
             needs_static: true,
             has_left: false,
+            counted_at: Duration::ZERO,
+            heart: None,
         };
         known.hwmon = known.find_hwmon(root, None);
         known
@@ -66,15 +89,33 @@ impl Known {
     }
 
     /// What to read now.
-    pub(crate) fn requests(&self, pace: Pace) -> Vec<Request> {
-        self.planned().map(|(_, path)| Request { path, bytes_max: ATTRIBUTE_BYTES_MAX, pace }).collect()
+    pub(crate) fn requests(&self, part: Part, pace: Pace) -> Vec<Request> {
+        self.planned(part).map(|(_, path)| Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }).collect()
     }
 
-    /// Takes in the replies to [`Known::requests`]. Says whether the temperature sensors should be looked for
-    /// elsewhere and read once more.
-    pub(crate) fn take(&mut self, root: &Root, replies: &[Reply], problems: &mut Vec<Problem>) -> Retry {
-        let planned: Vec<(&'static Attribute, PathBuf)> = self.planned().collect();
-        let is_there = fs::metadata(&self.directory).is_ok();
+    /// Takes in the counters.
+    pub(crate) fn take_counters(&mut self, lane: &LaneReply, problems: &mut Vec<Problem>) {
+        self.counted_at = lane.at;
+        let found = self.take_readings(Part::Counters, &lane.replies);
+        report(&self.directory, found, problems);
+        self.mark_gone();
+    }
+
+    /// Takes in the telemetry. Says whether the sensors should be looked for elsewhere and read once more.
+    pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> Retry {
+        let found = self.take_readings(Part::Telemetry, &lane.replies);
+        let retry = self.look_elsewhere(root);
+        self.mark_gone();
+        if retry == Retry::No {
+            report(&self.directory, found, problems);
+        }
+        let was_reset = self.feel_pulse(lane.at);
+        self.needs_static = was_reset || self.is_unsettled();
+        retry
+    }
+
+    fn take_readings(&mut self, part: Part, replies: &[Reply]) -> Vec<Problem> {
+        let planned: Vec<(&'static Attribute, PathBuf)> = self.planned(part).collect();
         let mut found = Vec::new();
         for ((attribute, path), reply) in planned.iter().zip(replies) {
             let (reading, detail) = reading(attribute, reply);
@@ -85,19 +126,37 @@ impl Known {
             }
             self.attributes.set(attribute.attr, reading);
         }
-        let retry = self.look_elsewhere(root);
-        if !is_there {
-            self.mark_gone();
-        }
-        if retry == Retry::No {
-            report(&self.directory, found, problems);
-        }
-        self.needs_static = self.is_unsettled();
-        retry
+        found
+    }
+
+    /// Notes the heartbeat. True when it fell back: the chip was reset since the last look.
+    fn feel_pulse(&mut self, at: Duration) -> bool {
+        let Ok(count) = self.attributes.number(Attr::Heartbeat) else {
+            self.heart = None;
+            return false;
+        };
+        let Some(before) = self.heart else {
+            self.heart = Some(Heart { count, changed_at: at, has_changed: false, beat: None });
+            return false;
+        };
+        let is_changed = count != before.count;
+        let changed_at = if is_changed { at } else { before.changed_at };
+        let has_changed = is_changed || before.has_changed;
+        let beat = Some(Beat { unchanged_for: at.saturating_sub(changed_at), has_changed });
+        self.heart = Some(Heart { count, changed_at, has_changed, beat });
+        count < before.count
+    }
+
+    /// The heartbeat over time.
+    pub(crate) fn beat(&self) -> Option<Beat> {
+        self.heart.and_then(|heart| heart.beat)
     }
 
     /// What is not there is not there because the whole device is not.
     fn mark_gone(&mut self) {
+        if fs::metadata(&self.directory).is_ok() {
+            return;
+        }
         for attribute in ATTRIBUTES {
             if self.attributes.get(attribute.attr) == Err(Missing::NotExposed) {
                 self.attributes.set(attribute.attr, Err(Missing::Gone));
@@ -105,9 +164,10 @@ impl Known {
         }
     }
 
-    fn planned(&self) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
+    fn planned(&self, part: Part) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
         ATTRIBUTES
             .iter()
+            .filter(move |attribute| (attribute.place == Place::Counters) == (part == Part::Counters))
             .filter(|attribute| self.needs_static || attribute.pace == attributes::Pace::Dynamic)
             .filter_map(|attribute| Some((attribute, self.path(attribute)?)))
     }

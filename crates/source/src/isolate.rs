@@ -2,8 +2,8 @@
 //!
 //! A thread that waits in a read of a chip under reset cannot be ended, and a process with such a thread cannot exit:
 //! whoever waits for it, a shell for one, waits too. So the program forks before it has any thread; the child reads,
-//! the parent asks over a socket, and if the child is stuck when the parent is done, it is left behind with nothing
-//! of the parent's in its hands: no terminal, no pipe.
+//! the parent asks over a socket, and if the child is stuck when the parent is done, it is left behind, without
+//! the parent's terminal and standard files.
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fork::Fork;
 
-use crate::read::{Failure, Lane, Pace, Pool, Reply, Request};
+use crate::read::{Failure, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
 /// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -36,6 +36,7 @@ impl Reader {
         match fork::fork()? {
             Fork::Parent(child) => {
                 ours.set_read_timeout(Some(read_timeout * 16 + GRACE))?;
+                ours.set_write_timeout(Some(GRACE))?;
                 Ok(Self { stream: ours, child, is_stuck: false })
             }
             Fork::Child => {
@@ -47,15 +48,25 @@ impl Reader {
     }
 
     /// Reads all lanes, as [`Pool::read`].
-    pub fn read(&mut self, lanes: &[Lane]) -> io::Result<Vec<Vec<Reply>>> {
-        write_frame(&mut self.stream, &encode_lanes(lanes))?;
+    pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
+        let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
+        let question = encode_lanes(&lanes);
+        // Thousands of paths are not needed while the answer comes.
+        drop(lanes);
+        let read = self.ask(&question, &counts);
+        // One that does not answer, or not in time, is not waited for either.
+        self.is_stuck |= read.is_err();
+        read
+    }
+
+    fn ask(&mut self, question: &[u8], counts: &[usize]) -> io::Result<Vec<LaneReply>> {
+        write_frame(&mut self.stream, question)?;
         let replies = decode_replies(&read_frame(&mut self.stream)?).ok_or(io::ErrorKind::InvalidData)?;
-        let is_whole =
-            replies.len() == lanes.len() && replies.iter().zip(lanes).all(|(replies, lane)| replies.len() == lane.requests.len());
+        let is_whole = replies.iter().map(|lane| lane.replies.len()).eq(counts.iter().copied());
         if !is_whole {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        self.is_stuck |= replies.iter().flatten().any(|reply| *reply == Err(Failure::Timeout));
+        self.is_stuck |= replies.iter().flat_map(|lane| &lane.replies).any(|reply| *reply == Err(Failure::Timeout));
         Ok(replies)
     }
 }
@@ -77,6 +88,7 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
     let _ = rustix::thread::set_name(c"ttmon-reader");
     while let Ok(frame) = read_frame(&mut stream) {
         let Some(lanes) = decode_lanes(&frame) else { return };
+        drop(frame);
         if write_frame(&mut stream, &encode_replies(&pool.read(lanes))).is_err() {
             return;
         }
@@ -85,10 +97,8 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
 
 fn write_frame(stream: &mut UnixStream, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let mut frame = Vec::with_capacity(body.len() + 4);
-    frame.extend(length.to_le_bytes());
-    frame.extend(body);
-    stream.write_all(&frame)
+    stream.write_all(&length.to_le_bytes())?;
+    stream.write_all(body)
 }
 
 fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
@@ -112,6 +122,7 @@ fn encode_lanes(lanes: &[Lane]) -> Vec<u8> {
         for request in &lane.requests {
             put_length(&mut out, request.bytes_max);
             out.push(u8::from(request.pace == Pace::Repeated));
+            out.push(request.want as u8);
             put_bytes(&mut out, request.path.as_os_str().as_bytes());
         }
     }
@@ -130,18 +141,26 @@ fn decode_lane(input: &mut Input<'_>) -> Option<Lane> {
     let requests = (0..count).map(|_| {
         let bytes_max = input.length()?;
         let pace = if input.byte()? == 0 { Pace::Once } else { Pace::Repeated };
+        let want = match input.byte()? {
+            0 => Want::Whole,
+            1 => Want::Beginning,
+            2 => Want::PlainFile,
+            3 => Want::Names,
+            _ => return None,
+        };
         let path = PathBuf::from(std::ffi::OsString::from_vec(input.bytes()?.to_vec()));
-        Some(Request { path, bytes_max, pace })
+        Some(Request { path, want, bytes_max, pace })
     });
     Some(Lane { key, requests: requests.collect::<Option<_>>()? })
 }
 
-fn encode_replies(replies: &[Vec<Reply>]) -> Vec<u8> {
+fn encode_replies(lanes: &[LaneReply]) -> Vec<u8> {
     let mut out = Vec::new();
-    put_length(&mut out, replies.len());
-    for lane in replies {
-        put_length(&mut out, lane.len());
-        for reply in lane {
+    put_length(&mut out, lanes.len());
+    for lane in lanes {
+        out.extend(u64::try_from(lane.at.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
+        put_length(&mut out, lane.replies.len());
+        for reply in &lane.replies {
             match reply {
                 Ok(bytes) => {
                     out.push(0);
@@ -159,13 +178,15 @@ fn encode_replies(replies: &[Vec<Reply>]) -> Vec<u8> {
     out
 }
 
-fn decode_replies(bytes: &[u8]) -> Option<Vec<Vec<Reply>>> {
+fn decode_replies(bytes: &[u8]) -> Option<Vec<LaneReply>> {
     let mut input = Input(bytes);
     let lanes = input.length()?;
     (0..lanes)
         .map(|_| {
-            let replies = input.length()?;
-            (0..replies).map(|_| decode_reply(&mut input)).collect()
+            let at = Duration::from_nanos(u64::from_le_bytes(input.take(8)?.try_into().ok()?));
+            let count = input.length()?;
+            let replies = (0..count).map(|_| decode_reply(&mut input)).collect::<Option<_>>()?;
+            Some(LaneReply { at, replies })
         })
         .collect()
 }
@@ -229,14 +250,20 @@ mod tests {
 
     fn lane() -> impl Strategy<Value = Lane> {
         let pace = prop_oneof![Just(Pace::Once), Just(Pace::Repeated)];
-        let request = ("[a-z!/]{0,30}", 0usize..100_000, pace);
-        let request = request.prop_map(|(path, bytes_max, pace)| Request { path: path.into(), bytes_max, pace });
+        let want = prop_oneof![Just(Want::Whole), Just(Want::Beginning), Just(Want::PlainFile), Just(Want::Names)];
+        let request = ("[a-z!/]{0,30}", want, 0usize..100_000, pace);
+        let request = request.prop_map(|(path, want, bytes_max, pace)| Request { path: path.into(), want, bytes_max, pace });
         (any::<u64>(), prop::collection::vec(request, 0..5)).prop_map(|(key, requests)| Lane { key, requests })
+    }
+
+    fn lane_reply() -> impl Strategy<Value = LaneReply> {
+        let replies = prop::collection::vec(reply(), 0..5);
+        (any::<u64>(), replies).prop_map(|(nanos, replies)| LaneReply { at: Duration::from_nanos(nanos), replies })
     }
 
     proptest! {
         #[test]
-        fn frames_round_trip(lanes in prop::collection::vec(lane(), 0..5), replies in prop::collection::vec(prop::collection::vec(reply(), 0..5), 0..5)) {
+        fn frames_round_trip(lanes in prop::collection::vec(lane(), 0..5), replies in prop::collection::vec(lane_reply(), 0..5)) {
             prop_assert_eq!(decode_lanes(&encode_lanes(&lanes)), Some(lanes));
             prop_assert_eq!(decode_replies(&encode_replies(&replies)), Some(replies));
         }

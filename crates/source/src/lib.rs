@@ -17,6 +17,7 @@ mod cluster;
 mod device;
 mod faults;
 pub mod isolate;
+pub mod ledgers;
 mod machine;
 mod process;
 pub mod read;
@@ -25,5 +26,5 @@ mod root;
 mod users;
 
 pub use cluster::{ClusterError, read_cluster};
-pub use machine::{Error, Isolation, Machine, Options};
+pub use machine::{Error, Isolation, Ledgers, Machine, Options, Reach};
 pub use root::Root;

@@ -2,25 +2,31 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::cluster::Cluster;
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::LedgerSample;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::{DeviceSample, Origin, Problem, ProcessSample, RegionSample, Users};
 use ttmon_model::units::{UnixTime, Version};
 use ttmon_model::{Missing, Reading, Sample};
 
-use crate::device::{self, Known, Retry};
+use crate::device::{self, Known, Part, Retry};
 use crate::isolate::Reader;
+use crate::ledgers::{self, Detail, Found, Lead};
 use crate::process::{self, Scale};
-use crate::read::{Lane, Pace, Pool, Reply, Request, read_small};
+use crate::read::{Lane, LaneReply, Pace, Pool, Reply, Request, Want, boot_time, read_small};
 use crate::regions;
 use crate::root::Root;
 use crate::users::{self, OpenFile};
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
+/// Since this driver the list of users has the numbers that this namespace knows.
+const PIDS_OF_THIS_NAMESPACE: Version = Version::new(2, 7, 0);
 /// Longest user database read.
 const PASSWD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -39,6 +45,28 @@ pub struct Options {
     pub cluster: Option<Cluster>,
     /// Whether processes and memory are looked at.
     pub processes: bool,
+    /// Whose ledgers are looked for, and how much of them is read.
+    pub ledgers: Ledgers,
+}
+
+/// Whose ledgers are looked for, and how much of them is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ledgers {
+    /// How much.
+    pub detail: Detail,
+    /// Whose.
+    pub reach: Reach,
+    /// The machine they belong to: 0, or the mark of a simulated one.
+    pub machine: u64,
+}
+
+/// Whose ledgers are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Those of processes that hold a device.
+    Holders,
+    /// Those of every process, with a device or without; then a machine needs no device either.
+    Everybody,
 }
 
 impl Default for Options {
@@ -50,6 +78,7 @@ impl Default for Options {
             origin: Origin::Local,
             cluster: None,
             processes: true,
+            ledgers: Ledgers { detail: Detail::Totals, reach: Reach::Holders, machine: 0 },
         }
     }
 }
@@ -103,6 +132,10 @@ pub struct Machine {
     files: Files,
     known: Vec<Known>,
     passwd: Option<String>,
+    /// Ledgers found so far.
+    ledgers: Vec<Found>,
+    /// Where to look for those of the processes at hand.
+    leads: Vec<(ProcessKey, Lead)>,
 }
 
 #[derive(Debug)]
@@ -112,10 +145,13 @@ enum Files {
 }
 
 impl Files {
-    fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<Vec<Reply>>, Error> {
+    fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<LaneReply>, Error> {
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
         match self {
             Self::Threads(pool) => Ok(pool.read(lanes)),
-            Self::Process(reader) => reader.read(&lanes).map_err(Error::Reader),
+            Self::Process(reader) => reader.read(lanes).map_err(Error::Reader),
         }
     }
 }
@@ -124,6 +160,8 @@ impl Files {
 const LANE_OF_MACHINE: u64 = 1 << 40;
 const LANE_OF_REGIONS: u64 = 2 << 40;
 const LANE_OF_PROCESS: u64 = 3 << 40;
+const LANE_OF_COUNTERS: u64 = 4 << 40;
+const LANE_OF_USERS: u64 = 5 << 40;
 
 impl Machine {
     /// Prepares to read.
@@ -133,7 +171,7 @@ impl Machine {
             Isolation::Threads => Files::Threads(Pool::new(options.read_timeout, base)),
             Isolation::Process => Files::Process(Reader::fork(options.read_timeout, base).map_err(Error::Reader)?),
         };
-        Ok(Self { root, options, files, known: Vec::new(), passwd: None })
+        Ok(Self { root, options, files, known: Vec::new(), passwd: None, ledgers: Vec::new(), leads: Vec::new() })
     }
 
     /// One look at everything.
@@ -141,28 +179,29 @@ impl Machine {
         self.find_devices()?;
         let (at, time, boot) = now();
         let mut problems = Vec::new();
-        let regions = if self.options.processes { regions::list(&self.root) } else { Vec::new() };
-        let mut lanes: Vec<Lane> = self.known.iter().map(|known| self.device_lane(known)).collect();
+        let found = if self.options.processes { regions::list(&self.root) } else { Vec::new() };
+        let mut lanes: Vec<Lane> = self.known.iter().flat_map(|known| self.device_lanes(known)).collect();
         lanes.push(self.machine_lane());
-        lanes.push(Lane { key: LANE_OF_REGIONS, requests: regions.iter().map(regions::Found::request).collect() });
-        let mut replies = self.files.read(lanes)?;
-        let region_replies = replies.pop().unwrap_or_default();
-        let machine_replies = replies.pop().unwrap_or_default();
-
-        let driver = machine_replies.first().map_or(Err(Missing::NoSource), driver_version);
-        let mut users = self.take_devices(&replies, &mut problems)?;
+        lanes.push(Lane { key: LANE_OF_REGIONS, requests: found.iter().map(regions::Found::request).collect() });
+        let mut replies = self.files.read(lanes)?.into_iter();
+        let mut users = self.take_devices(&mut replies, &mut problems)?;
+        let driver = replies.next().and_then(|lane| lane.replies.first().map(driver_version)).unwrap_or(Err(Missing::NoSource));
+        let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let mut regions: Vec<RegionSample> =
-            regions.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
+            found.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
         let processes = if self.options.processes {
             let files = self.complete_users(&mut users, &driver);
             self.read_processes(&users, &files, &mut regions, boot, &mut problems)?
         } else {
             Vec::new()
         };
+        let ledgers = self.read_ledgers(&processes);
         let devices = self.known.iter().zip(users).map(|(known, users)| DeviceSample {
             id: known.id,
             bdf: known.bdf,
             attributes: known.attributes.clone(),
+            counted_at: known.counted_at,
+            beat: known.beat(),
             users,
         });
         Ok(Sample {
@@ -175,6 +214,7 @@ impl Machine {
             devices: devices.collect(),
             processes,
             regions,
+            ledgers,
             problems,
         })
     }
@@ -186,7 +226,7 @@ impl Machine {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(Error::Class(error)),
         };
-        if ids.is_empty() && self.known.is_empty() {
+        if ids.is_empty() && self.known.is_empty() && self.options.ledgers.reach == Reach::Holders {
             let devices = self.pci_devices();
             return Err(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices } });
         }
@@ -214,45 +254,77 @@ impl Machine {
         names.iter().filter(|name| read_small(&directory.join(name).join("vendor"), 64).is_ok_and(is_ours)).count()
     }
 
-    fn device_lane(&self, known: &Known) -> Lane {
-        let mut requests = known.requests(self.options.pace);
+    /// Telemetry, counters and, where asked for, users: each may block for reasons of its own.
+    fn device_lanes(&self, known: &Known) -> Vec<Lane> {
+        let id = u64::from(known.id.0);
+        let pace = self.options.pace;
+        let mut lanes = vec![
+            Lane { key: id, requests: known.requests(Part::Telemetry, pace) },
+            Lane { key: LANE_OF_COUNTERS + id, requests: known.requests(Part::Counters, pace) },
+        ];
         if self.options.processes {
-            requests.push(users::request(&self.root, known.id, self.options.pace));
+            lanes.push(Lane { key: LANE_OF_USERS + id, requests: vec![users::request(&self.root, known.id, pace)] });
         }
-        Lane { key: u64::from(known.id.0), requests }
+        lanes
     }
 
     fn machine_lane(&self) -> Lane {
         let path = self.root.sys.join("module/tenstorrent/version");
-        Lane { key: LANE_OF_MACHINE, requests: vec![Request { path, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once }] }
+        Lane { key: LANE_OF_MACHINE, requests: vec![Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once }] }
     }
 
-    fn take_devices(&mut self, replies: &[Vec<Reply>], problems: &mut Vec<Problem>) -> Result<Vec<Reading<Users>>, Error> {
-        let mut users = Vec::with_capacity(replies.len());
+    fn take_devices(
+        &mut self,
+        lanes: &mut impl Iterator<Item = LaneReply>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<Reading<Users>>, Error> {
+        const NONE: LaneReply = LaneReply { at: Duration::ZERO, replies: Vec::new() };
+        let mut users = Vec::with_capacity(self.known.len());
         let mut again = Vec::new();
-        for (index, replies) in replies.iter().enumerate() {
-            let known = &mut self.known[index];
-            let (files, pids) =
-                if self.options.processes { replies.split_at(replies.len().saturating_sub(1)) } else { (&replies[..], &[][..]) };
-            if known.take(&self.root, files, problems) == Retry::Yes {
+        for (index, known) in self.known.iter_mut().enumerate() {
+            if known.take(&self.root, &lanes.next().unwrap_or(NONE), problems) == Retry::Yes {
                 again.push(index);
             }
-            users.push(match pids.first() {
-                Some(reply) => users::take(&self.root, known.id, reply, problems),
+            known.take_counters(&lanes.next().unwrap_or(NONE), problems);
+            let pids = if self.options.processes { lanes.next() } else { None };
+            users.push(match pids.and_then(|lane| lane.replies.into_iter().next()) {
+                Some(reply) => users::take(&self.root, known.id, &reply, problems),
                 None => Err(Missing::NotTracked),
             });
         }
         if !again.is_empty() {
             let lanes = again.iter().map(|index| {
                 let known = &self.known[*index];
-                Lane { key: u64::from(known.id.0), requests: known.requests(self.options.pace) }
+                Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, self.options.pace) }
             });
             let replies = self.files.read(lanes.collect())?;
-            for (index, replies) in again.into_iter().zip(replies) {
-                self.known[index].take(&self.root, &replies, problems);
+            for (index, lane) in again.into_iter().zip(replies) {
+                self.known[index].take(&self.root, &lane, problems);
             }
         }
         Ok(users)
+    }
+
+    /// Regions of containers, each directory once: several processes may share one, and one may be the host's own.
+    fn read_container_regions(&mut self, processes: &[ProcessSample], problems: &mut Vec<Problem>) -> Result<Vec<RegionSample>, Error> {
+        let places = regions::of_containers(&self.root, processes);
+        let key = |place: &regions::Place| LANE_OF_REGIONS + u64::from(place.pid());
+        let lanes = places.iter().map(|place| Lane { key: key(place), requests: vec![place.request()] });
+        let replies = self.files.read(lanes.collect())?;
+        let mut seen: Vec<String> = regions::identity(&self.root).into_iter().collect();
+        let mut lanes = Vec::new();
+        let mut found = Vec::new();
+        for (place, lane) in places.iter().zip(&replies) {
+            let Some((identity, regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
+            if !seen.contains(&identity) {
+                seen.push(identity);
+                lanes.push(Lane { key: key(place), requests: regions.iter().map(regions::Found::request).collect() });
+                found.extend(regions);
+            }
+        }
+        let replies = self.files.read(lanes)?;
+        let replies = replies.iter().flat_map(|lane| &lane.replies);
+        Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems)).collect())
     }
 
     /// Asks the processes themselves where the driver does not tell who uses a device, or may tell more of them.
@@ -267,6 +339,13 @@ impl Machine {
             return files;
         }
         let version = driver.as_deref().ok().and_then(Version::parse);
+        if version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
+            for (known, users) in self.known.iter().zip(users.iter_mut()) {
+                if let Ok(users) = users {
+                    users::verify(&self.root, known.id, users);
+                }
+            }
+        }
         if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
             let pids = users.iter().flatten().flat_map(|users| &users.pids);
             return pids.filter_map(|pid| users::scan_process(&self.root, *pid).ok()).flatten().collect();
@@ -285,12 +364,18 @@ impl Machine {
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
         let mut pids: Vec<u32> = holders.iter().copied().chain(slots.map(|slot| slot.pid)).collect();
+        if self.options.ledgers.reach == Reach::Everybody {
+            pids.extend(self.sweep()?);
+        }
         pids.sort_unstable();
         pids.dedup();
         let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
-        let lanes = pids.iter().map(|pid| Lane {
-            key: LANE_OF_PROCESS + u64::from(*pid),
-            requests: process::requests(&self.root.proc, *pid, &open_files(*pid)),
+        let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && found.is_still_there());
+        let leads: Vec<Lead> = pids.iter().map(|pid| if known(*pid) { Lead::Nothing } else { ledgers::look(&self.root, *pid) }).collect();
+        let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
+            let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));
+            requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
+            Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests }
         });
         let replies = self.files.read(lanes.collect())?;
         let scale =
@@ -301,23 +386,59 @@ impl Machine {
         }
         let passwd = self.passwd.as_deref().unwrap_or_default();
         let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len());
-        for (pid, replies) in pids.iter().zip(&replies) {
-            let mut process = process::take(*pid, &open_files(*pid), replies, scale, |uid| process::user_name(passwd, uid));
+        for ((pid, lead), lane) in pids.iter().zip(leads).zip(&replies) {
+            let mut process = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
             if process.facts == Err(Missing::Gone) && self.hides_processes() {
                 process.facts = Err(Missing::NoPermission);
+            }
+            let lead = lead.with_maps(lane.replies.last());
+            if process.facts.is_ok() && lead != Lead::Nothing {
+                self.leads.push((process.key, lead));
             }
             // A dead process matters only while a file it opened lives on.
             if process.facts != Err(Missing::Gone) || holders.contains(pid) {
                 processes.push(process);
             }
         }
-        let in_containers = regions::list_in_containers(&self.root, &processes);
-        if !in_containers.is_empty() {
-            let requests = in_containers.iter().map(regions::Found::request).collect();
-            let replies = self.files.read(vec![Lane { key: LANE_OF_REGIONS, requests }])?.pop().unwrap_or_default();
-            regions.extend(in_containers.iter().zip(&replies).map(|(found, reply)| found.take(reply, problems)));
-        }
+        regions.extend(self.read_container_regions(&processes, problems)?);
         Ok(processes)
+    }
+
+    /// Every process that seems to have a ledger.
+    fn sweep(&mut self) -> Result<Vec<u32>, Error> {
+        let names = self.root.list(&self.root.proc).unwrap_or_default();
+        let pids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+        let leads: Vec<(u32, Lead)> = pids.iter().map(|pid| (*pid, ledgers::look(&self.root, *pid))).collect();
+        let unsure: Vec<u32> = leads.iter().filter(|(_, lead)| *lead == Lead::NoFile).map(|(pid, _)| *pid).collect();
+        let lanes = unsure
+            .iter()
+            .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: vec![ledgers::maps_request(&self.root, *pid)] });
+        let replies = self.files.read(lanes.collect())?;
+        let mapped = unsure.iter().zip(&replies).filter(|(_, lane)| Lead::NoFile.with_maps(lane.replies.first()).is_promising());
+        let open = leads.iter().filter(|(_, lead)| lead.is_promising()).map(|(pid, _)| *pid);
+        Ok(open.chain(mapped.map(|(pid, _)| *pid)).collect())
+    }
+
+    fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
+        let Ledgers { detail, machine, .. } = self.options.ledgers;
+        let is_alive = |found: &Found| processes.iter().any(|process| process.key == found.owner);
+        self.ledgers.retain(|found| is_alive(found) && found.is_still_there());
+        let mut samples = Vec::new();
+        for (owner, lead) in mem::take(&mut self.leads) {
+            let process = processes.iter().find(|process| process.key == owner);
+            match process.and_then(|process| lead.open(&self.root, process, machine)) {
+                Some(found) => self.ledgers.push(found),
+                None if lead == Lead::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
+                None => {}
+            }
+        }
+        samples.extend(self.ledgers.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) }));
+        samples
+    }
+
+    /// The ledgers of the last sample, for whoever wants to read more of them.
+    pub fn ledgers(&self) -> &[Found] {
+        &self.ledgers
     }
 
     /// With `hidepid` other users' processes look as if they did not exist, the first one among them.
@@ -347,11 +468,9 @@ fn driver_version(reply: &Reply) -> Reading<String> {
 
 /// Now on a clock that does not jump, now for people, and when the machine started.
 fn now() -> (Duration, UnixTime, UnixTime) {
-    let nanos = |clock| {
-        let time = clock_gettime(clock);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-        seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default())
-    };
-    let (real, boot) = (nanos(ClockId::Realtime), nanos(ClockId::Boottime));
-    (Duration::from_nanos(boot), UnixTime(real), UnixTime(real.saturating_sub(boot)))
+    let time = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let real = seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default());
+    let at = boot_time();
+    (at, UnixTime(real), UnixTime(real.saturating_sub(u64::try_from(at.as_nanos()).unwrap_or_default())))
 }

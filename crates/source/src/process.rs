@@ -1,17 +1,17 @@
 //! One process: what `/proc/PID` says of it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use ttmon_model::identity::{DeviceId, ProcessKey};
-use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, COMMAND_BYTES_MAX};
+use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, COMMAND_BYTES_MAX, STATUS_BYTES_MAX};
 use ttmon_model::memory::{Kind, PerKind};
 use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Reading};
 
 use crate::device::from_errno;
-use crate::read::{Failure, Pace, Reply, Request};
+use crate::read::{Failure, Pace, Reply, Request, Want};
 use crate::users::OpenFile;
 
 /// Clocks and units a process's figures are in.
@@ -26,14 +26,15 @@ pub(crate) struct Scale {
 /// Files read of every process, in the order [`take`] expects; its `fdinfo` files follow.
 pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Request> {
     let directory = proc.join(pid.to_string());
-    let request = |path: PathBuf, bytes_max| Request { path, bytes_max, pace: Pace::Once };
+    let request = |name: &str, bytes_max| Request { path: directory.join(name), want: Want::Beginning, bytes_max, pace: Pace::Once };
     let mut requests = vec![
-        request(directory.join("stat"), ATTRIBUTE_BYTES_MAX),
-        request(directory.join("status"), ATTRIBUTE_BYTES_MAX),
-        request(directory.join("cgroup"), ATTRIBUTE_BYTES_MAX),
-        request(directory.join("cmdline"), 64 * COMMAND_BYTES_MAX),
+        request("stat", ATTRIBUTE_BYTES_MAX),
+        // A user with many groups has a long one, and its NSpid comes after them.
+        request("status", STATUS_BYTES_MAX),
+        request("cgroup", STATUS_BYTES_MAX),
+        request("cmdline", COMMAND_BYTES_MAX),
     ];
-    requests.extend(open_files.iter().map(|file| request(directory.join(format!("fdinfo/{}", file.fd)), ATTRIBUTE_BYTES_MAX)));
+    requests.extend(open_files.iter().map(|file| request(&format!("fdinfo/{}", file.fd), ATTRIBUTE_BYTES_MAX)));
     requests
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn take(
             name: stat.name,
         })
     });
-    let fdinfo = open_files.iter().zip(&replies[4..]).filter_map(|(file, reply)| {
+    let fdinfo = open_files.iter().zip(replies.get(4..).unwrap_or_default()).filter_map(|(file, reply)| {
         let text = String::from_utf8_lossy(reply.as_ref().ok()?).into_owned();
         parse_fdinfo(&text, file.device)
     });

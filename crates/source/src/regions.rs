@@ -1,18 +1,17 @@
 //! TT-Metal's statistics: found in `/dev/shm`, and in the `/dev/shm` of containers.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use ttmon_model::Missing;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::limits::REGIONS_MAX;
 use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, ProcessSample, RegionSample};
-use ttmon_model::{Missing, Reading};
 
 use crate::device::from_errno;
-use crate::read::{Failure, Pace, Reply, Request};
+use crate::read::{Failure, Pace, Reply, Request, Want};
 use crate::root::Root;
 
 /// A region's file.
@@ -24,9 +23,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Exactly the bytes of a region: a longer file is read as far as we know it.
+    /// A region, and whatever a newer version adds behind it, as far as that is plain: other users' files lie there.
     pub(crate) fn request(&self) -> Request {
-        Request { path: self.path.clone(), bytes_max: REGION_FILE_BYTES_MAX, pace: Pace::Once }
+        Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace: Pace::Once }
     }
 
     /// What the file says.
@@ -46,6 +45,7 @@ impl Found {
         {
             let detail = match reason {
                 Missing::NoPermission => "memory statistics of another user's programs; root may read them",
+                Missing::IoError => "not a plain file, or not readable",
                 Missing::Unparsable => "these are not TT-Metal's memory statistics in a version we know (2, 3 or 4)",
                 _ => reason.explanation(),
             };
@@ -58,45 +58,67 @@ impl Found {
 /// A little more than a region, so that a file which has grown is still read and one that is something else is not.
 const REGION_FILE_BYTES_MAX: usize = 4 * region::BYTES;
 
-/// Regions of this machine.
+/// Most names of `/dev/shm` looked at, as bytes.
+const NAMES_BYTES_MAX: usize = 256 * 1024;
+
+/// Regions of this machine. Its `/dev/shm` is the kernel's own and does not hang; a container's may be anything.
 pub(crate) fn list(root: &Root) -> Vec<Found> {
-    list_in(&root.dev_shm, None)
+    let Ok(entries) = fs::read_dir(&root.dev_shm) else { return Vec::new() };
+    let found = |path: PathBuf| {
+        let unique_id = region::unique_id_of(path.file_name()?.to_str()?)?;
+        Some(Found { unique_id, through: None, path })
+    };
+    let mut regions: Vec<Found> = entries.flatten().filter_map(|entry| found(entry.path())).take(REGIONS_MAX).collect();
+    regions.sort_by_key(|region| region.unique_id);
+    regions
 }
 
-fn list_in(directory: &Path, through: Option<ProcessKey>) -> Vec<Found> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let mut found: Vec<Found> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let unique_id = region::unique_id_of(entry.file_name().to_str()?)?;
-            Some(Found { unique_id, through, path: entry.path() })
-        })
-        .take(REGIONS_MAX)
-        .collect();
-    found.sort_by_key(|found| found.unique_id);
-    found
+/// `DEVICE:INODE` of this machine's, to know a container that shares it.
+pub(crate) fn identity(root: &Root) -> Option<String> {
+    fs::metadata(&root.dev_shm).ok().map(|metadata| format!("{}:{}", metadata.dev(), metadata.ino()))
 }
 
-/// Regions that only processes in other mount namespaces see. Root may look; for others there is nothing to list.
-pub(crate) fn list_in_containers(root: &Root, processes: &[ProcessSample]) -> Vec<Found> {
+/// The `/dev/shm` of a process in another mount namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    through: ProcessKey,
+    directory: PathBuf,
+}
+
+/// Those of processes with other mounts than ours. Root may look; for others there is nothing to list.
+pub(crate) fn of_containers(root: &Root, processes: &[ProcessSample]) -> Vec<Place> {
     let mounts_of = |name: &str| fs::read_link(root.proc.join(name).join("ns/mnt")).ok();
     let Some(ours) = mounts_of("self") else { return Vec::new() };
-    let mut seen: BTreeSet<(u64, u64)> = identity(&root.dev_shm).into_iter().collect();
-    let mut found = Vec::new();
-    for process in processes {
-        let pid = process.key.pid.to_string();
-        if mounts_of(&pid).is_none_or(|theirs| theirs == ours) {
-            continue;
-        }
-        let directory = root.proc.join(pid).join("root/dev/shm");
-        if identity(&directory).is_ok_and(|identity| seen.insert(identity)) {
-            found.extend(list_in(&directory, Some(process.key)));
-        }
-    }
-    found
+    let is_other = |process: &&ProcessSample| mounts_of(&process.key.pid.to_string()).is_some_and(|theirs| theirs != ours);
+    let place = |process: &ProcessSample| Place {
+        through: process.key,
+        directory: root.proc.join(process.key.pid.to_string()).join("root/dev/shm"),
+    };
+    processes.iter().filter(is_other).map(place).collect()
 }
 
-fn identity(directory: &Path) -> Reading<(u64, u64)> {
-    let metadata = fs::metadata(directory).map_err(|_| Missing::NoPermission)?;
-    Ok((metadata.dev(), metadata.ino()))
+impl Place {
+    /// Lists it.
+    pub(crate) fn request(&self) -> Request {
+        Request { path: self.directory.clone(), want: Want::Names, bytes_max: NAMES_BYTES_MAX, pace: Pace::Once }
+    }
+
+    /// The regions there, and which directory it really is.
+    pub(crate) fn take(&self, reply: &Reply) -> (String, Vec<Found>) {
+        let text = reply.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+        let mut lines = text.lines();
+        let identity = lines.next().unwrap_or_default().to_owned();
+        let found = |name: &str| {
+            let unique_id = region::unique_id_of(name)?;
+            Some(Found { unique_id, through: Some(self.through), path: self.directory.join(name) })
+        };
+        let mut regions: Vec<Found> = lines.filter_map(found).take(REGIONS_MAX).collect();
+        regions.sort_by_key(|region| region.unique_id);
+        (identity, regions)
+    }
+
+    /// The process it was found through.
+    pub(crate) fn pid(&self) -> u32 {
+        self.through.pid
+    }
 }

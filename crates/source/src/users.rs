@@ -13,12 +13,12 @@ use ttmon_model::sample::{Problem, Users};
 use ttmon_model::{Missing, Reading};
 
 use crate::device::from_errno;
-use crate::read::{Failure, Pace, Reply, Request};
+use crate::read::{Failure, Pace, Reply, Request, Want};
 use crate::root::Root;
 
 /// The driver's list of a device.
 pub(crate) fn request(root: &Root, id: DeviceId, pace: Pace) -> Request {
-    Request { path: path(root, id), bytes_max: PIDS_BYTES_MAX, pace }
+    Request { path: path(root, id), want: Want::Beginning, bytes_max: PIDS_BYTES_MAX, pace }
 }
 
 fn path(root: &Root, id: DeviceId) -> PathBuf {
@@ -28,7 +28,7 @@ fn path(root: &Root, id: DeviceId) -> PathBuf {
 /// What the driver's list says; `NotExposed` where there is none.
 pub(crate) fn take(root: &Root, id: DeviceId, reply: &Reply, problems: &mut Vec<Problem>) -> Reading<Users> {
     let users = match reply {
-        Ok(bytes) => parse_pids(&String::from_utf8_lossy(bytes)),
+        Ok(bytes) => parse_pids(bytes),
         Err(Failure::Timeout) => Err(Missing::Timeout),
         Err(Failure::TooLong) => Err(Missing::Unparsable),
         Err(Failure::Errno(errno)) => Err(from_errno(*errno)),
@@ -42,10 +42,13 @@ pub(crate) fn take(root: &Root, id: DeviceId, reply: &Reply, problems: &mut Vec<
     users
 }
 
-/// `4242\n4242\n977\n`: one line an open file.
-fn parse_pids(text: &str) -> Reading<Users> {
-    let mut users = Users { is_complete: true, ..Users::default() };
-    for line in text.lines() {
+/// `4242\n4242\n977\n`: one line an open file. Of a list that is too long, the lines that are whole.
+fn parse_pids(bytes: &[u8]) -> Reading<Users> {
+    let is_complete = bytes.len() < PIDS_BYTES_MAX;
+    let text = String::from_utf8_lossy(bytes);
+    let whole = if is_complete { &text[..] } else { text.rsplit_once('\n').map_or("", |(whole, _)| whole) };
+    let mut users = Users { is_complete, ..Users::default() };
+    for line in whole.lines() {
         match line.trim().parse::<u32>() {
             Ok(0) => users.hidden += 1,
             Ok(pid) if !users.pids.contains(&pid) => users.pids.push(pid),
@@ -54,6 +57,15 @@ fn parse_pids(text: &str) -> Reading<Users> {
         }
     }
     Ok(users)
+}
+
+/// Leaves those that hold the device for certain. Drivers 2.5 and 2.6 print the number a process has in its own
+/// namespace, which may be another process here: one that does not have the device open is counted as hidden.
+pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users) {
+    let holds = |pid: &u32| scan_process(root, *pid).is_ok_and(|files| files.iter().any(|file| file.device == id));
+    let all = users.pids.len();
+    users.pids.retain(holds);
+    users.hidden += (all - users.pids.len()) as u64;
 }
 
 /// An open device file of a process.
@@ -118,12 +130,19 @@ mod tests {
 
     #[test]
     fn pids_are_told_once_and_hidden_ones_counted() {
-        let users = parse_pids("4242\n0\n4242\n977\n0\n").unwrap();
+        let users = parse_pids(b"4242\n0\n4242\n977\n0\n").unwrap();
         assert_eq!(users, Users { pids: vec![4242, 977], hidden: 2, is_complete: true });
-        assert_eq!(parse_pids("").unwrap().pids, []);
+        assert_eq!(parse_pids(b"").unwrap().pids, []);
         for bad in ["x\n", "-1\n", "12 13\n", "99999999999\n", "\n\n"] {
-            assert_eq!(parse_pids(bad), Err(Missing::Unparsable), "{bad:?}");
+            assert_eq!(parse_pids(bad.as_bytes()), Err(Missing::Unparsable), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_list_without_end_is_cut() {
+        let long = "1234567\n".repeat(PIDS_BYTES_MAX / 8 + 1);
+        let users = parse_pids(&long.as_bytes()[..PIDS_BYTES_MAX]).unwrap();
+        assert_eq!((users.pids.as_slice(), users.is_complete), (&[1_234_567][..], false));
     }
 
     #[test]
@@ -137,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "[0-9\\n x-]{0,60}") {
-            let _ = parse_pids(&text);
+            let _ = parse_pids(text.as_bytes());
         }
     }
 }

@@ -130,7 +130,11 @@ pub(crate) enum Command {
     },
     /// Wait until something is so. Exit code 4 when it took too long.
     Wait(WaitArgs),
-    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd.
+    /// Memory of tracked processes: by kind, by buffer, against an earlier look.
+    Mem(MemArgs),
+    /// What happened: allocations and frees of tracked processes, the last 65,536 of each.
+    Events(EventsArgs),
+    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, allocation_monitor_client.
     Alias(AliasArgs),
     /// Print a shell's completion script.
     Completions {
@@ -173,4 +177,58 @@ pub(crate) struct AliasArgs {
     /// Remove the links instead.
     #[arg(long, conflicts_with = "force")]
     pub(crate) remove: bool,
+}
+
+/// Flags of `mem`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct MemArgs {
+    /// List the live buffers.
+    #[arg(long)]
+    pub(crate) buffers: bool,
+    /// Only this process.
+    #[arg(long, value_name = "P")]
+    pub(crate) pid: Option<u32>,
+    /// Order of the buffers.
+    #[arg(long, value_name = "BY", default_value = "size")]
+    pub(crate) sort: Order,
+    /// Only the first N buffers.
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Compare with an earlier `ttmon mem --json --buffers` in FILE: new, gone, grown.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) diff: Option<PathBuf>,
+    /// All devices, which is what you get anyway.
+    #[arg(short = 'a', hide = true)]
+    pub(crate) all: bool,
+    /// Show it again and again, in place.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Refresh of --watch in milliseconds, at least 50 [default: 500].
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
+    pub(crate) refresh: Option<String>,
+}
+
+/// Order of buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// Largest first.
+    #[default]
+    Size,
+    /// Oldest first.
+    Age,
+    /// By address.
+    Address,
+    /// By tag.
+    Tag,
+}
+
+/// Flags of `events`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EventsArgs {
+    /// Only this process.
+    #[arg(long, value_name = "P")]
+    pub(crate) pid: Option<u32>,
+    /// Go on printing what happens.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
 }

@@ -1,7 +1,6 @@
 //! How a command ends when it does not end well.
 
-use std::fmt;
-use std::io;
+use std::io::{self, Write};
 
 use ttmon_source::Error;
 
@@ -35,10 +34,9 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
+/// Tells a person something. A stderr that cannot be written to is no reason to fail.
+pub(crate) fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "ttmon: {message}");
 }
 
 impl From<Error> for Failure {

@@ -2,8 +2,11 @@
 
 mod alias;
 mod cli;
+mod diff;
+mod events;
 mod failure;
 mod meant;
+mod mem;
 mod names;
 mod open;
 mod output;
@@ -21,7 +24,7 @@ use clap::Parser;
 use ttmon_print::Style;
 
 use cli::{Cli, Command, SnapshotArgs};
-use failure::Failure;
+use failure::{Failure, complain};
 use meant::Context;
 use output::Output;
 use show::VERSION;
@@ -33,17 +36,25 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse_from(names::translate(env::args_os())) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers, not errors: clap knows where each goes.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        Err(error) if error.use_stderr() => {
+            let text = error.to_string();
+            let parts: Vec<&str> =
+                text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
+            let message = parts.join(" ").replace("  ", "; ");
+            complain(&format!("{}; see ttmon --help", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
+            return ExitCode::from(2);
+        }
+        Err(answer) => {
+            // Help and version are answers, not errors.
+            let _ = answer.print();
+            return ExitCode::SUCCESS;
         }
     };
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("ttmon: {failure}");
+                complain(&failure.message);
             }
             ExitCode::from(failure.code)
         }
@@ -67,6 +78,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),
         Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
+        Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
         Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),

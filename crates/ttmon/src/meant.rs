@@ -14,8 +14,9 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::terminal::Terminal;
 
-const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
+pub(crate) const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
 const REFRESH_MIN: Duration = Duration::from_millis(50);
+const REFRESH_MAX: Duration = Duration::from_secs(86_400);
 const READ_TIMEOUT_DEFAULT: Duration = Duration::from_millis(200);
 
 /// Which machine.
@@ -101,8 +102,13 @@ fn place(common: &Everywhere) -> Result<Place, Failure> {
         return Err(Failure::usage("--root and --sim both name a machine; give one of them"));
     }
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty() && common.root.is_none() && common.sim.is_none());
-    let sim = common.sim.clone().or_else(|| variable("TTMON_SIM").and_then(|spec| spec.into_string().ok()));
+    let named = variable("TTMON_SIM")
+        .map(|spec| spec.into_string().map_err(|_| Failure::usage("TTMON_SIM is not text; it names boards, as --sim does")));
+    let sim = common.sim.clone().map_or(named.transpose()?, Some);
     let root = common.root.clone().or_else(|| variable("TTMON_ROOT").map(PathBuf::from));
+    if sim.is_some() && root.is_some() {
+        return Err(Failure::usage("TTMON_SIM and TTMON_ROOT both name a machine; unset one of them"));
+    }
     if let Some(spec) = sim {
         let spec = Spec::parse(&spec).map_err(|error| Failure::usage(format!("--sim {spec}: {error}")))?;
         return Ok(Place::Simulated(spec, common.seed.unwrap_or_default()));
@@ -122,7 +128,7 @@ pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Cont
     if args.deep {
         return Err(Failure::usage("--deep is reserved: ttmon does not open devices"));
     }
-    let (sections, lists) = if args.query { sections_of(&common.device) } else { (Vec::new(), common.device.clone()) };
+    let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
     let context = Context::with_lists(common, lists.iter().chain(&common.id))?;
     let look = look(common, args, sections.clone())?;
     let repeat = repeat(args, &look, context.terminal)?;
@@ -159,16 +165,20 @@ fn most(samples: impl Iterator<Item = Samples>) -> Samples {
 }
 
 /// Sections among the words of `-d`, and the rest, which are devices.
-fn sections_of(lists: &[String]) -> (Vec<Section>, Vec<String>) {
+fn sections_of(lists: &[String]) -> Result<(Vec<Section>, Vec<String>), Failure> {
     let mut sections = Vec::new();
     let mut devices = Vec::new();
     for word in lists.iter().flat_map(|list| list.split(',')) {
         match Section::ALL.into_iter().find(|section| section.name().eq_ignore_ascii_case(word)) {
             Some(section) => sections.push(section),
+            None if Selection::parse(word).is_err() => {
+                let names = Section::ALL.map(Section::name).join(", ");
+                return Err(Failure::usage(format!("-q -d {word}: neither a device nor a section; sections are {names}")));
+            }
             None => devices.push(word.to_owned()),
         }
     }
-    (sections, devices)
+    Ok((sections, devices))
 }
 
 fn look(common: &Everywhere, args: &SnapshotArgs, sections: Vec<Section>) -> Result<Look, Failure> {
@@ -248,15 +258,15 @@ fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat
         (None, None) => return Ok(Repeat::Once),
     };
     match interval {
-        Some(interval) if interval >= REFRESH_MIN => Ok(Repeat::Loop(interval)),
-        _ => Err(Failure::usage("-l takes seconds and -lms milliseconds, at least 50 ms")),
+        Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(Repeat::Loop(interval)),
+        _ => Err(Failure::usage("-l takes seconds and -lms milliseconds, at least 50 ms and at most a day")),
     }
 }
 
 /// tt-smi's `-r` resets boards, so anything that looks like it is refused in clear words.
-fn parse_refresh(text: &str) -> Result<Duration, Failure> {
+pub(crate) fn parse_refresh(text: &str) -> Result<Duration, Failure> {
     match text.parse::<u64>().map(Duration::from_millis) {
-        Ok(interval) if interval >= REFRESH_MIN => Ok(interval),
+        Ok(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
         _ => Err(Failure::usage(format!(
             "-r {text}: ttmon never resets a device; -r is the refresh of -w in milliseconds, at least {}",
             REFRESH_MIN.as_millis()

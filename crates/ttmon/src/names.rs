@@ -6,21 +6,28 @@ use std::path::Path;
 /// A name of an earlier tool, which `ttmon alias` links to this program.
 pub(crate) struct Name {
     pub(crate) name: &'static str,
+    /// The words it stands for.
+    means: &'static [&'static str],
     /// Flags of that tool that mean what ttmon does anyway.
     needless_flags: &'static [&'static str],
 }
 
 /// All of them.
-pub(crate) const NAMES: &[Name] =
-    &[Name { name: "tt_smi", needless_flags: &[] }, Name { name: "tt_smi_umd", needless_flags: &["--sysfs"] }];
+pub(crate) const NAMES: &[Name] = &[
+    Name { name: "tt_smi", means: &[], needless_flags: &[] },
+    Name { name: "tt_smi_umd", means: &[], needless_flags: &["--sysfs"] },
+    Name { name: "allocation_monitor_client", means: &["mem", "-w"], needless_flags: &[] },
+];
 
 /// The arguments as ttmon spells them.
 pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "ttmon".into());
     let called = Path::new(&program).file_name().unwrap_or(OsStr::new("ttmon"));
-    let needless = NAMES.iter().find(|name| called == name.name).map_or(&[][..], |name| name.needless_flags);
+    let name = NAMES.iter().find(|name| called == name.name);
+    let needless = name.map_or(&[][..], |name| name.needless_flags);
     let mut translated = vec![OsString::from("ttmon")];
+    translated.extend(name.into_iter().flat_map(|name| name.means).map(OsString::from));
     translated.extend(arguments.filter(|argument| !needless.iter().any(|flag| argument == flag)).map(spell));
     translated
 }
@@ -51,5 +58,6 @@ mod tests {
         check("./tt_smi -w", "ttmon -w");
         check("tt_smi_umd --sysfs -w", "ttmon -w");
         check("ttmon --sysfs", "ttmon --sysfs");
+        check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -d 0 -d 1 -r 500");
     }
 }

@@ -4,8 +4,9 @@ use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
 use ttmon_model::{Sample, Snapshot};
 use ttmon_sim::{Simulation, StartError};
+use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
-use ttmon_source::{Isolation, Machine, Options, Root, read_cluster};
+use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root, read_cluster};
 
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
@@ -22,6 +23,11 @@ pub(crate) struct Opened {
 impl Opened {
     /// Starts the simulation if there is one, and the reading process.
     pub(crate) fn new(context: &Context, pace: Pace, processes: bool) -> Result<Self, Failure> {
+        Self::with_ledgers(context, pace, processes, Detail::Totals, Reach::Holders)
+    }
+
+    /// The same with a say in what is read of ledgers.
+    pub(crate) fn with_ledgers(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
         let cluster = match &context.cluster {
             Some(path) => {
                 let read = read_cluster(path);
@@ -46,7 +52,9 @@ impl Opened {
         };
         let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
         let read_timeout = context.read_timeout;
-        let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes };
+        let machine = simulation.as_ref().map_or(0, Simulation::mark);
+        let ledgers = Ledgers { detail, reach, machine };
+        let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers };
         let machine = Machine::new(root, options)?;
         Ok(Self { machine, selection: context.selection.clone(), previous: None, _simulation: simulation })
     }
@@ -58,7 +66,7 @@ impl Opened {
         self.previous = Some(sample);
         let all = snapshot.devices.len();
         self.selection.apply(&mut snapshot);
-        if snapshot.devices.is_empty() {
+        if snapshot.devices.is_empty() && !self.selection.is_empty() {
             return Err(Failure::no_device(format!("none of the {all} devices is the one asked for; ttmon -L lists them")));
         }
         Ok(snapshot)

@@ -34,23 +34,28 @@ impl Output {
 fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let target = match fs::canonicalize(path) {
         Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => where_link_leads(path),
         Err(error) => return Err(error),
     };
     let existing = fs::metadata(&target).ok();
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
         return OpenOptions::new().write(true).open(&target)?.write_all(text);
     }
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temporary_name = name.to_owned();
-    temporary_name.push(format!(".ttmon-{}", process::id()));
-    let temporary = target.with_file_name(temporary_name);
+    let temporary = target.with_file_name(format!(".ttmon-{}", process::id()));
     let written =
         write_new(&temporary, text, existing.map(|metadata| metadata.permissions())).and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// The file a link without a target would be; the path itself if it is no link.
+fn where_link_leads(path: &Path) -> PathBuf {
+    match fs::read_link(path) {
+        Ok(target) => path.parent().unwrap_or(Path::new("")).join(target),
+        Err(_) => path.to_owned(),
+    }
 }
 
 fn write_new(path: &Path, text: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
@@ -85,6 +90,9 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(names(directory.path()), ["link", "out"]);
+        fs::remove_file(&path).unwrap();
+        write_file(&link, b"again").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"again", "a link without a target stays a link");
     }
 
     #[test]

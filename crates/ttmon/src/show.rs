@@ -13,7 +13,7 @@ use ttmon_print::{CsvOptions, Style};
 use ttmon_source::read::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::meant::{self, Context, Look, Place, Repeat};
 use crate::open::Opened;
 use crate::terminal::Terminal;
@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
     let pace = if asked.repeat == Repeat::Once { Pace::Once } else { Pace::Repeated };
     let mut opened = Opened::new(context, pace, asked.processes)?;
     if matches!((&context.place, &asked.look), (Place::Simulated(..), Look::Fields(..) | Look::Gpu(..) | Look::Apps(..))) {
-        eprintln!("ttmon: these are figures of a simulated machine");
+        complain("these are figures of a simulated machine");
     }
     match asked.repeat {
         Repeat::Once => {
@@ -70,7 +70,7 @@ fn sampled(opened: &mut Opened, samples: Samples) -> Result<Snapshot, Failure> {
         Samples::TwoSlow => HEARTBEAT_WINDOW,
     };
     if io::stderr().is_terminal() {
-        eprintln!("ttmon: taking a second sample after {} ms, for the rates", window.as_millis());
+        complain(&format!("taking a second sample after {} ms, for the rates", window.as_millis()));
     }
     thread::sleep(window);
     opened.snapshot()
@@ -105,7 +105,7 @@ fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn
             let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
             ttmon_wire::write(&SnapshotJson { snapshot, version: VERSION }, layout, &mut text)?;
         }
-        Look::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &mut text)?,
+        Look::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &style(), &mut text)?,
         Look::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style(), &mut text)?,
         Look::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style(), &mut text)?,
     }

@@ -8,6 +8,8 @@ use crate::cli::When;
 /// Width of a paste into an issue, and of everything that is not a terminal.
 const COLUMNS_DEFAULT: usize = 80;
 const ROWS_DEFAULT: usize = 24;
+/// Wider than any screen; a line is padded to its width.
+const COLUMNS_MAX: usize = 1000;
 
 /// What standard output is.
 #[derive(Clone, Copy, Debug)]
@@ -38,16 +40,13 @@ impl Terminal {
         unmeasured.measured()
     }
 
-    /// With the size it has now.
+    /// With the size it has now. COLUMNS wins, also in a pipe: `watch` sets it.
     pub(crate) fn measured(self) -> Self {
-        if !self.is_terminal {
-            return self;
-        }
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let named = variable("COLUMNS").and_then(|columns| columns.parse().ok());
-        let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).or(named);
+        let size = if self.is_terminal { rustix::termios::tcgetwinsize(io::stdout()).ok() } else { None };
+        let named = variable("COLUMNS").and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        let columns = named.or(size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0));
         let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
-        Self { columns: columns.unwrap_or(COLUMNS_DEFAULT), rows: rows.unwrap_or(ROWS_DEFAULT), ..self }
+        Self { columns: columns.unwrap_or(COLUMNS_DEFAULT).min(COLUMNS_MAX), rows: rows.unwrap_or(ROWS_DEFAULT), ..self }
     }
 }
 

@@ -11,7 +11,7 @@ use ttmon_model::{Missing, Reading};
 use ttmon_source::read::Pace;
 
 use crate::cli::WaitArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::meant::Context;
 use crate::open::Opened;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(context: &Context, args: &WaitArgs) -> Result<(), Failure> {
         let devices = opened.snapshot()?.devices;
         let Some(busy) = busy(&devices, opened.sample())? else { return Ok(()) };
         if !is_said {
-            eprintln!("ttmon: waiting: {busy}");
+            complain(&format!("waiting: {busy}"));
             is_said = true;
         }
         let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
@@ -59,11 +59,18 @@ fn busy(devices: &[Device], sample: Option<&Sample>) -> Result<Option<String>, F
                     return Ok(Some(format!("a process of another container holds device {id}")));
                 }
                 if !users.is_complete {
-                    return Err(unknown(id, "this driver does not tell, and this user may not look at other users' processes"));
+                    return Err(unknown(
+                        id,
+                        "this driver does not tell, and this user may not look at other users' processes; try as root",
+                    ));
                 }
             }
             // A device that is away is held by nobody.
             Err(Missing::Gone) => {}
+            // The list is locked while the last holder closes the device, and unreadable during a reset: look again.
+            Err(reason @ (Missing::Timeout | Missing::Resetting | Missing::IoError)) => {
+                return Ok(Some(format!("it cannot be told yet who holds device {id}: {}", reason.explanation())));
+            }
             Err(reason) => return Err(unknown(id, reason.explanation())),
         }
     }
@@ -76,5 +83,5 @@ fn users(sample: Option<&Sample>, id: DeviceId) -> Reading<&Users> {
 }
 
 fn unknown(id: DeviceId, why: &str) -> Failure {
-    Failure::new(format!("cannot tell who holds device {id}: {why}; try as root"))
+    Failure::new(format!("cannot tell who holds device {id}: {why}"))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
 use crate::failure::Failure;
@@ -18,25 +18,25 @@ const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 /// The alternate screen, for as long as this lives.
 pub(crate) struct Screen {
     wake: UnixStream,
-    /// The signal that asks us to end; 0 while there is none.
-    ending: Arc<AtomicUsize>,
+    /// The signal that came last; 0 while there is none.
+    signal: Arc<AtomicUsize>,
 }
 
 impl Screen {
     /// Takes the terminal over.
     pub(crate) fn enter() -> Result<Self, Failure> {
-        let ending = Arc::new(AtomicUsize::new(0));
+        let pending = Arc::new(AtomicUsize::new(0));
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGWINCH] {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH] {
             if signal != SIGWINCH {
                 let number = usize::try_from(signal).unwrap_or_default();
-                signal_hook::flag::register_usize(signal, Arc::clone(&ending), number)?;
+                signal_hook::flag::register_usize(signal, Arc::clone(&pending), number)?;
             }
             pipe::register(signal, waker.try_clone()?)?;
         }
         write(ENTER)?;
-        Ok(Self { wake, ending })
+        Ok(Self { wake, signal: pending })
     }
 
     /// Draws what `frame` makes (a text, and the rows there are for it) until a signal ends it. Then the program dies
@@ -48,12 +48,19 @@ impl Screen {
             write(&in_place(&text, rows))?;
             next = (next + interval).max(Instant::now());
             self.wait(next)?;
-            let signal = self.ending.load(Ordering::SeqCst);
-            if signal != 0 {
-                drop(self);
-                let signal = i32::try_from(signal).unwrap_or(SIGTERM);
-                emulate_default_handler(signal)?;
-                return Ok(());
+            match i32::try_from(self.signal.swap(0, Ordering::SeqCst)).unwrap_or(SIGTERM) {
+                0 => {}
+                // Ctrl-Z: the shell gets its screen, and we ours when it lets us go on.
+                SIGTSTP => {
+                    write(LEAVE)?;
+                    emulate_default_handler(SIGTSTP)?;
+                    write(ENTER)?;
+                }
+                signal => {
+                    drop(self);
+                    emulate_default_handler(signal)?;
+                    return Ok(());
+                }
             }
         }
     }

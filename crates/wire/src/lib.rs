@@ -5,6 +5,7 @@
 //! A `null` has its reason there, and nothing else is there. Model types stay unserializable on purpose.
 
 mod device;
+mod memory;
 mod process;
 mod table;
 mod value;
@@ -16,6 +17,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::sample::Problem;
 
 use device::DeviceJson;
+pub use memory::MemoryJson;
 use process::ProcessJson;
 use table::Reasons;
 pub use value::rounded;
@@ -42,7 +44,7 @@ pub enum Layout {
 }
 
 /// The document as text, without a final newline.
-pub fn to_string(document: &SnapshotJson<'_>, layout: Layout) -> String {
+pub fn to_string(document: &impl Serialize, layout: Layout) -> String {
     let text = match layout {
         Layout::Pretty => serde_json::to_string_pretty(document),
         Layout::Line => serde_json::to_string(document),
@@ -51,7 +53,7 @@ pub fn to_string(document: &SnapshotJson<'_>, layout: Layout) -> String {
 }
 
 /// Writes the document and a newline, in one piece.
-pub fn write(document: &SnapshotJson<'_>, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(document: &impl Serialize, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
     let mut text = to_string(document, layout);
     text.push('\n');
     out.write_all(text.as_bytes())
@@ -59,6 +61,14 @@ pub fn write(document: &SnapshotJson<'_>, layout: Layout, out: &mut dyn Write) -
 
 impl Serialize for SnapshotJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.entries(&mut map)?;
+        map.end()
+    }
+}
+
+impl SnapshotJson<'_> {
+    fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let snapshot = self.snapshot;
         let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
         let processes: Vec<_> = snapshot.processes.iter().map(ProcessJson).collect();
@@ -66,7 +76,6 @@ impl Serialize for SnapshotJson<'_> {
         let mut reasons = Reasons::default();
         reasons.note("driver", snapshot.driver.as_ref().err().copied());
 
-        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("schema", &SCHEMA)?;
         map.serialize_entry("version", self.version)?;
         map.serialize_entry("host", &snapshot.host)?;
@@ -76,8 +85,7 @@ impl Serialize for SnapshotJson<'_> {
         map.serialize_entry("devices", &devices)?;
         map.serialize_entry("processes", &processes)?;
         map.serialize_entry("problems", &problems)?;
-        map.serialize_entry("missing", &reasons)?;
-        map.end()
+        map.serialize_entry("missing", &reasons)
     }
 }
 

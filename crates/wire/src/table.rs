@@ -51,17 +51,26 @@ impl<T> Serialize for Kinds<'_, T> {
     }
 }
 
-struct Rows<'a, T> {
-    table: &'a [Field<T>],
-    item: &'a T,
+/// The rows of a table as an object.
+pub(crate) struct Rows<'a, T> {
+    pub(crate) table: &'a [Field<T>],
+    pub(crate) item: &'a T,
+}
+
+impl<T> Rows<'_, T> {
+    /// The rows as entries of an object that has others too.
+    pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        for field in self.table {
+            map.serialize_entry(field.name, &ReadingJson((field.get)(self.item)))?;
+        }
+        Ok(())
+    }
 }
 
 impl<T> Serialize for Rows<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for field in self.table {
-            map.serialize_entry(field.name, &ReadingJson((field.get)(self.item)))?;
-        }
+        self.entries(&mut map)?;
         map.end()
     }
 }

@@ -8,17 +8,11 @@ use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, Pace, Place, 
 use crate::limits::{HEARTBEAT_WINDOW_MIN, NONSENSE_READINGS_MIN};
 use crate::memory::{Bar, Figure, KindMemory, Memory, PerKind};
 use crate::missing::{Missing, Reading};
-use crate::sample::{DeviceSample, Problem, Sample};
+use crate::sample::{Beat, DeviceSample, Problem, Sample};
 use crate::snapshot::{Device, Firmware, Health, Pcie, State};
 use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Volts, Watts, WordsPerSecond};
 
-pub(super) fn local(
-    sample: &Sample,
-    previous: Option<&Sample>,
-    device: &DeviceSample,
-    row: &Row<'_>,
-    problems: &mut Vec<Problem>,
-) -> Device {
+pub(super) fn local(previous: Option<&Sample>, device: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Problem>) -> Device {
     let (state, is_nonsense) = judge_state(&device.attributes);
     if is_nonsense {
         problems.push(Problem {
@@ -30,7 +24,7 @@ pub(super) fn local(
     let values = Values { attributes: &device.attributes, row, state, is_nonsense };
     let before = previous.and_then(|previous| {
         let same = previous.devices.iter().find(|other| other.id == device.id && other.bdf == device.bdf)?;
-        Some((same, sample.at.saturating_sub(previous.at)))
+        Some((same, device.counted_at.saturating_sub(same.counted_at)))
     });
     let number = |attr| values.number(attr);
     let scaled = |attr, unit: f64| number(attr).map(|raw| raw as f64 / unit);
@@ -65,7 +59,7 @@ pub(super) fn local(
         arcclk: number(Attr::Arcclk).map(Megahertz),
         aiclk_limit: row.product.map(|product| Megahertz(product.aiclk_limit_mhz())).ok_or(Missing::NoSource),
         heartbeat: number(Attr::Heartbeat),
-        heartbeat_alive: heartbeat_alive(&values, before),
+        heartbeat_alive: heartbeat_alive(&values, device.beat),
         therm_trip_count: number(Attr::ThermTrips),
         pcie: pcie(&values, before),
         firmware: Firmware {
@@ -214,14 +208,15 @@ fn fan_speed(rpm: u64) -> Reading<Rpm> {
 
 type Before<'a> = Option<(&'a DeviceSample, Duration)>;
 
-fn heartbeat_alive(values: &Values<'_>, before: Before<'_>) -> Reading<bool> {
-    let now = values.number(Attr::Heartbeat)?;
-    let (earlier, elapsed) = before.ok_or(Missing::FirstSample)?;
-    let then = earlier.attributes.number(Attr::Heartbeat).map_err(|_| Missing::FirstSample)?;
-    if elapsed < HEARTBEAT_WINDOW_MIN && now == then {
-        return Err(Missing::FirstSample);
+/// Alive if it changed within the window; stopped if it did not for as long as that.
+fn heartbeat_alive(values: &Values<'_>, beat: Option<Beat>) -> Reading<bool> {
+    values.number(Attr::Heartbeat)?;
+    let beat = beat.ok_or(Missing::FirstSample)?;
+    match beat.unchanged_for >= HEARTBEAT_WINDOW_MIN {
+        true => Ok(false),
+        false if beat.has_changed => Ok(true),
+        false => Err(Missing::FirstSample),
     }
-    Ok(now != then)
 }
 
 fn pcie(values: &Values<'_>, before: Before<'_>) -> Pcie {

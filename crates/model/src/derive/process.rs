@@ -1,18 +1,21 @@
 //! Processes, and whose memory lies on which chip.
 
+use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Row};
 use crate::identity::DeviceId;
 use crate::limits::START_TIME_SLACK;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
 use crate::region::Slot;
-use crate::sample::{ProcessSample, RegionSample, Sample};
+use crate::sample::{Problem, ProcessSample, RegionSample, Sample};
 use crate::snapshot::{DeviceUse, Process, Status, Unmapped};
 
 /// What TT-Metal's statistics say, sorted out: by process and chip.
 pub(super) struct Attribution {
     /// Bytes of live processes: index of the process, where, how much.
-    live: Vec<(usize, Target, PerKind<u64>)>,
+    live: Vec<Slots>,
+    /// Slots whose bytes cannot be: index of the process, and where.
+    nonsense: Vec<(usize, Target)>,
     /// Rows whose statistics this user may not read.
     denied: Vec<bool>,
     /// Bytes of dead slots, by row.
@@ -21,15 +24,20 @@ pub(super) struct Attribution {
     pub(super) confirmed: Vec<Option<u64>>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Target {
+/// Index of a process, where its slot lies, and its bytes.
+type Slots = (usize, Target, PerKind<u64>);
+
+/// Where memory lies: on a row, or on a chip that none matches for certain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
     Row(usize),
     Unmapped(u64),
 }
 
-pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>]) -> Attribution {
+pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Attribution {
     let mut attribution = Attribution {
         live: Vec::new(),
+        nonsense: Vec::new(),
         denied: vec![false; rows.len()],
         stale_bytes: vec![0; rows.len()],
         confirmed: vec![None; rows.len()],
@@ -51,6 +59,14 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>]) -> Attribution {
         let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
         for slot in &content.slots {
             match owner(sample, rows, region, slot, row) {
+                Some(process) if row.is_some_and(|row| !fits_chip(&slot.used, &rows[row])) => {
+                    attribution.nonsense.push((process, target));
+                    problems.push(Problem {
+                        part: format!("statistics of process {}", sample.processes[process].key.pid),
+                        reason: Missing::OutOfRange,
+                        detail: "it says it uses more memory than the chip has".to_owned(),
+                    });
+                }
                 Some(process) => attribution.live.push((process, target, slot.used.clone())),
                 None => {
                     if let Some(row) = row {
@@ -64,8 +80,17 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>]) -> Attribution {
     attribution
 }
 
+/// A chip cannot hold more than it has.
+fn fits_chip(used: &PerKind<u64>, row: &Row<'_>) -> bool {
+    row.product.is_none_or(|product| {
+        // The most cores any of them ever had: harvesting is not published.
+        let l1 = 140 * product.arch.l1_bytes_per_core();
+        used.iter().all(|(kind, bytes)| *bytes <= if Kind::DRAM_BAR.contains(&kind) { product.dram_bytes } else { l1 })
+    })
+}
+
 /// The one row a unique id belongs to; none where it fits several.
-fn row_of(rows: &[Row<'_>], unique_id: u64) -> Option<usize> {
+pub(super) fn row_of(rows: &[Row<'_>], unique_id: u64) -> Option<usize> {
     let fits = |row: &Row<'_>| row.unique_id.map_or_else(|| row.candidates.contains(&unique_id), |known| known == unique_id);
     let mut matching = rows.iter().enumerate().filter(|(_, row)| fits(row)).map(|(index, _)| index);
     let first = matching.next();
@@ -75,11 +100,13 @@ fn row_of(rows: &[Row<'_>], unique_id: u64) -> Option<usize> {
 /// The living process a slot belongs to. A slot carries the pid of the writer's own namespace and is never removed
 /// after a crash, so the process must have started before the slot was last written.
 fn owner(sample: &Sample, rows: &[Row<'_>], region: &RegionSample, slot: &Slot, row: Option<usize>) -> Option<usize> {
-    let is_older = |process: &ProcessSample| {
-        process.facts.as_ref().is_ok_and(|facts| {
+    // Of one that holds the chip and about which nothing else could be read, this is taken for granted.
+    let is_older = |process: &ProcessSample| match &process.facts {
+        Ok(facts) => {
             let slack = u64::try_from(START_TIME_SLACK.as_nanos()).unwrap_or(u64::MAX);
             facts.start_time.0 <= slot.updated.0.saturating_add(slack)
-        })
+        }
+        Err(reason) => *reason != Missing::Gone,
     };
     let holders: &[u32] = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(&[], |users| &users.pids);
     let is_holder = |process: &ProcessSample| holders.contains(&process.key.pid);
@@ -99,12 +126,18 @@ fn owner(sample: &Sample, rows: &[Row<'_>], region: &RegionSample, slot: &Slot, 
     }
 }
 
-pub(super) fn list(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], attribution: &Attribution) -> Vec<Process> {
+pub(super) fn list(
+    sample: &Sample,
+    previous: Option<&Sample>,
+    rows: &[Row<'_>],
+    attribution: &Attribution,
+    tracked: &Tracked,
+) -> Vec<Process> {
     let mut processes: Vec<Process> = sample
         .processes
         .iter()
         .enumerate()
-        .map(|(index, process)| one(sample, previous, rows, attribution, index, process))
+        .map(|(index, process)| Reports { rows, attribution, tracked }.process(sample, previous, index, process))
         // A process that neither holds a device nor has memory was looked at only to judge a slot.
         .filter(|process| !process.devices.is_empty() || !process.unmapped.is_empty())
         .collect();
@@ -112,66 +145,97 @@ pub(super) fn list(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>],
     processes
 }
 
-fn one(
-    sample: &Sample,
-    previous: Option<&Sample>,
-    rows: &[Row<'_>],
-    attribution: &Attribution,
-    index: usize,
-    process: &ProcessSample,
-) -> Process {
-    let mine: Vec<_> = attribution.live.iter().filter(|(owner, ..)| *owner == index).collect();
-    let is_reported = !mine.is_empty();
-    let mut is_denied = false;
-    let mut devices = Vec::new();
-    for (row_index, row) in rows.iter().enumerate() {
-        let is_open = row.local.is_some_and(|local| local.users.as_ref().is_ok_and(|users| users.pids.contains(&process.key.pid)));
-        let reported = used_on(&mine, Target::Row(row_index));
-        if !is_open && reported.is_none() {
-            continue;
+/// Everything that was said about processes.
+struct Reports<'a> {
+    rows: &'a [Row<'a>],
+    attribution: &'a Attribution,
+    tracked: &'a Tracked,
+}
+
+impl Reports<'_> {
+    fn process(&self, sample: &Sample, previous: Option<&Sample>, index: usize, process: &ProcessSample) -> Process {
+        let mine: Vec<_> = self.attribution.live.iter().filter(|(owner, ..)| *owner == index).collect();
+        let ledger = self.tracked.of(process.key);
+        let facts = process.facts.as_ref().map_err(|reason| *reason);
+        let status = match (facts, ledger) {
+            (Err(Missing::Gone), _) => Status::Dead,
+            (_, Some(Ok(_))) => Status::Tracked,
+            _ if !mine.is_empty() => Status::Reported,
+            (Err(Missing::NoPermission), _) | (_, Some(Err(Missing::NoPermission))) => Status::NoPermission,
+            _ if self.is_denied(process) => Status::NoPermission,
+            _ => Status::Open,
+        };
+        Process {
+            key: process.key,
+            name: facts.map(|facts| facts.name.clone()),
+            user: facts.map(|facts| facts.user.clone().unwrap_or_else(|| facts.uid.to_string())),
+            uid: facts.map(|facts| u64::from(facts.uid)),
+            command: process.command.clone(),
+            start_time: facts.map(|facts| facts.start_time),
+            cpu: cpu(sample, previous, process),
+            rss: facts.map(|facts| facts.rss),
+            workload: process.workload.clone(),
+            status,
+            devices: self.devices(index, process, &mine, ledger.and_then(Result::ok)),
+            unmapped: unmapped(&mine, ledger.and_then(Result::ok)),
         }
-        is_denied |= is_open && attribution.denied[row_index];
-        let absent = if attribution.denied[row_index] { Missing::NoPermission } else { Missing::NotTracked };
-        // One that reports elsewhere and not here has nothing here.
-        let reported = reported.or_else(|| is_reported.then(PerKind::default));
-        devices.push(DeviceUse { device: row.id, kinds: figures(reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent) });
     }
-    let unmapped = mine.iter().filter_map(|(_, target, _)| match target {
-        Target::Unmapped(id) => Some(*id),
-        Target::Row(_) => None,
-    });
-    let mut ids: Vec<u64> = unmapped.collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let unmapped = ids
-        .into_iter()
-        .map(|id| Unmapped { id, kinds: figures(used_on(&mine, Target::Unmapped(id)).as_ref(), None, Missing::NotTracked) })
-        .collect();
-    let facts = process.facts.as_ref().map_err(|reason| *reason);
-    let status = match facts {
-        Err(Missing::Gone) => Status::Dead,
-        _ if is_reported => Status::Reported,
-        Err(Missing::NoPermission) => Status::NoPermission,
-        _ if is_denied => Status::NoPermission,
-        _ => Status::Open,
-    };
-    Process {
-        key: process.key,
-        name: facts.map(|facts| facts.name.clone()),
-        user: facts.map(|facts| facts.user.clone().unwrap_or_else(|| facts.uid.to_string())),
-        uid: facts.map(|facts| u64::from(facts.uid)),
-        command: process.command.clone(),
-        start_time: facts.map(|facts| facts.start_time),
-        cpu: cpu(sample, previous, process),
-        rss: facts.map(|facts| facts.rss),
-        workload: process.workload.clone(),
-        status,
-        devices,
-        unmapped,
+
+    fn holds(&self, process: &ProcessSample, row: &Row<'_>) -> bool {
+        row.local.is_some_and(|local| local.users.as_ref().is_ok_and(|users| users.pids.contains(&process.key.pid)))
+    }
+
+    fn is_denied(&self, process: &ProcessSample) -> bool {
+        self.rows.iter().zip(&self.attribution.denied).any(|(row, is_denied)| *is_denied && self.holds(process, row))
+    }
+
+    fn devices(&self, number: usize, process: &ProcessSample, mine: &[&Slots], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
+        let denied = matches!(self.tracked.of(process.key), Some(Err(Missing::NoPermission)));
+        let mut devices = Vec::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            let target = Target::Row(index);
+            let reported = used_on(mine, target);
+            let tracked = ledger.and_then(|ledger| ledger.on(target));
+            if !self.holds(process, row) && reported.is_none() && tracked.is_none() {
+                continue;
+            }
+            let is_nonsense = self.attribution.nonsense.contains(&(number, target));
+            let absent = match () {
+                () if is_nonsense => Missing::OutOfRange,
+                () if denied || self.attribution.denied[index] => Missing::NoPermission,
+                () => Missing::NotTracked,
+            };
+            // One that reports on other rows and not here has nothing here, unless it reports on a chip we cannot place.
+            let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(_, target, _)| matches!(target, Target::Row(_)));
+            let reported = reported.or_else(|| is_elsewhere.then(PerKind::default));
+            let kinds = figures(tracked, reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent);
+            devices.push(DeviceUse { device: row.id, kinds });
+        }
+        devices
     }
 }
 
-fn used_on(mine: &[&(usize, Target, PerKind<u64>)], target: Target) -> Option<PerKind<u64>> {
+fn unmapped(mine: &[&Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
+    let reported = mine.iter().map(|(_, target, _)| *target);
+    let tracked = ledger.into_iter().flat_map(|ledger| ledger.targets());
+    let mut ids: Vec<u64> = reported
+        .chain(tracked)
+        .filter_map(|target| match target {
+            Target::Unmapped(id) => Some(id),
+            Target::Row(_) => None,
+        })
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let of = |id| {
+        let target = Target::Unmapped(id);
+        let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);
+        Unmapped { id, kinds }
+    };
+    ids.into_iter().map(of).collect()
+}
+
+fn used_on(mine: &[&Slots], target: Target) -> Option<PerKind<u64>> {
     let mut slots = mine.iter().filter(|(_, at, _)| *at == target).map(|(.., used)| used);
     let first = slots.next()?.clone();
     Some(slots.fold(first, |sum, used| PerKind::from_fn(|kind| sum[kind].saturating_add(used[kind]))))
@@ -189,12 +253,18 @@ fn fdinfo_on(process: &ProcessSample, device: DeviceId) -> Option<PerKind<Option
 }
 
 /// The best source for each kind.
-fn figures(reported: Option<&PerKind<u64>>, fdinfo: Option<&PerKind<Option<u64>>>, absent: Missing) -> PerKind<Figure> {
+fn figures(
+    tracked: Option<&PerKind<Option<Figure>>>,
+    reported: Option<&PerKind<u64>>,
+    fdinfo: Option<&PerKind<Option<u64>>>,
+    absent: Missing,
+) -> PerKind<Figure> {
     PerKind::from_fn(|kind| {
+        let ledger = tracked.and_then(|kinds| kinds[kind].clone());
         // TT-Metal's statistics leave kernels out.
-        let shm = reported.filter(|_| kind != Kind::Kernel).map(|used| Figure::used_only(used[kind], Source::Shm));
+        let shm = || reported.filter(|_| kind != Kind::Kernel).map(|used| Figure::used_only(used[kind], Source::Shm));
         let kernel_driver = || fdinfo.and_then(|used| used[kind]).map(|used| Figure::used_only(used, Source::Fdinfo));
-        shm.or_else(kernel_driver).unwrap_or_else(|| Figure::missing(absent))
+        ledger.or_else(shm).or_else(kernel_driver).unwrap_or_else(|| Figure::missing(absent))
     })
 }
 

@@ -5,7 +5,7 @@ use crate::cluster::ClusterChip;
 use crate::identity::{ChipPosition, DeviceId, unique_id_candidates};
 use crate::missing::{Missing, Reading};
 use crate::product::{Arch, Product};
-use crate::sample::{DeviceSample, Sample, Users};
+use crate::sample::{DeviceSample, Problem, Sample, Users};
 
 /// One chip before anything of it is shown.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub(super) struct Row<'a> {
 pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = sample.devices.iter().map(|device| local_row(sample, device)).collect();
     number_locals(&mut rows, sample);
-    let remotes = match &sample.cluster {
-        Some(_) => remotes_of_cluster(sample, &rows),
-        None => remotes_of_boards(&rows),
-    };
+    let mut remotes = remotes_of_cluster(sample, &rows);
+    // Boards the descriptor does not know keep what their kind of board has.
+    remotes.extend(remotes_of_boards(rows.iter().filter(|row| sample.cluster.is_none() || row.metal_id.is_err()), &rows));
+    remotes.sort_by_key(|row| row.via.map_or(u32::MAX, |id| id.0));
     let first = rows.iter().map(|row| row.id.0 + 1).max().unwrap_or(0);
     for (remote, id) in remotes.into_iter().zip(first..) {
         rows.push(Row { id: DeviceId(id), ..remote });
@@ -85,9 +85,11 @@ fn local_row<'a>(sample: &Sample, device: &'a DeviceSample) -> Row<'a> {
 
 /// The descriptor's chip for a local device: by PCI address where both have one, else by /dev number.
 fn cluster_chip<'a>(sample: &'a Sample, device: &DeviceSample) -> Option<&'a ClusterChip> {
-    let chips = &sample.cluster.as_ref()?.chips;
+    let arch = device.attributes.number(Attr::PciDevice).ok().and_then(Arch::from_pci_device);
+    let is_same_arch = |chip: &&ClusterChip| chip.arch.is_none() || arch.is_none() || chip.arch == arch;
+    let chips: Vec<&ClusterChip> = sample.cluster.as_ref()?.chips.iter().filter(is_same_arch).collect();
     let by_bdf = chips.iter().find(|chip| chip.bdf.is_some() && chip.bdf == device.bdf.ok());
-    by_bdf.or_else(|| chips.iter().find(|chip| chip.device == Some(device.id.0) && (chip.bdf.is_none() || device.bdf.is_err())))
+    by_bdf.or_else(|| chips.iter().find(|chip| chip.device == Some(device.id.0) && (chip.bdf.is_none() || device.bdf.is_err()))).copied()
 }
 
 /// TT-Metal numbers local chips in the order of their PCI addresses. It keeps one architecture only, so on a mixed
@@ -108,9 +110,22 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     }
 }
 
-fn remotes_of_boards<'a>(locals: &[Row<'a>]) -> Vec<Row<'a>> {
+/// Says which devices a cluster descriptor leaves out: it may be another machine's.
+pub(super) fn report_strangers(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) {
+    let Some(cluster) = &sample.cluster else { return };
+    let problem = |detail| Problem { part: "cluster descriptor".to_owned(), reason: Missing::NoSource, detail };
+    let strangers = rows.iter().filter(|row| row.local.is_some() && row.metal_id.is_err());
+    problems.extend(strangers.map(|row| problem(format!("it does not know device {}; is it another machine's?", row.id))));
+    let is_here = |chip: &&ClusterChip| rows.iter().any(|row| row.metal_id == Ok(u64::from(chip.chip)));
+    let absent = cluster.chips.iter().filter(|chip| chip.device.is_some()).filter(|chip| !is_here(chip)).count();
+    if absent > 0 {
+        problems.push(problem(format!("{absent} of its PCIe chips are not on this machine")));
+    }
+}
+
+fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, locals: &[Row<'a>]) -> Vec<Row<'a>> {
     let mut remotes = Vec::new();
-    for gateway in locals {
+    for gateway in gateways {
         let Some(product) = gateway.product else { continue };
         for position in product.remote_chips {
             remotes.push(Row {

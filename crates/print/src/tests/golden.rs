@@ -71,7 +71,7 @@ fn a_low_screen() {
 fn fields_as_csv() {
     let fields = ["id", "name", "temperature", "health_reasons", "memory.used", "heartbeat_alive", "memory.kinds.l1.used", "power"]
         .map(|name| DeviceField::find(name).unwrap());
-    let print = |options| printed(|out| csv_fields(&machine::mixed(), &fields, options, out));
+    let print = |options| printed(|out| csv_fields(&machine::mixed(), &fields, options, &Style::plain("0.1.0"), out));
     assert_snapshot!(print(CSV), @"
     id, name, temperature [C], health_reasons, memory.used [B], heartbeat_alive, memory.kinds.l1.used [B], power [W]
     0, Wormhole_B0, 54.312, , 3221225472, N/A, 20971520, 38.0

@@ -1,10 +1,11 @@
 use super::*;
 use std::fs;
+use std::time::Instant;
 
 const TIMEOUT: Duration = Duration::from_millis(40);
 
 fn lane(key: u64, paths: &[&Path]) -> Lane {
-    let request = |path: &&Path| Request { path: path.to_path_buf(), bytes_max: 4096, pace: Pace::Once };
+    let request = |path: &&Path| Request { path: path.to_path_buf(), want: Want::Whole, bytes_max: 4096, pace: Pace::Once };
     Lane { key, requests: paths.iter().map(request).collect() }
 }
 
@@ -24,6 +25,10 @@ impl Tree {
         self.0.path().join(name)
     }
 
+    fn read(&self, pool: &Pool, lanes: Vec<Lane>) -> Vec<Vec<Reply>> {
+        pool.read(lanes).into_iter().map(|lane| lane.replies).collect()
+    }
+
     fn pool(&self) -> Pool {
         Pool::new(TIMEOUT, Some(self.0.path().to_owned()))
     }
@@ -32,7 +37,8 @@ impl Tree {
 #[test]
 fn replies_come_in_order() {
     let tree = Tree::new("");
-    let replies = tree.pool().read(vec![lane(1, &[&tree.path("a"), &tree.path("b")]), lane(2, &[&tree.path("c"), &tree.path("none")])]);
+    let replies =
+        tree.read(&tree.pool(), vec![lane(1, &[&tree.path("a"), &tree.path("b")]), lane(2, &[&tree.path("c"), &tree.path("none")])]);
     assert_eq!(replies[0], [Ok(b"a\n".to_vec()), Ok(b"b\n".to_vec())]);
     assert_eq!(replies[1], [Ok(b"c\n".to_vec()), Err(Failure::Errno(2))]);
 }
@@ -40,20 +46,20 @@ fn replies_come_in_order() {
 #[test]
 fn no_lanes_and_empty_lanes() {
     let tree = Tree::new("");
-    assert_eq!(tree.pool().read(vec![]), Vec::<Vec<Reply>>::new());
-    assert_eq!(tree.pool().read(vec![lane(1, &[])]), [vec![]]);
+    assert_eq!(tree.read(&tree.pool(), vec![]), Vec::<Vec<Reply>>::new());
+    assert_eq!(tree.read(&tree.pool(), vec![lane(1, &[])]), [vec![]]);
 }
 
 #[test]
-fn a_hanging_read_costs_one_file_and_its_lane_is_left_alone_afterwards() {
+fn a_hanging_read_costs_one_file_then_and_later() {
     let tree = Tree::new("b\thang");
     let pool = tree.pool();
     let lanes = || vec![lane(1, &[&tree.path("a"), &tree.path("b"), &tree.path("c")]), lane(2, &[&tree.path("d")])];
-    let replies = pool.read(lanes());
+    let replies = tree.read(&pool, lanes());
     assert_eq!(replies[0], [Ok(b"a\n".to_vec()), Err(Failure::Timeout), Ok(b"c\n".to_vec())]);
     assert_eq!(replies[1], [Ok(b"d\n".to_vec())]);
-    let again = pool.read(lanes());
-    assert_eq!(again[0], vec![Err(Failure::Timeout); 3]);
+    let again = tree.read(&pool, lanes());
+    assert_eq!(again[0], replies[0], "the file is left alone, and only it");
     assert_eq!(again[1], [Ok(b"d\n".to_vec())]);
 }
 
@@ -62,7 +68,7 @@ fn a_lane_that_hangs_everywhere_is_given_up_as_a_whole() {
     let tree = Tree::new("\thang");
     let paths = ["a", "b", "c", "d"].map(|name| tree.path(name));
     let started = Instant::now();
-    let replies = tree.pool().read(vec![lane(1, &[&paths[0], &paths[1], &paths[2], &paths[3]])]);
+    let replies = tree.read(&tree.pool(), vec![lane(1, &[&paths[0], &paths[1], &paths[2], &paths[3]])]);
     assert_eq!(replies[0], vec![Err(Failure::Timeout); 4]);
     assert!(started.elapsed() < Duration::from_secs(5), "it waited for each file");
 }
@@ -71,11 +77,11 @@ fn a_lane_that_hangs_everywhere_is_given_up_as_a_whole() {
 fn a_slow_read_that_came_back_is_read_again() {
     let tree = Tree::new("b\tslow:120");
     let pool = tree.pool();
-    assert_eq!(pool.read(vec![lane(1, &[&tree.path("b")])])[0], [Err(Failure::Timeout)]);
+    assert_eq!(tree.read(&pool, vec![lane(1, &[&tree.path("b")])])[0], [Err(Failure::Timeout)]);
     fs::write(tree.path(".ttmon-faults"), "").unwrap();
     let came_back = (0..200).any(|_| {
         thread::sleep(Duration::from_millis(10));
-        pool.read(vec![lane(1, &[&tree.path("b")])])[0] == [Ok(b"b\n".to_vec())]
+        tree.read(&pool, vec![lane(1, &[&tree.path("b")])])[0] == [Ok(b"b\n".to_vec())]
     });
     assert!(came_back);
 }
@@ -85,8 +91,8 @@ fn kept_files_see_new_contents_and_new_files() {
     let tree = Tree::new("");
     let pool = tree.pool();
     let request = || {
-        let request = Request { path: tree.path("a"), bytes_max: 64, pace: Pace::Repeated };
-        pool.read(vec![Lane { key: 1, requests: vec![request] }]).remove(0).remove(0)
+        let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
+        tree.read(&pool, vec![Lane { key: 1, requests: vec![request] }]).remove(0).remove(0)
     };
     assert_eq!(request(), Ok(b"a\n".to_vec()));
     fs::write(tree.path("a"), "z").unwrap();
@@ -102,8 +108,10 @@ fn odd_files_are_answered() {
     fs::write(tree.path("empty"), "").unwrap();
     fs::write(tree.path("page"), vec![b'2'; 4096]).unwrap();
     let replies = tree
-        .pool()
-        .read(vec![lane(1, &[&fifo, &tree.path("long"), &tree.path("empty"), &tree.path("page"), tree.0.path(), &tree.path("a")])])
+        .read(
+            &tree.pool(),
+            vec![lane(1, &[&fifo, &tree.path("long"), &tree.path("empty"), &tree.path("page"), tree.0.path(), &tree.path("a")])],
+        )
         .remove(0);
     assert_eq!(replies[0], Err(Failure::Errno(Errno::SPIPE.raw_os_error())));
     assert_eq!(replies[1], Err(Failure::TooLong));
@@ -111,4 +119,29 @@ fn odd_files_are_answered() {
     assert_eq!(replies[3], Ok(vec![b'2'; 4096]));
     assert_eq!(replies[4], Err(Failure::Errno(Errno::ISDIR.raw_os_error())));
     assert_eq!(replies[5], Err(Failure::Errno(Errno::NODATA.raw_os_error())));
+}
+
+#[test]
+fn links_and_devices_are_not_opened_where_others_may_put_them() {
+    let tree = Tree::new("");
+    std::os::unix::fs::symlink(tree.path("a"), tree.path("link")).unwrap();
+    let fifo = tree.path("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let plain = |path: PathBuf| Request { path, want: Want::PlainFile, bytes_max: 64, pace: Pace::Once };
+    let requests = vec![plain(tree.path("a")), plain(tree.path("link")), plain(fifo)];
+    let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests }]).remove(0);
+    let refused = Err(Failure::Errno(Errno::INVAL.raw_os_error()));
+    assert_eq!(replies, [Ok(b"a\n".to_vec()), refused.clone(), refused]);
+}
+
+#[test]
+fn beginnings_and_names() {
+    let tree = Tree::new("");
+    fs::write(tree.path("long"), vec![b'1'; 10_000]).unwrap();
+    let beginning = Request { path: tree.path("long"), want: Want::Beginning, bytes_max: 4096, pace: Pace::Once };
+    let names = Request { path: tree.0.path().to_owned(), want: Want::Names, bytes_max: 4096, pace: Pace::Once };
+    let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests: vec![beginning, names] }]).remove(0);
+    assert_eq!(replies[0], Ok(vec![b'1'; 4096]));
+    let names = String::from_utf8(replies[1].clone().unwrap()).unwrap();
+    assert!(names.lines().skip(1).any(|name| name == "long"), "{names}");
 }

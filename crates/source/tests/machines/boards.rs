@@ -1,5 +1,7 @@
 //! Real boards, field by field.
 
+use std::time::Duration;
+
 use ttmon_model::fields::{DEVICE, Value};
 use ttmon_model::snapshot::{Health, State};
 use ttmon_model::{Arch, Missing, Reading, Snapshot};
@@ -355,20 +357,55 @@ fn rates_need_two_samples_and_survive_the_wrap() {
          tt_heartbeat	17121",
     );
     let mut now = machine.sample().unwrap();
-    now.at = before.at + std::time::Duration::from_secs(2);
+    now.devices[0].counted_at = before.devices[0].counted_at + Duration::from_secs(2);
     let snapshot = Snapshot::derive(&now, Some(&before));
     // 2^32 - 4294960000 + 704 words on NoC 0 and 1000 on NoC 1, in 2 s, of 32 bytes.
-    check(
-        &snapshot,
-        0,
-        &format!("pcie_to_device_bytes_per_s {}\npcie_from_device_bytes_per_s 0\nheartbeat_alive true", (7296 + 704 + 1000) * 32 / 2),
-    );
+    let bytes = (7296 + 704 + 1000) * 32 / 2;
+    check(&snapshot, 0, &format!("pcie_to_device_bytes_per_s {bytes}\npcie_from_device_bytes_per_s 0\nheartbeat_alive true"));
 
-    now.devices[0].attributes = before.devices[0].attributes.clone();
-    assert_eq!(device(&Snapshot::derive(&now, Some(&before)), 0).heartbeat_alive, Ok(false));
     tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent0	4294967295\ntt_heartbeat	3");
     let reset = machine.sample().unwrap();
     check(&Snapshot::derive(&reset, Some(&before)), 0, "pcie_to_device_bytes_per_s !first_sample");
+}
+
+/// A heartbeat is judged over a second, however often one looks.
+#[test]
+fn a_heartbeat_stops() {
+    let tree = n300();
+    let mut machine = tree.machine();
+    let mut alive = || {
+        let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
+        (device(&snapshot, 0).heartbeat_alive, device(&snapshot, 0).health)
+    };
+    assert_eq!(alive(), (Err(Missing::FirstSample), Health::Ok));
+    assert_eq!(alive(), (Err(Missing::FirstSample), Health::Ok));
+    tree.files(0, "tt_heartbeat	17121");
+    assert_eq!(alive(), (Ok(true), Health::Ok));
+    assert_eq!(alive(), (Ok(true), Health::Ok));
+    std::thread::sleep(Duration::from_millis(1010));
+    assert_eq!(alive(), (Ok(false), Health::Warning));
+}
+
+/// A descriptor of another machine takes nothing away.
+#[test]
+fn a_strangers_cluster_descriptor() {
+    let tree = n300();
+    tree.put("cluster.yaml", "arch:\n  0: blackhole\nchips_with_mmio:\n  - 0: 0\nchip_unique_ids:\n  0: 5");
+    let cluster = Some(read_cluster(&tree.path("cluster.yaml")).unwrap());
+    let sample = tree.machine_with(Options { cluster, ..Options::default() }).sample().unwrap();
+    let snapshot = Snapshot::derive(&sample, None);
+    assert_eq!((snapshot.devices.len(), snapshot.problems.len()), (2, 2), "{:?}", snapshot.problems);
+    check(&snapshot, 0, "metal_id !no_source\nunique_id !no_source");
+}
+
+#[test]
+fn health_is_unknown_when_the_temperature_is() {
+    let tree = n300();
+    tree.files(0, "device/hwmon/hwmon7/temp1_input	x");
+    assert_eq!(device(&tree.snapshot(), 0).health, Health::Unknown);
+    let tree = n300();
+    tree.files(0, "device/hwmon/hwmon7/temp1_max	0");
+    assert_eq!(device(&tree.snapshot(), 0).health, Health::Unknown);
 }
 
 #[test]

@@ -134,7 +134,63 @@ fn an_id_that_fits_no_row_is_unmapped() {
     let process = &snapshot.processes[0];
     assert_eq!(process.status, Status::Reported);
     assert_eq!((process.unmapped[0].id, process.unmapped[0].kinds[Kind::Dram].used), (0x5AA5_0000_0000_0001, Ok(GB)));
-    assert_eq!(device(&snapshot, 0).memory.dram.used, Ok(0), "it reports, and nothing of it is here");
+    let memory = &device(&snapshot, 0).memory;
+    assert_eq!((memory.dram.used, memory.untracked_processes), (Err(Missing::NotTracked), 1), "it may be here");
+}
+
+/// More than the chip has cannot be.
+#[test]
+fn nonsense_in_a_slot() {
+    let tree = tree_with_holder(4242);
+    tree.region("dev/shm", LEFT, &[(4242, "python3", u64::MAX, 0)]);
+    let snapshot = tree.snapshot();
+    assert_eq!(device(&snapshot, 0).memory.dram.used, Err(Missing::OutOfRange));
+    assert_eq!(snapshot.problems.len(), 1);
+}
+
+/// A member of a thousand groups has a long status file.
+#[test]
+fn a_user_with_many_groups() {
+    let tree = tree_with_holder(4242);
+    let groups = "12345 ".repeat(2000);
+    tree.put("proc/4242/status", &format!("Name:\tpython3\nUid:\t1000\nGroups:\t{groups}\nNSpid:\t4242"));
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
+}
+
+/// A command line without end is cut, and costs nothing else.
+#[test]
+fn a_long_command_line() {
+    let tree = tree_with_holder(4242);
+    tree.put_bytes("proc/4242/cmdline", &[b"python3\0".to_vec(), vec![b'x'; 1 << 20]].concat());
+    let snapshot = tree.snapshot();
+    assert_eq!(snapshot.processes[0].command.as_ref().map(String::len), Ok(4096));
+}
+
+/// Drivers 2.5 and 2.6 print pids of the opener's namespace: one that does not hold the device here is not named.
+#[test]
+fn pids_of_another_namespace() {
+    let tree = tree_with_holder(4242);
+    tree.put("sys/module/tenstorrent/version", "2.6.0");
+    tree.pids(0, "1\n4242\n");
+    tree.process(1, "systemd", MINUTE);
+    for pid in [1, 4242] {
+        fs::create_dir_all(tree.path(&format!("proc/{pid}/fd"))).unwrap();
+    }
+    symlink("/dev/tenstorrent/0", tree.path("proc/4242/fd/5")).unwrap();
+    let snapshot = tree.snapshot();
+    assert_eq!(snapshot.processes.iter().map(|process| process.key.pid).collect::<Vec<_>>(), [4242]);
+    assert_eq!(device(&snapshot, 0).memory.hidden_processes, 1);
+}
+
+/// A link in a place where everybody may put one leads nowhere.
+#[test]
+fn a_link_instead_of_statistics() {
+    let tree = tree_with_holder(4242);
+    tree.region("elsewhere", LEFT, &[(4242, "python3", GB, 0)]);
+    symlink(tree.path(&format!("elsewhere/tt_device_{LEFT}_memory")), tree.path(&format!("dev/shm/tt_device_{LEFT}_memory"))).unwrap();
+    let snapshot = tree.snapshot();
+    assert_eq!((device(&snapshot, 0).memory.dram.used, snapshot.problems.len()), (Err(Missing::NotTracked), 1));
 }
 
 /// Chips that share a serial and have no asic id cannot be told apart by it.

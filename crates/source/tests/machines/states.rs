@@ -170,6 +170,7 @@ fn any_file_may_be_rubbish() {
             assert!(sample.devices[0].attributes.get(attribute.attr).is_err(), "{case}");
             assert!(sample.problems.iter().any(|problem| problem.part.ends_with(attribute.file)), "{case}: {:?}", sample.problems);
             sample.devices[0].attributes.set(attribute.attr, whole.devices[0].attributes.get(attribute.attr).cloned());
+            sample.devices[0].counted_at = whole.devices[0].counted_at;
             assert_eq!(sample.devices, whole.devices, "{case}: the rest");
         }
         tree.put_bytes(&file, &original);
@@ -178,7 +179,7 @@ fn any_file_may_be_rubbish() {
 
 #[test]
 fn rubbish_in_the_list_of_users() {
-    for bytes in [&b"x\n"[..], &[0xFF; 300], &[b'9'; 1 << 20]] {
+    for bytes in [&b"x\n"[..], &[0xFF; 300], &[b'9'; 1000]] {
         let tree = n300();
         tree.put_bytes("proc/driver/tenstorrent/0/pids", bytes);
         let snapshot = tree.snapshot();

@@ -11,6 +11,7 @@ fn refuses(arguments: &str, says: &str) {
     let ran = ttmon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments}: {}", ran.stderr);
     assert!(ran.stderr.contains(says), "{arguments}: {}", ran.stderr);
+    assert!(ran.stderr.starts_with("ttmon: ") && ran.stderr.lines().count() == 1, "{arguments}: {}", ran.stderr);
 }
 
 #[test]
@@ -28,6 +29,8 @@ fn flags_that_contradict() {
     refuses("--query-gpu=nonsense", "temperature.gpu");
     refuses("-l 0", "at least 50 ms");
     refuses("-l -1", "");
+    refuses("-l 1e19", "at most a day");
+    refuses("-q -d ECC", "TEMPERATURE");
     refuses("-w --sim t3k -f out", "> FILE");
     refuses("--deep", "reserved");
     refuses("--read-timeout 0", "1 to 60000");
@@ -95,6 +98,22 @@ fn the_environment() {
     assert!(rooted.stdout.contains("n150"), "{}", rooted.stderr);
     let flag = ran(command("-L --sim p100a").env("TTMON_ROOT", n150.path()).output().unwrap());
     assert!(flag.stdout.contains("p100a"), "{}", flag.stderr);
+}
+
+/// A stderr that cannot be written to changes no exit code.
+#[test]
+fn nobody_listens() {
+    let empty = tempfile::tempdir().unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = command("").arg("--root").arg(empty.path()).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(3));
+}
+
+#[test]
+fn columns_count_in_a_pipe_too() {
+    let n150 = root("n150");
+    let wide = ran(command("").arg("--root").arg(n150.path()).env("COLUMNS", "120").output().unwrap());
+    assert_eq!(wide.stdout.lines().map(|line| line.chars().count()).max(), Some(120));
 }
 
 #[test]

@@ -17,6 +17,8 @@ fn device_nodes_are_left_alone() {
     for node in 0..4 {
         fifo(&nodes.join(node.to_string()));
     }
+    // A link to a node, where any user may put one.
+    std::os::unix::fs::symlink(nodes.join("0"), root.path().join("dev/shm/tt_device_77_memory")).unwrap();
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&watch, &nodes, WatchFlags::OPEN | WatchFlags::ACCESS).unwrap();
     for arguments in

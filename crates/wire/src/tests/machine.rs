@@ -41,6 +41,7 @@ pub(crate) fn n300() -> Snapshot {
         &Sample {
             processes: vec![process(12345, "python3", "/usr/bin/python3 -u /srv/models/serve.py --port 8000")],
             regions: vec![region(asic_id(0), 12345, [2_576_980_377, 22 * MIB, 13 * MIB]), region(right, 12345, [800 * MIB, 10 * MIB, MIB])],
+            ledgers: Vec::new(),
             ..sample(vec![board])
         },
         None,
@@ -85,6 +86,7 @@ pub(crate) fn galaxy() -> Snapshot {
             origin: Origin::Sim,
             processes: vec![train],
             regions: (0..32).map(|id| region(asic_id(id), 4_000_000, used(id))).collect(),
+            ledgers: Vec::new(),
             ..sample(devices)
         },
         None,
@@ -97,6 +99,8 @@ pub(crate) fn blank() -> Snapshot {
         id: DeviceId(0),
         bdf: Err(Missing::IoError),
         attributes: Attributes::all_missing(Missing::NotExposed),
+        counted_at: Duration::ZERO,
+        beat: None,
         users: Err(Missing::NoPermission),
     };
     Snapshot::derive(&Sample { driver: Err(Missing::NotExposed), ..sample(vec![nothing]) }, None)
@@ -138,6 +142,7 @@ pub(crate) fn statuses() -> Snapshot {
         &Sample {
             processes: vec![boxed, process(101, "test_app", "./test_app"), process(102, "secret", "secret"), dead],
             regions: vec![region(asic_id(0), 100, [MIB, 64 * 1024, 4096]), region(9_956_278_468, 100, [1 << 30, 0, 0]), denied],
+            ledgers: Vec::new(),
             ..sample(devices)
         },
         None,
@@ -173,6 +178,7 @@ fn sample(devices: Vec<DeviceSample>) -> Sample {
         devices,
         processes: Vec::new(),
         regions: Vec::new(),
+        ledgers: Vec::new(),
         problems: Vec::new(),
     }
 }
@@ -212,7 +218,14 @@ fn device(id: u32, board: &str) -> DeviceSample {
     attributes.set(Attr::CardType, Ok(Raw::Text(board.into())));
     attributes.set(Attr::FirmwareBundle, Ok(Raw::Text("19.5.0.0".into())));
     let bdf = format!("0000:{:02x}:00.0", 0xc1 - id).parse().unwrap();
-    DeviceSample { id: DeviceId(id), bdf: Ok(bdf), attributes, users: Ok(Users { is_complete: true, ..Users::default() }) }
+    DeviceSample {
+        id: DeviceId(id),
+        bdf: Ok(bdf),
+        attributes,
+        counted_at: Duration::ZERO,
+        beat: None,
+        users: Ok(Users { is_complete: true, ..Users::default() }),
+    }
 }
 
 fn hold(device: &mut DeviceSample, pids: &[u32]) {
@@ -290,6 +303,8 @@ fn any_device() -> impl Strategy<Value = DeviceSample> {
             id: DeviceId(0),
             bdf: "12345678:c1:00.0".parse().map_err(|()| Missing::Unparsable),
             attributes,
+            counted_at: Duration::ZERO,
+            beat: None,
             users: Err(Missing::IoError),
         }
     })

@@ -1,0 +1,280 @@
+//! The workers: who reads which lane, and what happens to one that hangs.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::{Failure, Kept, Lane, LaneReply, Reply, Request, boot_time, read_one};
+use crate::faults::Faults;
+
+/// Workers that read at the same time while all goes well. More would only wait for each other.
+const WORKERS: usize = 2;
+/// A worker that is this long in one read does not count as one of them: another one takes its place, so that many
+/// chips that hang together are given up together.
+const SLOW: Duration = Duration::from_millis(5);
+/// Reads given up in one batch before the rest of a lane is not tried either.
+const GIVEN_UP_PER_LANE_MAX: usize = 2;
+/// A lane that is merely slow is cut off after this many read timeouts.
+const LANE_TIMEOUTS: u32 = 4;
+
+/// Worker threads and what they share.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    read_timeout: Duration,
+    base: Option<PathBuf>,
+}
+
+/// Locks are taken in this order: `state`, then a lane's `progress`.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when there is a lane to take.
+    work: Condvar,
+    /// Signalled when the last lane is finished.
+    done: Condvar,
+    kept: Kept,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: Vec<Arc<Running>>,
+    waiting: VecDeque<usize>,
+    unfinished: usize,
+    workers: usize,
+    /// Reads that workers are stuck in, by the key of their lane.
+    stuck: HashMap<u64, Vec<PathBuf>>,
+    /// The pool is gone: idle workers end.
+    is_closed: bool,
+}
+
+/// A lane of the batch at hand. A worker that comes back after its batch is over still holds the lane it had.
+#[derive(Debug)]
+struct Running {
+    key: u64,
+    requests: Vec<Request>,
+    /// Files of it that an earlier read is still stuck in.
+    stuck: Vec<PathBuf>,
+    faults: Arc<Faults>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    replies: Vec<Reply>,
+    began: Option<(Instant, Duration)>,
+    /// When the read now running began. `replies.len()` is its index.
+    reading_since: Option<Instant>,
+    /// How many reads were given up: a worker that finds more than it knew of has been given up itself.
+    given_up: usize,
+}
+
+impl Pool {
+    /// A pool without threads: they start with the first batch.
+    pub fn new(read_timeout: Duration, base: Option<PathBuf>) -> Self {
+        Self { shared: Arc::default(), read_timeout, base }
+    }
+
+    /// Reads all lanes. Comes back when everything was read or given up.
+    pub fn read(&self, lanes: Vec<Lane>) -> Vec<LaneReply> {
+        let faults = Arc::new(self.base.as_deref().map(Faults::load).unwrap_or_default());
+        let mut state = self.shared.lock();
+        let stuck = |key: u64| state.stuck.get(&key).cloned().unwrap_or_default();
+        state.lanes = lanes.into_iter().map(|lane| Arc::new(Running::new(stuck(lane.key), lane, Arc::clone(&faults)))).collect();
+        state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
+        state.unfinished = state.waiting.len();
+        self.shared.work.notify_all();
+        while state.unfinished > 0 {
+            if !self.start_workers(&mut state) {
+                state.lanes.iter().for_each(|lane| lane.give_up_rest(&mut lane.progress(), Failure::Errno(Errno::AGAIN.raw_os_error())));
+                break;
+            }
+            let patience = state.until_next_deadline(self.read_timeout);
+            (state, _) = self.shared.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            self.give_up_late_reads(&mut state);
+        }
+        state.waiting.clear();
+        state.lanes.drain(..).map(|lane| lane.reply()).collect()
+    }
+
+    fn give_up_late_reads(&self, state: &mut State) {
+        for index in 0..state.lanes.len() {
+            let lane = Arc::clone(&state.lanes[index]);
+            let Some(path) = lane.give_up_late_read(self.read_timeout) else { continue };
+            state.stuck.entry(lane.key).or_default().push(path);
+            state.workers -= 1;
+            if lane.is_finished() {
+                state.unfinished -= 1;
+            } else {
+                state.waiting.push_front(index);
+                self.shared.work.notify_one();
+            }
+        }
+    }
+
+    /// Sees to it that lanes which wait have somebody to read them. False when there is nobody and can be nobody.
+    fn start_workers(&self, state: &mut State) -> bool {
+        let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
+        let wanted = slow + state.waiting.len().min(WORKERS);
+        while state.workers < wanted {
+            if !self.start_worker(state) {
+                return state.workers > 0;
+            }
+        }
+        true
+    }
+
+    fn start_worker(&self, state: &mut State) -> bool {
+        let shared = Arc::clone(&self.shared);
+        // A worker runs a read call and little else; the default stack of 2 MiB would only be address space.
+        let started = thread::Builder::new().name("reader".to_owned()).stack_size(256 * 1024).spawn(move || work(&shared));
+        state.workers += usize::from(started.is_ok());
+        started.is_ok()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    /// A worker that panicked leaves data that is still whole: each change is one step.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn until_next_deadline(&self, read_timeout: Duration) -> Duration {
+        let running = self.lanes.iter().filter_map(|lane| lane.progress().reading_since);
+        let late = running.map(|since| read_timeout.saturating_sub(since.elapsed())).min().unwrap_or(read_timeout);
+        let patience = if self.waiting.is_empty() { late } else { late.min(SLOW) };
+        patience.max(Duration::from_millis(1))
+    }
+
+    fn forget_stuck(&mut self, key: u64, path: &Path) {
+        if let Some(paths) = self.stuck.get_mut(&key) {
+            paths.retain(|stuck| stuck != path);
+            if paths.is_empty() {
+                self.stuck.remove(&key);
+            }
+        }
+    }
+}
+
+impl Running {
+    fn new(stuck: Vec<PathBuf>, lane: Lane, faults: Arc<Faults>) -> Self {
+        let replies = Vec::with_capacity(lane.requests.len());
+        let progress = Mutex::new(Progress { replies, began: None, reading_since: None, given_up: 0 });
+        let running = Self { key: lane.key, requests: lane.requests, stuck, faults, progress };
+        let mut progress = running.progress();
+        if running.stuck.len() >= GIVEN_UP_PER_LANE_MAX {
+            running.give_up_rest(&mut progress, Failure::Timeout);
+        }
+        running.pass_over_stuck(&mut progress);
+        drop(progress);
+        running
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.progress().replies.len() == self.requests.len()
+    }
+
+    /// A file that an earlier read is stuck in is not tried again.
+    fn pass_over_stuck(&self, progress: &mut Progress) {
+        while self.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
+            progress.replies.push(Err(Failure::Timeout));
+        }
+    }
+
+    fn give_up_rest(&self, progress: &mut Progress, failure: Failure) {
+        progress.replies.resize(self.requests.len(), Err(failure));
+    }
+
+    /// The file whose read takes too long, given up; `None` while all is well.
+    fn give_up_late_read(&self, read_timeout: Duration) -> Option<PathBuf> {
+        let mut progress = self.progress();
+        let since = progress.reading_since?;
+        let is_lane_late = progress.began.is_some_and(|(began, _)| began.elapsed() >= read_timeout * LANE_TIMEOUTS);
+        if since.elapsed() < read_timeout && !is_lane_late {
+            return None;
+        }
+        let path = self.requests.get(progress.replies.len())?.path.clone();
+        progress.reading_since = None;
+        progress.replies.push(Err(Failure::Timeout));
+        progress.given_up += 1;
+        if is_lane_late || progress.given_up >= GIVEN_UP_PER_LANE_MAX {
+            self.give_up_rest(&mut progress, Failure::Timeout);
+        }
+        self.pass_over_stuck(&mut progress);
+        Some(path)
+    }
+
+    fn reply(&self) -> LaneReply {
+        let mut progress = self.progress();
+        let at = progress.began.map_or_else(boot_time, |(_, at)| at);
+        LaneReply { at, replies: std::mem::take(&mut progress.replies) }
+    }
+
+    /// Reads file after file. An error is the file this worker was stuck in when it was given up.
+    fn run(&self, kept: &Kept) -> Result<(), PathBuf> {
+        let mut directory = None;
+        let mut progress = self.progress();
+        let given_up = progress.given_up;
+        progress.began.get_or_insert_with(|| (Instant::now(), boot_time()));
+        while let Some(request) = self.requests.get(progress.replies.len()) {
+            progress.reading_since = Some(Instant::now());
+            drop(progress);
+            let reply = read_one(kept, &self.faults, &mut directory, request);
+            progress = self.progress();
+            if progress.given_up != given_up {
+                return Err(request.path.clone());
+            }
+            progress.reading_since = None;
+            progress.replies.push(reply);
+            self.pass_over_stuck(&mut progress);
+        }
+        Ok(())
+    }
+}
+
+/// A worker's life: take a lane, read its files, take the next. It ends after having been given up.
+fn work(shared: &Shared) {
+    let mut state = shared.lock();
+    loop {
+        if state.is_closed {
+            return;
+        }
+        let Some(index) = state.waiting.pop_front() else {
+            state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        let lane = Arc::clone(&state.lanes[index]);
+        drop(state);
+        let ran = lane.run(&shared.kept);
+        state = shared.lock();
+        match ran {
+            Ok(()) => {
+                state.unfinished -= 1;
+                if state.unfinished == 0 {
+                    shared.done.notify_one();
+                }
+            }
+            Err(path) => {
+                state.forget_stuck(lane.key, &path);
+                return;
+            }
+        }
+    }
+}

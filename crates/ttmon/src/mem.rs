@@ -1,0 +1,119 @@
+//! `ttmon mem`: the memory of tracked processes.
+
+use std::cmp::Reverse;
+use std::thread;
+use std::time::Duration;
+
+use ttmon_model::Snapshot;
+use ttmon_model::snapshot::Buffer;
+use ttmon_print::Style;
+use ttmon_source::Reach;
+use ttmon_source::ledgers::Detail;
+use ttmon_source::read::Pace;
+use ttmon_wire::{Layout, MemoryJson, SnapshotJson};
+
+use crate::cli::{MemArgs, Order};
+use crate::diff;
+use crate::failure::Failure;
+use crate::meant::{Context, REFRESH_DEFAULT, parse_refresh};
+use crate::open::Opened;
+use crate::output::Output;
+use crate::show::{self, VERSION};
+use crate::terminal::Terminal;
+use crate::watch::Screen;
+
+/// Shows it once, or again and again.
+pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
+    let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
+    check(context, args, refresh)?;
+    let earlier = args.diff.as_deref().map(diff::read).transpose()?;
+    let detail = if args.buffers || earlier.is_some() { Detail::Buffers } else { Detail::Totals };
+    let pace = if args.watch { Pace::Repeated } else { Pace::Once };
+    let mut opened = Opened::with_ledgers(context, pace, true, detail, Reach::Everybody)?;
+    let mut frame = |terminal: Terminal| -> Result<Vec<u8>, Failure> {
+        let mut snapshot = opened.snapshot()?;
+        if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
+            return Err(Failure::no_device("no device and no tracked process found; start programs with tracking on, or try --sim t3k"));
+        }
+        choose(&mut snapshot, args)?;
+        match &earlier {
+            Some(earlier) => render_changes(&snapshot, earlier, terminal),
+            None => render(&snapshot, args, context.json, terminal),
+        }
+    };
+    let interval = refresh.unwrap_or(REFRESH_DEFAULT);
+    if !args.watch {
+        return Output::Stdout.write(&frame(context.terminal)?);
+    }
+    if context.terminal.is_terminal && !context.json {
+        return Screen::enter()?.watch(interval, || {
+            let terminal = context.terminal.measured();
+            Ok((frame(terminal)?, terminal.rows))
+        });
+    }
+    loop {
+        Output::Stdout.write(&frame(context.terminal)?)?;
+        thread::sleep(interval);
+    }
+}
+
+fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result<(), Failure> {
+    if refresh.is_some() && !args.watch {
+        return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
+    }
+    if args.diff.is_some() && context.json {
+        return Err(Failure::usage("--diff is for people; compare two --json --buffers with a JSON tool instead"));
+    }
+    if args.top.is_some() && !args.buffers {
+        return Err(Failure::usage("--top shortens the list of --buffers; give --buffers too"));
+    }
+    Ok(())
+}
+
+/// Leaves what was asked for, in the order asked for.
+fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
+    if let Some(pid) = args.pid {
+        snapshot.processes.retain(|process| process.key.pid == pid);
+        snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
+        snapshot.buffers.retain(|buffer| buffer.process.pid == pid);
+        if snapshot.processes.is_empty() {
+            return Err(Failure::new(format!("process {pid} neither holds a device nor tracks its memory; ttmon who lists those that do")));
+        }
+    }
+    let buffers = &mut snapshot.buffers;
+    let key = |buffer: &Buffer| (buffer.process, buffer.entry.address);
+    match args.sort {
+        Order::Size => buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), key(buffer))),
+        Order::Age => buffers.sort_by_key(|buffer| (buffer.entry.time, key(buffer))),
+        Order::Address => buffers.sort_by_key(key),
+        Order::Tag => {
+            buffers.sort_by(|a, b| (&a.entry.tag, Reverse(a.entry.size), key(a)).cmp(&(&b.entry.tag, Reverse(b.entry.size), key(b))))
+        }
+    }
+    buffers.truncate(args.top.unwrap_or(usize::MAX));
+    Ok(())
+}
+
+fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    if json {
+        let layout = if args.watch { Layout::Line } else { Layout::Pretty };
+        let document = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, has_buffers: args.buffers };
+        ttmon_wire::write(&document, layout, &mut text)?;
+    } else if args.buffers {
+        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), &style(snapshot, terminal), &mut text)?;
+    } else {
+        ttmon_print::memory(snapshot, &style(snapshot, terminal), &mut text)?;
+    }
+    Ok(text)
+}
+
+fn render_changes(snapshot: &Snapshot, earlier: &[diff::Earlier], terminal: Terminal) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    ttmon_print::changes(&diff::compare(earlier, &snapshot.buffers), &style(snapshot, terminal), &mut text)?;
+    Ok(text)
+}
+
+fn style(snapshot: &Snapshot, terminal: Terminal) -> Style<'static> {
+    show::style(terminal, snapshot.time, true)
+}

@@ -1,0 +1,130 @@
+//! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes and their buffers.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use ttmon_model::Kind;
+use ttmon_model::fields::ALLOCATOR_KIND;
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer};
+use ttmon_model::units::UnixTime;
+
+use crate::SnapshotJson;
+use crate::table::{Reasons, Rows};
+
+/// A snapshot with its allocators.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryJson<'a> {
+    /// The snapshot.
+    pub snapshot: SnapshotJson<'a>,
+    /// Whether its buffers were asked for.
+    pub has_buffers: bool,
+}
+
+impl Serialize for MemoryJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let snapshot = self.snapshot.snapshot;
+        let mut map = serializer.serialize_map(None)?;
+        self.snapshot.entries(&mut map)?;
+        map.serialize_entry(
+            "allocators",
+            &snapshot.allocators.iter().filter(|allocator| allocator.is_open).map(AllocatorJson).collect::<Vec<_>>(),
+        )?;
+        if self.has_buffers {
+            let buffers = snapshot.buffers.iter().map(|buffer| BufferJson { buffer, now: snapshot.time });
+            map.serialize_entry("buffers", &buffers.collect::<Vec<_>>())?;
+        }
+        map.end()
+    }
+}
+
+struct AllocatorJson<'a>(&'a Allocator);
+
+impl Serialize for AllocatorJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let allocator = self.0;
+        let mut reasons = Reasons::default();
+        for (kind, item) in known(allocator) {
+            for field in ALLOCATOR_KIND {
+                reasons.note(format!("kinds.{}.{}", kind.name(), field.name), (field.get)(item).err());
+            }
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &allocator.id)?;
+        map.serialize_entry("pid", &allocator.process.pid)?;
+        map.serialize_entry("mesh", &allocator.mesh.map(|(rows, columns)| format!("{rows}x{columns}")))?;
+        map.serialize_entry("devices", &allocator.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
+        map.serialize_entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
+        map.serialize_entry("source", "ledger")?;
+        map.serialize_entry("kinds", &KindsJson(allocator))?;
+        map.serialize_entry("missing", &reasons)?;
+        map.end()
+    }
+}
+
+fn known(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind)> {
+    allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?)))
+}
+
+/// The kinds that had an event.
+struct KindsJson<'a>(&'a Allocator);
+
+impl Serialize for KindsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(known(self.0).map(|(kind, item)| (kind.name(), KindJson(item))))
+    }
+}
+
+struct KindJson<'a>(&'a AllocatorKind);
+
+impl Serialize for KindJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        Rows { table: ALLOCATOR_KIND, item: self.0 }.entries(&mut map)?;
+        let (count, bytes) = self.0.unlisted;
+        if count > 0 {
+            map.serialize_entry("unlisted", &UnlistedJson { count, bytes })?;
+        }
+        map.end()
+    }
+}
+
+struct UnlistedJson {
+    count: u64,
+    bytes: u64,
+}
+
+impl Serialize for UnlistedJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([("count", self.count), ("bytes", self.bytes)])
+    }
+}
+
+struct BufferJson<'a> {
+    buffer: &'a Buffer,
+    now: UnixTime,
+}
+
+impl Serialize for BufferJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entry = &self.buffer.entry;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pid", &self.buffer.process.pid)?;
+        map.serialize_entry("allocator", &self.buffer.allocator)?;
+        map.serialize_entry("kind", entry.kind.name())?;
+        map.serialize_entry("address", &format!("{:#x}", entry.address))?;
+        map.serialize_entry("size", &entry.size)?;
+        map.serialize_entry("per_bank", &entry.per_bank)?;
+        map.serialize_entry("page_size", &entry.page_size)?;
+        map.serialize_entry("layout", &entry.layout)?;
+        map.serialize_entry("cores", &entry.cores)?;
+        map.serialize_entry("devices", &self.buffer.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
+        map.serialize_entry("refs", &entry.refs)?;
+        map.serialize_entry("age_s", &age_seconds(entry.time, self.now))?;
+        map.serialize_entry("tag", &entry.tag)?;
+        map.end()
+    }
+}
+
+/// To the millisecond.
+fn age_seconds(time: UnixTime, now: UnixTime) -> f64 {
+    let millis = now.0.saturating_sub(time.0) / 1_000_000;
+    millis as f64 / 1000.0
+}
