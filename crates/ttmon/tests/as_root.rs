@@ -69,6 +69,19 @@ fn another_users_memory_is_no_permission_and_roots_is_known() {
     assert!(root["devices"][0]["memory"]["used"].as_u64() > Some(0));
 }
 
+/// A process of another user may have a ledger that cannot be looked for: that is not nothing.
+#[test]
+fn another_users_ledger_is_no_permission() {
+    if !is_asked_for() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let _holder = machine(directory.path());
+    fs::remove_dir_all(directory.path().join("dev/shm")).unwrap();
+    let status = |uid| look(directory.path(), uid)["processes"][0]["status"].clone();
+    assert_eq!((status(NOBODY), status(0)), ("no_permission".into(), "open".into()));
+}
+
 /// Without a list of users by the driver, a plain user cannot know that nobody is there.
 #[test]
 fn an_old_driver_and_a_plain_user() {

@@ -23,6 +23,7 @@ const CASES: &[Case] = &[
     ("a_child_is_not_its_parent", a_child_is_not_its_parent),
     ("another_program_takes_over", another_program_takes_over),
     ("words_that_make_no_sense", words_that_make_no_sense),
+    ("c_and_cpp_programs_are_seen", c_and_cpp_programs_are_seen),
     ("a_process_in_its_own_namespace", a_process_in_its_own_namespace),
 ];
 
@@ -266,6 +267,57 @@ fn a_process_in_its_own_namespace() {
     assert!(pid > 1 && pid != u64::from(program.child.id()));
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1")), "{status}");
+}
+
+const C_PROGRAM: &str = r#"
+#include <stdio.h>
+#include "ttmon.h"
+int main(void) {
+    ttmon_tag_push("from C");
+    if (ttmon_report_allocation(2, 4096, TTMON_L1, 64) != 0) return 1;
+    puts("ready");
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}
+"#;
+
+const CPP_PROGRAM: &str = r#"
+#include <iostream>
+#include "ttmon.hpp"
+int main() {
+    ttmon::Tag tag("from C++");
+    AllocationClient::report_allocation(2, 4096, TTMON_L1, 64);
+    std::cout << "ready" << std::endl;
+    std::cin.get();
+}
+"#;
+
+/// Linked with the library, tracked, and seen by `ttmon mem --json` to the byte.
+fn c_and_cpp_programs_are_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    for (compiler, standard, name, program, tag) in
+        [("cc", "-std=c11", "program.c", C_PROGRAM, "from C"), ("c++", "-std=c++17", "program.cpp", CPP_PROGRAM, "from C++")]
+    {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            println!("NOT RUN: no {compiler} on this machine, so no program of its was looked at");
+            continue;
+        }
+        let source = directory.path().join(name);
+        std::fs::write(&source, program).unwrap();
+        let libraries = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let headers = concat!(env!("CARGO_MANIFEST_DIR"), "/../client/include");
+        let built = directory.path().join("program");
+        let mut command = Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", standard, "-I", headers, "-o"]).arg(&built).arg(&source);
+        command.arg(libraries.join("libttmon_client.so")).arg(format!("-Wl,-rpath,{}", libraries.display()));
+        let compiled = command.output().unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let tracked = Tracked::start_as(Command::new(&built));
+        let json = tracked.mem("--buffers");
+        let buffer = &json["buffers"][0];
+        let seen = (&buffer["kind"], &buffer["size"], &buffer["address"], &buffer["tag"]);
+        assert_eq!(seen, (&"l1".into(), &4096.into(), &"0x40".into(), &tag.into()), "{json}");
+    }
 }
 
 fn retry<T>(mut look: impl FnMut() -> T, is_good: impl Fn(&T) -> bool) -> T {
