@@ -120,6 +120,3 @@ fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
 fn location(local: Option<&DeviceSample>) -> Location {
     if local.is_some() { Location::Local } else { Location::Remote }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,4 +4,5 @@
 mod boards;
 mod memory;
 mod states;
+mod tracked;
 mod tree;

@@ -1,0 +1,115 @@
+//! Which row a ledger's memory goes to, and which source wins.
+
+use std::time::Duration;
+
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample};
+use ttmon_model::snapshot::Status;
+use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Kind, Missing, Sample, Snapshot, Source};
+
+use crate::tree::{N300, Tree, device};
+
+const PID: u32 = 4242;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Two n300 whose order on the bus is not that in /dev: ids 0 and 1 are metal ids 1 and 0.
+fn crossed() -> Tree {
+    let tree = Tree::new("2.9.0");
+    for (n, bdf, serial) in [(0, "0000:c1:00.0", "010001451172208F"), (1, "0000:41:00.0", "0100014511722053")] {
+        tree.device(n, bdf);
+        tree.files(n, N300);
+        tree.files(n, &format!("tt_serial\t{serial}"));
+        tree.pids(n, &format!("{PID}\n"));
+    }
+    tree.process(PID, "python3", MINUTE);
+    tree
+}
+
+fn row(kind: Kind, used: u64, peak: u64) -> LedgerRow {
+    LedgerRow {
+        kind: BufferKind::Of(kind),
+        used,
+        allocated: None,
+        count: 1,
+        peak,
+        peak_time: UnixTime(7),
+        unlisted_count: 0,
+        unlisted_bytes: 0,
+        capacity: None,
+    }
+}
+
+fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -> LedgerAllocator {
+    LedgerAllocator { slot, generation: 1, is_open, mesh: None, given_id: 0, chips: vec![chip], rows }
+}
+
+fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Snapshot {
+    let mut sample: Sample = tree.machine().sample().unwrap();
+    let owner = sample.processes[0].key;
+    let visible_devices = visible.map(str::to_owned);
+    let ledger = Ledger { is_exact: true, is_mock, visible_devices, events: 1, allocators, buffers: Vec::new() };
+    sample.ledgers = vec![LedgerSample { owner, content: Ok(ledger) }];
+    Snapshot::derive(&sample, None)
+}
+
+/// Where memory reported on a metal id goes: a device's id, or none.
+fn place(visible: Option<&str>, metal_id: u32) -> Option<u32> {
+    let chip = LedgerChip { metal_id: Some(metal_id), unique_id: None };
+    let snapshot = with_ledger(&crossed(), visible, false, vec![allocator(0, chip, true, vec![row(Kind::Dram, 4096, 4096)])]);
+    let process = &snapshot.processes[0];
+    assert_eq!((process.status, process.total(Kind::Dram)), (Status::Tracked, Ok(4096)));
+    let on = process.devices.iter().find(|use_of| use_of.kinds[Kind::Dram].used == Ok(4096));
+    assert_eq!(on.is_none(), process.unmapped.iter().any(|unmapped| unmapped.id == u64::from(metal_id)));
+    on.map(|use_of| use_of.device.0)
+}
+
+#[test]
+fn metal_ids_follow_the_bus() {
+    assert_eq!((place(None, 0), place(None, 1)), (Some(1), Some(0)));
+    assert_eq!(place(None, 2), None, "which remote chip that is depends on the links");
+}
+
+#[test]
+fn a_process_that_sees_some_devices() {
+    assert_eq!(place(Some("0000:c1:00.0"), 0), Some(0));
+    assert_eq!(place(Some("c1:00"), 0), Some(0));
+    assert_eq!(place(Some("0000:c1:00.0,0000:41:00.0"), 0), Some(1), "numbered anew in the order of addresses");
+    assert_eq!(place(Some("0"), 0), None, "a /dev number before UMD 0.9.3, a position since");
+    assert_eq!(place(Some(""), 0), None);
+    assert_eq!(place(Some("nonsense"), 0), None);
+}
+
+#[test]
+fn unique_ids_are_certain_and_mock_chips_are_nowhere() {
+    let left = LedgerChip { metal_id: Some(0), unique_id: Some((2 << 32) | 0x5172_208F) };
+    let allocators = || vec![allocator(0, left, true, vec![row(Kind::Dram, 4096, 4096)])];
+    let snapshot = with_ledger(&crossed(), None, false, allocators());
+    assert_eq!(device(&snapshot, 0).memory.kinds[Kind::Dram].figure.used, Ok(4096));
+    assert_eq!(snapshot.allocators[0].devices, [DeviceId(0)]);
+    let mock = with_ledger(&crossed(), None, true, allocators());
+    assert_eq!(mock.processes[0].unmapped.len(), 1);
+    assert_eq!(device(&mock, 0).memory.dram.used, Err(Missing::NotTracked));
+}
+
+#[test]
+fn the_ledger_wins_kind_by_kind() {
+    let tree = crossed();
+    tree.region("dev/shm", (2 << 32) | 0x5172_208F, &[(PID, "python3", 999, 111)]);
+    let chip = LedgerChip { metal_id: Some(1), unique_id: None };
+    let snapshot = with_ledger(&tree, None, false, vec![allocator(0, chip, true, vec![row(Kind::Dram, 4096, 8192)])]);
+    let kinds = &snapshot.processes[0].on(DeviceId(0)).unwrap().kinds;
+    assert_eq!((kinds[Kind::Dram].used, kinds[Kind::Dram].source, kinds[Kind::Dram].peak), (Ok(4096), Ok(Source::Ledger), Ok(8192)));
+    assert_eq!((kinds[Kind::L1].used, kinds[Kind::L1].source), (Ok(111), Ok(Source::Shm)), "never added, never dropped");
+    assert_eq!(kinds[Kind::Kernel].used, Err(Missing::NotTracked));
+}
+
+/// A device that was closed and opened again: what is live now, the highest there ever was.
+#[test]
+fn a_closed_allocator_had_its_peak() {
+    let chip = LedgerChip { metal_id: Some(1), unique_id: None };
+    let closed = allocator(0, chip, false, vec![row(Kind::Dram, 0, 9000)]);
+    let open = allocator(1, chip, true, vec![row(Kind::Dram, 100, 200)]);
+    let snapshot = with_ledger(&crossed(), None, false, vec![closed, open]);
+    let figure = &snapshot.processes[0].on(DeviceId(0)).unwrap().kinds[Kind::Dram];
+    assert_eq!((figure.used, figure.peak), (Ok(100), Ok(9000)));
+}
