@@ -3,6 +3,8 @@
 //! A bench judges and prints; it never fails, since a busy machine is no defect of the program.
 
 mod cost;
+mod ledger;
+mod limits;
 mod plain;
 mod root;
 mod sleepers;
@@ -23,6 +25,8 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             let runs = runs.ok_or_else(|| Stop::Usage(format!("--runs wants a number from 1 on, not {text}")))?;
             Ok(snapshot::run(project, runs)?)
         }
-        _ => Err(Stop::Usage("bench wants: snapshot [--runs N]".to_owned())),
+        ["ledger"] => Ok(ledger::run(project, false)?),
+        ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
+        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], or ledger [--quick]".to_owned())),
     }
 }

@@ -3,6 +3,7 @@
 //! A stage is a row of [`STAGES`]; the first one that fails ends the run. Two more endings of a stage exist: it passed,
 //! or it could not be tried here and says so loudly. Tests are counted from what they print.
 
+mod python;
 mod tally;
 
 use std::collections::BTreeSet;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::project::{self, Project, called};
 use crate::stop::Stop;
-use crate::{docs, tidy};
+use crate::stream::Voice;
+use crate::{docs, fuzz, header, tidy};
 use tally::Tally;
 
 struct Stage {
@@ -34,7 +36,10 @@ const STAGES: &[Stage] = &[
     Stage { name: "tidy", run: |gate| tidy::check(gate.project).into() },
     Stage { name: "docs", run: |gate| docs::check(gate.project).into() },
     Stage { name: "doc", run: rustdoc },
+    Stage { name: "header", run: headers },
+    Stage { name: "python", run: python::run },
     Stage { name: "root", run: as_root },
+    Stage { name: "fuzz", run: fuzz_briefly },
 ];
 
 enum Outcome {
@@ -120,13 +125,30 @@ impl Gate<'_> {
         let mut command = self.project.cargo(arguments);
         command.envs(variables.iter().copied());
         println!("$ {}", called(&command));
-        self.tally.stream(&mut command)
+        self.tally.stream(&mut command, Voice::Stdout)
     }
 }
 
 fn rustdoc(gate: &mut Gate) -> Outcome {
     let mut command = gate.project.cargo(&["doc", "--workspace", "--no-deps"]);
     project::run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
+}
+
+fn headers(gate: &mut Gate) -> Outcome {
+    match header::CBINDGEN.have(gate.project) {
+        Ok(cbindgen) => header::check(gate.project, &cbindgen).into(),
+        Err(why) => Outcome::Skipped(format!("the C headers were not compared: {why}")),
+    }
+}
+
+/// Long enough to run the corpus and to stumble over what is near it; `cargo xtask fuzz` digs deeper.
+fn fuzz_briefly(gate: &mut Gate) -> Outcome {
+    const SECONDS: u64 = 20;
+    match (fuzz::targets(gate.project), fuzz::Fuzzer::prepare(gate.project)) {
+        (Err(why), _) => Outcome::Failed(why),
+        (Ok(_), Err(why)) => Outcome::Skipped(format!("nothing was fuzzed: {why}")),
+        (Ok(targets), Ok(fuzzer)) => fuzzer.run(&targets, SECONDS, &["-verbosity=0"]).into(),
+    }
 }
 
 /// Tests that need another user's processes or files without permission can only be made by root.
@@ -138,7 +160,7 @@ fn as_root(gate: &mut Gate) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Outcome::Skipped("these tests need root, and this is another user".to_owned());
     }
-    gate.tests(&["test", "--package", "ttmon", "--test", "as_root"], &[("TTMON_TEST_ROOT", "1")]).into()
+    gate.tests(&["test", "--package", "ttmon", "--test", "as_root", "--test", "tracked"], &[("TTMON_TEST_ROOT", "1")]).into()
 }
 
 /// Which stages the command line asks for.

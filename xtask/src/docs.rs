@@ -53,8 +53,8 @@ fn page_text(project: &Project, page: &Page) -> Result<String, String> {
     Ok(format!("{}\n", (page.text)(project)?.trim()))
 }
 
-/// Where a page first differs from what it should be, as `:line: what`.
-fn difference(written: Option<&str>, fresh: &str) -> Option<String> {
+/// Where a generated file first differs from what it should be, as `:line: what`.
+pub(crate) fn difference(written: Option<&str>, fresh: &str) -> Option<String> {
     let Some(written) = written else { return Some(":1: does not exist".to_owned()) };
     if written == fresh {
         return None;

@@ -6,9 +6,13 @@ mod audit;
 mod bench;
 mod ci;
 mod docs;
+mod fuzz;
+mod header;
 mod project;
 mod stop;
+mod stream;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -26,18 +30,35 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "ci",
         arguments: "[--only STAGE]... [--skip STAGE]...",
-        help: "the whole gate: format, lints, build, tests, tidy, docs",
+        help: "the whole gate: format, lints, build, tests, tidy, docs, headers, fuzzing",
         run: ci::run,
     },
     Command { name: "tidy", arguments: "", help: "what a review would say about the tree: arrows, lengths, leftovers", run: tidy::run },
     Command { name: "docs", arguments: "[--check]", help: "write the generated pages of docs/, or say which are stale", run: docs::run },
+    Command {
+        name: "header",
+        arguments: "[--check]",
+        help: "write the C headers (installs cbindgen once), or say which are stale",
+        run: header::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[--seconds N] [TARGET]",
+        help: "throw nonsense at what reads the files of others (installs cargo-fuzz once)",
+        run: fuzz::run,
+    },
     Command {
         name: "audit",
         arguments: "",
         help: "licences, bans and sources of the dependencies (installs cargo-deny once)",
         run: audit::run,
     },
-    Command { name: "bench", arguments: "snapshot [--runs N]", help: "what one snapshot costs, beside its limits", run: bench::run },
+    Command {
+        name: "bench",
+        arguments: "snapshot [--runs N] | ledger [--quick]",
+        help: "what a snapshot or an event of the ledger costs, beside its limits",
+        run: bench::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -74,7 +95,7 @@ fn list() -> String {
     let mut text = String::from("usage: cargo xtask COMMAND\n\n");
     for Command { name, arguments, help, .. } in COMMANDS {
         let call = format!("{name} {arguments}");
-        text += &format!("  {call:<40} {help}\n");
+        text += &format!("  {call:<46} {help}\n");
     }
     text
 }

@@ -10,6 +10,7 @@ mod leftovers;
 mod length;
 mod manifests;
 mod names;
+mod stderr;
 mod unsafe_home;
 mod words;
 
@@ -28,6 +29,7 @@ const RULES: &[fn(&File) -> Vec<Finding>] = &[
     leftovers::notes,
     leftovers::lost_tests,
     unsafe_home::unsafe_outside,
+    stderr::panicking_macros,
     words::registry_hosts,
 ];
 

@@ -53,14 +53,15 @@ impl Reader {
         let question = encode_lanes(&lanes);
         // Thousands of paths are not needed while the answer comes.
         drop(lanes);
-        let read = self.ask(&question, &counts);
+        let read = self.ask(question, &counts);
         // One that does not answer, or not in time, is not waited for either.
         self.is_stuck |= read.is_err();
         read
     }
 
-    fn ask(&mut self, question: &[u8], counts: &[usize]) -> io::Result<Vec<LaneReply>> {
-        write_frame(&mut self.stream, question)?;
+    fn ask(&mut self, question: Vec<u8>, counts: &[usize]) -> io::Result<Vec<LaneReply>> {
+        write_frame(&mut self.stream, &question)?;
+        drop(question);
         let replies = decode_replies(&read_frame(&mut self.stream)?).ok_or(io::ErrorKind::InvalidData)?;
         let is_whole = replies.iter().map(|lane| lane.replies.len()).eq(counts.iter().copied());
         if !is_whole {

@@ -149,7 +149,9 @@ pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Cont
         Look::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
         _ => Samples::One,
     };
-    Ok((context, Snapshot { look, repeat, processes: !args.no_processes, output, samples }))
+    // A list of devices says nothing of processes.
+    let processes = !args.no_processes && !matches!(look, Look::List);
+    Ok((context, Snapshot { look, repeat, processes, output, samples }))
 }
 
 fn in_sections(sections: &[Section]) -> impl Iterator<Item = Samples> {

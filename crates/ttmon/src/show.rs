@@ -103,7 +103,9 @@ fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn
         Look::Query(sections) => ttmon_print::query(snapshot, sections, &style(), &mut text)?,
         Look::Json => {
             let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
-            ttmon_wire::write(&SnapshotJson { snapshot, version: VERSION }, layout, &mut text)?;
+            // Not written into `text`: a large machine's document need not be there twice.
+            text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, layout).into_bytes();
+            text.push(b'\n');
         }
         Look::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &style(), &mut text)?,
         Look::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style(), &mut text)?,

@@ -13,6 +13,8 @@ use crate::faults::Faults;
 
 /// Workers that read at the same time while all goes well. More would only wait for each other.
 const WORKERS: usize = 2;
+/// So many lanes are read by one worker while all goes well.
+const LANES_FOR_ONE_MAX: usize = 8;
 /// A worker that is this long in one read does not count as one of them: another one takes its place, so that many
 /// chips that hang together are given up together.
 const SLOW: Duration = Duration::from_millis(5);
@@ -87,7 +89,12 @@ impl Pool {
         state.lanes = lanes.into_iter().map(|lane| Arc::new(Running::new(stuck(lane.key), lane, Arc::clone(&faults)))).collect();
         state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
         state.unfinished = state.waiting.len();
-        self.shared.work.notify_all();
+        // Waking a thread costs as much as reading a dozen files: a few lanes are for one worker.
+        if state.unfinished > LANES_FOR_ONE_MAX {
+            self.shared.work.notify_all()
+        } else {
+            self.shared.work.notify_one()
+        }
         while state.unfinished > 0 {
             if !self.start_workers(&mut state) {
                 state.lanes.iter().for_each(|lane| lane.give_up_rest(&mut lane.progress(), Failure::Errno(Errno::AGAIN.raw_os_error())));
@@ -119,7 +126,11 @@ impl Pool {
     /// Sees to it that lanes which wait have somebody to read them. False when there is nobody and can be nobody.
     fn start_workers(&self, state: &mut State) -> bool {
         let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
-        let wanted = slow + state.waiting.len().min(WORKERS);
+        let workers = if state.lanes.len() > LANES_FOR_ONE_MAX { WORKERS } else { 1 };
+        let wanted = slow + state.waiting.len().min(workers);
+        if slow > 0 && !state.waiting.is_empty() {
+            self.shared.work.notify_all();
+        }
         while state.workers < wanted {
             if !self.start_worker(state) {
                 return state.workers > 0;

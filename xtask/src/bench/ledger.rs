@@ -1,0 +1,148 @@
+//! `cargo xtask bench ledger`: what an event costs the program that reports it, and what reading costs us.
+//!
+//! The crates measure themselves, in examples that print tables; here they are run one after the other, and each line
+//! that promises something gets its limit and the verdict beside it.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::limits::{Limit, Part, judge};
+use super::snapshot::load;
+use crate::project::{self, Project};
+use crate::stream::{Voice, listen};
+
+struct Example {
+    name: &'static str,
+    title: &'static str,
+    /// Whether it takes `--quick`.
+    is_quick: bool,
+    limits: &'static [Limit],
+}
+
+const EXAMPLES: &[Example] = &[
+    Example { name: "ledger_bench", title: "Writer: memory, nanoseconds per event, tails, growth", is_quick: true, limits: WRITER },
+    Example { name: "reader_bench", title: "Reader: all live buffers, and the totals of the header", is_quick: false, limits: READER },
+    Example { name: "off_bench", title: "A report while tracking is off", is_quick: false, limits: OFF },
+];
+
+/// One thread, up to 100,000 live buffers.
+const ONE_THREAD: &[&str] = &[
+    "| ledger, Auto, 1000 live |",
+    "| ledger, clock_gettime, 1000 live |",
+    "| ledger, Auto, 10000 live |",
+    "| ledger, clock_gettime, 10000 live |",
+    "| ledger, Auto, 100000 live |",
+    "| ledger, clock_gettime, 100000 live |",
+    "| ledger, Auto, 1000 live, read at 10 Hz |",
+];
+
+const WRITER: &[Limit] = &[
+    Limit::below(64.0, "kB", &["idle:"], Part::After("idle:")),
+    Limit::at_most(96.0, "B", &["100000 live:", "1000000 live:"], Part::After("live:")),
+    Limit::at_most(100.0, "ns", ONE_THREAD, Part::Cell(1)),
+    Limit::at_least(10.0, "x under the send", ONE_THREAD, Part::Cell(2)),
+    Limit::at_most(4.0, "x (clock + mutex)", ONE_THREAD, Part::Cell(3)),
+];
+
+const READER: &[Limit] =
+    &[Limit::at_most(50.0e6, "ns", &["list "], Part::After("median")), Limit::at_most(20.0e3, "ns", &["totals "], Part::After("median"))];
+
+const OFF: &[Limit] = &[
+    Limit::at_most(2.0, "ns", &["disabled report_allocation "], Part::After("report_allocation")),
+    Limit::at_most(2.0, "ns", &["disabled ttmon_report_allocation "], Part::After("ttmon_report_allocation")),
+];
+
+/// What has no number of its own to be held against.
+const SHOWN_ONLY: &str = "\
+Shown as they are: 300,000 and 1,000,000 live, beside one random read in as much memory; 4 threads, as a ratio to clock +
+mutex in as many threads; p99.99 beside that of the empty loop; growth, which may not stall by our own making.
+";
+
+/// Variables that would turn tracking on in the examples.
+const TRACKING: &[&str] = &["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING"];
+
+#[derive(Default)]
+struct Verdicts {
+    held: usize,
+    missed: usize,
+    /// What no line of the examples answered.
+    open: Vec<String>,
+}
+
+pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
+    let mut build = vec!["build", "--release", "--package", "ttmon-ledger", "--package", "ttmon-client"];
+    build.extend(EXAMPLES.iter().flat_map(|example| ["--example", example.name]));
+    project::run(&mut project.cargo(&build))?;
+    let programs = project.metadata()?.target.join("release/examples");
+
+    println!("# The ledger, beside its limits{}", if is_quick { " (quick: fewer rounds and sizes)" } else { "" });
+    println!("load before: {}", load());
+    let mut verdicts = Verdicts::default();
+    for example in EXAMPLES {
+        println!("\n## {}\n", example.title);
+        example.run(project, &programs, is_quick, &mut verdicts)?;
+    }
+    println!("\nload after:  {}\n\n{SHOWN_ONLY}\n{} limits hold, {} MISSED", load(), verdicts.held, verdicts.missed);
+    for open in &verdicts.open {
+        println!("NOT JUDGED: {open}: no such line was printed");
+    }
+    Ok(())
+}
+
+impl Example {
+    fn run(&self, project: &Project, programs: &Path, is_quick: bool, verdicts: &mut Verdicts) -> Result<(), String> {
+        let arguments: &[&str] = if is_quick && self.is_quick { &["--quick"] } else { &[] };
+        let mut command = project.command(programs.join(self.name), arguments);
+        TRACKING.iter().for_each(|variable| {
+            command.env_remove(variable);
+        });
+        let mut seen = Vec::new();
+        listen(&mut command, Voice::Stdout, |line| {
+            let line = String::from_utf8_lossy(line);
+            let judged = judge(self.limits, &line);
+            let mut out = std::io::stdout().lock();
+            write!(out, "{}", line.trim_end())?;
+            if !judged.is_empty() {
+                let says: Vec<String> = judged.iter().map(|judged| judged.says.clone()).collect();
+                write!(out, "  <- {}", says.join("; "))?;
+            }
+            writeln!(out)?;
+            verdicts.held += judged.iter().filter(|judged| judged.holds).count();
+            verdicts.missed += judged.iter().filter(|judged| !judged.holds).count();
+            seen.extend(judged.into_iter().map(|judged| judged.key));
+            Ok(())
+        })?;
+        let keys = self.limits.iter().flat_map(Limit::keys);
+        verdicts.open.extend(keys.filter(|key| !seen.contains(key)).map(|key| format!("{}: {key}", self.name)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the examples print them.
+    const LINES: &[(&[Limit], &str, usize)] = &[
+        (WRITER, "idle: 40 kB more", 1),
+        (WRITER, "1000000 live: 85.1 bytes each", 1),
+        (WRITER, "| ledger, Auto, 1000 live | 45.1 | 20.3 | 1.90 |", 3),
+        (WRITER, "| ledger, Auto, 1000 live, read at 10 Hz | 45.1 | 20.3 | 1.90 |", 3),
+        (WRITER, "| ledger, Auto, 300000 live | 145.1 | 7.3 | 5.90 |", 0),
+        (WRITER, "| 4 threads: ledger, Auto, 1000 live | 145.1 | 7.3 | 5.90 |", 0),
+        (WRITER, "| ledger, 1000 live | 60 | 80 | 120 | 4000 | 1.21 ms |", 0),
+        (READER, "list                         best     21.5ms  median     23.1ms", 1),
+        (READER, "totals                       best      4.5µs  median      5.1µs", 1),
+        (OFF, "disabled report_allocation        0.61 ns,  0.31 more", 1),
+        (OFF, "disabled ttmon_report_allocation  1.61 ns,  1.31 more (called through a pointer, as across libraries)", 1),
+    ];
+
+    #[test]
+    fn lines_of_the_examples_meet_their_limits() {
+        for (limits, line, expected) in LINES {
+            let judged = judge(limits, line);
+            assert_eq!(judged.len(), *expected, "{line}");
+            assert!(judged.iter().all(|judged| judged.holds), "{line}");
+        }
+    }
+}

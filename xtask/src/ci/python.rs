@@ -1,0 +1,40 @@
+//! The tests of python/, over the libraries as they are installed.
+
+use std::process::Stdio;
+
+use super::{Gate, Outcome};
+use crate::project::{self, called};
+use crate::stream::Voice;
+
+const TESTS: &str = "python/tests";
+
+/// The libraries that python/ttmon loads: the package, and the crate whose absence excuses it.
+const LIBRARIES: &[(&str, &str)] = &[("ttmon-client", "crates/client"), ("ttmon-monitor", "crates/monitor")];
+
+pub(super) fn run(gate: &mut Gate) -> Outcome {
+    let mut probe = gate.project.command("python3", &["--version"]);
+    if let Err(why) = project::run(probe.stdout(Stdio::null())) {
+        return Outcome::Skipped(format!("no python3 that runs, so {TESTS} was not tried: {why}"));
+    }
+    tests(gate).into()
+}
+
+fn tests(gate: &mut Gate) -> Result<(), String> {
+    let mut build = vec!["build", "--release"];
+    for (package, folder) in LIBRARIES {
+        if gate.project.root.join(folder).join("Cargo.toml").exists() {
+            build.extend(["--package", package]);
+        } else {
+            println!("NOT TRIED: the library of {package}, as {folder} does not exist");
+        }
+    }
+    gate.cargo(&build)?;
+    // Without -B it would leave compiled files in the tree.
+    let mut python = gate.project.command("python3", &["-B", "-m", "unittest", "discover", "-s", TESTS]);
+    python.env("TTMON_LIB", gate.project.metadata()?.target.join("release"));
+    println!("$ {}", called(&python));
+    let before = gate.tally.total();
+    gate.tally.stream(&mut python, Voice::Stderr)?;
+    // An old Python is content with no tests at all.
+    if gate.tally.total() == before { Err(format!("{TESTS} has no tests")) } else { Ok(()) }
+}

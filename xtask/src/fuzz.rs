@@ -1,0 +1,179 @@
+//! `cargo xtask fuzz`: what others may write, thrown at the code that reads it (fuzz/README.md).
+//!
+//! The corpus in the repository is where a run begins and is left as it is: what a run learns is kept below the target
+//! directory, for the next one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use crate::project::{self, Project, called};
+use crate::stop::Stop;
+use crate::tools::Tool;
+
+const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+
+const FOLDER: &str = "fuzz";
+const MANIFEST: &str = "fuzz/Cargo.toml";
+/// Of each target, when nobody says otherwise.
+const SECONDS: u64 = 60;
+/// One input that takes longer counts as a hang; libFuzzer itself would wait for 20 minutes.
+const INPUT_SECONDS_MAX: u64 = 10;
+
+/// All that fuzzing needs, ready.
+pub(crate) struct Fuzzer<'a> {
+    project: &'a Project,
+    program: PathBuf,
+    target: PathBuf,
+}
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    seconds: u64,
+    target: Option<String>,
+}
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    let wanted = wanted(arguments).map_err(Stop::Usage)?;
+    let targets = targets(project)?;
+    let chosen = match wanted.target {
+        None => targets,
+        Some(target) if targets.contains(&target) => vec![target],
+        Some(target) => return Err(Stop::Usage(format!("there is no target {target}; there are: {}", targets.join(", ")))),
+    };
+    Ok(Fuzzer::prepare(project)?.run(&chosen, wanted.seconds, &[])?)
+}
+
+fn wanted(arguments: &[String]) -> Result<Wanted, String> {
+    let mut wanted = Wanted { seconds: SECONDS, target: None };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--seconds" {
+            let text = arguments.next().map_or("", String::as_str);
+            // libFuzzer takes 0 for ever.
+            let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+            wanted.seconds = seconds.ok_or_else(|| format!("--seconds wants a number from 1 on, not {text:?}"))?;
+        } else if argument.starts_with('-') || wanted.target.is_some() {
+            return Err(format!("unexpected argument {argument}"));
+        } else {
+            wanted.target = Some(argument.clone());
+        }
+    }
+    Ok(wanted)
+}
+
+/// The names of the targets, as the manifest has them.
+pub(crate) fn targets(project: &Project) -> Result<Vec<String>, String> {
+    let text = project::output(&mut project.cargo(&["metadata", "--no-deps", "--format-version", "1", "--manifest-path", MANIFEST]))?;
+    parse_targets(&text).ok_or_else(|| format!("{MANIFEST}: cargo metadata is not of the form 1 that we know"))
+}
+
+/// The programs whose source is in `fuzz_targets/`; those beside it serve them.
+fn parse_targets(text: &str) -> Option<Vec<String>> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let packages = document["packages"].as_array()?;
+    let programs = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
+    let targets = programs.filter(|program| program["src_path"].as_str().is_some_and(|path| path.contains("/fuzz_targets/")));
+    targets.map(|target| target["name"].as_str().map(str::to_owned)).collect()
+}
+
+impl<'a> Fuzzer<'a> {
+    /// An error says what of it cannot be had here.
+    pub(crate) fn prepare(project: &'a Project) -> Result<Self, String> {
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+        let mut probe = project.command(&compiler, &["--version"]);
+        project::run(probe.stdout(Stdio::null())).map_err(|error| format!("libFuzzer needs a C++ compiler: {error}"))?;
+        let program = CARGO_FUZZ.have(project)?;
+        let fetch = ["fetch", "--manifest-path", MANIFEST];
+        project::run(&mut project.cargo(&fetch)).map_err(|error| format!("the crates of {FOLDER}/ cannot be had: {error}"))?;
+        Ok(Self { project, program, target: project.metadata()?.target.join(FOLDER) })
+    }
+
+    /// Each target for so long, with more flags for libFuzzer; the first that finds something ends the run.
+    pub(crate) fn run(&self, targets: &[String], seconds: u64, flags: &[&str]) -> Result<(), String> {
+        targets.iter().try_for_each(|target| self.run_one(target, seconds, flags))
+    }
+
+    fn run_one(&self, target: &str, seconds: u64, flags: &[&str]) -> Result<(), String> {
+        let learnt = self.target.join("corpus").join(target);
+        fs::create_dir_all(&learnt).map_err(|error| format!("{}: {error}", learnt.display()))?;
+        let corpus = self.project.root.join(FOLDER).join("corpus").join(target);
+        let artifacts = self.project.root.join(FOLDER).join("artifacts").join(target);
+
+        // The stable compiler has no sanitizers.
+        let mut command = self.project.command(&self.program, &["run", "--sanitizer", "none", "--fuzz-dir", FOLDER, "--target-dir"]);
+        // libFuzzer writes to the first folder, and reads the others.
+        command.arg(&self.target).arg(target).arg(&learnt).args(corpus.exists().then_some(corpus));
+        command.args(["--", &format!("-max_total_time={seconds}"), &format!("-timeout={INPUT_SECONDS_MAX}"), "-print_final_stats=1"]);
+        command.args(flags);
+        println!("$ {}", called(&command));
+        let started = SystemTime::now();
+        project::run(&mut command).map_err(|error| match &files_since(&artifacts, started)[..] {
+            [] => format!("{target}: {error}"),
+            found => format!("{target} found something: {}; make a test of it in the crate it belongs to", found.join(", ")),
+        })
+    }
+}
+
+/// The files of the folder that were written from then on, sorted.
+fn files_since(folder: &Path, then: SystemTime) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_new = |entry: &fs::DirEntry| entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|written| written >= then);
+    let mut paths: Vec<String> = entries.filter(is_new).map(|entry| entry.path().display().to_string()).collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn asked(arguments: &[&str]) -> Result<Wanted, String> {
+        wanted(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn seconds_and_target_come_in_any_order() {
+        assert_eq!(asked(&[]), Ok(Wanted { seconds: SECONDS, target: None }));
+        assert_eq!(asked(&["a", "--seconds", "5"]), Ok(Wanted { seconds: 5, target: Some("a".to_owned()) }));
+        assert_eq!(asked(&["--seconds", "5", "a"]), Ok(Wanted { seconds: 5, target: Some("a".to_owned()) }));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(asked(&["--seconds"]), Err("--seconds wants a number from 1 on, not \"\"".to_owned()));
+        assert_eq!(asked(&["--seconds", "0"]), Err("--seconds wants a number from 1 on, not \"0\"".to_owned()));
+        assert_eq!(asked(&["--fast"]), Err("unexpected argument --fast".to_owned()));
+        assert_eq!(asked(&["a", "b"]), Err("unexpected argument b".to_owned()));
+    }
+
+    #[test]
+    fn targets_are_told_from_their_helpers() {
+        let metadata = r#"{ "packages": [ { "targets": [
+            { "name": "region", "src_path": "/w/fuzz/fuzz_targets/region.rs" },
+            { "name": "seeds", "src_path": "/w/fuzz/src/seeds.rs" } ] } ] }"#;
+        assert_eq!(parse_targets(metadata).unwrap(), ["region"]);
+        assert_eq!(parse_targets("{}"), None);
+    }
+
+    #[test]
+    fn only_new_files_are_findings() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, written: SystemTime| {
+            fs::File::create(folder.path().join(name)).unwrap().set_modified(written).unwrap();
+        };
+        let then = SystemTime::now();
+        file("crash-old", then - Duration::from_secs(60));
+        file("crash-new", then + Duration::from_secs(1));
+        file("crash-again", then);
+        let names = files_since(folder.path(), then);
+        assert_eq!(names, ["crash-again", "crash-new"].map(|name| folder.path().join(name).display().to_string()));
+        assert_eq!(files_since(&folder.path().join("none"), then), [""; 0]);
+    }
+}

@@ -1,0 +1,72 @@
+//! Runs a command and looks at what it says while it says it.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use crate::project::{called, succeeded};
+
+/// Which of its two outputs we listen to; the other one passes through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    Stdout,
+    Stderr,
+}
+
+/// Each line with its end, as it comes; the error of a command that fails is told after its last line.
+pub(crate) fn listen(command: &mut Command, voice: Voice, hear: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), String> {
+    match voice {
+        Voice::Stdout => command.stdout(Stdio::piped()),
+        Voice::Stderr => command.stderr(Stdio::piped()),
+    };
+    let failed = |error: io::Error| error.to_string();
+    let mut child = command.spawn().map_err(|error| format!("{}: {error}", called(command)))?;
+    let output: Option<Box<dyn Read>> = match voice {
+        Voice::Stdout => child.stdout.take().map(|output| Box::new(output) as _),
+        Voice::Stderr => child.stderr.take().map(|output| Box::new(output) as _),
+    };
+    let output = output.ok_or("the pipe to the command was not made")?;
+    let heard = lines(BufReader::new(output), hear).map_err(failed);
+    let status = child.wait().map_err(failed)?;
+    heard?;
+    succeeded(command, status)
+}
+
+fn lines(mut from: impl BufRead, mut hear: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut line = Vec::new();
+    // It may print what is not UTF-8, and the last line may lack its end.
+    while from.read_until(b'\n', &mut line)? > 0 {
+        hear(&line)?;
+        line.clear();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(script: &str, voice: Voice) -> (Vec<u8>, Result<(), String>) {
+        let mut all = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
+        let ended = listen(&mut command, voice, |line| {
+            all.extend_from_slice(line);
+            all.push(b'|');
+            Ok(())
+        });
+        (all, ended)
+    }
+
+    #[test]
+    fn lines_come_whole_from_the_voice_that_was_asked_for() {
+        assert_eq!(heard("printf 'a\\nb'; echo c >&2", Voice::Stdout), (b"a\n|b|".to_vec(), Ok(())));
+        assert_eq!(heard("echo a; printf '\\377\\n' >&2", Voice::Stderr), (b"\xff\n|".to_vec(), Ok(())));
+    }
+
+    #[test]
+    fn a_failure_is_told_after_the_last_line() {
+        let (lines, ended) = heard("echo a; exit 3", Voice::Stdout);
+        assert_eq!(lines, b"a\n|");
+        assert_eq!(ended, Err("sh -c echo a; exit 3: exit status: 3".to_owned()));
+    }
+}
