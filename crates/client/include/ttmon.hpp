@@ -7,6 +7,8 @@
 //     ttmon::Tag layer("layer 7");   // what this thread allocates carries the text until `layer` goes out of scope
 //
 // Link with libttmon_client (-lttmon_client). ttmon.h says what each function means and returns. Nothing here throws.
+// With ttmon_monitor.hpp beside it, this header also has ttmon::SystemMemoryMonitor, which reads what all programs use
+// (link with -lttmon_monitor where you use it).
 // Define TTMON_NO_GLOBAL_NAMES before the include if your program has an AllocationClient of its own.
 
 #ifndef TTMON_HPP
@@ -61,6 +63,10 @@ inline std::int32_t mark() noexcept { return ttmon_mark(); }
 
 #ifndef TTMON_NO_GLOBAL_NAMES
 using ttmon::AllocationClient;
+#endif
+
+#if __has_include("ttmon_monitor.hpp")
+#include "ttmon_monitor.hpp"
 #endif
 
 #endif  // TTMON_HPP

@@ -91,9 +91,9 @@ impl Pool {
         state.unfinished = state.waiting.len();
         // Waking a thread costs as much as reading a dozen files: a few lanes are for one worker.
         if state.unfinished > LANES_FOR_ONE_MAX {
-            self.shared.work.notify_all()
+            self.shared.work.notify_all();
         } else {
-            self.shared.work.notify_one()
+            self.shared.work.notify_one();
         }
         while state.unfinished > 0 {
             if !self.start_workers(&mut state) {

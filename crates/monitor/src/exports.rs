@@ -1,0 +1,302 @@
+//! The C ABI. `include/ttmon_monitor.h` is made from this file by cbindgen; what is written here is what C programmers
+//! read.
+
+// Where cbindgen, which takes this file for the root of a crate, looks for it too.
+#[path = "shapes.rs"]
+mod shapes;
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::time::Duration;
+
+pub use shapes::*;
+use ttmon_model::{Kind, Missing};
+
+use crate::fill;
+use crate::gate::{self, Failure, pass};
+use crate::monitor::Monitor;
+
+/// An open monitor. Threads may share one; only its closing wants to be alone.
+#[derive(Debug)]
+pub struct Handle {
+    monitor: Monitor,
+}
+
+/// Opens the machine below a directory that stands for `/`, or this machine for NULL. Returns NULL where that is no
+/// directory; ttmon_monitor_last_error() says why. A machine without devices can be opened.
+///
+/// # Safety
+/// `root` is NULL, or a string that ends with NUL and is not written to until the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_open(root: *const c_char) -> *mut Handle {
+    let mut handle = ptr::null_mut();
+    pass(|| {
+        // SAFETY: as the caller promises.
+        let monitor = match unsafe { gate::text_at(root) } {
+            None => Monitor::new()?,
+            Some(path) => Monitor::at(Path::new(OsStr::from_bytes(path.to_bytes())))?,
+        };
+        handle = Box::into_raw(Box::new(Handle { monitor }));
+        Ok(())
+    });
+    handle
+}
+
+/// Closes a monitor; NULL is nothing to close.
+///
+/// # Safety
+/// `monitor` is NULL or came from ttmon_monitor_open, and no call uses it now or later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_close(monitor: *mut Handle) {
+    pass(|| {
+        if !monitor.is_null() {
+            // SAFETY: it came from Box::into_raw, and the caller promises that this is its last use.
+            drop(unsafe { Box::from_raw(monitor) });
+        }
+        Ok(())
+    });
+}
+
+/// The text of the newest failure of a call in this thread, "" where there was none. Never NULL. Each thread has its own;
+/// it stays as it is until the thread's next call that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_last_error() -> *const c_char {
+    gate::last_error()
+}
+
+/// From now on a sample answers all calls for so many milliseconds after it was taken: 100 unless this is called; with 0
+/// every call takes its own.
+///
+/// # Safety
+/// `monitor` is NULL or an open monitor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_set_max_age(monitor: *mut Handle, milliseconds: u32) -> i32 {
+    pass(|| {
+        // SAFETY: as the caller promises.
+        unsafe { opened(monitor) }?.set_max_age(Duration::from_millis(u64::from(milliseconds)));
+        Ok(())
+    })
+}
+
+/// How many devices there are.
+///
+/// # Safety
+/// `monitor` is NULL or an open monitor; `count` is NULL or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_device_count(monitor: *mut Handle, count: *mut u32) -> i32 {
+    pass(|| {
+        if count.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: as the caller promises.
+        let found = unsafe { opened(monitor) }?.device_count()?;
+        // SAFETY: not null, and as the caller promises.
+        unsafe { count.write_unaligned(fill::count(found)) };
+        Ok(())
+    })
+}
+
+/// The ids of the devices, in order; they may have gaps. Writes as many as `capacity` says, and how many there are to
+/// `count`.
+///
+/// # Safety
+/// `monitor` is NULL or an open monitor; `ids` has room for `capacity` numbers, or is NULL and `capacity` 0; `count` is
+/// NULL or can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_device_ids(monitor: *mut Handle, ids: *mut u32, capacity: u32, count: *mut u32) -> i32 {
+    // SAFETY: as the caller promises.
+    pass(|| unsafe { list(ids, capacity, count, || Ok(opened(monitor)?.device_ids()?)) })
+}
+
+/// The pids of the processes that hold a device or have memory on it, as ttmon_monitor_device_ids gives ids.
+///
+/// # Safety
+/// As of ttmon_monitor_device_ids.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_process_ids(
+    monitor: *mut Handle,
+    device: u32,
+    pids: *mut i32,
+    capacity: u32,
+    count: *mut u32,
+) -> i32 {
+    let find = || {
+        // SAFETY: as the caller promises.
+        let stats = unsafe { opened(monitor) }?.detailed_stats(device)?.ok_or_else(|| no_device(device))?;
+        // No pid of Linux is larger than 2^22.
+        Ok(stats.processes.iter().filter_map(|process| i32::try_from(process.pid).ok()).collect())
+    };
+    // SAFETY: as the caller promises.
+    pass(|| unsafe { list(pids, capacity, count, find) })
+}
+
+/// A device, all processes together.
+///
+/// # Safety
+/// `monitor` is NULL or an open monitor; `out` is NULL, or has the bytes that its struct_size says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_system_stats(monitor: *mut Handle, device: u32, out: *mut CSystemStats) -> i32 {
+    let make = || {
+        // SAFETY: as the caller promises.
+        let stats = unsafe { opened(monitor) }?.system_stats(device)?.ok_or_else(|| no_device(device))?;
+        Ok(fill::system_stats(&stats))
+    };
+    // SAFETY: as the caller promises; struct_size is the first field.
+    pass(|| unsafe { write(out, make) })
+}
+
+/// A process on a device, or on all of them with TTMON_MONITOR_ALL_DEVICES. `pid` is its number on this host. For one that
+/// holds no device all processes have to be looked through, which may take 0.2 s.
+///
+/// # Safety
+/// As of ttmon_monitor_system_stats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_process_stats(monitor: *mut Handle, pid: i32, device: u32, out: *mut CProcessStats) -> i32 {
+    let make = || {
+        let host_pid = u32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Failure::BadArgument("a pid is positive"))?;
+        // SAFETY: as the caller promises.
+        let stats = unsafe { opened(monitor) }?.process_stats(host_pid)?;
+        let nothing = || Failure::NotFound(format!("process {pid} neither holds a device nor tracks its memory, as far as can be seen"));
+        let stats = stats.ok_or_else(nothing)?;
+        if device == TTMON_MONITOR_ALL_DEVICES {
+            return Ok(fill::process_stats(&stats, pid, device, &stats.total()));
+        }
+        let elsewhere = || Failure::NotFound(format!("process {pid} has nothing to do with device {device}"));
+        Ok(fill::process_stats(&stats, pid, device, stats.on(device).ok_or_else(elsewhere)?))
+    };
+    // SAFETY: as the caller promises; struct_size is the first field.
+    pass(|| unsafe { write(out, make) })
+}
+
+/// One kind of memory of a device, all processes together: one of TTMON_KIND_...
+///
+/// # Safety
+/// As of ttmon_monitor_system_stats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, device: u32, kind: u8, out: *mut CKindStats) -> i32 {
+    let make = || {
+        let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
+        // SAFETY: as the caller promises.
+        let stats = unsafe { opened(monitor) }?.detailed_stats(device)?.ok_or_else(|| no_device(device))?;
+        Ok(fill::kind_stats(&stats.kinds[which], device, kind, stats.processes.len()))
+    };
+    // SAFETY: as the caller promises; struct_size is the first field.
+    pass(|| unsafe { write(out, make) })
+}
+
+/// The word for a reason: "not_tracked". As all of these: "" for TTMON_PRESENT and for a number that is none, never NULL,
+/// the same words as in ttmon --json.
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_missing_name(missing: i32) -> *const c_char {
+    word(&Missing::ALL.map(fill::missing), missing)
+}
+
+/// The word for a TTMON_KIND_...
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_kind_name(kind: u8) -> *const c_char {
+    word(&Kind::ALL.map(fill::kind), kind)
+}
+
+/// The word for a TTMON_STATUS_...
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_status_name(status: u32) -> *const c_char {
+    word(&fill::STATUSES.map(fill::status), status)
+}
+
+/// The word for a TTMON_SOURCE_...
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_source_name(source: u64) -> *const c_char {
+    word(&fill::SOURCES.map(fill::source), source)
+}
+
+/// The word for a TTMON_STATE_...
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_state_name(state: u32) -> *const c_char {
+    word(&fill::STATES.map(fill::state), state)
+}
+
+/// The word for a TTMON_HEALTH_...
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_monitor_health_name(health: u32) -> *const c_char {
+    word(&fill::HEALTHS.map(fill::health), health)
+}
+
+fn word<T: Copy + PartialEq>(words: &[(T, &'static CStr)], number: T) -> *const c_char {
+    words.iter().find(|(one, _)| *one == number).map_or(c"", |(_, word)| *word).as_ptr()
+}
+
+const NULL: Failure = Failure::BadArgument("a null pointer");
+
+fn no_device(device: u32) -> Failure {
+    Failure::NotFound(format!("there is no device {device}"))
+}
+
+/// # Safety
+/// `monitor` is null or an open monitor, which stays open as long as the result is used.
+unsafe fn opened<'a>(monitor: *mut Handle) -> Result<&'a Monitor, Failure> {
+    // SAFETY: null is answered; else it came from Box::into_raw, and everybody has only shared references to it.
+    unsafe { monitor.as_ref() }.map(|handle| &handle.monitor).ok_or(NULL)
+}
+
+/// # Safety
+/// `place` has room for `capacity` values, or is null and `capacity` 0; `count` is null or can be written to.
+unsafe fn list<T: Copy>(
+    place: *mut T,
+    capacity: u32,
+    count: *mut u32,
+    find: impl FnOnce() -> Result<Vec<T>, Failure>,
+) -> Result<(), Failure> {
+    if count.is_null() || (place.is_null() && capacity > 0) {
+        return Err(NULL);
+    }
+    let found = find()?;
+    let room = usize::try_from(capacity).unwrap_or(usize::MAX);
+    for (index, value) in found.iter().take(room).enumerate() {
+        // SAFETY: not null, since the capacity is not 0, and within it.
+        unsafe { place.add(index).write_unaligned(*value) };
+    }
+    // SAFETY: not null, and as the caller promises.
+    unsafe { count.write_unaligned(fill::count(found.len())) };
+    Ok(())
+}
+
+const SIZE: Failure = Failure::BadArgument(
+    "struct_size is not the size of this struct: set it to sizeof before the call; if it is, the library is older than the header",
+);
+
+/// Fills a struct of the caller's, from its second field on. A newer library than the caller's header has longer structs,
+/// of which the caller gets what it knows; an older one refuses, since a figure left at zero would look like a number.
+///
+/// # Safety
+/// `out` is null, or has as many bytes as the struct_size at its beginning says; T has that as its first field.
+unsafe fn write<T>(out: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(NULL);
+    }
+    // SAFETY: not null; the first four bytes are the caller's struct_size.
+    let given = unsafe { out.cast::<u32>().read_unaligned() };
+    // The structs have not grown yet: the first size of each is the present one.
+    if usize::try_from(given).ok() != Some(size_of::<T>()) {
+        return Err(SIZE);
+    }
+    let made = make()?;
+    const SIZE_BYTES: usize = size_of::<u32>();
+    // SAFETY: both have `size_of::<T>()` bytes, checked above and by the caller's promise, and are apart from each other,
+    // since one is a local. What is copied are plain numbers, padding between them at most not initialised.
+    unsafe {
+        let from = (&raw const made).cast::<u8>().add(SIZE_BYTES);
+        ptr::copy_nonoverlapping(from, out.cast::<u8>().add(SIZE_BYTES), size_of::<T>() - SIZE_BYTES);
+    }
+    Ok(())
+}
+
+const _: () = assert!(offset_of!(CSystemStats, struct_size) == 0);
+const _: () = assert!(offset_of!(CProcessStats, struct_size) == 0);
+const _: () = assert!(offset_of!(CKindStats, struct_size) == 0);
+// What programs were built with: a struct grows at its end, and then `write` takes its first size too.
+const _: () = assert!(size_of::<CSystemStats>() == 24 + 6 * 16 + 3 * 8 + 3 * 16);
+const _: () = assert!(size_of::<CProcessStats>() == 24 + TTMON_NAME_BYTES + TTMON_KINDS * 6 * 16);
+const _: () = assert!(size_of::<CKindStats>() == 16 + 8 * 16);

@@ -1,0 +1,208 @@
+//! From what Rust knows to what C gets: each enum's number and word, and the structs.
+
+use std::ffi::CStr;
+
+use ttmon_model::memory::{Figure, KindMemory};
+use ttmon_model::snapshot::{Health, State, Status};
+use ttmon_model::{Kind, Missing, PerKind, Reading, Source};
+
+use crate::exports::*;
+use crate::gate::copy_text;
+use crate::stats::{ProcessStats, SystemStats};
+
+/// The number of a reason and the contract's word. The numbers are for good: a new reason gets the next one.
+pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
+    match reason {
+        Missing::NotOnThisArch => (TTMON_MISSING_NOT_ON_THIS_ARCH, c"not_on_this_arch"),
+        Missing::NotExposed => (TTMON_MISSING_NOT_EXPOSED, c"not_exposed"),
+        Missing::RemoteChip => (TTMON_MISSING_REMOTE_CHIP, c"remote_chip"),
+        Missing::NoPermission => (TTMON_MISSING_NO_PERMISSION, c"no_permission"),
+        Missing::Resetting => (TTMON_MISSING_RESETTING, c"resetting"),
+        Missing::Gone => (TTMON_MISSING_GONE, c"gone"),
+        Missing::OutOfRange => (TTMON_MISSING_OUT_OF_RANGE, c"out_of_range"),
+        Missing::Unparsable => (TTMON_MISSING_UNPARSABLE, c"unparsable"),
+        Missing::Timeout => (TTMON_MISSING_TIMEOUT, c"timeout"),
+        Missing::IoError => (TTMON_MISSING_IO_ERROR, c"io_error"),
+        Missing::FirstSample => (TTMON_MISSING_FIRST_SAMPLE, c"first_sample"),
+        Missing::NotTracked => (TTMON_MISSING_NOT_TRACKED, c"not_tracked"),
+        Missing::NoSource => (TTMON_MISSING_NO_SOURCE, c"no_source"),
+    }
+}
+
+pub(crate) const STATUSES: [Status; 5] = [Status::Tracked, Status::Reported, Status::Open, Status::NoPermission, Status::Dead];
+
+pub(crate) fn status(status: Status) -> (u32, &'static CStr) {
+    match status {
+        Status::Tracked => (TTMON_STATUS_TRACKED, c"tracked"),
+        Status::Reported => (TTMON_STATUS_REPORTED, c"reported"),
+        Status::Open => (TTMON_STATUS_OPEN, c"open"),
+        Status::NoPermission => (TTMON_STATUS_NO_PERMISSION, c"no_permission"),
+        Status::Dead => (TTMON_STATUS_DEAD, c"dead"),
+    }
+}
+
+pub(crate) const SOURCES: [Source; 3] = [Source::Ledger, Source::Shm, Source::Fdinfo];
+
+pub(crate) fn source(source: Source) -> (u64, &'static CStr) {
+    match source {
+        Source::Ledger => (TTMON_SOURCE_LEDGER, c"ledger"),
+        Source::Shm => (TTMON_SOURCE_SHM, c"shm"),
+        Source::Fdinfo => (TTMON_SOURCE_FDINFO, c"fdinfo"),
+    }
+}
+
+pub(crate) const STATES: [State; 5] = [State::Ok, State::Resetting, State::Gone, State::Unreadable, State::Unknown];
+
+pub(crate) fn state(state: State) -> (u32, &'static CStr) {
+    match state {
+        State::Ok => (TTMON_STATE_OK, c"ok"),
+        State::Resetting => (TTMON_STATE_RESETTING, c"resetting"),
+        State::Gone => (TTMON_STATE_GONE, c"gone"),
+        State::Unreadable => (TTMON_STATE_UNREADABLE, c"unreadable"),
+        State::Unknown => (TTMON_STATE_UNKNOWN, c"unknown"),
+    }
+}
+
+pub(crate) const HEALTHS: [Health; 4] = [Health::Unknown, Health::Ok, Health::Warning, Health::Critical];
+
+pub(crate) fn health(health: Health) -> (u32, &'static CStr) {
+    match health {
+        Health::Unknown => (TTMON_HEALTH_UNKNOWN, c"unknown"),
+        Health::Ok => (TTMON_HEALTH_OK, c"ok"),
+        Health::Warning => (TTMON_HEALTH_WARNING, c"warning"),
+        Health::Critical => (TTMON_HEALTH_CRITICAL, c"critical"),
+    }
+}
+
+pub(crate) fn kind(kind: Kind) -> (u8, &'static CStr) {
+    match kind {
+        Kind::Dram => (TTMON_KIND_DRAM, c"dram"),
+        Kind::L1 => (TTMON_KIND_L1, c"l1"),
+        Kind::L1Small => (TTMON_KIND_L1_SMALL, c"l1_small"),
+        Kind::Trace => (TTMON_KIND_TRACE, c"trace"),
+        Kind::Cb => (TTMON_KIND_CB, c"cb"),
+        Kind::Kernel => (TTMON_KIND_KERNEL, c"kernel"),
+    }
+}
+
+pub(crate) fn kind_of(number: u8) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|one| kind(*one).0 == number)
+}
+
+fn figure(reading: Reading<u64>) -> CFigure {
+    match reading {
+        Ok(value) => CFigure { value, missing: TTMON_PRESENT },
+        Err(reason) => CFigure { value: 0, missing: missing(reason).0 },
+    }
+}
+
+fn real(reading: Reading<f64>) -> CReal {
+    match reading {
+        Ok(value) => CReal { value, missing: TTMON_PRESENT },
+        Err(reason) => CReal { value: 0.0, missing: missing(reason).0 },
+    }
+}
+
+fn source_figure(reading: Reading<Source>) -> CFigure {
+    figure(reading.map(|one| source(one).0))
+}
+
+/// How many there are, as C counts them.
+pub(crate) fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+pub(crate) fn system_stats(stats: &SystemStats) -> CSystemStats {
+    CSystemStats {
+        struct_size: 0,
+        device: stats.device,
+        time_ns: stats.time.0,
+        state: state(stats.state).0,
+        health: health(stats.health).0,
+        dram_total: figure(stats.dram_total),
+        dram_used: figure(stats.dram_used),
+        dram_free: figure(stats.dram_free),
+        l1_total: figure(stats.l1_total),
+        l1_used: figure(stats.l1_used),
+        l1_free: figure(stats.l1_free),
+        processes: stats.processes,
+        untracked_processes: stats.untracked_processes,
+        hidden_processes: stats.hidden_processes,
+        temperature: real(stats.temperature.map(|celsius| celsius.0)),
+        power: real(stats.power.map(|watts| watts.0)),
+        aiclk_mhz: figure(stats.aiclk.map(|clock| clock.0)),
+    }
+}
+
+/// `kinds` are those of the device asked for, or of all.
+pub(crate) fn process_stats(stats: &ProcessStats, pid: i32, device: u32, kinds: &PerKind<Figure>) -> CProcessStats {
+    let mut name = [0; TTMON_NAME_BYTES];
+    copy_text(stats.name.as_deref().unwrap_or_default(), &mut name);
+    CProcessStats {
+        struct_size: 0,
+        pid,
+        device,
+        status: status(stats.status).0,
+        devices: count(stats.devices.len()),
+        name_missing: stats.name.as_ref().map_or_else(|reason| missing(*reason).0, |_| TTMON_PRESENT),
+        name: name.map(|byte| std::ffi::c_char::from_ne_bytes([byte])),
+        kinds: Kind::ALL.map(|kind| process_kind(&kinds[kind])),
+    }
+}
+
+fn process_kind(known: &Figure) -> CProcessKind {
+    CProcessKind {
+        used: figure(known.used),
+        allocated: figure(known.allocated),
+        peak: figure(known.peak),
+        peak_time_ns: figure(known.peak_time.map(|time| time.0)),
+        count: figure(known.count),
+        source: source_figure(known.source),
+    }
+}
+
+pub(crate) fn kind_stats(memory: &KindMemory, device: u32, kind: u8, processes: usize) -> CKindStats {
+    CKindStats {
+        struct_size: 0,
+        device,
+        kind: u32::from(kind),
+        processes: count(processes),
+        total: figure(memory.total),
+        capacity: figure(memory.capacity),
+        used: figure(memory.figure.used),
+        allocated: figure(memory.figure.allocated),
+        free: figure(memory.free),
+        peak: figure(memory.figure.peak),
+        count: figure(memory.figure.count),
+        source: source_figure(memory.figure.source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique_and_words_are_the_contracts() {
+        let check = |numbers: Vec<u64>, words: Vec<(&CStr, &str)>| {
+            let mut sorted = numbers.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), numbers.len(), "{numbers:?}");
+            words.iter().for_each(|(word, name)| assert_eq!(word.to_str(), Ok(*name)));
+        };
+        let missings = Missing::ALL.map(missing);
+        assert!(missings.iter().all(|(number, _)| *number != TTMON_PRESENT));
+        check(
+            missings.iter().map(|(number, _)| u64::try_from(*number).unwrap()).collect(),
+            Missing::ALL.iter().map(|one| (missing(*one).1, one.name())).collect(),
+        );
+        check(STATUSES.map(|one| u64::from(status(one).0)).to_vec(), STATUSES.map(|one| (status(one).1, one.name())).to_vec());
+        check(SOURCES.map(|one| source(one).0).to_vec(), SOURCES.map(|one| (source(one).1, one.name())).to_vec());
+        check(STATES.map(|one| u64::from(state(one).0)).to_vec(), STATES.map(|one| (state(one).1, one.name())).to_vec());
+        check(HEALTHS.map(|one| u64::from(health(one).0)).to_vec(), HEALTHS.map(|one| (health(one).1, one.name())).to_vec());
+        check(Kind::ALL.map(|one| u64::from(kind(one).0)).to_vec(), Kind::ALL.map(|one| (kind(one).1, one.name())).to_vec());
+        assert_eq!(Kind::ALL.map(|one| usize::from(kind(one).0)), [0, 1, 2, 3, 4, 5], "places in kinds");
+        assert_eq!((kind_of(4), kind_of(6)), (Some(Kind::Cb), None));
+    }
+}

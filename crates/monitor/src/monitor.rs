@@ -1,0 +1,218 @@
+//! The machine as another program sees it: opened once, read when somebody asks and the last sample is too old.
+
+use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use ttmon_model::{DeviceId, Snapshot};
+use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root};
+
+use crate::signals;
+use crate::stats::{DetailedStats, ProcessStats, SystemStats};
+
+/// For how long a sample answers, unless said otherwise: calls in a row are about the same moment.
+pub const MAX_AGE: Duration = Duration::from_millis(100);
+
+/// Reads the machine for other programs. It may be shared by threads, which then share its samples too.
+#[derive(Debug)]
+pub struct Monitor {
+    /// Of the process that opened it: its threads and locks do not survive a fork.
+    pid: u32,
+    max_age_ms: AtomicU64,
+    holders: ManuallyDrop<Mutex<Watch>>,
+    everybody: ManuallyDrop<Mutex<Watch>>,
+}
+
+/// Why nothing could be said.
+#[derive(Debug)]
+pub enum Error {
+    /// The directory that was to stand for `/` is none.
+    Root {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The machine cannot be read.
+    Machine(ttmon_source::Error),
+    /// Another process opened it, and this is a fork of that one.
+    Forked,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root { path, error } => write!(f, "cannot look below {}: {error}", path.display()),
+            // Written for the command line, where a simulated machine is one flag away.
+            Self::Machine(ttmon_source::Error::NoDevice) => f.write_str("no Tenstorrent device found: none is on the PCI bus"),
+            Self::Machine(error) => error.fmt(f),
+            Self::Forked => f.write_str("this monitor was opened before a fork, by another process; open one in this process"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Root { error, .. } => Some(error),
+            Self::Machine(error) => Some(error),
+            Self::Forked => None,
+        }
+    }
+}
+
+impl Monitor {
+    /// This machine. One without devices is none to complain about: programs on mock chips are tracked there too.
+    pub fn new() -> Result<Self, Error> {
+        Self::below(&Root::real())
+    }
+
+    /// A machine below a directory; nothing outside is looked at.
+    pub fn at(root: &Path) -> Result<Self, Error> {
+        match std::fs::read_dir(root) {
+            Ok(_) => Self::below(&Root::at(root)),
+            Err(error) => Err(Error::Root { path: root.to_owned(), error }),
+        }
+    }
+
+    fn below(root: &Root) -> Result<Self, Error> {
+        let watch = |reach| Watch::new(root.clone(), reach).map(|watch| ManuallyDrop::new(Mutex::new(watch)));
+        Ok(Self {
+            pid: std::process::id(),
+            max_age_ms: AtomicU64::new(millis(MAX_AGE)),
+            holders: watch(Reach::Holders)?,
+            everybody: watch(Reach::Everybody)?,
+        })
+    }
+
+    /// From now on a sample answers for this long after it was taken; with zero every call takes its own.
+    pub fn set_max_age(&self, max_age: Duration) {
+        // Relaxed: the number is the whole message.
+        self.max_age_ms.store(millis(max_age), Ordering::Relaxed);
+    }
+
+    /// Ids of the devices, in order. They need not be without gaps.
+    pub fn device_ids(&self) -> Result<Vec<u32>, Error> {
+        Ok(self.devices()?.map_or_else(Vec::new, |snapshot| snapshot.devices.iter().map(|device| device.id.0).collect()))
+    }
+
+    /// How many devices there are.
+    pub fn device_count(&self) -> Result<usize, Error> {
+        Ok(self.devices()?.map_or(0, |snapshot| snapshot.devices.len()))
+    }
+
+    /// A device, all processes together; `None` where there is no such device.
+    pub fn system_stats(&self, device: u32) -> Result<Option<SystemStats>, Error> {
+        Ok(self.devices()?.and_then(|snapshot| SystemStats::of(&snapshot, DeviceId(device))))
+    }
+
+    /// Everything about the memory of a device; `None` where there is no such device.
+    pub fn detailed_stats(&self, device: u32) -> Result<Option<DetailedStats>, Error> {
+        Ok(self.devices()?.and_then(|snapshot| DetailedStats::of(&snapshot, DeviceId(device))))
+    }
+
+    /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. For one that
+    /// holds no device all processes have to be looked through.
+    pub fn process_stats(&self, pid: u32) -> Result<Option<ProcessStats>, Error> {
+        let of_holder = match self.devices() {
+            Ok(snapshot) => snapshot.and_then(|snapshot| ProcessStats::of(&snapshot, pid)),
+            // Without a driver a program may still track memory of mock chips.
+            Err(Error::Machine(ttmon_source::Error::DriverNotLoaded { .. })) => None,
+            Err(error) => return Err(error),
+        };
+        match of_holder {
+            Some(stats) => Ok(Some(stats)),
+            None => {
+                let everybody = self.snapshot(&self.everybody)?;
+                Ok(ProcessStats::of(&everybody, pid))
+            }
+        }
+    }
+
+    /// The devices and their holders; `None` on a machine without a device.
+    fn devices(&self) -> Result<Option<Arc<Snapshot>>, Error> {
+        match self.snapshot(&self.holders) {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn snapshot(&self, watch: &Mutex<Watch>) -> Result<Arc<Snapshot>, Error> {
+        if self.is_forked() {
+            return Err(Error::Forked);
+        }
+        let max_age = Duration::from_millis(self.max_age_ms.load(Ordering::Relaxed));
+        // Held while files are read: whoever comes meanwhile wants just this sample.
+        lock(watch).snapshot(max_age)
+    }
+
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+}
+
+impl Drop for Monitor {
+    /// After a fork the locks inside may be held by threads that are not there: what cannot be taken down is left alone.
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            // SAFETY: neither is used again, and nothing else drops them.
+            unsafe {
+                ManuallyDrop::drop(&mut self.holders);
+                ManuallyDrop::drop(&mut self.everybody);
+            }
+        }
+    }
+}
+
+/// One way to read the machine, with the newest that was read.
+#[derive(Debug)]
+struct Watch {
+    root: Root,
+    reach: Reach,
+    machine: Machine,
+    newest: Option<(Instant, Arc<Snapshot>)>,
+}
+
+impl Watch {
+    fn new(root: Root, reach: Reach) -> Result<Self, Error> {
+        let ledgers = Ledgers { reach, ..Options::default().ledgers };
+        // Opened, read, closed (the default pace): descriptors are the program's, which may have few. And threads: it may
+        // have some of its own, so that it must not be forked.
+        let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
+        let machine = Machine::new(root.clone(), options).map_err(Error::Machine)?;
+        Ok(Self { root, reach, machine, newest: None })
+    }
+
+    fn snapshot(&mut self, max_age: Duration) -> Result<Arc<Snapshot>, Error> {
+        if let Some((taken, snapshot)) = &self.newest
+            && taken.elapsed() < max_age
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let sample = signals::blocked(|| self.machine.sample()).map_err(Error::Machine)?;
+        let snapshot = Arc::new(Snapshot::derive(&sample, None));
+        self.newest = Some((Instant::now(), Arc::clone(&snapshot)));
+        Ok(snapshot)
+    }
+}
+
+/// A panic in the middle of a sample leaves nothing to rely on: what it happened to is made anew.
+fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
+    watch.lock().unwrap_or_else(|poisoned| {
+        let mut guard = poisoned.into_inner();
+        if let Ok(fresh) = Watch::new(guard.root.clone(), guard.reach) {
+            *guard = fresh;
+            watch.clear_poison();
+        }
+        guard
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

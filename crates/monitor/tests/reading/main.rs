@@ -1,0 +1,7 @@
+//! The reading API against what `ttmon` itself would say of the same machine: in Rust, C, C++ and Python.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod lines;
+mod machine;
+mod programs;
+mod rust;
