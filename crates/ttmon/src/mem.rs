@@ -87,7 +87,7 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
         Order::Age => buffers.sort_by_key(|buffer| (buffer.entry.time, key(buffer))),
         Order::Address => buffers.sort_by_key(key),
         Order::Tag => {
-            buffers.sort_by(|a, b| (&a.entry.tag, Reverse(a.entry.size), key(a)).cmp(&(&b.entry.tag, Reverse(b.entry.size), key(b))))
+            buffers.sort_by(|a, b| (&a.entry.tag, Reverse(a.entry.size), key(a)).cmp(&(&b.entry.tag, Reverse(b.entry.size), key(b))));
         }
     }
     buffers.truncate(args.top.unwrap_or(usize::MAX));
