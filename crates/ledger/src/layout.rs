@@ -88,7 +88,7 @@ pub mod header {
     pub const PROGRAM: u64 = 0x0F0;
     pub const PROGRAM_BYTES: usize = 64;
     pub const VISIBLE: u64 = 0x130;
-    pub const VISIBLE_BYTES: usize = 128;
+    pub const VISIBLE_BYTES: usize = 208;
     pub const SEQ: u64 = 0x200;
     pub const ENTRIES_USED: u64 = 0x208;
     pub const ALLOCATORS_USED: u64 = 0x210;
@@ -101,8 +101,15 @@ pub mod header {
     pub const REPAIRS: u64 = 0x280;
     pub const ROWS_BELIEVABLE_FROM: u64 = 0x288;
 
+    /// TT_VISIBLE_DEVICES is set and stands there whole.
+    pub const VISIBLE_WHOLE: u32 = 1;
+    /// It is set, and longer than its field.
+    pub const VISIBLE_CUT: u32 = 2;
+
     /// Flag: the chips are mock or simulated by TT-Metal.
     pub const FLAG_MOCK: u32 = 1;
+
+    const _: () = assert!(VISIBLE + VISIBLE_BYTES as u64 == SEQ);
 }
 
 /// Offsets in an allocator's record.

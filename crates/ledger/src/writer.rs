@@ -63,6 +63,7 @@ pub struct Writer {
     /// A stage below, or while starting the caller who does it (`identity::caller`).
     stage: AtomicU64,
     books: AtomicPtr<Books>,
+    under_way: start::UnderWay,
     /// Sessions asked for while there was no memory.
     refused: AtomicU64,
     /// What was lost while there was no ledger to count it in.
@@ -71,7 +72,7 @@ pub struct Writer {
 
 const NEW: u64 = 0;
 const READY: u64 = 1;
-/// No memory; tried again at every 2^k-th session.
+/// No memory, no descriptor, or a limit that is too low; tried again at every 2^k-th session.
 const WAITING: u64 = 2;
 /// Another copy of this code writes the ledger of this process.
 const OFF: u64 = 3;
@@ -100,6 +101,7 @@ impl Writer {
             is_alone,
             stage: AtomicU64::new(NEW),
             books: AtomicPtr::new(ptr::null_mut()),
+            under_way: start::UnderWay::new(),
             refused: AtomicU64::new(0),
             pending: [const { AtomicU64::new(0) }; layout::LOST_KINDS],
         }
@@ -133,7 +135,7 @@ impl Writer {
 
     /// The ledger's descriptor, if there is one.
     pub fn descriptor(&self) -> Option<RawFd> {
-        self.books().filter(|books| books.are_ours() && books.descriptor >= 0).map(|books| books.descriptor)
+        self.books().filter(|books| books.are_ours()).map(|books| books.descriptor)
     }
 
     #[inline]
@@ -195,8 +197,13 @@ impl Writer {
 
     /// Makes the ledger. Only the caller whose number stands in `stage` is here.
     fn start(&self) -> Result<&Books, Lost> {
-        if let Some(parent) = self.books() {
+        let parent = self.books();
+        if let Some(parent) = parent {
             start::let_go(parent);
+        }
+        // A fork may have come while the parent was here. After our own attempt there is nothing.
+        let was_under_way = self.under_way.let_go();
+        if parent.is_some() || was_under_way {
             // What the parent lost, or was refused, is not ours.
             for count in &self.pending {
                 count.store(0, Relaxed);
@@ -206,17 +213,18 @@ impl Writer {
             self.stage.store(OFF, Release);
             return Err(Lost::NoMemory);
         }
-        let Some(made) = start::start(&self.config, self.capacity_max) else {
+        let Some(made) = start::start(&self.config, self.capacity_max, &self.under_way) else {
             self.books.store(ptr::null_mut(), Release);
             self.stage.store(WAITING, Release);
             return Err(Lost::NoMemory);
         };
         self.books.store(made.as_ptr(), Release);
+        self.under_way.forget();
         // SAFETY: just placed by `start::start`; as in `books`.
         let books = unsafe { made.as_ref() };
         self.report_pending(books);
         self.stage.store(READY, Release);
-        if let (Some(hand_over), true) = (self.config.on_created, books.descriptor >= 0) {
+        if let Some(hand_over) = self.config.on_created {
             hand_over(books.descriptor);
         }
         Ok(books)

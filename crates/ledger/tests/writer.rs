@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use raw::{Raw, Truth};
 use ttmon_ledger::{
     layout::{Lost, status},
-    writer::{Buffer, Found, Writer},
+    writer::{AllocatorSpec, Buffer, Found, Writer},
 };
 
 fn truth(writer: &Writer) -> Truth {
@@ -330,6 +330,64 @@ fn allocators_are_recycled() {
     let believed = raw.word(0x288);
     assert_eq!(raw.event(believed).map(|event| event.0), Some(9), "an OPEN");
     assert!(truth.seq / 2 - believed <= 4);
+}
+
+#[test]
+fn a_device_opened_again_goes_on_in_its_slot() {
+    const GIB: u64 = 1 << 30;
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let first = open(&mut session, 0);
+    session.insert(key(first, 0, 1 << 32), &sized(GIB - 5)).expect("room");
+    session.insert(key(first, 0, 1 << 33), &sized(5)).expect("room");
+    session.failed(first, 1, 77, 0);
+    session.close_allocator(first);
+    for _ in 0..1000 {
+        let id = open(&mut session, 0);
+        assert_eq!(session.find(key(id, 0, 1 << 32)), None, "what was closed stays dead");
+        for number in 0..10_u64 {
+            session.insert(key(id, 0, number * 4096), &sized(1000)).expect("room");
+        }
+        session.close_allocator(id);
+        assert_eq!(session.insert(key(id, 0, 0), &sized(1)), Err(Lost::NoAllocator), "of no use any more");
+    }
+    drop(session);
+    let file = std::fs::File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("descriptor"))).expect("open");
+    let region = ttmon_ledger::reader::Region::open(file).expect("a ledger");
+    let listing = region.list().expect("list");
+    let [allocator] = listing.totals.allocators.as_slice() else { panic!("one slot") };
+    assert_eq!((allocator.generation, allocator.is_open, allocator.rows.len()), (1001, false, 2));
+    let row = &allocator.rows[0];
+    assert_eq!((row.peak, row.peak_allocated, row.allocs, row.frees, row.used), (GIB, GIB, 10_002, 10_002, 0));
+    assert_eq!(allocator.rows[1].failed, 1);
+    let [peak] = listing.peak_sets.as_slice() else { panic!("one peak") };
+    let mut sizes: Vec<u64> = peak.members(&listing.entries).map(|entry| entry.size).collect();
+    sizes.sort_unstable();
+    assert_eq!((sizes, peak.is_whole()), (vec![5, GIB - 5], true));
+    let recorded = region.events(0).expect("events");
+    assert_eq!((recorded.overrun, recorded.events.len() as u64), (0, listing.totals.events));
+}
+
+#[test]
+fn another_chip_or_geometry_is_another_device() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let one = made::spec(0);
+    let chips = [ttmon_ledger::writer::Chip { metal_id: 0, unique_id: 0xDEF, flags: 0 }];
+    let mut kinds = one.kinds;
+    kinds[0].bank_bytes += 1;
+    let specs = [one, AllocatorSpec { chips: &chips, ..one }, AllocatorSpec { kinds, ..one }, AllocatorSpec { origin: 2, ..one }];
+    for spec in &specs {
+        let id = session.open_allocator(spec).expect("free");
+        session.insert(key(id, 0, 64), &sized(1)).expect("room");
+        session.close_allocator(id);
+    }
+    let again = specs.each_ref().map(|spec| session.open_allocator(spec).expect("free"));
+    let fifth = session.open_allocator(&one).expect("the first is open");
+    assert!(!again.contains(&fifth));
+    drop(session);
+    let raw = Raw::of(writer.descriptor().expect("descriptor"));
+    assert_eq!((raw.word(0x210), raw.word(0x288)), (5, 0));
 }
 
 #[test]

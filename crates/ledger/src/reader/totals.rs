@@ -239,8 +239,9 @@ impl Raw {
             let mut read = Allocator::decode(slot, record, &converter);
             let generation = u64_at(record, allocator::STATE) >> 8;
             for (kind, bytes) in (0..).zip(eight.chunks_exact(row_bytes)) {
-                let in_use = generation << 8 | u64::from(row::IN_USE);
-                let is_used = read.is_some() && u64_at(bytes, row::STATE) == in_use;
+                // One generation ahead: its allocator is being opened again.
+                let in_use = [generation, generation.wrapping_add(1)].map(|generation| generation << 8 | u64::from(row::IN_USE));
+                let is_used = read.is_some() && in_use.contains(&u64_at(bytes, row::STATE));
                 rows.push(RowRecord::decode(bytes, is_used));
                 if let Some(read) = read.as_mut().filter(|_| is_used) {
                     read.rows.push(Row::decode(kind, bytes, record, &converter));

@@ -21,6 +21,8 @@ const NAME: usize = COUNT;
 const SHUT_AT: usize = COUNT * 2;
 const GENERATION: usize = COUNT * 3;
 const BANKS: usize = COUNT * 4;
+/// No origin is that large.
+const NO_NAME: u64 = u64::MAX;
 
 impl Books {
     /// The row of a key, if its allocator is open.
@@ -58,6 +60,10 @@ impl Books {
 
     pub(super) fn open(&self, time: u64, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
         let used = self.allocators_used();
+        if let Some(id) = self.closed_like(spec) {
+            self.reopen(time, id);
+            return Ok(id);
+        }
         let slot = if used < COUNT { Some(used) } else { self.longest_closed() };
         let Some(slot) = slot else {
             self.lose(Lost::NoAllocator);
@@ -67,6 +73,8 @@ impl Books {
         let Some(id) = AllocatorId::new(slot, generation) else { return Err(Lost::NoAllocator) };
 
         let event = self.begin(time);
+        // Whoever dies in here leaves a slot that no name fits.
+        self.figures.set(NAME + slot, NO_NAME);
         self.describe(event, id, spec);
         if slot < used {
             self.empty_rows(event, slot);
@@ -86,6 +94,35 @@ impl Books {
         self.figures.set(OPEN + slot, u64::from(generation));
         self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
         Ok(id)
+    }
+
+    /// A closed allocator that was all that `spec` says: the same device again, under the slot's next generation.
+    fn closed_like(&self, spec: &AllocatorSpec<'_>) -> Option<AllocatorId> {
+        let name = pair(spec.given_id, spec.origin);
+        (0..self.allocators_used())
+            .filter(|slot| self.figures.get(NAME + slot) == name && self.figures.get(OPEN + slot) == 0)
+            .filter_map(|slot| AllocatorId::new(slot, low(self.figures.get(GENERATION + slot)).wrapping_add(1).max(1)))
+            .find(|id| self.is_described_by(*id, spec))
+    }
+
+    /// Opens a closed allocator again. Peaks and counts of its rows go on: they are since tracking began.
+    fn reopen(&self, time: u64, id: AllocatorId) {
+        let event = self.begin(time);
+        let slot = id.slot();
+        // The rows come first: a reader takes them for its allocator's one generation ahead of it too, so that the peaks are
+        // there wherever this is cut off.
+        for number in slot * ROWS_EACH..(slot + 1) * ROWS_EACH {
+            let row = self.region.row(number);
+            if row.get(row::STATE) != 0 {
+                row.publish(row::STATE, id.state(row::IN_USE));
+            }
+        }
+        self.region.allocator(slot, allocator::OPENED).store(event.time, Relaxed);
+        self.region.allocator(slot, allocator::CLOSED).store(0, Relaxed);
+        self.region.allocator(slot, allocator::STATE).store(id.state(allocator::OPEN), Release);
+        self.figures.set(GENERATION + slot, u64::from(id.generation));
+        self.figures.set(OPEN + slot, u64::from(id.generation));
+        self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
     }
 
     /// Frees what is left in its rows, then closes it.
@@ -140,23 +177,17 @@ impl Books {
     fn describe(&self, event: Event, id: AllocatorId, spec: &AllocatorSpec<'_>) {
         let word = |field| self.region.allocator(id.slot(), field);
         word(allocator::STATE).store(id.state(allocator::WRITING), Relaxed);
-        let chips = spec.chips.iter().take(allocator::CHIPS_MAX as usize);
-        let (rows, columns) = spec.mesh;
-        let shape = u64::from(rows) | u64::from(columns) << 16 | (chips.len() as u64) << 32;
         word(allocator::OPENED).store(event.time, Relaxed);
         word(allocator::CLOSED).store(0, Relaxed);
-        word(allocator::MESH_ROWS).store(shape, Relaxed);
-        word(allocator::GIVEN_ID).store(pair(spec.given_id, spec.origin), Relaxed);
-        for (geometry, at) in spec.kinds.iter().zip((allocator::KINDS..).step_by(24)) {
-            word(at).store(pair(geometry.banks, geometry.alignment), Relaxed);
-            word(at + 8).store(geometry.bank_bytes, Relaxed);
-            word(at + 16).store(geometry.base, Relaxed);
-        }
-        for (chip, at) in chips.zip((allocator::CHIP_LIST..).step_by(16)) {
-            word(at).store(pair(chip.metal_id, chip.flags), Relaxed);
-            word(at + 8).store(chip.unique_id, Relaxed);
-        }
+        each_word(spec, |field, value| {
+            word(field).store(value, Relaxed);
+            true
+        });
         word(allocator::STATE).store(id.state(allocator::OPEN), Release);
+    }
+
+    fn is_described_by(&self, id: AllocatorId, spec: &AllocatorSpec<'_>) -> bool {
+        each_word(spec, |field, value| self.region.allocator(id.slot(), field).load(Relaxed) == value)
     }
 
     /// The rows of a slot's former allocator begin anew. Its entries are dead already, and stay so: the epoch only grows.
@@ -173,6 +204,21 @@ impl Books {
             }
         }
     }
+}
+
+/// Hands over each word that describes an allocator, while `each` agrees; says whether it always did.
+fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool {
+    let chips = spec.chips.iter().take(allocator::CHIPS_MAX as usize);
+    let (rows, columns) = spec.mesh;
+    let shape = u64::from(rows) | u64::from(columns) << 16 | (chips.len() as u64) << 32;
+    each(allocator::MESH_ROWS, shape)
+        && each(allocator::GIVEN_ID, pair(spec.given_id, spec.origin))
+        && spec.kinds.iter().zip((allocator::KINDS..).step_by(24)).all(|(geometry, at)| {
+            each(at, pair(geometry.banks, geometry.alignment)) && each(at + 8, geometry.bank_bytes) && each(at + 16, geometry.base)
+        })
+        && chips
+            .zip((allocator::CHIP_LIST..).step_by(16))
+            .all(|(chip, at)| each(at, pair(chip.metal_id, chip.flags)) && each(at + 8, chip.unique_id))
 }
 
 const _: () = assert!(allocator::KIND_BYTES == 24 && allocator::CHIP_BYTES == 16);

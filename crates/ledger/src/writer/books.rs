@@ -35,7 +35,6 @@ pub(super) struct Books {
     pub(super) lock: Lock,
     pub(super) clock: Clock,
     pub(super) pid: libc::pid_t,
-    /// -1: memory without a descriptor.
     pub(super) descriptor: RawFd,
     pub(super) inode: u64,
     pub(super) index: Index,

@@ -12,6 +12,8 @@ pub(super) struct Identity {
     pub(super) start_ticks: u64,
     pub(super) pid_namespace: u64,
     pub(super) visible: Option<&'static [u8]>,
+    /// TT-Metal works on chips that are not there.
+    pub(super) is_mock: bool,
     program: [u8; 256],
     program_from: usize,
     program_to: usize,
@@ -30,7 +32,10 @@ impl Identity {
             pid: unsafe { libc::getpid() },
             start_ticks: start_ticks(),
             pid_namespace: inode_of(c"/proc/self/ns/pid"),
-            visible: visible(),
+            visible: variable(c"TT_VISIBLE_DEVICES"),
+            is_mock: [c"TT_METAL_MOCK_CLUSTER_DESC_PATH", c"TT_METAL_SIMULATOR"]
+                .iter()
+                .any(|name| variable(name).is_some_and(|value| !value.is_empty())),
             program,
             program_from: from,
             program_to: length,
@@ -65,10 +70,10 @@ pub(super) fn caller() -> u64 {
     u64::from(pid.unsigned_abs()) << 32 | u64::from(low(thread.unsigned_abs()))
 }
 
-fn visible() -> Option<&'static [u8]> {
+fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: a C string in, a C string or null out. It stays the program's; we copy it at once, as getenv's users do.
     let value = unsafe {
-        let value = libc::getenv(c"TT_VISIBLE_DEVICES".as_ptr());
+        let value = libc::getenv(name.as_ptr());
         if value.is_null() {
             return None;
         }

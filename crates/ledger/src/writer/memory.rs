@@ -47,8 +47,8 @@ pub(super) const fn position(number: u64) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Backing {
     Private,
-    SharedAnonymous,
-    File(RawFd),
+    /// Over a mapping of ours of that length, whose place is known before the file is mapped.
+    File(RawFd, NonNull<u8>),
 }
 
 /// Maps zeroed memory that is not populated and not in core dumps, whatever the program said to mlockall.
@@ -57,13 +57,13 @@ pub(super) fn map(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
 }
 
 fn map_now(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
-    let (flags, fd) = match backing {
-        Backing::Private => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
-        Backing::SharedAnonymous => (libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
-        Backing::File(fd) => (libc::MAP_SHARED | libc::MAP_NORESERVE, fd),
+    let (at, flags, fd) = match backing {
+        Backing::Private => (ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        Backing::File(fd, over) => (over.as_ptr().cast(), libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED, fd),
     };
-    // SAFETY: no address is given, so that no mapping of the program is touched; the kernel checks length and descriptor.
-    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, fd, 0) };
+    // SAFETY: no address is given, or that of a mapping of ours, so that none of the program's is touched; the kernel checks
+    // length and descriptor.
+    let start = unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags, fd, 0) };
     if start == libc::MAP_FAILED {
         return None;
     }

@@ -6,10 +6,10 @@
 use std::{
     mem::MaybeUninit,
     os::fd::RawFd,
-    ptr::NonNull,
+    ptr::{self, NonNull},
     sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{Relaxed, Release},
+        AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
@@ -33,15 +33,73 @@ const DESCRIPTOR_MIN: libc::c_int = 500;
 const ADDRESS_SPACE_SHARE: u64 = 8;
 
 /// A new ledger, or `None` if the process has no room for one now.
-pub(super) fn start(config: &Config, capacity_max: u32) -> Option<NonNull<Books>> {
-    let made = region(capacity_max)?;
+pub(super) fn start(config: &Config, capacity_max: u32, under_way: &UnderWay) -> Option<NonNull<Books>> {
+    let made = region(capacity_max, under_way)?;
     let books = fill(config, made);
     if books.is_none() {
+        under_way.forget();
         // SAFETY: nobody else has it.
         unsafe { memory::unmap(made.start, made.bytes) };
         close_own(made.descriptor, made.inode);
     }
     books
+}
+
+/// A ledger that is being made, for a child that a fork makes meanwhile: the child has the descriptor and the mapping, but
+/// not the thread that would finish it.
+///
+/// A fork copies descriptors before memory, so that the low number stays noted when it is closed; the inode tells whether a
+/// number means the ledger.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    low: AtomicI32,
+    high: AtomicI32,
+    inode: AtomicU64,
+    start: AtomicPtr<u8>,
+    bytes: AtomicUsize,
+}
+
+impl UnderWay {
+    pub(super) const fn new() -> Self {
+        Self {
+            low: AtomicI32::new(-1),
+            high: AtomicI32::new(-1),
+            inode: AtomicU64::new(0),
+            start: AtomicPtr::new(ptr::null_mut()),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    fn note_descriptor(&self, low: RawFd) {
+        self.low.store(low, Relaxed);
+        self.high.store(-1, Relaxed);
+        self.inode.store(inode_of(low).unwrap_or(0), Release);
+    }
+
+    fn note_mapping(&self, start: NonNull<u8>, bytes: usize) {
+        self.bytes.store(bytes, Relaxed);
+        self.start.store(start.as_ptr(), Release);
+    }
+
+    /// What was made has an owner now, or is about to go. From here on a low number may be the program's own, of the same
+    /// ledger even.
+    pub(super) fn forget(&self) {
+        self.start.store(ptr::null_mut(), Release);
+        self.inode.store(0, Release);
+    }
+
+    /// In a forked child: lets go what the parent's start had made so far. Says whether there was anything.
+    pub(super) fn let_go(&self) -> bool {
+        let inode = self.inode.swap(0, Acquire);
+        let start = NonNull::new(self.start.swap(ptr::null_mut(), Acquire));
+        if let Some(start) = start {
+            // SAFETY: a mapping of ours that no other thread of this process knows.
+            unsafe { make_private(start, self.bytes.load(Relaxed)) };
+        }
+        close_own(self.low.swap(-1, Relaxed), inode);
+        close_own(self.high.swap(-1, Relaxed), inode);
+        start.is_some() || inode != 0
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -104,7 +162,13 @@ fn write_header(region: &Region, config: &Config, clock: Clock, identity: &Ident
     set(header::CREATED_MONOTONIC, clock::nanoseconds(libc::CLOCK_MONOTONIC));
     set(header::CREATED_REALTIME, clock::nanoseconds(libc::CLOCK_REALTIME));
     set(header::CREATED_CLOCK, clock::now(clock));
-    set(header::VISIBLE_IS_SET, u64::from(identity.visible.is_some()));
+    let visible = match identity.visible {
+        None => 0,
+        // A NUL stands behind it.
+        Some(value) if value.len() < header::VISIBLE_BYTES => header::VISIBLE_WHOLE,
+        Some(_) => header::VISIBLE_CUT,
+    };
+    set(header::VISIBLE_IS_SET, pair(visible, if identity.is_mock { header::FLAG_MOCK } else { 0 }));
     text(region, header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
     text(region, header::PROGRAM, header::PROGRAM_BYTES, identity.program());
     text(region, header::VISIBLE, header::VISIBLE_BYTES, identity.visible.unwrap_or_default());
@@ -148,27 +212,21 @@ fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
     Some(capacity)
 }
 
-fn region(capacity_max: u32) -> Option<Made> {
+/// Only what others can find is a ledger: where there may be no memfd, or none long enough, there is none.
+fn region(capacity_max: u32, under_way: &UnderWay) -> Option<Made> {
     let space = limit(libc::RLIMIT_AS);
     let share = if space == libc::RLIM_INFINITY { space } else { space / ADDRESS_SPACE_SHARE };
     // A very small space may still hold the smallest region: mmap decides.
     let capacity = capacity_within(capacity_max, share).unwrap_or(layout::ENTRIES_MIN);
-    match capacity_within(capacity, limit(libc::RLIMIT_FSIZE)) {
-        Some(capacity) => match descriptor() {
-            Ok(descriptor) => file(descriptor, capacity),
-            // The program needs its descriptors itself; later, perhaps.
-            Err(libc::EMFILE | libc::ENFILE) => None,
-            Err(_) => anonymous(capacity),
-        },
-        None => anonymous(capacity),
-    }
+    let capacity = capacity_within(capacity, limit(libc::RLIMIT_FSIZE))?;
+    file(descriptor(under_way)?, capacity, under_way)
 }
 
 /// Maps as much as there is room for, halving.
-fn map_halving(capacity: u32, mut map: impl FnMut(u32, usize) -> Option<NonNull<u8>>) -> Option<(NonNull<u8>, u32)> {
+fn map_halving(capacity: u32, mut map: impl FnMut(usize) -> Option<NonNull<u8>>) -> Option<(NonNull<u8>, u32)> {
     let mut capacity = capacity;
     loop {
-        if let Some(start) = map(capacity, bytes_for(capacity)) {
+        if let Some(start) = map(bytes_for(capacity)) {
             return Some((start, capacity));
         }
         if capacity <= layout::ENTRIES_MIN {
@@ -178,21 +236,22 @@ fn map_halving(capacity: u32, mut map: impl FnMut(u32, usize) -> Option<NonNull<
     }
 }
 
-fn anonymous(capacity: u32) -> Option<Made> {
-    let (start, capacity) = map_halving(capacity, |_, bytes| memory::map(bytes, Backing::SharedAnonymous))?;
-    let made = Made { start, bytes: bytes_for(capacity), capacity, descriptor: -1, inode: 0, is_sealed: false };
-    populated(made)
-}
-
-fn file(descriptor: RawFd, capacity: u32) -> Option<Made> {
+fn file(descriptor: RawFd, capacity: u32, under_way: &UnderWay) -> Option<Made> {
     // SAFETY: our own descriptor; lengths were compared with RLIMIT_FSIZE, so that no signal comes. Mode 0400: whoever may
     // look into this process must still not write.
-    let mapped = map_halving(capacity, |_, bytes| unsafe {
+    let mapped = map_halving(capacity, |bytes| unsafe {
         let length = libc::off_t::try_from(bytes).ok()?;
         let is_ready = libc::fchmod(descriptor, 0o400) == 0 && libc::ftruncate(descriptor, length) == 0;
-        if is_ready { memory::map(bytes, Backing::File(descriptor)) } else { None }
+        if !is_ready {
+            return None;
+        }
+        // The place first, and noted: a fork finds no mapping that is not.
+        let place = memory::map(bytes, Backing::Private)?;
+        under_way.note_mapping(place, bytes);
+        memory::map(bytes, Backing::File(descriptor, place))
     });
     let Some((start, capacity)) = mapped else {
+        under_way.forget();
         // SAFETY: made by us a moment ago, and known to nobody.
         unsafe { libc::close(descriptor) };
         return None;
@@ -201,24 +260,25 @@ fn file(descriptor: RawFd, capacity: u32) -> Option<Made> {
     // SAFETY: our own descriptor, already mapped: FUTURE_WRITE leaves that mapping writable.
     let is_sealed = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, SEALS) } == 0;
     let inode = inode_of(descriptor).unwrap_or(0);
-    populated(Made { start, bytes: bytes_for(capacity), capacity, descriptor, inode, is_sealed })
+    populated(Made { start, bytes: bytes_for(capacity), capacity, descriptor, inode, is_sealed }, under_way)
 }
 
 /// Asks for the first page now, where the answer is an error and not a signal.
-fn populated(made: Made) -> Option<Made> {
+fn populated(made: Made, under_way: &UnderWay) -> Option<Made> {
     // SAFETY: the first page of our own mapping.
     let result = unsafe { libc::madvise(made.start.as_ptr().cast(), PAGE, libc::MADV_POPULATE_WRITE) };
     if result == 0 || errno() == libc::EINVAL {
         return Some(made);
     }
+    under_way.forget();
     // SAFETY: nobody else has it.
     unsafe { memory::unmap(made.start, made.bytes) };
     close_own(made.descriptor, made.inode);
     None
 }
 
-/// A memfd, up high if the limit allows; or errno.
-fn descriptor() -> Result<RawFd, libc::c_int> {
+/// A memfd, up high if the limit allows.
+fn descriptor(under_way: &UnderWay) -> Option<RawFd> {
     const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let name = c"ttmon-ledger".as_ptr();
     // SAFETY: a C string that lives for ever. Kernels before 6.3 do not know NOEXEC_SEAL.
@@ -229,16 +289,18 @@ fn descriptor() -> Result<RawFd, libc::c_int> {
         }
     };
     if low < 0 {
-        return Err(errno());
+        return None;
     }
+    under_way.note_descriptor(low);
     // SAFETY: a descriptor of ours; the low one is closed only when there is the high one.
     unsafe {
         let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, DESCRIPTOR_MIN);
         if high < 0 {
-            return Ok(low);
+            return Some(low);
         }
+        under_way.high.store(high, Release);
         libc::close(low);
-        Ok(high)
+        Some(high)
     }
 }
 
@@ -259,17 +321,26 @@ pub(super) fn close_own(descriptor: RawFd, inode: u64) {
 /// A forked child lets its parent's ledger go: private memory takes its place, so that an event which the fork interrupted
 /// ends harmlessly, and the parent's pages are not kept alive.
 pub(super) fn let_go(parent: &Books) {
-    let (start, bytes) = (parent.region.start.as_ptr(), parent.region.bytes);
+    // SAFETY: exactly the range that the parent's ledger has in this child, which nobody but the parent's books knows.
+    unsafe { make_private(parent.region.start, parent.region.bytes) };
+    close_own(parent.descriptor, parent.inode);
+}
+
+/// Puts zeroed private memory in the place of a mapping.
+///
+/// # Safety
+/// The range is a mapping of ours.
+unsafe fn make_private(start: NonNull<u8>, bytes: usize) {
+    let start = start.as_ptr();
     const FLAGS: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: exactly the range that the parent's ledger has in this child, which nobody but the parent's books knows;
-    // same length and access afterwards, so references into it stay good. Inaccessible first: see `memory::map`.
+    // SAFETY: the caller's promise; same length and access afterwards, so references into it stay good. Inaccessible first:
+    // see `memory::map`.
     unsafe {
         if libc::mmap(start.cast(), bytes, libc::PROT_NONE, FLAGS, -1, 0) != libc::MAP_FAILED {
             libc::munlock(start.cast(), bytes);
             libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE);
         }
     }
-    close_own(parent.descriptor, parent.inode);
 }
 
 fn errno() -> libc::c_int {

@@ -98,7 +98,8 @@ fn recycled_allocators() {
     let writer = writer(ClockChoice::Auto);
     let open = |n: u64| {
         let mut session = writer.session().unwrap();
-        let allocator = session.open_allocator(&spec(&[])).unwrap();
+        // Each time another device: the same one would get its slot back.
+        let allocator = session.open_allocator(&AllocatorSpec { given_id: u32::try_from(n).unwrap(), ..spec(&[]) }).unwrap();
         let buffer = Buffer { size: 10 + n, ..Buffer::default() };
         session.insert(key(allocator, (n % 2) as u8, 0x1000), &buffer).unwrap();
         allocator
