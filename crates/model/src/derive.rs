@@ -44,6 +44,7 @@ impl Snapshot {
             processes,
             allocators: tracked.allocators,
             buffers: tracked.buffers,
+            denied_processes: sample.denied_processes,
             problems,
         }
     }

@@ -19,16 +19,29 @@ pub struct LedgerSample {
 pub struct Ledger {
     /// False when events were lost: the figures may be off.
     pub is_exact: bool,
+    /// Its buffers changed faster than they could be listed: their sum may differ from the figures, which are exact.
+    pub is_changing: bool,
     /// The chips are TT-Metal's mock or simulated ones: they are on no row.
     pub is_mock: bool,
     /// TT_VISIBLE_DEVICES as the process saw it.
-    pub visible_devices: Option<String>,
+    pub visible_devices: VisibleDevices,
     /// Events so far.
     pub events: u64,
     /// Allocators, closed ones too: they had peaks.
     pub allocators: Vec<LedgerAllocator>,
     /// Live buffers, where they were asked for.
     pub buffers: Vec<LedgerBuffer>,
+}
+
+/// TT_VISIBLE_DEVICES of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VisibleDevices {
+    /// It was not set.
+    All,
+    /// What it said.
+    Only(String),
+    /// It was too long to be kept whole: which device is which cannot be told.
+    Cut,
 }
 
 /// What hands out memory on one or several chips.

@@ -53,6 +53,8 @@ pub struct Sample {
     pub regions: Vec<RegionSample>,
     /// Ledgers of processes that track their memory.
     pub ledgers: Vec<LedgerSample>,
+    /// Processes whose ledgers, if they have any, this user may not look for.
+    pub denied_processes: u64,
     /// What went wrong.
     pub problems: Vec<Problem>,
 }

@@ -1,7 +1,7 @@
 //! What a sample means: devices, processes, health, ready to be shown.
 
 use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
-use crate::ledger::LedgerBuffer;
+use crate::ledger::{BufferKind, LedgerBuffer};
 use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub allocators: Vec<Allocator>,
     /// Live buffers of tracked processes, where they were asked for.
     pub buffers: Vec<Buffer>,
+    /// Processes whose ledgers, if they have any, this user may not look for.
+    pub denied_processes: u64,
     /// What could not be read as it should.
     pub problems: Vec<Problem>,
 }
@@ -50,6 +52,8 @@ pub struct Allocator {
     pub unmapped: Vec<u64>,
     /// Its figures per chip, for the kinds that had an event.
     pub kinds: PerKind<Option<AllocatorKind>>,
+    /// The same for what belongs to no bar: host memory, and types nobody knows.
+    pub others: Vec<(BufferKind, AllocatorKind)>,
 }
 
 /// One kind of memory of an allocator.
@@ -354,7 +358,7 @@ impl Process {
 
     /// The best source of its figures.
     pub fn source(&self) -> Reading<Source> {
-        let unmapped = self.unmapped.iter().find_map(|unmapped| unmapped.kinds[Kind::Dram].source.ok());
+        let unmapped = self.unmapped.iter().find_map(|unmapped| Kind::ALL.into_iter().find_map(|kind| unmapped.kinds[kind].source.ok()));
         self.devices.iter().find_map(|use_of| use_of.source().ok()).or(unmapped).ok_or(Missing::NotTracked)
     }
 }

@@ -2,17 +2,20 @@
 
 use std::io::{self, Write};
 
+use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Figure;
-use ttmon_model::snapshot::{Allocator, Buffer};
+use ttmon_model::sample::Origin;
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer};
 use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 
 use crate::names::{process_name, ranges};
+use crate::notes::print_problems;
 use crate::quantity::{ABSENT, age, size, size_or_absent};
 use crate::snapshot::origin_mark;
 use crate::style::Style;
-use crate::text::{Align, Cut, cut, pad};
+use crate::text::{Align, Cut, cut, pad, width};
 
-/// Prints devices with the memory of their processes, then memory on chips that no row matches.
+/// Prints devices with the memory of their processes, then memory on chips that no row matches, then problems.
 pub fn memory(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut is_anything_shown = false;
     for device in &snapshot.devices {
@@ -24,32 +27,41 @@ pub fn memory(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
         let used = format!("DRAM {} of {}", size_or_absent(device.memory.dram.used), size_or_absent(device.memory.dram.total));
         writeln!(out, "{}", line(&format!("Device {}  {}  {used}  {}", device.id, device.label(), origin_mark(snapshot)), style))?;
         for (process, use_of) in users {
-            let allocators =
-                snapshot.allocators.iter().filter(|allocator| allocator.process == process.key && allocator.devices.contains(&device.id));
-            print_process(snapshot, process, allocators, &use_of.kinds, style, out)?;
+            let is_here = |allocator: &&Allocator| allocator.process == process.key && allocator.devices.contains(&device.id);
+            let allocators: Vec<_> = snapshot.allocators.iter().filter(is_here).collect();
+            print_process(snapshot, process, &allocators, &use_of.kinds, style, out)?;
         }
     }
     for process in &snapshot.processes {
         for unmapped in &process.unmapped {
             is_anything_shown = true;
             writeln!(out, "{}", line(&format!("Chip {} (on no device here)  {}", unmapped.id, origin_mark(snapshot)), style))?;
-            let allocators = snapshot
-                .allocators
-                .iter()
-                .filter(|allocator| allocator.process == process.key && allocator.unmapped.contains(&unmapped.id));
-            print_process(snapshot, process, allocators, &unmapped.kinds, style, out)?;
+            let is_here = |allocator: &&Allocator| allocator.process == process.key && allocator.unmapped.contains(&unmapped.id);
+            let allocators: Vec<_> = snapshot.allocators.iter().filter(is_here).collect();
+            print_process(snapshot, process, &allocators, &unmapped.kinds, style, out)?;
         }
     }
     if !is_anything_shown {
         writeln!(out, "{}", line(&format!("No process has memory on a device. {}", origin_mark(snapshot)), style))?;
     }
-    Ok(())
+    print_end(snapshot, style, out)
 }
 
-fn print_process<'a>(
+/// What was not looked at, and what could not be read. No user of a simulated machine is kept from looking.
+fn print_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    match snapshot.denied_processes {
+        _ if snapshot.origin == Origin::Sim => {}
+        0 => {}
+        1 => writeln!(out, "1 process may track its memory where this user may not look; try as root")?,
+        count => writeln!(out, "{count} processes may track their memory where this user may not look; try as root")?,
+    }
+    print_problems(snapshot, style, out)
+}
+
+fn print_process(
     snapshot: &Snapshot,
     process: &Process,
-    allocators: impl Iterator<Item = &'a Allocator>,
+    allocators: &[&Allocator],
     kinds: &PerKind<Figure>,
     style: &Style<'_>,
     out: &mut dyn Write,
@@ -58,35 +70,72 @@ fn print_process<'a>(
     let user = process.user.clone().unwrap_or_else(|_| ABSENT.to_owned());
     let source = process.source().map_or(process.status.title(), |source| source.name());
     let meshes: Vec<String> = allocators
+        .iter()
         .filter(|allocator| allocator.is_open)
         .filter_map(|allocator| allocator.mesh)
         .map(|(rows, columns)| format!(" mesh {rows}x{columns}"))
         .collect();
     writeln!(out, "{}", line(&format!("  pid {}  {user}  {name}{}  source {source}", process.key.pid, meshes.join(",")), style))?;
-    let known: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kinds[*kind].used.is_ok()).collect();
+    let known = Kind::ALL.into_iter().filter(|kind| kinds[*kind].used.is_ok()).map(|kind| (BufferKind::Of(kind), kinds[kind].clone()));
+    let known: Vec<(BufferKind, Figure)> = known.chain(others(allocators)).collect();
     if known.is_empty() {
         let reason = kinds[Kind::Dram].used.err().unwrap_or(Missing::NotTracked);
         return writeln!(out, "{}", line(&format!("    {ABSENT} ({reason}: {})", reason.explanation()), style));
     }
     writeln!(out, "{}", row(&["kind", "used", "allocated", "count", "peak", ""].map(str::to_owned)))?;
-    for kind in known {
-        let figure = &kinds[kind];
-        let when = figure.peak_time.map_or(String::new(), |time| format!("{} ago", age(time, snapshot.time)));
-        let count = figure.count.map_or(ABSENT.to_owned(), |count| count.to_string());
-        writeln!(
-            out,
-            "{}",
-            row(&[
-                kind.name().to_owned(),
-                size_or_absent(figure.used),
-                size_or_absent(figure.allocated),
-                count,
-                size_or_absent(figure.peak),
-                when
-            ])
-        )?;
+    for (kind, figure) in &known {
+        print_figure(snapshot, kind.name(), figure, out)?;
+    }
+    for (name, count, bytes) in unlisted(allocators) {
+        writeln!(out, "    {name}: {count} more not listed ({})", size(bytes))?;
     }
     Ok(())
+}
+
+fn print_figure(snapshot: &Snapshot, name: &str, figure: &Figure, out: &mut dyn Write) -> io::Result<()> {
+    let when = figure.peak_time.map_or(String::new(), |time| format!("{} ago", age(time, snapshot.time)));
+    let count = figure.count.map_or(ABSENT.to_owned(), |count| count.to_string());
+    let cells = [name.to_owned(), size_or_absent(figure.used), size_or_absent(figure.allocated), count, size_or_absent(figure.peak), when];
+    writeln!(out, "{}", row(&cells))
+}
+
+/// Kinds that belong to no bar, each over all allocators. Their peaks were at different times: the highest is told.
+fn others(allocators: &[&Allocator]) -> Vec<(BufferKind, Figure)> {
+    let mut sums: Vec<(BufferKind, Figure)> = Vec::new();
+    let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
+    for (kind, item) in allocators.iter().flat_map(|allocator| &allocator.others) {
+        let more = &item.figure;
+        let Some((_, sum)) = sums.iter_mut().find(|(known, _)| known == kind) else {
+            sums.push((*kind, more.clone()));
+            continue;
+        };
+        sum.used = plus(sum.used, more.used);
+        sum.allocated = plus(sum.allocated, more.allocated);
+        sum.count = plus(sum.count, more.count);
+        if more.peak.ok() > sum.peak.ok() {
+            (sum.peak, sum.peak_time) = (more.peak, more.peak_time);
+        }
+    }
+    sums
+}
+
+/// Kinds with live buffers that found no place in the list, how many those are, and their bytes.
+fn unlisted(allocators: &[&Allocator]) -> Vec<(&'static str, u64, u64)> {
+    let mut sums: Vec<(&'static str, u64, u64)> = Vec::new();
+    for (name, (count, bytes)) in allocators.iter().flat_map(|allocator| kinds_of(allocator)).map(|(name, kind)| (name, kind.unlisted)) {
+        match sums.iter_mut().find(|sum| sum.0 == name) {
+            _ if count == 0 => {}
+            Some(sum) => (sum.1, sum.2) = (sum.1.saturating_add(count), sum.2.saturating_add(bytes)),
+            None => sums.push((name, count, bytes)),
+        }
+    }
+    sums
+}
+
+/// Every kind an allocator has, by name.
+fn kinds_of(allocator: &Allocator) -> impl Iterator<Item = (&'static str, &AllocatorKind)> {
+    let of_bars = allocator.kinds.iter().filter_map(|(kind, item)| Some((kind.name(), item.as_ref()?)));
+    of_bars.chain(allocator.others.iter().map(|(kind, item)| (kind.name(), item)))
 }
 
 fn row(cells: &[String; 6]) -> String {
@@ -103,7 +152,7 @@ fn line(text: &str, style: &Style<'_>) -> String {
     cut(style.clean(text).trim_end(), style.columns(), Cut::Middle, style.glyphs().ellipsis)
 }
 
-/// Prints a line a buffer, in the order given.
+/// Prints a line a buffer, in the order given, then how many there are that no list has.
 pub fn buffers<'a>(
     snapshot: &Snapshot,
     buffers: impl Iterator<Item = &'a Buffer>,
@@ -118,7 +167,13 @@ pub fn buffers<'a>(
     for buffer in buffers {
         writeln!(out, "{}", buffer_row(&cells(snapshot, buffer), style))?;
     }
-    Ok(())
+    for process in &snapshot.processes {
+        let allocators: Vec<_> = snapshot.allocators.iter().filter(|allocator| allocator.process == process.key).collect();
+        for (name, count, bytes) in unlisted(&allocators) {
+            writeln!(out, "{:>7} {name}: {count} more not listed ({})", process.key.pid, size(bytes))?;
+        }
+    }
+    print_end(snapshot, style, out)
 }
 
 fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
@@ -137,6 +192,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
     ]
 }
 
+/// Numbers stay whole; a long tag loses its end.
 fn buffer_row(cells: &[String; 9], style: &Style<'_>) -> String {
     let widths = [7, 7, 8, 14, 8, 8, 4, 7];
     let mut text = String::new();
@@ -145,8 +201,9 @@ fn buffer_row(cells: &[String; 9], style: &Style<'_>) -> String {
         text.push(' ');
     }
     text.push(' ');
-    text.push_str(&cells[8]);
-    line(&text, style)
+    let room = style.columns().saturating_sub(width(&text));
+    text.push_str(&cut(&style.clean(&cells[8]), room, Cut::End, style.glyphs().ellipsis));
+    text.trim_end().to_owned()
 }
 
 /// One line of a comparison.
@@ -208,4 +265,109 @@ pub fn changes(changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io
         writeln!(out, "{} {} {word}, {}", sign.symbol(), of_sign.len(), size(bytes))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{machine, printed};
+    use insta::assert_snapshot;
+    use ttmon_model::ledger::LedgerBuffer;
+    use ttmon_model::sample::Problem;
+    use ttmon_model::{DeviceId, Source};
+
+    /// The n300 with what a ledger of its first process would say.
+    fn tracked() -> Snapshot {
+        let mut snapshot = machine::n300();
+        let process = snapshot.processes[0].key;
+        let time = snapshot.time;
+        let figure = |used| Figure {
+            used: Ok(used),
+            allocated: Err(Missing::NotTracked),
+            peak: Ok(used * 2),
+            peak_time: Ok(time),
+            count: Ok(3),
+            source: Ok(Source::Ledger),
+        };
+        let kind = |used, unlisted| AllocatorKind { figure: figure(used), free: Err(Missing::NotTracked), unlisted };
+        let allocator = |slot: u16| Allocator {
+            id: format!("{}.{slot}.0", process.pid),
+            process,
+            slot,
+            is_open: true,
+            mesh: None,
+            devices: vec![DeviceId(0)],
+            unmapped: Vec::new(),
+            kinds: PerKind::from_fn(|of| (of == Kind::Dram).then(|| kind(1 << 20, (7, 4096)))),
+            others: vec![(BufferKind::Host, kind(1 << 10, (0, 0))), (BufferKind::Other, kind(100, (1, 50)))],
+        };
+        snapshot.allocators = vec![allocator(0), allocator(1)];
+        let buffer = |address, tag: &str| Buffer {
+            process,
+            allocator: snapshot.allocators[0].id.clone(),
+            devices: vec![DeviceId(0)],
+            entry: LedgerBuffer {
+                allocator: 0,
+                kind: BufferKind::Of(Kind::Dram),
+                address,
+                size: 1 << 20,
+                per_bank: Some(1 << 16),
+                page_size: None,
+                layout: None,
+                cores: None,
+                refs: 1,
+                time,
+                tag: Some(tag.to_owned()),
+            },
+        };
+        snapshot.buffers = vec![buffer(0x10, "kv"), buffer(0xffff_ffff, "layers.0.attention.weights.and.more"), buffer(0x20, "a\u{9b}b")];
+        snapshot.problems =
+            vec![Problem { part: "ledger of process 1".to_owned(), reason: Missing::NotTracked, detail: "some were lost".to_owned() }];
+        snapshot.denied_processes = 2;
+        snapshot
+    }
+
+    #[test]
+    fn kinds_of_no_bar_unlisted_buffers_and_problems() {
+        let snapshot = tracked();
+        assert_snapshot!(printed(|out| memory(&snapshot, &Style::plain("0"), out)), @"
+        Device 0  n300 L  DRAM 2.4GB of 12.0GB
+          pid 12345  ana  python3 serve.py  source shm
+            kind             used    allocated      count        peak
+            dram            2.4GB          N/A        N/A         N/A
+            l1             22.0MB          N/A        N/A         N/A
+            l1_small           0B          N/A        N/A         N/A
+            trace              0B          N/A        N/A         N/A
+            cb             13.0MB          N/A        N/A         N/A
+            host            2.0KB          N/A          6       2.0KB      0s ago
+            other            200B          N/A          6        200B      0s ago
+            dram: 14 more not listed (8.0KB)
+            other: 2 more not listed (100B)
+        Device 1  n300 R  DRAM 800.0MB of 12.0GB
+          pid 12345  ana  python3 serve.py  source shm
+            kind             used    allocated      count        peak
+            dram          800.0MB          N/A        N/A         N/A
+            l1             10.0MB          N/A        N/A         N/A
+            l1_small           0B          N/A        N/A         N/A
+            trace              0B          N/A        N/A         N/A
+            cb              1.0MB          N/A        N/A         N/A
+        2 processes may track their memory where this user may not look; try as root
+        ! ledger of process 1: some were lost
+        ");
+    }
+
+    #[test]
+    fn only_tags_are_cut() {
+        let snapshot = tracked();
+        assert_snapshot!(printed(|out| buffers(&snapshot, snapshot.buffers.iter(), &Style::plain("0"), out)), @"
+            PID     dev     kind        address     size per bank refs     age  tag
+          12345       0     dram           0x10    1.0MB   64.0KB    1      0s  kv
+          12345       0     dram     0xffffffff    1.0MB   64.0KB    1      0s  layers.…
+          12345       0     dram           0x20    1.0MB   64.0KB    1      0s  a·b
+          12345 dram: 14 more not listed (8.0KB)
+          12345 other: 2 more not listed (100B)
+        2 processes may track their memory where this user may not look; try as root
+        ! ledger of process 1: some were lost
+        ");
+    }
 }

@@ -5,13 +5,16 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
 
 use ttmon_ledger::layout::{NAME, kind, status};
 use ttmon_ledger::reader::{Allocator, Chip, Entry, Exactness, Region, Row, Totals};
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerRow};
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerRow, VisibleDevices};
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, Reading};
@@ -21,6 +24,9 @@ use crate::root::Root;
 
 /// Longest list of mappings looked through; TT-Metal under Python has some 1,500 lines.
 const MAPS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
+const CANDIDATES_MAX: usize = 64;
 
 /// How much of a ledger is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Device and inode of the ledger: after `exec` a process has another one.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
     /// Whether the process still has it: `exec` keeps pid and start time, and takes the ledger away.
     pub(crate) fn is_still_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity)
@@ -52,8 +63,8 @@ impl Found {
 /// Where a process's ledger may be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lead {
-    /// An open file with the right name.
-    File(PathBuf),
+    /// Open files with the right name; one of them may be its own.
+    Files(Vec<PathBuf>),
     /// A mapping with the right name, from one address to another: the program closed its files.
     Mapping(u64, u64),
     /// None among its open files; its mappings have not been looked at.
@@ -72,7 +83,8 @@ pub(crate) fn look(root: &Root, pid: u32) -> Lead {
         Err(_) => return Lead::Nothing,
     };
     let is_ledger = |path: &PathBuf| fs::read_link(path).is_ok_and(|target| names_ledger(&target));
-    entries.flatten().map(|entry| entry.path()).find(is_ledger).map_or(Lead::NoFile, Lead::File)
+    let files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_ledger).take(CANDIDATES_MAX).collect();
+    if files.is_empty() { Lead::NoFile } else { Lead::Files(files) }
 }
 
 /// The mappings of a process: reading them may wait for it, so they go with its other files.
@@ -96,13 +108,13 @@ impl Lead {
 
     /// Whether there is something to open.
     pub(crate) fn is_promising(&self) -> bool {
-        matches!(self, Self::File(_) | Self::Mapping(..))
+        matches!(self, Self::Files(_) | Self::Mapping(..))
     }
 
     /// Opens the ledger, if it is this process's own.
     pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<Found> {
         match self {
-            Self::File(path) => open(path, process, machine),
+            Self::Files(paths) => paths.iter().find_map(|path| open(path, process, machine)),
             Self::Mapping(start, end) => {
                 let directory = root.proc.join(process.key.pid.to_string());
                 let path = directory.join(format!("map_files/{start:x}-{end:x}"));
@@ -113,11 +125,9 @@ impl Lead {
     }
 }
 
+/// A memfd has no name in any directory, which the kernel shows as deleted; a file that is really called so has one.
 fn names_ledger(target: &Path) -> bool {
-    target
-        .to_str()
-        .and_then(|text| text.strip_prefix("/memfd:"))
-        .is_some_and(|text| text.strip_suffix(" (deleted)").unwrap_or(text) == NAME)
+    target.to_str().and_then(|text| text.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")) == Some(NAME)
 }
 
 /// `7f00-7f40 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)`
@@ -130,7 +140,7 @@ fn parse_mapping(line: &str) -> Option<(u64, u64)> {
 }
 
 fn open(path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
-    let file = open_file(path).ok()?;
+    let file = open_tmpfs_file(path)?;
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
     let identity = (metadata.dev(), metadata.ino());
@@ -146,8 +156,22 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
     belongs(&region, process, machine).then_some(Found { owner: process.key, region, path, identity })
 }
 
+/// A regular file on tmpfs, as memfds are. What it is is looked at before it is opened: another file system may not answer.
+fn open_tmpfs_file(path: &Path) -> Option<File> {
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let is_regular = rustix::fs::fstatfs(&place).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
+        && rustix::fs::fstat(&place).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+    if !is_regular {
+        return None;
+    }
+    open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))).ok()
+}
+
+/// The kernel's number of tmpfs, on which memfds live.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 fn open_file(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     File::options().read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)
 }
 
@@ -170,9 +194,14 @@ pub(crate) fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
     let identity = region.identity();
     let buffers = entries.iter().filter_map(|entry| buffer(entry, &totals, &tags)).collect();
     Ok(Ledger {
-        is_exact: totals.exactness != Exactness::Changing && totals.status & status::INEXACT == 0,
+        is_exact: totals.status & status::INEXACT == 0,
+        is_changing: totals.exactness == Exactness::Changing,
         is_mock: identity.is_mock,
-        visible_devices: identity.visible_devices.clone(),
+        visible_devices: match (&identity.visible_devices, identity.is_visible_cut) {
+            (_, true) => VisibleDevices::Cut,
+            (Some(text), false) => VisibleDevices::Only(text.clone()),
+            (None, false) => VisibleDevices::All,
+        },
         events: totals.events,
         allocators: totals.allocators.iter().map(allocator).collect(),
         buffers,

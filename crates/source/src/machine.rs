@@ -1,14 +1,15 @@
 //! The whole machine: what is read in which order.
 
+mod tracking;
+
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::mem;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::cluster::Cluster;
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::LedgerSample;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::{DeviceSample, Origin, Problem, ProcessSample, RegionSample, Users};
 use ttmon_model::units::{UnixTime, Version};
@@ -67,6 +68,8 @@ pub enum Reach {
     Holders,
     /// Those of every process, with a device or without; then a machine needs no device either.
     Everybody,
+    /// Those of holders and of this process.
+    Process(u32),
 }
 
 impl Default for Options {
@@ -134,8 +137,16 @@ pub struct Machine {
     passwd: Option<String>,
     /// Ledgers found so far.
     ledgers: Vec<Found>,
+    /// Those whose processes ended or became other programs since the last sample.
+    departed: Vec<Found>,
     /// Where to look for those of the processes at hand.
     leads: Vec<(ProcessKey, Lead)>,
+    /// Pids that were looked at, so that a later sample looks at new ones only.
+    swept: BTreeSet<u32>,
+    /// Where the second look at them goes on.
+    next_again: u32,
+    /// How many of them this user may not look at.
+    denied: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -171,7 +182,19 @@ impl Machine {
             Isolation::Threads => Files::Threads(Pool::new(options.read_timeout, base)),
             Isolation::Process => Files::Process(Reader::fork(options.read_timeout, base).map_err(Error::Reader)?),
         };
-        Ok(Self { root, options, files, known: Vec::new(), passwd: None, ledgers: Vec::new(), leads: Vec::new() })
+        Ok(Self {
+            root,
+            options,
+            files,
+            known: Vec::new(),
+            passwd: None,
+            ledgers: Vec::new(),
+            departed: Vec::new(),
+            leads: Vec::new(),
+            swept: BTreeSet::new(),
+            next_again: 0,
+            denied: BTreeSet::new(),
+        })
     }
 
     /// One look at everything.
@@ -215,6 +238,7 @@ impl Machine {
             processes,
             regions,
             ledgers,
+            denied_processes: self.denied.len() as u64,
             problems,
         })
     }
@@ -364,7 +388,7 @@ impl Machine {
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
         let mut pids: Vec<u32> = holders.iter().copied().chain(slots.map(|slot| slot.pid)).collect();
-        if self.options.ledgers.reach == Reach::Everybody {
+        if self.options.ledgers.reach != Reach::Holders {
             pids.extend(self.sweep()?);
         }
         pids.sort_unstable();
@@ -402,43 +426,6 @@ impl Machine {
         }
         regions.extend(self.read_container_regions(&processes, problems)?);
         Ok(processes)
-    }
-
-    /// Every process that seems to have a ledger.
-    fn sweep(&mut self) -> Result<Vec<u32>, Error> {
-        let names = self.root.list(&self.root.proc).unwrap_or_default();
-        let pids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
-        let leads: Vec<(u32, Lead)> = pids.iter().map(|pid| (*pid, ledgers::look(&self.root, *pid))).collect();
-        let unsure: Vec<u32> = leads.iter().filter(|(_, lead)| *lead == Lead::NoFile).map(|(pid, _)| *pid).collect();
-        let lanes = unsure
-            .iter()
-            .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: vec![ledgers::maps_request(&self.root, *pid)] });
-        let replies = self.files.read(lanes.collect())?;
-        let mapped = unsure.iter().zip(&replies).filter(|(_, lane)| Lead::NoFile.with_maps(lane.replies.first()).is_promising());
-        let open = leads.iter().filter(|(_, lead)| lead.is_promising()).map(|(pid, _)| *pid);
-        Ok(open.chain(mapped.map(|(pid, _)| *pid)).collect())
-    }
-
-    fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
-        let Ledgers { detail, machine, .. } = self.options.ledgers;
-        let is_alive = |found: &Found| processes.iter().any(|process| process.key == found.owner);
-        self.ledgers.retain(|found| is_alive(found) && found.is_still_there());
-        let mut samples = Vec::new();
-        for (owner, lead) in mem::take(&mut self.leads) {
-            let process = processes.iter().find(|process| process.key == owner);
-            match process.and_then(|process| lead.open(&self.root, process, machine)) {
-                Some(found) => self.ledgers.push(found),
-                None if lead == Lead::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
-                None => {}
-            }
-        }
-        samples.extend(self.ledgers.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) }));
-        samples
-    }
-
-    /// The ledgers of the last sample, for whoever wants to read more of them.
-    pub fn ledgers(&self) -> &[Found] {
-        &self.ledgers
     }
 
     /// With `hidepid` other users' processes look as if they did not exist, the first one among them.

@@ -188,9 +188,9 @@ pub(crate) struct MemArgs {
     /// Only this process.
     #[arg(long, value_name = "P")]
     pub(crate) pid: Option<u32>,
-    /// Order of the buffers.
-    #[arg(long, value_name = "BY", default_value = "size")]
-    pub(crate) sort: Order,
+    /// Order of the buffers [default: size].
+    #[arg(long, value_name = "BY")]
+    pub(crate) sort: Option<Order>,
     /// Only the first N buffers.
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,

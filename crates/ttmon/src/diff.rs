@@ -1,7 +1,8 @@
 //! Buffers now against those of an earlier `ttmon mem --json --buffers`.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use serde_json::Value;
@@ -11,12 +12,28 @@ use ttmon_print::{Change, Sign};
 
 use crate::failure::Failure;
 
+/// Largest file read: some two million buffers.
+const BYTES_MAX: u64 = 512 * 1024 * 1024;
+
 /// A buffer of the earlier look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Earlier {
     key: Key,
+    devices: Vec<u32>,
     size: u64,
     tag: String,
+}
+
+impl Earlier {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.key.0
+    }
+
+    /// The devices it lay on.
+    pub(crate) fn devices(&self) -> &[u32] {
+        &self.devices
+    }
 }
 
 /// Process, allocator, kind, address.
@@ -24,25 +41,40 @@ type Key = (u32, String, String, String);
 
 /// Reads the earlier look.
 pub(crate) fn read(path: &Path) -> Result<Vec<Earlier>, Failure> {
-    let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers -f FILE", path.display()));
-    let text = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    let document: Value = serde_json::from_slice(&text).map_err(|error| wrong(format!("not JSON: {error}")))?;
-    let buffers = document["buffers"].as_array().ok_or_else(|| wrong("it has no buffers".to_owned()))?;
-    buffers.iter().map(|buffer| earlier(buffer).ok_or_else(|| wrong(format!("this is not a buffer: {buffer}")))).collect()
+    let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
+    // Before it is opened: a pipe would wait for its writer, and a device may have no end.
+    let metadata = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(wrong("it is not a regular file".to_owned()));
+    }
+    if metadata.len() > BYTES_MAX {
+        return Err(wrong("it has more than 512 MiB".to_owned()));
+    }
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut document: Value =
+        serde_json::from_reader(BufReader::new(file.take(BYTES_MAX))).map_err(|error| wrong(format!("not JSON: {error}")))?;
+    // The rest of the document goes before its buffers are taken apart, and each of them as it is.
+    let Some(Value::Array(buffers)) = document.as_object_mut().and_then(|document| document.remove("buffers")) else {
+        return Err(wrong("it has no buffers".to_owned()));
+    };
+    drop(document);
+    buffers.into_iter().map(|buffer| earlier(&buffer).ok_or_else(|| wrong(format!("this is not a buffer: {buffer}")))).collect()
 }
 
 fn earlier(buffer: &Value) -> Option<Earlier> {
     let text = |key: &str| buffer[key].as_str().map(str::to_owned);
+    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     Some(Earlier {
-        key: (u32::try_from(buffer["pid"].as_u64()?).ok()?, text("allocator")?, text("kind")?, text("address")?),
+        key: (number(&buffer["pid"])?, text("allocator")?, text("kind")?, text("address")?),
+        devices: buffer["devices"].as_array()?.iter().map(number).collect::<Option<_>>()?,
         size: buffer["size"].as_u64()?,
         tag: text("tag").unwrap_or_default(),
     })
 }
 
 /// What is new, gone, and of another size.
-pub(crate) fn compare(earlier: &[Earlier], now: &[Buffer]) -> Vec<Change> {
-    let mut before: BTreeMap<&Key, &Earlier> = earlier.iter().map(|earlier| (&earlier.key, earlier)).collect();
+pub(crate) fn compare<'a>(earlier: impl Iterator<Item = &'a Earlier>, now: &[Buffer]) -> Vec<Change> {
+    let mut before: BTreeMap<&Key, &Earlier> = earlier.map(|earlier| (&earlier.key, earlier)).collect();
     let mut changes = Vec::new();
     for buffer in now {
         let entry = &buffer.entry;

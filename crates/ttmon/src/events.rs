@@ -1,55 +1,79 @@
 //! `ttmon events`: the flight recorders of tracked processes.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use ttmon_ledger::layout::Op;
-use ttmon_ledger::reader::Event;
-use ttmon_model::Snapshot;
+use ttmon_ledger::reader::{Event, Recorded};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Snapshot};
 use ttmon_source::Reach;
-use ttmon_source::ledgers::{Detail, Found, buffer_kind};
+use ttmon_source::ledgers::{Detail, buffer_kind};
 use ttmon_source::read::Pace;
+use ttmon_wire::Layout;
 
 use crate::cli::EventsArgs;
 use crate::failure::Failure;
 use crate::meant::Context;
+use crate::mem::nothing_found;
 use crate::open::Opened;
 use crate::output::Output;
 
 /// How often a follower looks.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Text is written whenever there is this much of it.
+const TEXT_BYTES: usize = 64 * 1024;
 
-/// One line to print, with what orders it.
-struct Line {
-    time: u64,
-    text: String,
+/// One ledger of one process: a program that takes over after `exec` has another.
+type LedgerKey = (ProcessKey, (u64, u64));
+
+/// What is known of a ledger from one look to the next.
+#[derive(Default)]
+struct Known {
+    /// Number of the last event told.
+    seen: u64,
+    /// Its allocators, for when the process is gone from the snapshot and its last events are told.
+    allocators: Vec<Allocator>,
 }
+
+/// What one look found in one ledger.
+struct Batch {
+    key: LedgerKey,
+    recorded: Recorded,
+    /// When the ledger's process ended, if it has.
+    exit: Option<u64>,
+}
+
+/// Which devices were asked for.
+struct Meant(Option<Vec<DeviceId>>);
 
 /// Prints what the recorders have, and goes on if asked to.
 pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
     let pace = if args.follow { Pace::Repeated } else { Pace::Once };
-    let mut opened = Opened::with_ledgers(context, pace, true, Detail::Totals, Reach::Everybody)?;
-    let mut seen: BTreeMap<ProcessKey, u64> = BTreeMap::new();
-    let mut has_any = false;
+    let mut opened = Opened::with_ledgers(context, pace, true, Detail::Totals, args.pid.map_or(Reach::Everybody, Reach::Process))?;
+    let mut known: BTreeMap<LedgerKey, Known> = BTreeMap::new();
     loop {
-        let snapshot = opened.snapshot()?;
-        let mut lines = Vec::new();
-        for found in opened.machine.ledgers().iter().filter(|found| args.pid.is_none_or(|pid| found.owner.pid == pid)) {
-            has_any = true;
-            take(context, &snapshot, found, seen.entry(found.owner).or_default(), &mut lines);
+        let mut snapshot = opened.snapshot()?;
+        let mut meant = Meant(None);
+        if !context.selection.is_empty() {
+            meant.0 = Some(snapshot.devices.iter().map(|device| device.id).collect());
+            // An allocator's other devices are told too.
+            snapshot = opened.sample().map_or(snapshot, |sample| Snapshot::derive(sample, None));
         }
-        if !has_any && !args.follow {
-            return Err(Failure::no_device("no tracked process found; start programs with TTMON_TRACKING=1, or try --sim t3k"));
+        let batches = look(&opened, args, &snapshot, &mut known);
+        if known.is_empty() && !args.follow {
+            return Err(nothing_found(&snapshot, args.pid));
         }
-        lines.sort_by_key(|line| line.time);
-        let text: String = lines.into_iter().map(|line| line.text + "\n").collect();
-        Output::Stdout.write(text.as_bytes())?;
+        tell(context, &meant, &batches, &known)?;
+        for batch in batches.iter().filter(|batch| batch.exit.is_some()) {
+            known.remove(&batch.key);
+        }
         if !args.follow {
             return Ok(());
         }
@@ -57,27 +81,135 @@ pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
     }
 }
 
-fn take(context: &Context, snapshot: &Snapshot, found: &Found, seen: &mut u64, lines: &mut Vec<Line>) {
-    let Ok(recorded) = found.region.events(*seen) else { return };
-    let pid = found.owner.pid;
-    *seen = recorded.next;
-    let first = recorded.events.first().map_or(snapshot.time.0, |event| event.time);
-    if recorded.overrun > 0 {
-        let count = recorded.overrun;
-        let text = if context.json {
-            json!({"time": UnixTime(first).rfc3339(), "pid": pid, "op": "overrun", "count": count}).to_string()
-        } else {
-            format!("! [PID {pid}] {count} earlier events were overrun: the recorder keeps the last 65,536")
+/// Reads what is new, of processes that have just ended for the last time.
+fn look(opened: &Opened, args: &EventsArgs, snapshot: &Snapshot, known: &mut BTreeMap<LedgerKey, Known>) -> Vec<Batch> {
+    let departed = opened.machine.departed().iter().map(|found| (found, true));
+    let present = opened.machine.ledgers().iter().map(|found| (found, false));
+    let wanted = departed.chain(present).filter(|(found, _)| args.pid.is_none_or(|pid| found.owner.pid == pid));
+    wanted
+        .filter_map(|(found, has_ended)| {
+            let key = (found.owner, found.identity());
+            let known = known.entry(key).or_default();
+            if !has_ended {
+                known.allocators = snapshot.allocators.iter().filter(|allocator| allocator.process == found.owner).cloned().collect();
+            }
+            let mut recorded = found.region.events(known.seen).ok().or(has_ended.then(|| nothing(known.seen)))?;
+            if !has_ended {
+                leave_for_later(&mut recorded, &known.allocators, snapshot.time);
+            }
+            known.seen = recorded.next;
+            let last = recorded.events.last().map_or(0, |event| event.time);
+            Some(Batch { key, recorded, exit: has_ended.then_some(last.max(snapshot.time.0)) })
+        })
+        .collect()
+}
+
+/// What happened since the snapshot may be about an allocator that it does not have: the next one will.
+fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: UnixTime) {
+    let is_known = |event: &Event| event.time <= time.0 || allocators.iter().any(|allocator| allocator.slot == event.allocator);
+    let is_placeless = |event: &Event| matches!(event.op, Op::Mark | Op::Repair);
+    if let Some(first) = recorded.events.iter().position(|event| !is_known(event) && !is_placeless(event)) {
+        recorded.next = recorded.events[first].number.saturating_sub(1);
+        recorded.events.truncate(first);
+    }
+}
+
+/// Of a ledger that can no longer be read.
+fn nothing(seen: u64) -> Recorded {
+    Recorded { events: Vec::new(), overrun: 0, next: seen, tags: Vec::new() }
+}
+
+/// Writes the batches as one, by time: each is in order already.
+fn tell(context: &Context, meant: &Meant, batches: &[Batch], known: &BTreeMap<LedgerKey, Known>) -> Result<(), Failure> {
+    let mut heads: BinaryHeap<Reverse<(u64, usize, usize)>> =
+        batches.iter().enumerate().filter_map(|(index, batch)| Some(Reverse((batch.time(0)?, index, 0)))).collect();
+    let mut text = String::new();
+    while let Some(Reverse((_, index, position))) = heads.pop() {
+        let batch = &batches[index];
+        let allocators = known.get(&batch.key).map_or(&[][..], |known| &known.allocators);
+        if let Some(line) = batch.line(position, context, meant, allocators) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        if text.len() >= TEXT_BYTES {
+            Output::Stdout.write(text.as_bytes())?;
+            text.clear();
+        }
+        heads.extend(batch.time(position + 1).map(|time| Reverse((time, index, position + 1))));
+    }
+    Output::Stdout.write(text.as_bytes())
+}
+
+/// One line's worth of a batch.
+enum Item<'a> {
+    Overrun(u64),
+    Event(&'a Event),
+    Exit,
+}
+
+impl Batch {
+    /// First what is no longer there, then the events, then the end.
+    fn item(&self, position: usize) -> Option<Item<'_>> {
+        let events = &self.recorded.events;
+        let Some(position) = position.checked_sub(usize::from(self.recorded.overrun > 0)) else {
+            return Some(Item::Overrun(self.recorded.overrun));
         };
-        lines.push(Line { time: first, text });
+        match events.get(position) {
+            Some(event) => Some(Item::Event(event)),
+            None if position == events.len() && self.exit.is_some() => Some(Item::Exit),
+            None => None,
+        }
     }
-    for event in &recorded.events {
-        let allocator = snapshot.allocators.iter().rfind(|allocator| allocator.process == found.owner && allocator.slot == event.allocator);
-        let tag = usize::try_from(event.tag).ok().filter(|tag| *tag > 0).and_then(|tag| recorded.tags.get(tag)).map(String::as_str);
-        let described = Described { pid, event, allocator, tag, kind: buffer_kind(event.kind) };
-        let text = if context.json { described.json() } else { described.text(context.terminal.ascii) };
-        lines.extend(text.map(|text| Line { time: event.time, text }));
+
+    fn time(&self, position: usize) -> Option<u64> {
+        let first = || self.recorded.events.first().map(|event| event.time);
+        Some(match self.item(position)? {
+            Item::Overrun(_) => first().or(self.exit).unwrap_or_default(),
+            Item::Event(event) => event.time,
+            Item::Exit => self.exit.unwrap_or_default(),
+        })
     }
+
+    fn line(&self, position: usize, context: &Context, meant: &Meant, allocators: &[Allocator]) -> Option<String> {
+        let pid = self.key.0.pid;
+        let time = || self.time(position).map(|time| UnixTime(time).rfc3339());
+        let has_any_meant = || meant.0.is_none() || allocators.iter().any(|allocator| meant.includes(allocator));
+        match self.item(position)? {
+            Item::Overrun(_) | Item::Exit if !has_any_meant() => None,
+            Item::Overrun(count) if context.json => Some(line(&json!({"time": time(), "pid": pid, "op": "overrun", "count": count}))),
+            Item::Overrun(1) => Some(format!("! [PID {pid}] 1 earlier event is no longer in the recorder")),
+            Item::Overrun(count) => Some(format!("! [PID {pid}] {count} earlier events are no longer in the recorder")),
+            Item::Exit if context.json => Some(line(&json!({
+                "time": time(), "pid": pid, "op": "exit", "kind": null, "devices": [], "allocator": null, "address": null, "size": null,
+                "refs": null, "tag": null,
+            }))),
+            Item::Exit => Some(format!("= [PID {pid}] Exited")),
+            Item::Event(event) => {
+                let allocator = allocators.iter().rfind(|allocator| allocator.slot == event.allocator && event.op != Op::Mark);
+                let is_meant = match allocator {
+                    Some(allocator) => meant.includes(allocator),
+                    None => has_any_meant(),
+                };
+                let tags = &self.recorded.tags;
+                let tag = usize::try_from(event.tag).ok().filter(|tag| *tag > 0).and_then(|tag| tags.get(tag)).map(String::as_str);
+                let described = Described { pid, event, allocator, tag, kind: buffer_kind(event.kind) };
+                let text = || if context.json { described.json() } else { described.text(context.terminal.ascii) };
+                is_meant.then(text).flatten()
+            }
+        }
+    }
+}
+
+impl Meant {
+    /// Whether an allocator has a device asked for.
+    fn includes(&self, allocator: &Allocator) -> bool {
+        self.0.as_ref().is_none_or(|meant| allocator.devices.iter().any(|device| meant.contains(device)))
+    }
+}
+
+/// A document in a stream of them.
+fn line(document: &serde_json::Value) -> String {
+    ttmon_wire::to_string(document, Layout::Line)
 }
 
 /// An event with what its numbers mean.
@@ -107,19 +239,25 @@ impl Described<'_> {
     fn json(&self) -> Option<String> {
         let devices: Vec<u32> = self.allocator.map_or(Vec::new(), |allocator| allocator.devices.iter().map(|id| id.0).collect());
         let refs = matches!(self.event.op, Op::Ref | Op::Unref).then_some(self.event.refs);
-        let document: Value = json!({
+        let is_of_buffer = !matches!(self.event.op, Op::Open | Op::Close | Op::Mark);
+        let mut document = json!({
             "time": UnixTime(self.event.time).rfc3339(),
             "pid": self.pid,
             "op": self.op()?,
-            "kind": self.kind.name(),
+            "kind": is_of_buffer.then(|| self.kind.name()),
             "devices": devices,
             "allocator": self.allocator.map(|allocator| allocator.id.as_str()),
-            "address": format!("{:#x}", self.event.address),
-            "size": self.event.size,
+            "address": is_of_buffer.then(|| format!("{:#x}", self.event.address)),
+            "size": is_of_buffer.then_some(self.event.size),
             "refs": refs,
             "tag": self.tag,
         });
-        Some(document.to_string())
+        // As text, as everywhere: such an id may have more digits than a JSON number keeps.
+        let unmapped: Vec<String> = self.allocator.map_or(Vec::new(), |allocator| allocator.unmapped.iter().map(u64::to_string).collect());
+        if !unmapped.is_empty() {
+            document["unmapped"] = unmapped.into();
+        }
+        Some(line(&document))
     }
 
     /// The reference server's words, with the kind and the tag it left out of frees.

@@ -29,15 +29,15 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let earlier = args.diff.as_deref().map(diff::read).transpose()?;
     let detail = if args.buffers || earlier.is_some() { Detail::Buffers } else { Detail::Totals };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
-    let mut opened = Opened::with_ledgers(context, pace, true, detail, Reach::Everybody)?;
+    let mut opened = Opened::with_ledgers(context, pace, true, detail, args.pid.map_or(Reach::Everybody, Reach::Process))?;
     let mut frame = |terminal: Terminal| -> Result<Vec<u8>, Failure> {
         let mut snapshot = opened.snapshot()?;
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
-            return Err(Failure::no_device("no device and no tracked process found; start programs with tracking on, or try --sim t3k"));
+            return Err(nothing_found(&snapshot, args.pid));
         }
         choose(&mut snapshot, args)?;
         match &earlier {
-            Some(earlier) => render_changes(&snapshot, earlier, terminal),
+            Some(earlier) => render_changes(context, &snapshot, earlier, args, terminal),
             None => render(&snapshot, args, context.json, terminal),
         }
     };
@@ -64,10 +64,32 @@ fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result
     if args.diff.is_some() && context.json {
         return Err(Failure::usage("--diff is for people; compare two --json --buffers with a JSON tool instead"));
     }
+    if args.diff.is_some() && args.top.is_some() {
+        return Err(Failure::usage("--top shortens the list of --buffers; a comparison is told whole"));
+    }
+    if args.sort.is_some() && !args.buffers {
+        return Err(Failure::usage("--sort orders the list of --buffers; give --buffers too"));
+    }
     if args.top.is_some() && !args.buffers {
         return Err(Failure::usage("--top shortens the list of --buffers; give --buffers too"));
     }
     Ok(())
+}
+
+/// Why there is nothing to show: nothing is there, or this user may not look.
+pub(crate) fn nothing_found(snapshot: &Snapshot, pid: Option<u32>) -> Failure {
+    match (pid, snapshot.denied_processes) {
+        (Some(pid), 1..) => {
+            Failure::new(format!("process {pid} may not be looked at by this user (no_permission); try as its owner or as root"))
+        }
+        (Some(pid), 0) => {
+            Failure::new(format!("process {pid} neither holds a device nor tracks its memory; ttmon who lists those that do"))
+        }
+        (None, 0) => Failure::no_device("no device and no tracked process found; start programs with TTMON_TRACKING=1, or try --sim t3k"),
+        (None, denied) => Failure::no_device(format!(
+            "no device and no tracked process found; {denied} processes may not be looked at by this user (no_permission): try as root"
+        )),
+    }
 }
 
 /// Leaves what was asked for, in the order asked for.
@@ -77,12 +99,12 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
         snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
         snapshot.buffers.retain(|buffer| buffer.process.pid == pid);
         if snapshot.processes.is_empty() {
-            return Err(Failure::new(format!("process {pid} neither holds a device nor tracks its memory; ttmon who lists those that do")));
+            return Err(nothing_found(snapshot, Some(pid)));
         }
     }
     let buffers = &mut snapshot.buffers;
     let key = |buffer: &Buffer| (buffer.process, buffer.entry.address);
-    match args.sort {
+    match args.sort.unwrap_or_default() {
         Order::Size => buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), key(buffer))),
         Order::Age => buffers.sort_by_key(|buffer| (buffer.entry.time, key(buffer))),
         Order::Address => buffers.sort_by_key(key),
@@ -108,7 +130,18 @@ fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal) -
     Ok(text)
 }
 
-fn render_changes(snapshot: &Snapshot, earlier: &[diff::Earlier], terminal: Terminal) -> Result<Vec<u8>, Failure> {
+fn render_changes(
+    context: &Context,
+    snapshot: &Snapshot,
+    earlier: &[diff::Earlier],
+    args: &MemArgs,
+    terminal: Terminal,
+) -> Result<Vec<u8>, Failure> {
+    let is_meant = |device: u32| snapshot.devices.iter().any(|kept| kept.id.0 == device);
+    let earlier = earlier
+        .iter()
+        .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid() == pid))
+        .filter(|earlier| context.selection.is_empty() || earlier.devices().iter().any(|device| is_meant(*device)));
     let mut text = Vec::new();
     ttmon_print::changes(&diff::compare(earlier, &snapshot.buffers), &style(snapshot, terminal), &mut text)?;
     Ok(text)

@@ -3,10 +3,12 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
@@ -49,8 +51,21 @@ fn look(directory: &Path, uid: u32) -> Value {
     if !program.exists() {
         fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
     }
-    let output = Command::new(program).args(["--json", "--root"]).arg(directory).uid(uid).gid(uid).output().unwrap();
+    let mut command = Command::new(program);
+    command.args(["--json", "--root"]).arg(directory).uid(uid).gid(uid);
+    let output = when_not_busy(&mut command);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// A process that another test forks while the copy is being written holds it open for a moment.
+fn when_not_busy(command: &mut Command) -> Output {
+    for _ in 0..100 {
+        match command.output() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(10)),
+            output => return output.unwrap(),
+        }
+    }
+    panic!("the copy of the program stays busy");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -20,6 +21,12 @@ const CASES: &[Case] = &[
     ("what_changed", what_changed),
     ("events_are_told", events_are_told),
     ("an_overrun_is_told", an_overrun_is_told),
+    ("events_of_the_next_program_are_told", events_of_the_next_program_are_told),
+    ("the_last_events_are_told", the_last_events_are_told),
+    ("events_of_several_are_merged", events_of_several_are_merged),
+    ("events_of_a_device", events_of_a_device),
+    ("a_comparison_is_of_what_was_asked_for", a_comparison_is_of_what_was_asked_for),
+    ("what_cannot_be_compared_with", what_cannot_be_compared_with),
     ("a_child_is_not_its_parent", a_child_is_not_its_parent),
     ("another_program_takes_over", another_program_takes_over),
     ("words_that_make_no_sense", words_that_make_no_sense),
@@ -42,7 +49,8 @@ fn main() {
     println!("\ntest result: ok. {passed} passed; 0 failed");
 }
 
-/// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `t TAG`, `many N`, `fork`, `exec`.
+/// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `t TAG`, `many N`, `exec` something else, `again` itself, `quit`
+/// in the middle of it all.
 fn child(role: &str) {
     println!("ready");
     for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -56,8 +64,12 @@ fn child(role: &str) {
                 ttmon_client::report_allocation(0, 64, 1, id);
                 ttmon_client::report_deallocation(0, id);
             }),
+            "again" => panic!("{}", Command::new(std::env::current_exe().unwrap()).exec()),
+            "quit" => {
+                ttmon_client::report_allocation(0, 999, 0, 999);
+                std::process::exit(0);
+            }
             "exec" => {
-                use std::os::unix::process::CommandExt;
                 println!("{role}");
                 panic!("{}", Command::new("sleep").arg("1000").exec());
             }
@@ -170,7 +182,8 @@ fn buffers_are_sorted_and_cut() {
     assert_eq!(order("--sort tag"), [30, 10, 20]);
     assert_eq!(order("--top 1"), [30]);
     let (text, _, _) = program.ttmon("mem --buffers --top 2");
-    assert_eq!(text.lines().count(), 3, "{text}");
+    let pid = program.child.id().to_string();
+    assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&pid)).count(), 2, "{text}");
 }
 
 fn what_changed() {
@@ -201,13 +214,169 @@ fn events_are_told() {
     let ops: Vec<String> =
         json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["op"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ops, ["open", "alloc", "ref", "ref", "free"], "{json}");
+    let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for key in ["kind", "address", "size"] {
+        assert!(lines[0][key].is_null() && !lines[1][key].is_null(), "{key}: {json}");
+    }
+    assert_eq!((&lines[1]["unmapped"], &lines[1]["devices"]), (&serde_json::json!(["0"]), &serde_json::json!([])), "{json}");
+    program.does(&["t a\u{9b}b", "a 0 1 7"]);
+    let (json, _, _) = program.ttmon("events --json");
+    assert!(json.contains("a\\u009bb") && !json.contains('\u{9b}'), "{json}");
+}
+
+/// `exec` keeps pid and start time; the ledger is another one.
+fn events_of_the_next_program_are_told() {
+    let mut program = Tracked::start();
+    program.does(&["a 0 11 1", "a 0 12 2"]);
+    let mut follower = Follower::start(&program, "events --follow");
+    assert!(follower.line_with("Allocated 12 bytes").contains("(buffer_id=0x2)"));
+    assert!(program.ttmon("events").0.contains("Allocated 11 bytes"));
+    assert_eq!(program.tell("again"), "ready");
+    program.does(&["a 0 21 1"]);
+    let (text, _, _) = retry(|| program.ttmon("events"), |ran| ran.0.contains("Allocated 21 bytes"));
+    assert!(text.contains("Allocated 21 bytes") && !text.contains("Allocated 11 bytes"), "{text}");
+    follower.line_with("Allocated 21 bytes");
+}
+
+/// Nothing is lost of a process that ends.
+fn the_last_events_are_told() {
+    for (flags, wanted) in [("", "Exited"), ("--json", "\"op\":\"exit\"")] {
+        let mut program = Tracked::start();
+        program.does(&["a 0 11 1"]);
+        let mut follower = Follower::start(&program, &format!("events --follow {flags}"));
+        follower.line_with("0x1");
+        program.tell("quit");
+        program.child.wait().unwrap();
+        follower.line_with("999");
+        let line = follower.line_with(wanted);
+        match flags {
+            "" => assert_eq!(line, format!("= [PID {}] Exited", program.child.id())),
+            _ => assert!(serde_json::from_str::<Value>(&line).unwrap()["kind"].is_null(), "{line}"),
+        }
+    }
+}
+
+fn events_of_several_are_merged() {
+    let (mut one, mut two) = (Tracked::start(), Tracked::start());
+    for step in 1..=3 {
+        one.does(&[&format!("a 0 {step}00001 {step}")]);
+        two.does(&[&format!("a 0 {step}00002 {step}")]);
+    }
+    let (text, _, _) = ttmon("events");
+    let sizes: Vec<&str> = text.lines().filter_map(|line| line.split_once("Allocated ")?.1.split(' ').next()).collect();
+    let ours: Vec<&str> = sizes.into_iter().filter(|size| size.len() == 6 && size[1..5] == *"0000").collect();
+    assert_eq!(ours, ["100001", "100002", "200001", "200002", "300001", "300002"], "{text}");
+}
+
+/// Simulated programs have devices to choose from.
+fn events_of_a_device() {
+    let events = |arguments: &str| -> Vec<Value> {
+        let (text, errors, code) = ttmon(&format!("events --sim t3k --json {arguments}"));
+        assert_eq!(code, 0, "{errors}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let devices = |event: &Value| -> Vec<u64> { event["devices"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect() };
+    let all = events("");
+    let Some(chosen) = all.iter().filter(|event| event["op"] == "alloc").find_map(|event| devices(event).first().copied()) else {
+        println!("NOT RUN: events_of_a_device: no simulated program has a ledger");
+        return;
+    };
+    let some = events(&format!("-d {chosen}"));
+    assert!(
+        !some.is_empty() && some.iter().filter(|event| event["op"] != "mark").all(|event| devices(event).contains(&chosen)),
+        "{some:?}"
+    );
+    assert!(some.len() < all.len() && some.iter().all(|event| event["allocator"].is_string()), "{some:?}");
+}
+
+fn a_comparison_is_of_what_was_asked_for() {
+    let (mut one, mut two) = (Tracked::start(), Tracked::start());
+    one.does(&["a 0 10 1"]);
+    two.does(&["a 0 20 1"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("before.json");
+    std::fs::write(&file, ttmon("mem --json --buffers").0).unwrap();
+    let (text, errors, code) = one.ttmon(&format!("mem --diff {}", file.display()));
+    assert_eq!(code, 0, "{errors}");
+    assert!(text.contains("- 0 gone"), "the other process's are not gone: {text}");
+    // On the devices of another machine; one that is chosen has only its own.
+    let buffer = |device: u32| {
+        let address = format!("{device:#x}");
+        serde_json::json!({"pid": 1, "allocator": "1.0.0", "kind": "dram", "address": address, "size": 5, "devices": [device], "tag": "old"})
+    };
+    std::fs::write(&file, serde_json::json!({"buffers": [buffer(0), buffer(1)]}).to_string()).unwrap();
+    let gone = |arguments: &str| {
+        let (text, errors, code) = ttmon(&format!("mem --sim t3k --diff {} {arguments}", file.display()));
+        assert_eq!(code, 0, "{errors}");
+        text.lines().filter(|line| line.starts_with("- ") && line.ends_with("old")).count()
+    };
+    assert_eq!((gone(""), gone("-d 1"), gone("-d 2")), (2, 1, 0));
+}
+
+fn what_cannot_be_compared_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let large = directory.path().join("large");
+    std::fs::File::create(&large).unwrap().set_len(512 * 1024 * 1024 + 1).unwrap();
+    let nameless = directory.path().join("nameless");
+    std::fs::write(&nameless, r#"{"buffers": [{"pid": 1}]}"#).unwrap();
+    for (path, why) in [
+        (pipe.to_str().unwrap(), "not a regular file"),
+        ("/dev/zero", "not a regular file"),
+        (directory.path().to_str().unwrap(), "not a regular file"),
+        (large.to_str().unwrap(), "more than 512 MiB"),
+        (nameless.to_str().unwrap(), "not a buffer"),
+    ] {
+        let (_, errors, code) = ttmon(&format!("mem --diff {path}"));
+        assert!(code == 1 && errors.contains(why) && errors.contains("--buffers > FILE"), "{path}: {code} {errors}");
+    }
+}
+
+/// A `ttmon` that goes on, and what it prints.
+struct Follower {
+    child: Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Follower {
+    fn start(program: &Tracked, arguments: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+        command.args(arguments.split_ascii_whitespace()).args(["--pid", &program.child.id().to_string()]);
+        let mut child = command.env("LANG", "C.UTF-8").env_remove("TTMON_SIM").stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    /// The next line that has this in it.
+    fn line_with(&mut self, wanted: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(std::time::Duration::from_secs(20)).unwrap_or_else(|_| panic!("no line with {wanted}"));
+            if line.contains(wanted) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn an_overrun_is_told() {
     let mut program = Tracked::start();
     program.does(&["many 40000"]);
     let (text, _, _) = program.ttmon("events");
-    assert!(text.starts_with("! [PID") && text.lines().next().unwrap().contains("were overrun"), "{}", &text[..200]);
+    assert!(
+        text.starts_with("! [PID") && text.lines().next().unwrap().contains("earlier events are no longer in the recorder"),
+        "{}",
+        &text[..200]
+    );
     assert!(text.lines().count() > 60_000);
 }
 
@@ -244,6 +413,8 @@ fn words_that_make_no_sense() {
         ("mem --diff x --json", 2),
         ("mem --diff /nonexistent", 1),
         ("mem --sort x", 2),
+        ("mem --sort age", 2),
+        ("mem --buffers --top 1 --diff x", 2),
     ] {
         assert_eq!(ttmon(arguments).2, code, "{arguments}");
     }

@@ -1,10 +1,10 @@
 //! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes and their buffers.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use ttmon_model::Kind;
 use ttmon_model::fields::ALLOCATOR_KIND;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer};
 use ttmon_model::units::UnixTime;
+use ttmon_model::{Kind, Missing};
 
 use crate::SnapshotJson;
 use crate::table::{Reasons, Rows};
@@ -53,6 +53,9 @@ impl Serialize for AllocatorJson<'_> {
         map.serialize_entry("devices", &allocator.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
         map.serialize_entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
         map.serialize_entry("source", "ledger")?;
+        // Which hooks were hit: the client has none.
+        reasons.note("coverage", Some(Missing::NoSource));
+        map.serialize_entry("coverage", &None::<u8>)?;
         map.serialize_entry("kinds", &KindsJson(allocator))?;
         map.serialize_entry("missing", &reasons)?;
         map.end()
@@ -68,7 +71,8 @@ struct KindsJson<'a>(&'a Allocator);
 
 impl Serialize for KindsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(known(self.0).map(|(kind, item)| (kind.name(), KindJson(item))))
+        let others = self.0.others.iter().map(|(kind, item)| (kind.name(), KindJson(item)));
+        serializer.collect_map(known(self.0).map(|(kind, item)| (kind.name(), KindJson(item))).chain(others))
     }
 }
 

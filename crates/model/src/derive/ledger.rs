@@ -3,7 +3,7 @@
 use super::process::{Target, row_of};
 use super::rows::Row;
 use crate::identity::{DeviceId, ProcessKey};
-use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow};
+use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, VisibleDevices};
 use crate::memory::{Figure, PerKind, Source};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Problem, Sample};
@@ -54,13 +54,15 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Pr
     for sample in &sample.ledgers {
         let content = match &sample.content {
             Ok(ledger) => {
-                if !ledger.is_exact {
-                    problems.push(Problem {
-                        part: format!("ledger of process {}", sample.owner.pid),
-                        reason: Missing::NotTracked,
-                        detail: "some of its events were lost, so its figures may be off".to_owned(),
-                    });
-                }
+                let flaws = [
+                    (!ledger.is_exact, "some of its events were lost, so its figures may be off"),
+                    (ledger.is_changing, "its buffers change faster than they can be listed; its totals are exact, the list is not"),
+                ];
+                problems.extend(flaws.into_iter().filter(|(is_so, _)| *is_so).map(|(_, detail)| Problem {
+                    part: format!("ledger of process {}", sample.owner.pid),
+                    reason: Missing::NotTracked,
+                    detail: detail.to_owned(),
+                }));
                 Ok(take(sample.owner, ledger, rows, &mut tracked))
             }
             Err(reason) => Err(*reason),
@@ -96,6 +98,10 @@ fn take(owner: ProcessKey, ledger: &Ledger, rows: &[Row<'_>], tracked: &mut Trac
             devices: devices.clone(),
             unmapped: unmapped.collect(),
             kinds: PerKind::from_fn(|kind| row_of_kind(allocator, BufferKind::Of(kind)).map(of_allocator)),
+            others: [BufferKind::Host, BufferKind::Other]
+                .into_iter()
+                .filter_map(|kind| Some((kind, of_allocator(row_of_kind(allocator, kind)?))))
+                .collect(),
         });
         names.push((name, devices));
     }
@@ -162,16 +168,19 @@ fn target_of(chip: LedgerChip, allocator: &LedgerAllocator, ledger: &Ledger, row
     }
     let row = match (chip.unique_id, chip.metal_id) {
         (Some(id), _) => row_of(rows, id),
-        (None, Some(metal_id)) => row_of_metal_id(rows, ledger.visible_devices.as_deref(), metal_id),
+        (None, Some(metal_id)) => row_of_metal_id(rows, &ledger.visible_devices, metal_id),
         (None, None) => None,
     };
     row.map_or(Target::Unmapped(given), Target::Row)
 }
 
 /// TT-Metal numbers the devices a process sees: local ones in the order of their PCI addresses, then remote ones.
-fn row_of_metal_id(rows: &[Row<'_>], visible: Option<&str>, metal_id: u32) -> Option<usize> {
-    let by_metal_id = |wanted: u64| rows.iter().position(|row| row.metal_id == Ok(wanted));
-    let Some(visible) = visible else { return by_metal_id(u64::from(metal_id)) };
+fn row_of_metal_id(rows: &[Row<'_>], visible: &VisibleDevices, metal_id: u32) -> Option<usize> {
+    let visible = match visible {
+        VisibleDevices::All => return rows.iter().position(|row| row.metal_id == Ok(u64::from(metal_id))),
+        VisibleDevices::Cut => return None,
+        VisibleDevices::Only(visible) => visible,
+    };
     let mut seen: Vec<usize> = Vec::new();
     for word in visible.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         seen.extend(visible_rows(rows, word)?);

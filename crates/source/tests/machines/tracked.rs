@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample};
+use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, VisibleDevices};
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind, Missing, Sample, Snapshot, Source};
@@ -46,8 +46,8 @@ fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -
 fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Snapshot {
     let mut sample: Sample = tree.machine().sample().unwrap();
     let owner = sample.processes[0].key;
-    let visible_devices = visible.map(str::to_owned);
-    let ledger = Ledger { is_exact: true, is_mock, visible_devices, events: 1, allocators, buffers: Vec::new() };
+    let visible_devices = visible.map_or(VisibleDevices::All, |text| VisibleDevices::Only(text.to_owned()));
+    let ledger = Ledger { is_exact: true, is_changing: false, is_mock, visible_devices, events: 1, allocators, buffers: Vec::new() };
     sample.ledgers = vec![LedgerSample { owner, content: Ok(ledger) }];
     Snapshot::derive(&sample, None)
 }

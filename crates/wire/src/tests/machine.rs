@@ -42,6 +42,7 @@ pub(crate) fn n300() -> Snapshot {
             processes: vec![process(12345, "python3", "/usr/bin/python3 -u /srv/models/serve.py --port 8000")],
             regions: vec![region(asic_id(0), 12345, [2_576_980_377, 22 * MIB, 13 * MIB]), region(right, 12345, [800 * MIB, 10 * MIB, MIB])],
             ledgers: Vec::new(),
+            denied_processes: 0,
             ..sample(vec![board])
         },
         None,
@@ -87,6 +88,7 @@ pub(crate) fn galaxy() -> Snapshot {
             processes: vec![train],
             regions: (0..32).map(|id| region(asic_id(id), 4_000_000, used(id))).collect(),
             ledgers: Vec::new(),
+            denied_processes: 0,
             ..sample(devices)
         },
         None,
@@ -143,6 +145,7 @@ pub(crate) fn statuses() -> Snapshot {
             processes: vec![boxed, process(101, "test_app", "./test_app"), process(102, "secret", "secret"), dead],
             regions: vec![region(asic_id(0), 100, [MIB, 64 * 1024, 4096]), region(9_956_278_468, 100, [1 << 30, 0, 0]), denied],
             ledgers: Vec::new(),
+            denied_processes: 0,
             ..sample(devices)
         },
         None,
@@ -179,6 +182,7 @@ fn sample(devices: Vec<DeviceSample>) -> Sample {
         processes: Vec::new(),
         regions: Vec::new(),
         ledgers: Vec::new(),
+        denied_processes: 0,
         problems: Vec::new(),
     }
 }

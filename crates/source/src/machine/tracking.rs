@@ -1,0 +1,86 @@
+//! Ledgers over time: which processes are looked at for one, which were found, which went away.
+
+use std::collections::BTreeSet;
+use std::mem;
+
+use ttmon_model::Missing;
+use ttmon_model::ledger::LedgerSample;
+use ttmon_model::sample::ProcessSample;
+
+use super::{Error, LANE_OF_PROCESS, Ledgers, Machine, Reach};
+use crate::ledgers::{self, Found, Lead};
+use crate::read::Lane;
+
+/// Processes looked at again in each sample: those of a machine with 2,000 within a minute of samples.
+const SWEPT_AGAIN_PER_SAMPLE: usize = 32;
+
+impl Machine {
+    /// Processes that seem to have a ledger: all of them at first; later the known ones, the new ones, and every so often a
+    /// second look at the rest, a few at a time.
+    pub(super) fn sweep(&mut self) -> Result<Vec<u32>, Error> {
+        let alive: BTreeSet<u32> = match self.options.ledgers.reach {
+            Reach::Process(pid) => {
+                // One is looked at each time: it may begin to track at any moment.
+                self.swept.clear();
+                BTreeSet::from([pid])
+            }
+            Reach::Holders | Reach::Everybody => {
+                let names = self.root.list(&self.root.proc).unwrap_or_default();
+                names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
+            }
+        };
+        self.swept.retain(|pid| alive.contains(pid));
+        self.denied.retain(|pid| alive.contains(pid));
+        let mut pids: Vec<u32> = alive.difference(&self.swept).copied().collect();
+        // A program may begin to track long after it was first seen: the rest is gone through again, bit by bit.
+        let again: Vec<u32> = self.swept.range(self.next_again..).take(SWEPT_AGAIN_PER_SAMPLE).copied().collect();
+        self.next_again = if again.len() < SWEPT_AGAIN_PER_SAMPLE { 0 } else { again.last().map_or(0, |pid| pid + 1) };
+        pids.extend(again);
+        self.swept = alive;
+        let leads: Vec<(u32, Lead)> = pids.iter().map(|pid| (*pid, ledgers::look(&self.root, *pid))).collect();
+        for (pid, lead) in &leads {
+            if *lead == Lead::Denied {
+                self.denied.insert(*pid);
+            } else {
+                self.denied.remove(pid);
+            }
+        }
+        let unsure: Vec<u32> = leads.iter().filter(|(_, lead)| *lead == Lead::NoFile).map(|(pid, _)| *pid).collect();
+        let lanes = unsure
+            .iter()
+            .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: vec![ledgers::maps_request(&self.root, *pid)] });
+        let replies = self.files.read(lanes.collect())?;
+        let mapped = unsure.iter().zip(&replies).filter(|(_, lane)| Lead::NoFile.with_maps(lane.replies.first()).is_promising());
+        let open = leads.iter().filter(|(_, lead)| lead.is_promising()).map(|(pid, _)| *pid);
+        let known = self.ledgers.iter().map(|found| found.owner.pid);
+        Ok(open.chain(mapped.map(|(pid, _)| *pid)).chain(known).collect())
+    }
+
+    pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
+        let Ledgers { detail, machine, .. } = self.options.ledgers;
+        let is_alive = |found: &Found| processes.iter().any(|process| process.key == found.owner);
+        let (staying, departed) = mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
+        (self.ledgers, self.departed) = (staying, departed);
+        let mut samples = Vec::new();
+        for (owner, lead) in mem::take(&mut self.leads) {
+            let process = processes.iter().find(|process| process.key == owner);
+            match process.and_then(|process| lead.open(&self.root, process, machine)) {
+                Some(found) => self.ledgers.push(found),
+                None if lead == Lead::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
+                None => {}
+            }
+        }
+        samples.extend(self.ledgers.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) }));
+        samples
+    }
+
+    /// The ledgers of the last sample, for whoever wants to read more of them.
+    pub fn ledgers(&self) -> &[Found] {
+        &self.ledgers
+    }
+
+    /// Ledgers of processes that ended, or became other programs, since the sample before: still readable, once.
+    pub fn departed(&self) -> &[Found] {
+        &self.departed
+    }
+}
