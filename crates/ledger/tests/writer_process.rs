@@ -2,6 +2,8 @@
 
 #[path = "support/cases.rs"]
 mod cases;
+#[path = "writer_process/limits.rs"]
+mod limits;
 #[path = "support/made.rs"]
 mod made;
 #[path = "support/raw.rs"]
@@ -18,6 +20,10 @@ use std::{
 };
 
 use cases::{Case, in_child, wait};
+use limits::{
+    address_space_limit, file_size_limit, file_size_limit_below_the_smallest, limit, memfd_refused, mlockall_locks_nothing_untouched,
+    no_descriptor_left,
+};
 use made::{CONFIG, Random, key, open};
 use raw::{Raw, Truth};
 use ttmon_ledger::{
@@ -478,122 +484,6 @@ fn stuck_thread_costs_a_second_once() {
     });
     assert!(WRITER.session().is_ok());
     assert_eq!(truth().lost[Lost::LockTimeout as usize], 1000);
-}
-
-fn limit(resource: libc::__rlimit_resource_t, value: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: structs of ours.
-    unsafe {
-        libc::getrlimit(resource, &raw mut limit);
-        limit.rlim_cur = value.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
-    }
-}
-
-fn capacity() -> u64 {
-    Raw::of(WRITER.descriptor().expect("descriptor")).word(0x18 + 5 * 16 + 8) & 0xFFFF_FFFF
-}
-
-fn file_size_limit() {
-    limit(libc::RLIMIT_FSIZE, 10 << 20);
-    started();
-    assert_eq!(capacity(), 1 << 16);
-    assert_eq!(truth().status, 0);
-}
-
-fn file_size_limit_below_the_smallest() {
-    limit(libc::RLIMIT_FSIZE, 1 << 20);
-    is_off();
-    // Tried again at every 2^k-th session, should the program raise its limit.
-    limit(libc::RLIMIT_FSIZE, u64::MAX);
-    while WRITER.session().is_err() {}
-    started();
-    assert_eq!(truth().status & status::INEXACT, status::INEXACT, "it says that something is missing");
-}
-
-/// Nobody could find what is not in a memfd: nothing is recorded, and nobody is told that it was.
-fn is_off() {
-    for _ in 0..10 {
-        assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
-    }
-    assert!(!WRITER.is_started() && WRITER.descriptor().is_none());
-    assert_eq!(HAND_OVERS.load(SeqCst), 0);
-    assert_eq!(ledgers_here(), (0, 0));
-}
-
-fn address_space_limit() {
-    let pages = fs::read_to_string("/proc/self/statm").expect("statm");
-    let used = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096;
-    limit(libc::RLIMIT_AS, used + (24 << 20));
-    started();
-    let capacity = capacity();
-    assert!((1024..1 << 18).contains(&capacity), "{capacity}");
-    limit(libc::RLIMIT_AS, u64::MAX);
-    assert_eq!(truth().rows[&0].count, 1);
-}
-
-fn no_descriptor_left() {
-    let used = fs::read_dir("/proc/self/fd").expect("fd").count() as u64;
-    // All numbers below the limit are taken, or the limit is below what is open.
-    let held: Vec<_> = (0..64).filter_map(|_| fs::File::open("/dev/null").ok()).collect();
-    limit(libc::RLIMIT_NOFILE, used.min(held[0].as_raw_fd().unsigned_abs().into()));
-    for _ in 0..100 {
-        assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
-    }
-    limit(libc::RLIMIT_NOFILE, 1024);
-    // Tried at every 2^k-th: at the 128th again.
-    let mut refused = 100;
-    while WRITER.session().is_err() {
-        refused += 1;
-        assert!(refused < 300);
-    }
-    let truth = truth();
-    assert_eq!((truth.lost[Lost::NoMemory as usize], truth.status & status::INEXACT), (refused, status::INEXACT));
-}
-
-/// From now on the kernel answers memfd_create with EPERM, as a sandbox does.
-fn refuse_memfd() {
-    let load = |k| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k };
-    let number = u32::try_from(libc::SYS_memfd_create).expect("small");
-    let mut program = [
-        load(0),
-        libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number },
-        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x0005_0000 | libc::EPERM.unsigned_abs() },
-        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7FFF_0000 },
-    ];
-    let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the program; it only narrows what this child may do.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
-    }
-}
-
-fn memfd_refused() {
-    refuse_memfd();
-    is_off();
-    assert_eq!(in_child(is_off), 0);
-}
-
-fn resident_kb() -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("status");
-    let line = text.lines().find(|line| line.starts_with("VmRSS")).expect("VmRSS");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("kB")
-}
-
-fn mlockall_locks_nothing_untouched() {
-    // SAFETY: no conditions.
-    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
-        println!("  not allowed to lock memory here: only the events are tried");
-    }
-    let before = resident_kb();
-    let id = started();
-    for number in 0..100_u64 {
-        WRITER.session().expect("session").insert(key(id, 0, number * 64 + 4096), &sized(1)).expect("room");
-    }
-    let grown = resident_kb() - before;
-    assert!(grown < 1024, "{grown} kB more");
-    assert_eq!(truth().rows[&0].count, 101);
 }
 
 fn all_descriptors_closed() {
