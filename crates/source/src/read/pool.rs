@@ -14,7 +14,7 @@ use crate::faults::Faults;
 /// Workers that read at the same time while all goes well. More would only wait for each other.
 const WORKERS: usize = 2;
 /// So many lanes are read by one worker while all goes well.
-const LANES_FOR_ONE_MAX: usize = 8;
+const LANES_FOR_ONE_MAX: usize = 16;
 /// A worker that is this long in one read does not count as one of them: another one takes its place, so that many
 /// chips that hang together are given up together.
 const SLOW: Duration = Duration::from_millis(5);
