@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ttmon_model::memory::sum;
-use ttmon_model::snapshot::Unmapped;
+use ttmon_model::snapshot::{Location, Unmapped};
 use ttmon_model::{Kind, PerKind, Process, Reading, Snapshot, memory::Figure};
 
 use crate::names::{process_name, ranges, workload};
@@ -40,12 +40,25 @@ enum Level {
 pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if snapshot.processes.is_empty() {
-        // Where a device's holders are unknown, its memory is too.
-        let is_certain = snapshot.devices.iter().all(|device| device.memory.dram.used.is_ok());
-        return writeln!(out, "{}", if is_certain { "No process holds a device." } else { "No process is seen to hold a device." });
+        return writeln!(out, "{}", nobody(snapshot));
     }
     writeln!(out, "Processes:")?;
     table(snapshot, style).print(None, style, out)
+}
+
+/// That there is no process, as far as that can be told.
+fn nobody(snapshot: &Snapshot) -> String {
+    let gateways = ranges(snapshot.devices.iter().filter_map(|device| device.via.ok()));
+    let is_remote_alone = snapshot.devices.iter().all(|device| device.location == Location::Remote);
+    // Where a device's holders are unknown, its memory is too.
+    let is_certain = snapshot.devices.iter().all(|device| device.memory.dram.used.is_ok());
+    match (is_certain, is_remote_alone) {
+        (true, _) => "No process holds a device.".to_owned(),
+        (false, true) if !gateways.is_empty() => {
+            format!("Users of a remote chip hold its gateway: see device {gateways}.")
+        }
+        (false, _) => "No process is seen to hold a device.".to_owned(),
+    }
 }
 
 fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {

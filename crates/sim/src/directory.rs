@@ -9,12 +9,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, test_kill_process};
 
 const PREFIX: &str = "ttmon-sim-";
 const IN_MEMORY: &str = "/dev/shm";
+/// What the largest machine's files may need, page by page: 32 devices of about 60 files, and as many regions.
+const BYTES_NEEDED: u64 = 32 << 20;
 
 /// Makes a directory that nobody else can look into.
 pub(crate) fn create() -> io::Result<PathBuf> {
@@ -24,7 +26,15 @@ pub(crate) fn create() -> io::Result<PathBuf> {
         let path = parent.join(&name);
         DirBuilder::new().mode(0o700).create(&path).map(|()| path)
     };
-    make(PathBuf::from(IN_MEMORY)).or_else(|_| make(std::env::temp_dir()))
+    if has_room(Path::new(IN_MEMORY)) {
+        make(PathBuf::from(IN_MEMORY)).or_else(|_| make(std::env::temp_dir()))
+    } else {
+        make(std::env::temp_dir())
+    }
+}
+
+fn has_room(parent: &Path) -> bool {
+    statvfs(parent).is_ok_and(|filesystem| filesystem.f_bavail.saturating_mul(filesystem.f_frsize) >= BYTES_NEEDED)
 }
 
 /// Holds the directory: while the result lives, nobody sweeps it up. Pids alone would not do, since processes that do not

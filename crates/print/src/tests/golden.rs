@@ -34,6 +34,20 @@ fn screens_of_each_machine() {
 }
 
 #[test]
+fn nobody_on_a_remote_chip_points_at_its_gateway() {
+    let mut machine = machine::mixed();
+    machine.processes.clear();
+    machine.devices.retain(|device| device.via.is_ok());
+    assert!(!machine.devices.is_empty());
+    for device in &mut machine.devices {
+        device.memory.dram.used = Err(ttmon_model::Missing::NotTracked);
+    }
+    let screen = printed(|out| snapshot(&machine, &style(80), out));
+    let gateway = machine.devices[0].via.unwrap().0;
+    assert!(screen.contains(&format!("Users of a remote chip hold its gateway: see device {gateway}")), "{screen}");
+}
+
+#[test]
 fn colours_mean_health() {
     let style = Style { colors: true, show_processes: false, ..style(80) };
     let screen = printed(|out| snapshot(&machine::troubled(), &style, out)) + &printed(|out| snapshot(&machine::mixed(), &style, out));
