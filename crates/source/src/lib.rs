@@ -16,6 +16,7 @@
 mod cluster;
 mod device;
 mod faults;
+pub mod handover;
 pub mod isolate;
 pub mod ledgers;
 mod machine;

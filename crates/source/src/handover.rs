@@ -1,0 +1,201 @@
+//! The receiving end of the hand-over: programs send a descriptor of their ledger as soon as they have one, so that one
+//! that lives shorter than a poll is not lost.
+//!
+//! A datagram is 16 bytes (`TTMONHND`, then the pid as its sender sees it, u64 little endian) and one descriptor. Whoever
+//! may write to the socket may send anything, so nothing is believed: a message is taken only when its descriptor is a
+//! regular file on tmpfs that reads as a ledger. That test asks the kernel alone: a descriptor of a file system that never
+//! answers, a hanging network mount say, is neither looked into nor closed by the thread that receives.
+//!
+//! Left to the caller: whether the ledger's [identity](ttmon_ledger::reader::Identity) is that of the [sender](Sender),
+//! and how many ledgers to keep.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+
+use ttmon_ledger::reader::Region;
+
+/// Begins every message.
+pub const MAGIC: [u8; 8] = *b"TTMONHND";
+const MESSAGE_BYTES: usize = 16;
+
+/// Foreign descriptors whose closing has not come back; with that many nothing more is received.
+const STUCK_MAX: usize = 4;
+
+/// Inode of the first pid namespace of a machine, from which every process is visible (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// A socket that ledgers are handed to.
+#[derive(Debug)]
+pub struct Receiver {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Of the socket in its directory: what is removed at the end must still be this one.
+    identity: (u64, u64),
+    refused: u64,
+    stuck: Arc<AtomicUsize>,
+}
+
+/// A ledger that came.
+#[derive(Debug)]
+pub struct Handed {
+    /// The ledger.
+    pub region: Region,
+    /// Device and inode of it.
+    pub identity: (u64, u64),
+    /// Who made the file, which a program cannot lie about.
+    pub uid: u32,
+    /// Who sent it, as the kernel says; `None` where this process does not see all pids.
+    pub sender: Option<Sender>,
+}
+
+/// Who sent a message. It may have ended since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Its pid, as seen here.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+}
+
+impl Receiver {
+    /// A socket at `path` that users with `mode` may write to. A socket that nobody listens at any more gives way.
+    pub fn bind(path: &Path, mode: u32) -> io::Result<Self> {
+        let socket = open()?;
+        let address = SocketAddrUnix::new(path)?;
+        match rustix::net::bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) if is_abandoned(path, &address)? => {
+                fs::remove_file(path)?;
+                rustix::net::bind(&socket, &address)?;
+            }
+            result => result?,
+        }
+        let metadata = fs::symlink_metadata(path)?;
+        let identity = (metadata.dev(), metadata.ino());
+        let receiver = Self { socket, path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+        if sees_all_pids() {
+            // Elsewhere the kernel may name a sender 0, which is no pid.
+            sockopt::set_socket_passcred(&receiver.socket, true)?;
+        }
+        Ok(receiver)
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Messages so far that were no ledger.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What has come, at most `most` messages of it. Never waits: poll the descriptor for that.
+    pub fn receive(&mut self, most: usize) -> Vec<Handed> {
+        let mut handed = Vec::new();
+        for _ in 0..most {
+            if self.stuck.load(Ordering::Relaxed) >= STUCK_MAX {
+                break;
+            }
+            match self.next() {
+                Ok(Some(ledger)) => handed.push(ledger),
+                Ok(None) => self.refused += 1,
+                Err(Errno::INTR) => {}
+                // Nothing there, or nothing to be done about it.
+                Err(_) => break,
+            }
+        }
+        handed
+    }
+
+    /// One message; `None` if it is no ledger.
+    fn next(&self) -> Result<Option<Handed>, Errno> {
+        let mut message = [0; MESSAGE_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received = rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut message)], &mut control, flags)?;
+        let (mut files, mut sender) = (Vec::new(), None);
+        for part in control.drain() {
+            match part {
+                RecvAncillaryMessage::ScmRights(descriptors) => files.extend(descriptors),
+                RecvAncillaryMessage::ScmCredentials(credentials) => {
+                    let pid = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
+                    sender = pid.map(|pid| Sender { pid, uid: credentials.uid.as_raw() });
+                }
+                _ => {}
+            }
+        }
+        let is_whole = received.bytes == MESSAGE_BYTES && !received.flags.contains(ReturnFlags::TRUNC);
+        let mut ledger = None;
+        for file in files {
+            // Only files in memory have seals; asking for them reaches no file system.
+            if rustix::fs::fcntl_get_seals(&file).is_err() {
+                self.close_aside(file);
+            } else if is_whole && message.starts_with(&MAGIC) {
+                ledger = read(file, sender);
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// Closing a file asks its file system, which may not answer.
+    fn close_aside(&self, file: OwnedFd) {
+        self.stuck.fetch_add(1, Ordering::Relaxed);
+        let stuck = Arc::clone(&self.stuck);
+        let close = move || {
+            drop(file);
+            stuck.fetch_sub(1, Ordering::Relaxed);
+        };
+        // Without a thread it is closed here.
+        let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(close);
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?)
+}
+
+/// Whether a socket is there that nobody listens at.
+fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
+    let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
+    Ok(is_socket && rustix::net::connect(&open()?, address) == Err(Errno::CONNREFUSED))
+}
+
+fn sees_all_pids() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
+}
+
+fn read(file: OwnedFd, sender: Option<Sender>) -> Option<Handed> {
+    let file = File::from(file);
+    let metadata = file.metadata().ok()?;
+    let region = Region::open(file).ok()?;
+    Some(Handed { region, identity: (metadata.dev(), metadata.ino()), uid: metadata.uid(), sender })
+}

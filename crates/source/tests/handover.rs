@@ -1,0 +1,162 @@
+//! Ledgers handed over, and everything else that may be sent to the same socket.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+use std::fs::{self, File};
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::MemfdFlags;
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
+use ttmon_ledger::layout::WriterKind;
+use ttmon_ledger::writer::{ClockChoice, Config, Writer};
+use ttmon_source::handover::{MAGIC, Receiver};
+
+static WRITER: Writer =
+    Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
+
+/// A descriptor of this process's ledger.
+fn ledger() -> File {
+    drop(WRITER.session().unwrap());
+    File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()
+}
+
+fn message() -> [u8; 16] {
+    let mut message = [0; 16];
+    message[..8].copy_from_slice(&MAGIC);
+    message[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
+    message
+}
+
+fn send(path: &Path, message: &[u8], files: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(files)));
+    }
+    let address = SocketAddrUnix::new(path).unwrap();
+    rustix::net::sendmsg_addr(&socket, &address, &[IoSlice::new(message)], &mut control, SendFlags::DONTWAIT).map(drop)
+}
+
+struct Place {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+    receiver: Receiver,
+}
+
+fn place() -> Place {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handover.sock");
+    let receiver = Receiver::bind(&path, 0o600).unwrap();
+    Place { _directory: directory, path, receiver }
+}
+
+#[test]
+fn a_ledger_arrives_with_its_sender() {
+    let mut place = place();
+    assert!(place.receiver.receive(100).is_empty(), "nothing there is no wait");
+    send(&place.path, &message(), &[ledger().as_fd()]).unwrap();
+    poll(&mut [PollFd::new(&place.receiver, PollFlags::IN)], None).unwrap();
+    let handed = place.receiver.receive(100);
+    let [ledger] = handed.as_slice() else { panic!("{handed:?}") };
+    assert_eq!(ledger.region.identity().pid, std::process::id());
+    assert_eq!(ledger.uid, rustix::process::geteuid().as_raw());
+    if let Some(sender) = ledger.sender {
+        assert_eq!((sender.pid, sender.uid), (std::process::id(), rustix::process::geteuid().as_raw()));
+    }
+    assert_eq!(place.receiver.refused(), 0);
+}
+
+#[test]
+fn no_more_than_asked_for() {
+    let mut place = place();
+    for _ in 0..5 {
+        send(&place.path, &message(), &[ledger().as_fd()]).unwrap();
+    }
+    assert_eq!((place.receiver.receive(2).len(), place.receiver.receive(9).len()), (2, 3));
+}
+
+#[test]
+fn what_is_no_ledger_is_refused() {
+    let memory = File::from(rustix::fs::memfd_create("not-a-ledger", MemfdFlags::CLOEXEC).unwrap());
+    (&memory).write_all(&[7; 9000]).unwrap();
+    let empty = rustix::fs::memfd_create("empty", MemfdFlags::CLOEXEC).unwrap();
+    let (reading, writing) = io::pipe().unwrap();
+    let (directory, device) = (File::open("/").unwrap(), File::open("/dev/null").unwrap());
+    let source = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let ours = ledger();
+    let longer = [&message()[..], b"more"].concat();
+    let cases: &[(&[u8], &[BorrowedFd<'_>])] = &[
+        (&message(), &[]),
+        (&message(), &[memory.as_fd()]),
+        (&message(), &[empty.as_fd()]),
+        (&message(), &[reading.as_fd()]),
+        (&message(), &[writing.as_fd()]),
+        (&message(), &[directory.as_fd()]),
+        (&message(), &[device.as_fd()]),
+        (&message(), &[source.as_fd()]),
+        (b"", &[ours.as_fd()]),
+        (&message()[..15], &[ours.as_fd()]),
+        (&longer, &[ours.as_fd()]),
+        (b"TTMONXXX12345678", &[ours.as_fd()]),
+    ];
+    let open_files = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let mut place = place();
+    for (number, (message, files)) in (1..).zip(cases) {
+        send(&place.path, message, files).unwrap();
+        while place.receiver.refused() < number {
+            let handed = place.receiver.receive(1);
+            assert!(handed.is_empty(), "case {number}: {handed:?}");
+        }
+    }
+    // Several at once: the first counts, if it is one; the rest is dropped.
+    let before = open_files();
+    send(&place.path, &message(), &[ours.as_fd(), memory.as_fd(), memory.as_fd()]).unwrap();
+    let handed = place.receiver.receive(100);
+    assert!(handed.len() <= 1, "{handed:?}");
+    drop(handed);
+    // Other tests open files too; what leaks here would leak each time.
+    for _ in 0..200 {
+        send(&place.path, &message(), &[ours.as_fd(), memory.as_fd(), memory.as_fd()]).unwrap();
+        place.receiver.receive(100);
+    }
+    assert!(open_files() < before + 100, "descriptors are left open");
+}
+
+#[test]
+fn only_an_abandoned_socket_gives_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
+    let first = Receiver::bind(&path, 0o622).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o622);
+    assert_eq!(Receiver::bind(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    // As after a kill: the socket is there, and nobody listens.
+    let kept = directory.path().join("kept");
+    fs::rename(&path, &kept).unwrap();
+    drop(first);
+    fs::rename(&kept, &path).unwrap();
+    let second = Receiver::bind(&path, 0o600).unwrap();
+    assert_eq!(second.path(), path);
+    drop(second);
+    assert!(!path.exists());
+    fs::write(&path, "a file of somebody's").unwrap();
+    assert_eq!(Receiver::bind(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    assert_eq!(fs::read(&path).unwrap(), b"a file of somebody's");
+    assert!(Receiver::bind(&directory.path().join("x".repeat(200)), 0o600).is_err(), "a path too long for a socket");
+}
+
+/// Whoever took the place meanwhile keeps it.
+#[test]
+fn another_ones_socket_is_not_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
+    let first = Receiver::bind(&path, 0o600).unwrap();
+    fs::remove_file(&path).unwrap();
+    let _second = Receiver::bind(&path, 0o600).unwrap();
+    drop(first);
+    assert!(path.exists());
+}
