@@ -159,8 +159,9 @@ impl Load {
         let address = self.next;
         self.next += 4096;
         let buffer = Buffer { size: 4096 + (address >> 12 & 7) * 64, per_bank: 4096, page: 2048, tag: 1, ..Buffer::default() };
-        if let Ok(mut session) = writer.session() {
-            let _ = session.insert(self.key(address), &buffer);
+        let key = self.key(address);
+        if let Ok(mut session) = writer.session_at(key) {
+            let _ = session.insert(key, &buffer);
         }
         address
     }
@@ -169,8 +170,9 @@ impl Load {
     fn free(&mut self, writer: &Writer) -> usize {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let at = usize::try_from((self.random >> 33) % self.addresses.len() as u64).expect("in the list");
-        if let Ok(mut session) = writer.session() {
-            black_box(session.remove(self.key(self.addresses[at])));
+        let key = self.key(self.addresses[at]);
+        if let Ok(mut session) = writer.session_at(key) {
+            black_box(session.remove(key));
         }
         at
     }

@@ -4,6 +4,8 @@
 //! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside somebody else's program: nothing
 //! here prints, panics, calls malloc, changes errno or waits for more than a second.
 
+mod again;
+mod ahead;
 mod allocators;
 mod books;
 mod clock;
@@ -33,6 +35,7 @@ pub use clock::ClockChoice;
 
 use crate::layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status};
 
+use ahead::About;
 use books::{Books, makes_inexact};
 use event::{Fact, NewEntry, creation_of, references_of, row_of};
 use identity::keeping_errno;
@@ -111,10 +114,16 @@ impl Writer {
     /// counted here.
     #[inline]
     pub fn session(&self) -> Result<Session<'_>, Lost> {
+        self.session_about(About::Unknown)
+    }
+
+    #[inline]
+    fn session_about(&self, about: About) -> Result<Session<'_>, Lost> {
         let books = match self.books() {
             Some(books) if books.are_ours() => books,
             _ => self.started()?,
         };
+        books.fetch_ahead(about);
         // The time is read before the lock, so that waiting does not make an event late.
         let time = clock::now(books.clock);
         match books.lock.take() {
@@ -131,6 +140,11 @@ impl Writer {
     /// Whether there is a ledger of this process.
     pub fn is_started(&self) -> bool {
         self.stage.load(Acquire) == READY && self.books().is_some_and(Books::are_ours)
+    }
+
+    /// Whether it stays off because another copy of this code writes the ledger of this process.
+    pub fn is_aside(&self) -> bool {
+        self.stage.load(Acquire) == OFF
     }
 
     /// The ledger's descriptor, if there is one.
@@ -416,6 +430,12 @@ impl Session<'_> {
 
     /// A new buffer. One that is live at that key is freed first and counted as replaced.
     pub fn insert(&mut self, key: Key, buffer: &Buffer) -> Result<(), Lost> {
+        self.put(key, buffer, Self::replace)
+    }
+
+    /// A new buffer; `again` says what becomes of one that is live at that key.
+    #[inline]
+    fn put(&mut self, key: Key, buffer: &Buffer, again: again::Again<Self>) -> Result<(), Lost> {
         if buffer.size >= SIZE_END {
             return self.refuse(Lost::SizeOutOfRange);
         }
@@ -426,7 +446,7 @@ impl Session<'_> {
         let allocated = books.allocated(row, buffer.size, buffer.per_bank);
         let new = NewEntry { row, kind: key.kind, address: key.address, hash, buffer, allocated };
         match found {
-            Some(place) if books.is_live(books.record_in(place.slot)) => self.replace(place, &new),
+            Some(place) if books.is_live(books.record_in(place.slot)) => again(self, place, &new),
             _ if !books.index.has_room() => {
                 // Perhaps there is memory for a larger one by now.
                 books.index.step();

@@ -10,7 +10,10 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use super::memory::{self, Backing, high, low};
+use super::{
+    ahead,
+    memory::{self, Backing, high, low},
+};
 
 /// Cells at the start: one page more would cost every idle process.
 const CELLS_FIRST: u32 = 4096;
@@ -86,6 +89,13 @@ impl Index {
         self.table.mask.store(cells - 1, Relaxed);
         self.count.store(0, Relaxed);
         true
+    }
+
+    /// Asks for the cell of that hash; also without the lock.
+    #[inline]
+    pub(super) fn fetch_ahead(&self, hash: u32) {
+        let home = (hash & self.table.mask.load(Relaxed)) as usize;
+        ahead::fetch(self.table.cells.load(Relaxed).wrapping_add(home));
     }
 
     /// Whether one more cell leaves the runs short.
