@@ -15,7 +15,7 @@
 // The report is in the ledger. What is odd about it, such as the free of an unknown buffer, is counted there as such.
 #define TTMON_RECORDED 0
 
-// Tracking is off in this process.
+// Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
 #define TTMON_OFF 1
 
 // A negative device, a size of 2^40 and more, a null text, a pop without a push. Nothing was recorded.

@@ -7,7 +7,7 @@ use crate::report::Report;
 
 /// The report is in the ledger. What is odd about it, such as the free of an unknown buffer, is counted there as such.
 pub const TTMON_RECORDED: i32 = 0;
-/// Tracking is off in this process.
+/// Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
 pub const TTMON_OFF: i32 = 1;
 /// A negative device, a size of 2^40 and more, a null text, a pop without a push. Nothing was recorded.
 pub const TTMON_BAD_ARGUMENT: i32 = -1;

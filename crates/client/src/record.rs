@@ -17,18 +17,20 @@ pub(crate) fn record(report: Report) -> Outcome {
             let kind = BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER);
             allocated(device, kind, buffer_id, size, 0)
         }
-        Report::Deallocation { device, buffer_id } => freed(device, |session, allocator| buffer_at(session, allocator, buffer_id)),
+        Report::Deallocation { device, buffer_id } => {
+            freed(device, buffer_id, |session, allocator| buffer_at(session, allocator, buffer_id))
+        }
         Report::CbAllocation { device, size, cb_id } => allocated(device, kind::CB, cb_id, size, 0),
         Report::CbDeallocation { device, size: _, cb_id } => {
-            freed(device, |_, allocator| Some(Key { allocator, kind: kind::CB, address: cb_id }))
+            freed(device, cb_id, |_, allocator| Some(Key { allocator, kind: kind::CB, address: cb_id }))
         }
         Report::KernelLoad { device, size, kernel_type, kernel_id } => {
             allocated(device, kind::KERNEL, kernel_id, size, u16::from(kernel_type))
         }
         Report::KernelUnload { device, size: _, kernel_id } => {
-            freed(device, |_, allocator| Some(Key { allocator, kind: kind::KERNEL, address: kernel_id }))
+            freed(device, kernel_id, |_, allocator| Some(Key { allocator, kind: kind::KERNEL, address: kernel_id }))
         }
-        Report::DeviceClose { device } => on_device(device, |session, given_id| {
+        Report::DeviceClose { device } => on_device(device, 0, |session, given_id| {
             if let Some(allocator) = session.allocator(ORIGIN_CLIENT, given_id) {
                 session.close_allocator(allocator);
             }
@@ -46,7 +48,7 @@ pub(crate) fn record(report: Report) -> Outcome {
 /// A live key again with the same size is one more reference, as the programs that TT-Metal caches make them; with
 /// another size it is another buffer, whose predecessor's free was missed: the ledger replaces and counts it.
 fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outcome {
-    on_device(device, |session, given_id| {
+    on_device(device, address, |session, given_id| {
         let allocator = match session.allocator(ORIGIN_CLIENT, given_id) {
             Some(allocator) => allocator,
             None => match open(session, given_id) {
@@ -54,20 +56,15 @@ fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outc
                 Err(lost) => return outcome(lost),
             },
         };
-        let key = Key { allocator, kind, address };
-        if session.find(key).is_some_and(|found| found.size == size) {
-            session.reference(key);
-            return Outcome::Recorded;
-        }
         let tag = tags::top();
         let buffer = Buffer { size, per_bank: 0, page: 0, layout: 0, cores: 0, flags, tag, operation: 0 };
-        session.insert(key, &buffer).map_or_else(outcome, |()| Outcome::Recorded)
+        session.insert_or_reference(Key { allocator, kind, address }, &buffer).map_or_else(outcome, |()| Outcome::Recorded)
     })
 }
 
 /// Drops one reference; the last one frees.
-fn freed(device: i32, which: impl FnOnce(&mut Session<'_>, AllocatorId) -> Option<Key>) -> Outcome {
-    on_device(device, |session, given_id| {
+fn freed(device: i32, address: u64, which: impl FnOnce(&mut Session<'_>, AllocatorId) -> Option<Key>) -> Outcome {
+    on_device(device, address, |session, given_id| {
         let key = session.allocator(ORIGIN_CLIENT, given_id).and_then(|allocator| which(session, allocator));
         if key.and_then(|key| session.unreference(key)).is_none() {
             session.lose(Lost::UnknownFree);
@@ -100,17 +97,26 @@ fn open(session: &mut Session<'_>, given_id: u32) -> Result<AllocatorId, Lost> {
     session.open_allocator(&AllocatorSpec { given_id, origin: ORIGIN_CLIENT, mesh: (0, 0), kinds, chips: &chips })
 }
 
-fn on_device(device: i32, act: impl FnOnce(&mut Session<'_>, u32) -> Outcome) -> Outcome {
+/// `address` is where the report will look, as a hint.
+fn on_device(device: i32, address: u64, act: impl FnOnce(&mut Session<'_>, u32) -> Outcome) -> Outcome {
     match u32::try_from(device) {
-        Ok(given_id) => in_session(|session| act(session, given_id)),
+        Ok(given_id) => done(switch::writer().session_near(given_id, address), |session| act(session, given_id)),
         Err(_) => Outcome::BadArgument,
     }
 }
 
 pub(crate) fn in_session(act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outcome {
-    match switch::writer().session() {
+    done(switch::writer().session(), act)
+}
+
+fn done(session: Result<Session<'_>, Lost>, act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outcome {
+    match session {
         Ok(mut session) => act(&mut session),
-        Err(Lost::NoMemory) if switch::steps_aside() => Outcome::Off,
+        // There is no ledger: none can be made here, or another copy of this code has it.
+        Err(Lost::NoMemory) => {
+            switch::step_aside();
+            Outcome::Off
+        }
         Err(lost) => outcome(lost),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Report {
 pub enum Outcome {
     /// It is in the ledger. Something odd, such as the free of an unknown buffer, is counted there as such.
     Recorded = 0,
-    /// Tracking is off in this process.
+    /// Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
     Off = 1,
     /// A negative device, a size of 2^40 and more, a null text, a pop without a push.
     BadArgument = -1,

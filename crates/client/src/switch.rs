@@ -5,12 +5,12 @@
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
 
-use crate::{forward, handover, neighbour};
+use crate::{forward, handover};
 
 /// Any of these turns tracking on when it begins with `1`.
 const VARIABLES: [&CStr; 2] = [c"TT_ALLOC_TRACKING_ENABLED", c"TTMON_TRACKING"];
@@ -85,16 +85,12 @@ pub(crate) fn writer() -> &'static Writer {
     SIMULATED.get().unwrap_or(&REAL)
 }
 
-/// After the ledger refused to start: whether that is because another copy of a writer has one, and tracking is off here
-/// from now on. Asked once, since the answer is a walk through all mappings.
+/// After the ledger refused to start: if that is because another copy of a writer has one, tracking is off here from now on.
 #[cold]
-pub(crate) fn steps_aside() -> bool {
-    static IS_ASKED: AtomicBool = AtomicBool::new(false);
-    let is_aside = !IS_ASKED.swap(true, Ordering::Relaxed) && neighbour::writes_a_ledger() && !writer().is_started();
-    if is_aside {
+pub(crate) fn step_aside() {
+    if writer().is_aside() {
         STATE.store(State::Off as u8, Ordering::Release);
     }
-    is_aside
 }
 
 /// It turned out that what we forward to comes back here.

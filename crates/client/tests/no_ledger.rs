@@ -1,0 +1,35 @@
+//! Where no ledger can be made, tracking is off; where one can be made later, it comes, and says what it missed.
+
+use std::fs;
+
+use ttmon_client::*;
+
+/// More than there are numbers below the limit: the next descriptor is refused.
+fn limit_descriptors(limit: libc::rlim_t) {
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a struct of ours, which the kernel fills and then reads.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut now), 0);
+        now.rlim_cur = limit.min(now.rlim_max);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const now), 0);
+    }
+}
+
+#[test]
+fn no_descriptor_is_off_and_not_an_error() {
+    // SAFETY: the only test of this program, before anything else runs or reads the environment.
+    unsafe { std::env::set_var("TTMON_TRACKING", "1") };
+    limit_descriptors(3);
+    let refused = (1..=3).map(|id| report_allocation(0, 64, TTMON_DRAM, id)).collect::<Vec<_>>();
+    let tagged = tag("layer 1");
+    limit_descriptors(1024);
+    assert_eq!(refused, [Outcome::Off; 3]);
+    drop(tagged);
+    assert!(!fs::read_to_string("/proc/self/maps").unwrap().contains("ttmon-ledger"));
+
+    // Tried again at every 2^k-th report, so that it comes at last.
+    let tries = (4..100).take_while(|id| report_allocation(0, 64, TTMON_DRAM, *id) == Outcome::Off).count();
+    assert!(tries < 90, "never started");
+    assert!(fs::read_to_string("/proc/self/maps").unwrap().contains("ttmon-ledger"));
+    assert_eq!(report_allocation(0, 1 << 40, TTMON_DRAM, 1), Outcome::BadArgument);
+}
