@@ -1,12 +1,13 @@
 //! `-w` on a terminal: the same place drawn again and again, and the terminal given back at the end.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
@@ -17,17 +18,15 @@ const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 
 /// The alternate screen, for as long as this lives.
 pub(crate) struct Screen {
-    wake: UnixStream,
-    /// The signal that came last; 0 while there is none.
-    signal: Arc<AtomicUsize>,
+    /// Tells that the screen has to be drawn anew.
+    redraw: Receiver<()>,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes the terminal over. From here on there is a second thread, so whatever forks has to have done so.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let pending = Arc::new(AtomicUsize::new(0));
         let (wake, waker) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH] {
             if signal != SIGWINCH {
                 let number = usize::try_from(signal).unwrap_or_default();
@@ -36,48 +35,51 @@ impl Screen {
             pipe::register(signal, waker.try_clone()?)?;
         }
         write(ENTER)?;
-        Ok(Self { wake, signal: pending })
+        let (sender, redraw) = mpsc::channel();
+        let screen = Self { redraw };
+        thread::Builder::new().name("signals".into()).spawn(move || answer(wake, &pending, &sender))?;
+        Ok(screen)
     }
 
-    /// Draws what `frame` makes (a text, and the rows there are for it) until a signal ends it. Then the program dies
-    /// of that signal, as it would have without us.
+    /// Draws what `frame` makes (a text, and the rows there are for it) until a signal ends it.
     pub(crate) fn watch(self, interval: Duration, mut frame: impl FnMut() -> Result<(Vec<u8>, usize), Failure>) -> Result<(), Failure> {
         let mut next = Instant::now();
         loop {
             let (text, rows) = frame()?;
             write(&in_place(&text, rows))?;
             next = (next + interval).max(Instant::now());
-            self.wait(next)?;
-            match i32::try_from(self.signal.swap(0, Ordering::SeqCst)).unwrap_or(SIGTERM) {
-                0 => {}
-                // Ctrl-Z: the shell gets its screen, and we ours when it lets us go on.
-                SIGTSTP => {
-                    write(LEAVE)?;
-                    emulate_default_handler(SIGTSTP)?;
-                    write(ENTER)?;
-                }
-                signal => {
-                    drop(self);
-                    emulate_default_handler(signal)?;
-                    return Ok(());
-                }
+            match self.redraw.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                // Several changes of size at once are one.
+                Ok(()) => while self.redraw.try_recv().is_ok() {},
+                Err(RecvTimeoutError::Timeout) => {}
+                // The thread that answers signals is gone; we draw on and die of a signal without the screen given back.
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(next.saturating_duration_since(Instant::now())),
             }
         }
-    }
-
-    /// Until the moment has come, or a signal.
-    fn wait(&self, until: Instant) -> Result<(), Failure> {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).unwrap_or_default();
-        let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], Some(&timeout));
-        while io::Read::read(&mut &self.wake, &mut [0; 64]).is_ok_and(|count| count > 0) {}
-        Ok(())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         let _ = write(LEAVE);
+    }
+}
+
+/// Gives the terminal back and dies of the signal, as the program would have without us; at once, even while a frame waits
+/// for a chip that hangs. Holding standard output, nothing is drawn after that.
+fn answer(mut wake: UnixStream, pending: &AtomicUsize, redraw: &Sender<()>) {
+    while wake.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
+        let signal = i32::try_from(pending.swap(0, Ordering::SeqCst)).unwrap_or(SIGTERM);
+        if signal != 0 {
+            let mut stdout = io::stdout().lock();
+            let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
+            // Ctrl-Z: the shell gets its screen, and we ours when it lets us go on.
+            let _ = emulate_default_handler(signal);
+            let _ = stdout.write_all(ENTER);
+        }
+        if redraw.send(()).is_err() {
+            return;
+        }
     }
 }
 
