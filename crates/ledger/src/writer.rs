@@ -10,6 +10,7 @@ mod allocators;
 mod books;
 mod clock;
 mod event;
+mod hosted;
 mod identity;
 mod index;
 mod lock;
@@ -32,6 +33,7 @@ use std::{
 };
 
 pub use clock::ClockChoice;
+pub use hosted::{Hosted, Owner, Room, Seen};
 
 use crate::layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status};
 

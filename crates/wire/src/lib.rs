@@ -4,6 +4,7 @@
 //! list, and the document itself, has a `missing`: `{"temperature": "remote_chip", "memory.kinds.dram.peak": "no_source"}`.
 //! A `null` has its reason there, and nothing else is there. Model types stay unserializable on purpose.
 
+pub mod allocation;
 mod device;
 mod memory;
 mod process;

@@ -96,6 +96,28 @@ impl Books {
         Ok(id)
     }
 
+    /// What only the writer knows of allocators, as the region of a writer that is gone has it. One whose record was not
+    /// finished has no name and is never found.
+    pub(super) fn take_over_allocators(&self) {
+        for slot in 0..self.allocators_used() {
+            let state = self.region.allocator(slot, allocator::STATE).load(Relaxed);
+            let generation = state >> 8;
+            let is_open = state & 0xFF == u64::from(allocator::OPEN);
+            let name = if state & 0xFF == u64::from(allocator::WRITING) {
+                NO_NAME
+            } else {
+                self.region.allocator(slot, allocator::GIVEN_ID).load(Relaxed)
+            };
+            self.figures.set(NAME + slot, name);
+            self.figures.set(GENERATION + slot, generation);
+            self.figures.set(OPEN + slot, if is_open { generation } else { 0 });
+            for (kind, at) in (0..ROWS_EACH).zip((allocator::KINDS..allocator::CHIP_LIST).step_by(24)).take(6) {
+                let banks = low(self.region.allocator(slot, at).load(Relaxed));
+                self.figures.set(BANKS + slot * ROWS_EACH + kind, u64::from(banks));
+            }
+        }
+    }
+
     /// A closed allocator that was all that `spec` says: the same device again, under the slot's next generation.
     fn closed_like(&self, spec: &AllocatorSpec<'_>) -> Option<AllocatorId> {
         let name = pair(spec.given_id, spec.origin);
@@ -165,7 +187,7 @@ impl Books {
         }
     }
 
-    fn allocators_used(&self) -> usize {
+    pub(super) fn allocators_used(&self) -> usize {
         (low(self.region.header(header::ALLOCATORS_USED).load(Relaxed)) as usize).min(COUNT)
     }
 

@@ -7,11 +7,11 @@ use crate::layout::header;
 use super::memory::{low, position};
 
 /// A process as its ledger's header names it.
-pub(super) struct Identity {
+pub(super) struct Identity<'a> {
     pub(super) pid: libc::pid_t,
     pub(super) start_ticks: u64,
     pub(super) pid_namespace: u64,
-    pub(super) visible: Option<&'static [u8]>,
+    pub(super) visible: Option<&'a [u8]>,
     /// TT-Metal works on chips that are not there.
     pub(super) is_mock: bool,
     program: [u8; 256],
@@ -19,7 +19,7 @@ pub(super) struct Identity {
     program_to: usize,
 }
 
-impl Identity {
+impl Identity<'_> {
     pub(super) fn of_this_process() -> Self {
         let mut program = [0_u8; 256];
         // SAFETY: the kernel writes at most that many bytes into the array of ours.
@@ -40,6 +40,16 @@ impl Identity {
             program_from: from,
             program_to: length,
         }
+    }
+
+    /// The same with the name of another program.
+    pub(super) fn called(mut self, program: &[u8]) -> Self {
+        let length = program.len().min(self.program.len());
+        for (to, from) in self.program.iter_mut().zip(program) {
+            *to = *from;
+        }
+        (self.program_from, self.program_to) = (0, length);
+        self
     }
 
     /// The name of its executable file.

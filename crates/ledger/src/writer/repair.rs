@@ -25,10 +25,14 @@ impl Books {
     /// Finishes what a dead owner began. Called by the new owner, or by its own `Drop` on the way out of a panic.
     #[cold]
     pub(super) fn repair(&self, time: u64) {
-        if !self.is_half_done() {
-            return;
+        if self.is_half_done() {
+            self.rebuild(time);
         }
-        // The same number as the event that did not end: `begin` rounds down.
+    }
+
+    /// Counts everything again and makes what only the writer knows anew: index, free slots.
+    pub(super) fn rebuild(&self, time: u64) {
+        // The same number as an event that did not end: `begin` rounds down.
         let event = self.begin(time);
         let rows = self.rows_ever_used();
         for number in 0..rows {

@@ -115,23 +115,8 @@ struct Made {
 fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     let clock = clock::pick(config.clock);
     let identity = Identity::of_this_process();
-    let books = Books {
-        region: Region { start: made.start, bytes: made.bytes, capacity: made.capacity },
-        lock: Lock::new(),
-        clock,
-        pid: identity.pid,
-        descriptor: made.descriptor,
-        inode: made.inode,
-        index: Index::new(),
-        free: FreeList::reserve(made.capacity)?,
-        overflow: Overflow::new(),
-        tags: Tags::new(),
-        figures: Words::reserve(FIGURES)?,
-        dead: AtomicU64::new(0),
-        sweep_cursor: AtomicU32::new(0),
-        grave_cursor: AtomicU32::new(0),
-        grave_rest: AtomicU32::new(0),
-    };
+    let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity };
+    let books = books_over(region, clock, identity.pid, (made.descriptor, made.inode))?;
     if !books.index.start(0) {
         return None;
     }
@@ -144,7 +129,29 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     books.place()
 }
 
-fn write_header(region: &Region, config: &Config, clock: Clock, identity: &Identity) {
+/// Books of a region that is mapped, without an index.
+pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
+    let free = FreeList::reserve(region.capacity)?;
+    Some(Books {
+        region,
+        lock: Lock::new(),
+        clock,
+        pid,
+        descriptor,
+        inode,
+        index: Index::new(),
+        free,
+        overflow: Overflow::new(),
+        tags: Tags::new(),
+        figures: Words::reserve(FIGURES)?,
+        dead: AtomicU64::new(0),
+        sweep_cursor: AtomicU32::new(0),
+        grave_cursor: AtomicU32::new(0),
+        grave_rest: AtomicU32::new(0),
+    })
+}
+
+pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, identity: &Identity<'_>) {
     let set = |field, value| region.header(field).store(value, Relaxed);
     let version = u64::from(layout::VERSION_MAJOR) | u64::from(layout::VERSION_MINOR) << 16;
     set(header::VERSION_MAJOR, version | u64::from(layout::HEADER_BYTES) << 32);

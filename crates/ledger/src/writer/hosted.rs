@@ -1,0 +1,404 @@
+//! A ledger in a file, written by the service for a process that only speaks its socket.
+//!
+//! The bytes and the order of stores are those of a process's own ledger, so that whoever kills the service finds it exact and
+//! the next service [takes it over](Hosted::adopt). Two things are different. A store to a page that a full tmpfs cannot give
+//! is a signal that ends the service, so room is [asked for](Hosted::make_room) before it is used, where the answer is an error.
+//! And nothing is unlisted: what is only in private memory would be gone with the service, so the caller stops at the capacity.
+//!
+//! A file that somebody else makes shorter while it is mapped ends this process. Whoever makes the file keeps it from others.
+
+use std::{
+    fmt,
+    fs::File,
+    io,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    ptr::NonNull,
+    sync::atomic::Ordering::Relaxed,
+};
+
+use crate::layout::{self, ALLOCATORS, Clock, EVENTS, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, header, row};
+
+use super::{
+    AllocatorId, AllocatorSpec, Config, Session,
+    books::Books,
+    clock,
+    identity::Identity,
+    lock::Held,
+    memory::{self, Backing, PAGE, Region, low, pair, position},
+    start,
+};
+
+/// The process a ledger is written for.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Its pid, as the service sees it.
+    pub pid: u32,
+    /// Its start time, field 22 of its stat.
+    pub start_ticks: u64,
+    /// Its name.
+    pub program: &'a [u8],
+    /// Which devices it sees.
+    pub seen: Seen<'a>,
+    /// Whether its chips are TT-Metal's mock or simulated ones.
+    pub is_mock: bool,
+}
+
+/// TT_VISIBLE_DEVICES of the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen<'a> {
+    /// It is not set.
+    All,
+    /// What it says.
+    Only(&'a [u8]),
+    /// The service may not look, or it is too long: which device is which cannot be told.
+    Unknown,
+}
+
+/// The writer of one such ledger. One thread uses it at a time.
+pub struct Hosted {
+    books: NonNull<Books>,
+    file: File,
+    room: Room,
+}
+
+/// Records of each table that have memory behind them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room {
+    events: u32,
+    entries: u32,
+    graves: u32,
+    allocators: u32,
+    tags: u32,
+}
+
+// SAFETY: the books lie in memory of their own that belongs to no thread; all of it is atomic or never changes, and the lock is
+// not held between two calls, since a session borrows the writer.
+unsafe impl Send for Hosted {}
+
+/// Records that get memory together at first; later as many as there are, up to [`STEP_MAX`].
+const STEP_MIN: u32 = 1024;
+const STEP_MAX: u32 = 16_384;
+/// Events that one change may take, and graves that it may look at.
+const EVENTS_EACH: u32 = 3;
+const GRAVES_EACH: u32 = 8;
+/// Changes that [`Hosted::make_room`] makes room for at least.
+pub(super) const CHANGES_MAX: u32 = 128;
+
+impl Hosted {
+    /// A new ledger in an empty file. `config` says for which machine, and which version writes.
+    pub fn create(file: File, config: &Config, owner: &Owner<'_>) -> io::Result<Self> {
+        let capacity = layout::ENTRIES_MAX;
+        let bytes = position(layout::entries(capacity).end());
+        file.set_len(bytes as u64)?;
+        let region = map(&file, bytes, capacity)?;
+        let clock = clock::pick(config.clock);
+        let hosted = Self::over(file, region, clock)?;
+        hosted.populate(0, PAGE as u64)?;
+        let visible = match owner.seen {
+            Seen::Only(text) => Some(text),
+            Seen::All | Seen::Unknown => None,
+        };
+        let mut identity = Identity::of_this_process().called(owner.program);
+        (identity.visible, identity.is_mock) = (visible, owner.is_mock);
+        let books = hosted.books();
+        if !books.index.start(0) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let set = |field, value| books.region.header(field).store(value, Relaxed);
+        start::write_header(&books.region, config, clock, &identity);
+        set(header::CLOCK, pair(clock as u32, owner.pid));
+        set(header::OWNER_START_TICKS, owner.start_ticks);
+        if owner.seen == Seen::Unknown {
+            set(header::VISIBLE_IS_SET, pair(header::VISIBLE_CUT, if owner.is_mock { header::FLAG_MOCK } else { 0 }));
+        }
+        Ok(hosted)
+    }
+
+    /// Takes over the ledger of a service that is gone: what it had begun is finished or undone, figures are counted again from
+    /// the entries. A file that this version would not have written is refused.
+    pub fn adopt(file: File, config: &Config) -> io::Result<Self> {
+        let (capacity, clock) = check(&file, config)?;
+        let region = map(&file, position(layout::entries(capacity).end()), capacity)?;
+        let mut hosted = Self::over(file, region, clock)?;
+        hosted.populate(0, PAGE as u64)?;
+        let books = hosted.books();
+        let used = |field| low(books.region.header(field).load(Relaxed));
+        let (entries, tags) = (used(header::ENTRIES_USED).min(capacity), used(header::TAGS_USED));
+        let allocators = used(header::ALLOCATORS_USED);
+        hosted.make_room_for(Room {
+            entries: entries.max(1),
+            // All but the last events were there already; these are cheap where they are.
+            events: u32::try_from(hosted.events()).unwrap_or(u32::MAX),
+            graves: 0,
+            allocators: allocators + 1,
+            tags,
+        })?;
+        // Where the graveyard was used is not known any more: it is all asked for again.
+        hosted.grow(GRAVEYARD, 0, GRAVEYARD.records)?;
+        hosted.room.graves = GRAVEYARD.records;
+        let books = hosted.books();
+        let identity = Identity::of_this_process();
+        books.region.header(header::PID).store(pair(identity.pid.unsigned_abs(), config.kind as u32), Relaxed);
+        books.region.header(header::START_TICKS).store(identity.start_ticks, Relaxed);
+        books.take_over_allocators();
+        books.rebuild(clock::now(clock));
+        Ok(hosted)
+    }
+
+    fn over(file: File, region: Region, clock: Clock) -> io::Result<Self> {
+        let (start, bytes) = (region.start, region.bytes);
+        // SAFETY: getpid has no conditions.
+        let pid = unsafe { libc::getpid() };
+        match start::books_over(region, clock, pid, (-1, 0)).and_then(Books::place) {
+            Some(books) => Ok(Self { books, file, room: Room::default() }),
+            None => {
+                // SAFETY: mapped by our caller a moment ago; nothing points into it.
+                unsafe { memory::unmap(start, bytes) };
+                Err(io::ErrorKind::OutOfMemory.into())
+            }
+        }
+    }
+
+    fn books(&self) -> &Books {
+        // SAFETY: placed by `over`, aligned, and alive until `self` is dropped; all of it is atomic or never changes.
+        unsafe { self.books.as_ref() }
+    }
+
+    /// The lock, for some changes for which there is [room](Hosted::has_room).
+    pub fn session(&mut self) -> Session<'_> {
+        let books = self.books();
+        let time = clock::now(books.clock);
+        // Nobody else has the lock: `self` is borrowed. A thread may have panicked with it.
+        if books.lock.take() == Ok(Held::AfterDeath) {
+            books.repair(time);
+        }
+        Session { books, time }
+    }
+
+    /// Whether `changes` more allocations or frees can be stored, for which memory is there already.
+    #[inline]
+    pub fn has_room(&self, changes: u32) -> bool {
+        let books = self.books();
+        let room = &self.room;
+        let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
+        let next = self.events() + u64::from(changes * EVENTS_EACH);
+        (room.events == EVENTS.records || next < u64::from(room.events))
+            && (room.entries == books.region.capacity || used + changes <= room.entries)
+            && (room.graves == GRAVEYARD.records || books.grave_cursor.load(Relaxed) + changes * GRAVES_EACH <= room.graves)
+    }
+
+    /// Asks the file system for memory for the next changes, at least 128 of them.
+    pub fn make_room(&mut self) -> io::Result<()> {
+        let books = self.books();
+        let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
+        let next = self.events() + u64::from(CHANGES_MAX * EVENTS_EACH);
+        let cursor = books.grave_cursor.load(Relaxed);
+        self.make_room_for(Room {
+            events: u32::try_from(next).unwrap_or(u32::MAX),
+            entries: used.saturating_add(CHANGES_MAX),
+            graves: cursor.saturating_add(CHANGES_MAX * GRAVES_EACH),
+            allocators: 0,
+            tags: 0,
+        })
+    }
+
+    fn make_room_for(&mut self, wanted: Room) -> io::Result<()> {
+        let capacity = self.books().region.capacity;
+        self.room.events = self.reach(EVENTS, self.room.events, wanted.events.saturating_add(1))?;
+        self.room.entries = self.reach(layout::entries(capacity), self.room.entries, wanted.entries)?;
+        self.room.graves = self.reach(GRAVEYARD, self.room.graves, wanted.graves)?;
+        let rows = Table { records: ROWS.records / KINDS, stride: ROWS.stride * KINDS, ..ROWS };
+        let allocators = wanted.allocators.min(ALLOCATORS.records);
+        if allocators > self.room.allocators {
+            self.grow(ALLOCATORS, self.room.allocators, allocators)?;
+            self.grow(rows, self.room.allocators, allocators)?;
+            self.room.allocators = allocators;
+        }
+        self.room.tags = self.reach(TAGS, self.room.tags, wanted.tags)?;
+        Ok(())
+    }
+
+    /// Memory for at least the first `wanted` records of a table that has it for `have`; says for how many it has then.
+    fn reach(&self, table: Table, have: u32, wanted: u32) -> io::Result<u32> {
+        let wanted = wanted.min(table.records);
+        if wanted <= have {
+            return Ok(have);
+        }
+        let step = have.clamp(STEP_MIN, STEP_MAX);
+        let to = wanted.max(have.saturating_add(step)).min(table.records);
+        self.grow(table, have, to)?;
+        Ok(to)
+    }
+
+    fn grow(&self, table: Table, from: u32, to: u32) -> io::Result<()> {
+        let stride = u64::from(table.stride);
+        self.populate(table.offset + u64::from(from) * stride, u64::from(to.saturating_sub(from)) * stride)
+    }
+
+    /// Memory behind these bytes of the file. What is there already stays as it is.
+    fn populate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let page = PAGE as u64;
+        let start = offset / page * page;
+        let end = (offset + bytes).next_multiple_of(page).min((self.books().region.bytes as u64).next_multiple_of(page));
+        let number = |value: u64| libc::off_t::try_from(value).map_err(|_| io::ErrorKind::InvalidInput);
+        loop {
+            // SAFETY: our own descriptor; a range inside the file's length, so that no limit on lengths is met.
+            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, number(start)?, number(end - start)?) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    fn events(&self) -> u64 {
+        self.books().region.header(header::SEQ).load(Relaxed) / 2
+    }
+
+    /// The open allocator of that name, or a new one for which memory is asked for first.
+    pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
+        if let Some(known) = self.books().named(spec.origin, spec.given_id) {
+            return Ok(known);
+        }
+        let used = low(self.books().region.header(header::ALLOCATORS_USED).load(Relaxed));
+        let has_room = self.make_room().and_then(|()| self.make_room_for(Room { allocators: used + 1, ..Room::default() }));
+        if has_room.is_err() {
+            self.books().lose(Lost::NoMemory);
+            return Err(Lost::NoMemory);
+        }
+        self.session().open_allocator(spec)
+    }
+
+    /// The number of a text, for `Buffer::tag`; 0 where there is no memory for one more.
+    pub fn tag(&mut self, text: &str) -> u32 {
+        let used = low(self.books().region.header(header::TAGS_USED).load(Relaxed));
+        // The last one, "(other)", is written when the others are used up.
+        let wanted = if used + 2 >= TAGS.records { TAGS.records } else { used + 2 };
+        if self.make_room_for(Room { tags: wanted, ..Room::default() }).is_err() {
+            return 0;
+        }
+        self.session().tag(text)
+    }
+
+    /// Live entries.
+    #[inline]
+    pub fn live_entries(&self) -> u64 {
+        self.books().region.header(header::LIVE_ENTRIES).load(Relaxed)
+    }
+
+    /// Live bytes and entries of one kind of an open allocator's memory.
+    pub fn live_of(&self, id: AllocatorId, kind: u8) -> (u64, u64) {
+        if id.slot() >= self.room.allocators as usize || u32::from(kind) >= KINDS {
+            return (0, 0);
+        }
+        let row = self.books().region.row(id.row(kind));
+        (row.get(row::LIVE_BYTES), row.get(row::LIVE_COUNT))
+    }
+
+    /// Whether that kind of its memory ever had a buffer.
+    pub fn is_used(&self, id: AllocatorId, kind: u8) -> bool {
+        id.slot() < self.room.allocators as usize && self.books().rows_in_use(id).any(|number| number == id.row(kind))
+    }
+
+    /// The open allocators, and the ids that were given for them.
+    pub fn allocators(&self) -> Vec<(AllocatorId, u32)> {
+        let books = self.books();
+        let of = |slot: usize| {
+            let state = books.region.allocator(slot, allocator::STATE).load(Relaxed);
+            let is_open = state & 0xFF == u64::from(allocator::OPEN);
+            let id = AllocatorId::new(slot, low(state >> 8)).filter(|_| is_open)?;
+            Some((id, low(books.region.allocator(slot, allocator::GIVEN_ID).load(Relaxed))))
+        };
+        (0..books.allocators_used()).filter_map(of).collect()
+    }
+
+    /// The owner's pid and start time, as the header has them.
+    pub fn owner(&self) -> (u32, u64) {
+        let header = |field| self.books().region.header(field).load(Relaxed);
+        (memory::high(header(header::CLOCK)), header(header::OWNER_START_TICKS))
+    }
+
+    /// How often something was lost for that reason, or odd.
+    pub fn lost(&self, reason: Lost) -> u64 {
+        self.books().region.header(header::LOST + reason as u64 * 8).load(Relaxed)
+    }
+
+    /// Bytes that it takes: what the file system gave, and the index beside it.
+    pub fn memory_bytes(&self) -> u64 {
+        let room = &self.room;
+        let part = |records: u32, stride: u32| u64::from(records) * u64::from(stride);
+        part(room.events, EVENTS.stride)
+            + part(room.entries, 64 + 24)
+            + part(room.graves, 64)
+            + part(room.allocators, ALLOCATORS.stride + ROWS.stride * KINDS)
+            + part(room.tags, TAGS.stride)
+    }
+
+    /// Ends it and gives its memory back, a little at a time so that others of this process need not wait for long. The file
+    /// has no contents afterwards; it was unlinked before.
+    pub fn remove(self) {
+        const PIECE: usize = 1 << 20;
+        let region = &self.books().region;
+        for offset in (0..region.bytes).step_by(PIECE) {
+            let bytes = PIECE.min(region.bytes - offset);
+            // SAFETY: whole pages of our own mapping, which nobody uses any more: `self` is gone after this.
+            unsafe { libc::madvise(region.start.add(offset).as_ptr().cast(), bytes, libc::MADV_REMOVE) };
+        }
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self`: no session borrows it.
+        unsafe { Books::release(self.books) };
+    }
+}
+
+impl fmt::Debug for Hosted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosted").field("owner", &self.owner()).finish_non_exhaustive()
+    }
+}
+
+fn map(file: &File, bytes: usize, capacity: u32) -> io::Result<Region> {
+    let out_of_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
+    let place = memory::map(bytes, Backing::Private).ok_or_else(out_of_memory)?;
+    let start = memory::map(bytes, Backing::File(file.as_raw_fd(), place)).ok_or_else(out_of_memory)?;
+    Ok(Region { start, bytes, capacity })
+}
+
+/// Whether the file is what this version of the service would have written; its capacity and clock.
+fn check(file: &File, config: &Config) -> io::Result<(u32, Clock)> {
+    let mut bytes = [0; PAGE];
+    file.read_exact_at(&mut bytes, 0)?;
+    let word = |field: u64| {
+        let at = position(field);
+        u64::from_le_bytes(std::array::from_fn(|index| bytes.get(at + index).copied().unwrap_or(0)))
+    };
+    let refuse = |why: &'static str| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    if word(header::MAGIC) != layout::MAGIC {
+        return refuse("no ledger");
+    }
+    let version = u64::from(layout::VERSION_MAJOR) | u64::from(layout::VERSION_MINOR) << 16 | u64::from(layout::HEADER_BYTES) << 32;
+    if word(header::VERSION_MAJOR) != version {
+        return refuse("a ledger of another version");
+    }
+    let entries = word(header::TABLES + 5 * 16 + 8);
+    let capacity = low(entries);
+    let is_ours = capacity.is_power_of_two()
+        && (layout::ENTRIES_MIN..=layout::ENTRIES_MAX).contains(&capacity)
+        && word(header::TABLES + 5 * 16) == layout::entries(capacity).offset
+        && word(header::REGION_BYTES) == layout::entries(capacity).end()
+        && file.metadata()?.len() == layout::entries(capacity).end();
+    if !is_ours {
+        return refuse("a ledger of another shape");
+    }
+    if memory::high(word(header::PID)) != config.kind as u32 || word(header::MACHINE) != config.machine {
+        return refuse("a ledger of another writer");
+    }
+    Ok((capacity, if low(word(header::CLOCK)) == Clock::Tsc as u32 { Clock::Tsc } else { Clock::Monotonic }))
+}
+
+const _: () = assert!(CHANGES_MAX * EVENTS_EACH < STEP_MIN && CHANGES_MAX * GRAVES_EACH <= STEP_MIN);

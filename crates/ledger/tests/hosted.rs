@@ -1,0 +1,126 @@
+//! Ledgers that the service writes for others: as exact as a process's own, and taken over from a service that was killed.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+use std::fs::File;
+
+use ttmon_ledger::layout::{Lost, WriterKind, kind};
+use ttmon_ledger::reader::Region;
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen};
+
+const CONFIG: Config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
+
+fn file() -> File {
+    tempfile::tempfile().unwrap()
+}
+
+fn owner(seen: Seen<'_>) -> Owner<'_> {
+    Owner { pid: 4242, start_ticks: 99, program: b"model.py", seen, is_mock: false }
+}
+
+fn open(hosted: &mut Hosted, device: u32) -> AllocatorId {
+    let chips = [Chip { metal_id: device, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: device, origin: 3, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
+    hosted.open_allocator(&spec).unwrap()
+}
+
+fn put(hosted: &mut Hosted, allocator: AllocatorId, address: u64, size: u64) {
+    if !hosted.has_room(1) {
+        hosted.make_room().unwrap();
+    }
+    let key = Key { allocator, kind: kind::DRAM, address };
+    hosted.session().insert(key, &Buffer { size, ..Buffer::default() }).unwrap();
+}
+
+#[test]
+fn the_header_names_the_owner() {
+    for (seen, expected, is_cut) in
+        [(Seen::All, None, false), (Seen::Only(b"1,2"), Some("1,2".to_owned()), false), (Seen::Unknown, Some(String::new()), true)]
+    {
+        let file = file();
+        let hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(seen)).unwrap();
+        let region = Region::open(file).unwrap();
+        let identity = region.identity();
+        assert_eq!((identity.owner_pid, identity.owner_start_ticks, identity.machine), (4242, 99, 7));
+        assert_eq!((identity.pid, identity.writer), (std::process::id(), Some(WriterKind::Service)));
+        assert_eq!((identity.program.as_str(), &identity.visible_devices, identity.is_visible_cut), ("model.py", &expected, is_cut));
+        assert_eq!(hosted.owner(), (4242, 99));
+    }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let file = file();
+    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let (zero, far) = (open(&mut hosted, 0), open(&mut hosted, 300));
+    for address in 0..5000 {
+        put(&mut hosted, zero, address, 10);
+    }
+    put(&mut hosted, far, 1, 70);
+    for address in 0..1000 {
+        hosted.session().remove(Key { allocator: zero, kind: kind::DRAM, address }).unwrap();
+    }
+    assert_eq!((hosted.live_entries(), hosted.live_of(zero, kind::DRAM), hosted.live_of(far, kind::L1)), (4001, (40_000, 4000), (0, 0)));
+    let listing = Region::open(file).unwrap().list().unwrap();
+    assert_eq!(listing.entries.len(), 4001);
+    assert_eq!(listing.totals.allocators.iter().map(|one| one.given_id).collect::<Vec<_>>(), [0, 300]);
+    assert_eq!(listing.totals.allocators[0].rows[0].used, 40_000);
+}
+
+#[test]
+fn another_service_takes_over() {
+    let file = file();
+    let mut first = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let id = open(&mut first, 5);
+    for address in 0..70_000 {
+        put(&mut first, id, address, 3);
+    }
+    first.session().lose(Lost::UnknownFree);
+    // As a kill leaves it: nothing is closed.
+    std::mem::forget(first);
+    let mut second = Hosted::adopt(file.try_clone().unwrap(), &CONFIG).unwrap();
+    assert_eq!(second.owner(), (4242, 99));
+    assert_eq!((second.live_entries(), second.lost(Lost::UnknownFree)), (70_000, 1));
+    let again = open(&mut second, 5);
+    assert_eq!(again, id, "the device is known");
+    put(&mut second, again, 70_000, 3);
+    for address in (0..70_000).step_by(2) {
+        assert!(second.has_room(1) || second.make_room().is_ok());
+        assert_eq!(second.session().remove(Key { allocator: again, kind: kind::DRAM, address }), Some(3));
+    }
+    put(&mut second, again, 70_002, 3);
+    assert_eq!(second.live_of(again, kind::DRAM), (35_002 * 3, 35_002));
+    let listing = Region::open(file).unwrap().list().unwrap();
+    assert_eq!(listing.entries.len(), 35_002);
+    assert_eq!(listing.totals.allocators[0].rows[0].peak, 70_001 * 3);
+}
+
+#[test]
+fn texts_and_devices_up_to_the_last() {
+    let file = file();
+    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    for device in 0..256 {
+        open(&mut hosted, device);
+    }
+    let chips = [];
+    let spec = AllocatorSpec { given_id: 256, origin: 3, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
+    assert_eq!(hosted.open_allocator(&spec), Err(Lost::NoAllocator));
+    assert_eq!(hosted.allocators().len(), 256);
+    let tags: Vec<u32> = (0..5000).map(|number| hosted.tag(&format!("pid {number}"))).collect();
+    assert_eq!((tags[0], tags[4093], tags[4094], tags[4999]), (1, 4094, 4095, 4095));
+    hosted.remove();
+    assert!(Region::open(file).is_err(), "its contents are gone");
+}
+
+#[test]
+fn files_of_others_are_refused() {
+    let refused = |file: File| Hosted::adopt(file, &CONFIG).map(|_| ()).unwrap_err().to_string();
+    assert!(Hosted::adopt(file(), &CONFIG).is_err());
+    let short = file();
+    short.set_len(4096).unwrap();
+    assert_eq!(refused(short), "no ledger");
+    let other = file();
+    drop(Hosted::create(other.try_clone().unwrap(), &Config { machine: 8, ..CONFIG }, &owner(Seen::All)).unwrap());
+    assert_eq!(refused(other.try_clone().unwrap()), "a ledger of another writer");
+    other.set_len(8192).unwrap();
+    assert_eq!(refused(other), "a ledger of another shape");
+}

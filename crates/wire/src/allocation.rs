@@ -1,0 +1,323 @@
+//! The allocation socket's messages: what instrumented TT-Metal builds send, and what monitors ask. Bytes in, values out.
+//!
+//! One packed little-endian struct serves everything. There are four sizes of it, and a stream does not say which it speaks:
+//! [`Framing`] finds out. All a request says lies in its first 40 bytes, the same in all sizes, and the rest of it is zero:
+//!
+//! | offset | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 1 + 3 | type; zero |
+//! | 4 | 4 | device id, signed; -1 asks for the number of devices |
+//! | 8 | 8 | size in bytes |
+//! | 16 | 1 + 3 | TT-Metal's buffer type, or the kernel's; zero |
+//! | 20 | 4 | pid as the sender sees it, signed |
+//! | 24 | 8 + 8 | address or other number; time in ns since 1970 |
+//!
+//! A reply carries figures behind them, at places that depend on the size: see [`Usage`] and [`DeviceInfo`].
+
+mod framing;
+#[cfg(test)]
+mod tests;
+
+pub use framing::{Framing, Malformed, Step, Wait};
+
+/// Bytes of a request that say something.
+pub const HEADER_BYTES: usize = 40;
+/// The longest message.
+pub const MESSAGE_BYTES_MAX: usize = 144;
+
+/// How long the messages of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Size {
+    /// 72 bytes: types 1 to 5.
+    B72,
+    /// 112 bytes: types 1 to 7.
+    B112,
+    /// 128 bytes: types 1 to 11.
+    B128,
+    /// 144 bytes: all types.
+    B144,
+}
+
+impl Size {
+    /// All of them, the shortest first.
+    pub const ALL: [Self; 4] = [Self::B72, Self::B112, Self::B128, Self::B144];
+
+    /// In bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::B72 => 72,
+            Self::B112 => 112,
+            Self::B128 => 128,
+            Self::B144 => 144,
+        }
+    }
+
+    /// The size of that many bytes.
+    pub fn from_bytes(bytes: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|size| size.bytes() == bytes)
+    }
+
+    /// Whether clients that speak this size know messages of that type.
+    pub const fn has(self, kind: Type) -> bool {
+        self.bytes() >= kind.size_min().bytes()
+    }
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the protocol's own names")]
+#[repr(u8)]
+pub enum Type {
+    Alloc = 1,
+    Free = 2,
+    Query = 3,
+    Response = 4,
+    DumpRemaining = 5,
+    DeviceInfoQuery = 6,
+    DeviceInfoResponse = 7,
+    CbAlloc = 8,
+    CbFree = 9,
+    KernelLoad = 10,
+    KernelUnload = 11,
+    DumpKernels = 12,
+}
+
+impl Type {
+    /// All of them by number, from 1 on.
+    pub const ALL: [Self; 12] = [
+        Self::Alloc,
+        Self::Free,
+        Self::Query,
+        Self::Response,
+        Self::DumpRemaining,
+        Self::DeviceInfoQuery,
+        Self::DeviceInfoResponse,
+        Self::CbAlloc,
+        Self::CbFree,
+        Self::KernelLoad,
+        Self::KernelUnload,
+        Self::DumpKernels,
+    ];
+
+    /// The type of a number.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
+    }
+
+    /// The shortest message that can be of this type.
+    pub const fn size_min(self) -> Size {
+        match self {
+            Self::Alloc | Self::Free | Self::Query | Self::Response | Self::DumpRemaining => Size::B72,
+            Self::DeviceInfoQuery | Self::DeviceInfoResponse => Size::B112,
+            Self::CbAlloc | Self::CbFree | Self::KernelLoad | Self::KernelUnload => Size::B128,
+            Self::DumpKernels => Size::B144,
+        }
+    }
+
+    /// Whether its sender waits for a reply, in the size of the request.
+    pub const fn is_question(self) -> bool {
+        matches!(self, Self::Query | Self::DeviceInfoQuery)
+    }
+}
+
+/// What a request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it is.
+    pub kind: Type,
+    /// TT-Metal's number of the device, as the sender knows it.
+    pub device_id: i32,
+    /// Bytes.
+    pub size: u64,
+    /// TT-Metal's buffer type; of a kernel, its type.
+    pub buffer_type: u8,
+    /// The sender's pid, as it says and sees it; 0 in questions.
+    pub process_id: i32,
+    /// An address, or another number of the sender's.
+    pub buffer_id: u64,
+    /// When, in ns since 1970; 0 where the sender does not say.
+    pub timestamp: u64,
+}
+
+impl Request {
+    /// One that says nothing yet but what it is.
+    pub const fn new(kind: Type) -> Self {
+        Self { kind, device_id: 0, size: 0, buffer_type: 0, process_id: 0, buffer_id: 0, timestamp: 0 }
+    }
+
+    /// Reads the header; what is behind it is [`Framing`]'s business.
+    #[inline]
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
+        let kind = Type::from_byte(bytes[0]).ok_or(Malformed::Type(bytes[0]))?;
+        let device_id = i32::from_le_bytes(part(bytes, 4));
+        if u32::from_le_bytes(part(bytes, 0)) >> 8 != 0 || u32::from_le_bytes(part(bytes, 16)) >> 8 != 0 {
+            return Err(Malformed::Padding);
+        }
+        if device_id < -1 {
+            return Err(Malformed::Device(device_id));
+        }
+        Ok(Self {
+            kind,
+            device_id,
+            size: u64::from_le_bytes(part(bytes, 8)),
+            buffer_type: bytes[16],
+            process_id: i32::from_le_bytes(part(bytes, 20)),
+            buffer_id: u64::from_le_bytes(part(bytes, 24)),
+            timestamp: u64::from_le_bytes(part(bytes, 32)),
+        })
+    }
+
+    /// The bytes of it in one size.
+    pub fn encode(&self, size: Size) -> Message {
+        let mut message = Message::new(size, self.kind, self.device_id);
+        message.put(8, self.size.to_le_bytes());
+        message.put(16, [self.buffer_type]);
+        message.put(20, self.process_id.to_le_bytes());
+        message.put(24, self.buffer_id.to_le_bytes());
+        message.put(32, self.timestamp.to_le_bytes());
+        message
+    }
+}
+
+/// A piece of the header; places and lengths are constants that fit.
+#[inline]
+fn part<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes[at + index])
+}
+
+/// The bytes of one message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    bytes: [u8; MESSAGE_BYTES_MAX],
+    size: Size,
+}
+
+impl Message {
+    fn new(size: Size, kind: Type, device_id: i32) -> Self {
+        let mut message = Self { bytes: [0; MESSAGE_BYTES_MAX], size };
+        message.put(0, [kind as u8]);
+        message.put(4, device_id.to_le_bytes());
+        message
+    }
+
+    fn put<const N: usize>(&mut self, at: usize, value: [u8; N]) {
+        self.bytes[at..at + N].copy_from_slice(&value);
+    }
+
+    /// As it goes over the socket.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.size.bytes()]
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Message").field(&self.as_bytes()).finish()
+    }
+}
+
+/// Memory in use on a device: the answer to [`Type::Query`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the contract's kinds, in bytes")]
+pub struct Usage {
+    pub dram: u64,
+    pub l1: u64,
+    pub l1_small: u64,
+    pub trace: u64,
+    pub cb: u64,
+    pub kernel: u64,
+}
+
+impl Usage {
+    /// The answer. Messages shorter than 128 bytes have no place for circular buffers and kernels.
+    pub fn reply(&self, size: Size, device_id: i32) -> Message {
+        let mut message = Message::new(size, Type::Response, device_id);
+        for (at, value) in [(40, self.dram), (48, self.l1), (56, self.l1_small), (64, self.trace)] {
+            message.put(at, value.to_le_bytes());
+        }
+        if size >= Size::B128 {
+            message.put(72, self.cb.to_le_bytes());
+            message.put(80, self.kernel.to_le_bytes());
+        }
+        message
+    }
+
+    /// What an answer says.
+    pub fn decode(message: &[u8]) -> Option<Self> {
+        let size = reply_size(message, Type::Response)?;
+        let figure = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| message[at + index]));
+        let later = |at: usize| if size >= Size::B128 { figure(at) } else { 0 };
+        Some(Self { dram: figure(40), l1: figure(48), l1_small: figure(56), trace: figure(64), cb: later(72), kernel: later(80) })
+    }
+}
+
+/// What a device is, or how many there are: the answer to [`Type::DeviceInfoQuery`]. Figures that do not fit their field are
+/// answered as the largest that does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Bytes of DRAM.
+    pub dram_bytes: u64,
+    /// Bytes of L1 of all worker cores.
+    pub l1_bytes: u64,
+    /// 1 Grayskull, 2 Wormhole, 3 Blackhole; 0 unknown.
+    pub arch: u32,
+    /// Channels of DRAM, 0 if it is not known.
+    pub dram_channels: u32,
+    /// Bytes of one, 0 if it is not known.
+    pub dram_channel_bytes: u64,
+    /// Bytes of L1 of one core.
+    pub l1_bytes_per_core: u64,
+    /// Whether there is such a device, or any.
+    pub is_available: bool,
+    /// How many there are, where that was the question.
+    pub devices: u32,
+}
+
+impl DeviceInfo {
+    /// The answer; `None` in a size that has none.
+    pub fn reply(&self, size: Size, device_id: i32) -> Option<Message> {
+        let mut message = Message::new(size, Type::DeviceInfoResponse, device_id);
+        let first = info_place(size)?;
+        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
+        message.put(first, self.dram_bytes.to_le_bytes());
+        message.put(first + 8, self.l1_bytes.to_le_bytes());
+        message.put(first + 16, self.arch.to_le_bytes());
+        message.put(first + 20, self.dram_channels.to_le_bytes());
+        message.put(first + 24, narrow(self.dram_channel_bytes));
+        message.put(first + 28, narrow(self.l1_bytes_per_core));
+        message.put(first + 32, u32::from(self.is_available).to_le_bytes());
+        message.put(first + 36, self.devices.to_le_bytes());
+        Some(message)
+    }
+
+    /// What an answer says.
+    pub fn decode(message: &[u8]) -> Option<Self> {
+        let first = info_place(reply_size(message, Type::DeviceInfoResponse)?)?;
+        let wide = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| message[first + at + index]));
+        let narrow = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| message[first + at + index]));
+        Some(Self {
+            dram_bytes: wide(0),
+            l1_bytes: wide(8),
+            arch: narrow(16),
+            dram_channels: narrow(20),
+            dram_channel_bytes: u64::from(narrow(24)),
+            l1_bytes_per_core: u64::from(narrow(28)),
+            is_available: narrow(32) != 0,
+            devices: narrow(36),
+        })
+    }
+}
+
+/// Where a device's figures begin: behind those of circular buffers and kernels, where there are any.
+fn info_place(size: Size) -> Option<usize> {
+    match size {
+        Size::B72 => None,
+        Size::B112 => Some(72),
+        Size::B128 | Size::B144 => Some(88),
+    }
+}
+
+fn reply_size(message: &[u8], kind: Type) -> Option<Size> {
+    let size = Size::from_bytes(message.len())?;
+    (message[0] == kind as u8).then_some(size)
+}
