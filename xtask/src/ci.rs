@@ -5,6 +5,7 @@
 
 mod python;
 mod tally;
+mod ttnn;
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -39,6 +40,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "header", run: headers },
     Stage { name: "python", run: python::run },
     Stage { name: "root", run: as_root },
+    Stage { name: "ttnn", run: ttnn::run },
     Stage { name: "fuzz", run: fuzz_briefly },
 ];
 

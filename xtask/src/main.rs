@@ -13,6 +13,8 @@ mod stop;
 mod stream;
 mod tidy;
 mod tools;
+mod ttnn;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -53,6 +55,13 @@ const COMMANDS: &[Command] = &[
         help: "licences, bans and sources of the dependencies (installs cargo-deny once)",
         run: audit::run,
     },
+    Command {
+        name: "ttnn",
+        arguments: "setup | compare | versions | cases",
+        help: "the real ttnn on mock chips: its allocators beside what ttmon says of them",
+        run: ttnn::run,
+    },
+    Command { name: "wheel", arguments: "", help: "one wheel with python/ttmon and the libraries inside", run: wheel::run },
     Command {
         name: "bench",
         arguments: "snapshot [--runs N] | ledger [--quick]",

@@ -1,0 +1,116 @@
+//! `cargo xtask ttnn`: the real ttnn on mock chips, and what ttmon says of it beside what TT-Metal's allocators say.
+//!
+//! ```text
+//!  environment  a venv with a pinned ttnn and a stand-in for its compiler     chips     the mock machines, cluster descriptors
+//!  case         which script runs where and how          xtask/ttnn/scripts   do one thing after another and tell the allocators' view
+//!  drive        starts one, and at every step asks `outside` (ttmon mem --json --banks --blocks) and `region` (TT-Metal's /dev/shm)
+//!  compare      pure: what differs, in words                                  versions  the table of docs/ttnn-versions.md
+//! ```
+
+mod case;
+mod chips;
+mod compare;
+mod compiler;
+mod drive;
+mod environment;
+mod fresh;
+mod outside;
+mod patience;
+mod region;
+mod versions;
+
+use crate::project::Project;
+use crate::stop::Stop;
+use crate::wheel;
+use case::{CASES, Case, Started};
+use drive::Driver;
+use environment::Environment;
+use fresh::Fresh;
+use outside::Tracking;
+
+/// The versions that the gate runs: the newest, and the last one whose buffers had no getters.
+pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];
+
+/// How many comparisons held and how many did not.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Score {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.split_first() {
+        Some((&"setup", rest)) => setup(project, rest),
+        Some((&"compare", rest)) => compare_some(project, rest),
+        Some((&"versions", rest)) => Ok(versions::print(project, rest)?),
+        Some((&"cases", [])) => {
+            print!("{}", case::list());
+            Ok(())
+        }
+        _ => Err(Stop::Usage(
+            "ttnn wants one of: setup [VERSION]..., compare [--version V]... [CASE]..., versions [VERSION]..., cases".into(),
+        )),
+    }
+}
+
+fn setup(project: &Project, versions: &[&str]) -> Result<(), Stop> {
+    for version in if versions.is_empty() { PINNED } else { versions } {
+        let environment = Environment::have(project, version)?;
+        println!("ttnn {version}: {}", environment.python.display());
+    }
+    Ok(())
+}
+
+/// By hand: some cases, some versions.
+fn compare_some(project: &Project, words: &[&str]) -> Result<(), Stop> {
+    let mut versions = Vec::new();
+    let mut cases = Vec::new();
+    let mut words = words.iter();
+    while let Some(&word) = words.next() {
+        match word {
+            "--version" => versions.push(*words.next().ok_or_else(|| Stop::Usage("--version wants a version of ttnn".into()))?),
+            name if CASES.iter().any(|case| case.name == name) => cases.push(name),
+            name => return Err(Stop::Usage(format!("there is no case {name}\n{}", case::list()))),
+        }
+    }
+    let versions = if versions.is_empty() { PINNED.to_vec() } else { versions };
+    let mut score = Score::default();
+    for version in versions {
+        let environment = Environment::have(project, version)?;
+        let new = compare(project, &environment, &cases)?;
+        score = Score { passed: score.passed + new.passed, failed: score.failed + new.failed };
+    }
+    if score.failed == 0 { Ok(()) } else { Err(Stop::Failed(format!("{} of the cases differ", score.failed))) }
+}
+
+/// Runs the cases of these names, or all, with one version; each prints a line.
+pub(crate) fn compare(project: &Project, environment: &Environment, names: &[&str]) -> Result<Score, String> {
+    let tracking = Tracking::build(project)?;
+    let chosen: Vec<&Case> = CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name)).collect();
+    let wants_wheel = chosen.iter().any(|case| case.started == Started::ByWheel);
+    let fresh = if wants_wheel { Some(Fresh::make(project, environment, &wheel::build(project)?)?) } else { None };
+    let driver = Driver { project, environment, tracking: &tracking, fresh: fresh.as_ref() };
+    let mut score = Score::default();
+    for case in chosen {
+        match driver.run(case) {
+            Ok(seen) => {
+                score.passed += 1;
+                println!("ttnn {} {:<22} ok: {seen}", environment.version, case.name);
+            }
+            Err(why) => {
+                score.failed += 1;
+                println!("ttnn {} {:<22} FAILED: {why}", environment.version, case.name);
+            }
+        }
+    }
+    Ok(score)
+}
+
+/// For the gate: both versions, or why there was nothing to run.
+pub(crate) fn environments(project: &Project) -> Result<Vec<Environment>, String> {
+    if !project.root.join("crates/hook/Cargo.toml").exists() {
+        return Err("crates/hook does not exist".to_owned());
+    }
+    PINNED.iter().map(|version| Environment::have(project, version)).collect()
+}

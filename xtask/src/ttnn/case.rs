@@ -1,0 +1,88 @@
+//! Which script runs on which mock machine and how.
+
+/// How the program comes to be tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Started {
+    /// The library is in LD_PRELOAD, as `ttmon env` prints it.
+    Preloaded,
+    /// By `ttmon run`.
+    ByRun,
+    /// Our wheel is installed, and the shell says `export TT_ALLOC_TRACKING_ENABLED=1`: no other change.
+    ByWheel,
+}
+
+/// One run of one script.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) script: &'static str,
+    pub(super) arguments: &'static [&'static str],
+    pub(super) chips: &'static str,
+    pub(super) variables: &'static [(&'static str, &'static str)],
+    pub(super) started: Started,
+}
+
+const fn case(name: &'static str, script: &'static str, chips: &'static str) -> Case {
+    Case { name, script, arguments: &[], chips, variables: &[], started: Started::Preloaded }
+}
+
+const SLOW_DISPATCH: &[(&str, &str)] = &[("TT_METAL_SLOW_DISPATCH_MODE", "1")];
+const NO_REGION: &[(&str, &str)] = &[("TT_METAL_SHM_TRACKING_DISABLED", "1")];
+
+/// Quick ones first; every one is about a second.
+pub(super) const CASES: &[Case] = &[
+    case("basics", "basics.py", "n150"),
+    case("basics-blackhole", "basics.py", "p150"),
+    Case { variables: SLOW_DISPATCH, ..case("basics-slow-dispatch", "basics.py", "n150") },
+    Case { variables: NO_REGION, ..case("basics-no-region", "basics.py", "n150") },
+    Case { started: Started::ByRun, ..case("basics-by-run", "basics.py", "n150") },
+    case("ops", "ops.py", "n150"),
+    case("ops-blackhole", "ops.py", "p150"),
+    case("out-of-memory", "memory_out.py", "n150"),
+    Case { started: Started::ByRun, ..case("out-of-memory-by-run", "memory_out.py", "n150") },
+    case("threads", "threads.py", "n150"),
+    case("mesh-2", "meshes.py", "n300"),
+    case("mesh-2-blackhole", "meshes.py", "p300"),
+    case("mesh-8", "meshes.py", "t3k"),
+    case("mesh-32", "meshes.py", "galaxy"),
+    case("submesh-2", "submesh.py", "n300"),
+    case("submesh-8", "submesh.py", "t3k"),
+    case("capture", "capture.py", "n150"),
+    case("circular", "circular.py", "n150"),
+    case("circular-mesh", "circular.py", "n300"),
+    case("closing", "closing.py", "n150"),
+    case("free-all", "free_all.py", "n150"),
+    case("killed", "killed.py", "n150"),
+    Case { variables: &[("TT_VISIBLE_DEVICES", "2")], ..case("visible-shell", "visible.py", "t3k") },
+    Case { arguments: &["2"], ..case("visible-inside", "visible.py", "t3k") },
+    Case { arguments: &["1,3"], ..case("visible-inside-two", "visible.py", "t3k") },
+    case("fork", "forked.py", "n150"),
+    Case { started: Started::ByWheel, ..case("wheel", "basics.py", "n150") },
+    Case { started: Started::ByWheel, ..case("wheel-ops", "ops.py", "n150") },
+    Case { started: Started::ByWheel, ..case("wheel-out-of-memory", "memory_out.py", "n150") },
+    Case { started: Started::ByWheel, ..case("wheel-asks-itself", "asks_itself.py", "n300") },
+    case("cycles", "cycles.py", "n150"),
+];
+
+/// All of them, for people.
+pub(super) fn list() -> String {
+    CASES.iter().map(|case| format!("  {:<22} {} {} on {}\n", case.name, case.script, case.arguments.join(" "), case.chips)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_what_they_name_is_there() {
+        let names: BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len());
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ttnn");
+        for case in CASES {
+            assert!(folder.join("scripts").join(case.script).exists(), "{}", case.script);
+            assert!(folder.join("chips").join(format!("{}.yaml", case.chips)).exists(), "{}", case.chips);
+        }
+        assert!(list().contains("visible-inside"));
+    }
+}

@@ -1,0 +1,259 @@
+//! What differs between the inside of a process and its picture from outside. Pure but for TT-Metal's own statistics.
+//!
+//! Inside is one step of a script: every open mesh with what `ttnn.get_memory_view` says of each kind. Outside is what
+//! `ttmon mem --json --banks --blocks --buffers` says of the process. They must be equal, to the byte.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::chips::Chips;
+use super::region::{self, Slot};
+
+const KINDS: &[&str] = &["dram", "l1", "l1_small", "trace"];
+/// Of a kind of an allocator, with the same names on both sides.
+const FIGURES: &[&str] = &["banks", "bank_bytes", "allocated_per_bank", "free_per_bank", "largest_free_per_bank", "blocks"];
+
+/// A case under way, with what has been counted so far.
+pub(super) struct Scene<'a> {
+    chips: &'a Chips,
+    has_regions: bool,
+    pub(super) steps: u64,
+    figures: u64,
+    blocks: u64,
+    /// What TT-Metal's own statistics had to say where they were asked.
+    regions: Vec<String>,
+    circulars: u64,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(chips: &'a Chips, has_regions: bool) -> Self {
+        Self { chips, has_regions, steps: 0, figures: 0, blocks: 0, regions: Vec::new(), circulars: 0 }
+    }
+
+    /// One step.
+    pub(super) fn compare(&mut self, step: &Value, outside: &Value) -> Vec<String> {
+        self.steps += 1;
+        let inside = list(&step["open"]);
+        let mut left: Vec<&Value> = list(&outside["allocators"]).iter().filter(|allocator| allocator["pid"] == step["pid"]).collect();
+        if left.len() != inside.len() {
+            return vec![format!("{} open allocators inside, {} outside", inside.len(), left.len())];
+        }
+        let mut differences = Vec::new();
+        let mut pairs = Vec::new();
+        for view in inside {
+            // Meshes of one shape over the same chips are told apart by what they hold.
+            let fits = |allocator: &Value| self.allocator(view, allocator, outside).is_empty();
+            let at = left.iter().position(|allocator| fits(allocator)).or_else(|| left.iter().position(|other| is_same_mesh(view, other)));
+            let allocator = left.remove(at.unwrap_or(0));
+            differences.extend(self.allocator(view, allocator, outside));
+            pairs.push((view, allocator));
+            self.figures += (KINDS.len() * FIGURES.len()) as u64;
+            self.blocks += KINDS.iter().map(|kind| list(&view["kinds"][kind]["table"]).len() as u64).sum::<u64>();
+        }
+        differences.extend(self.rows(step, &pairs));
+        if differences.is_empty() {
+            differences.extend(self.region(step, &pairs));
+        }
+        differences.extend(asked(step, &pairs));
+        differences.extend(tagged(step, outside));
+        differences.extend(self.circular_buffers(step, outside));
+        differences
+    }
+
+    /// One mesh inside against one allocator outside.
+    fn allocator(&self, view: &Value, allocator: &Value, outside: &Value) -> Vec<String> {
+        let mut differences = Vec::new();
+        let mesh = list(&view["mesh"]).iter().map(Value::to_string).collect::<Vec<_>>().join("x");
+        if allocator["mesh"] != mesh.as_str() {
+            differences.push(format!("mesh {mesh} inside, {} outside", allocator["mesh"]));
+        }
+        for &kind in KINDS {
+            let (inside, seen) = (&view["kinds"][kind], &allocator["kinds"][kind]);
+            for &figure in FIGURES {
+                if inside[figure] != seen[figure] {
+                    differences.push(format!("{kind} {figure}: {} inside, {} outside", inside[figure], seen[figure]));
+                }
+            }
+            let table = blocks_inside(view, kind);
+            let blocks = blocks_outside(outside, &allocator["id"], &allocator["pid"], kind);
+            if differences.is_empty() && table != blocks {
+                differences.push(format!("{kind} blocks: {table:?} inside, {blocks:?} outside"));
+            }
+        }
+        differences
+    }
+
+    /// Mock chips are on no row of this machine, and carry the unique ids of their descriptor.
+    fn rows(&self, step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+        let mut differences = Vec::new();
+        for (view, allocator) in pairs {
+            if !list(&allocator["devices"]).is_empty() {
+                differences.push(format!("mock chips on rows of this machine: {}", allocator["devices"]));
+            }
+            let seen: Vec<u64> = list(&allocator["unmapped"]).iter().filter_map(|id| id.as_str()?.parse().ok()).collect();
+            let expected = self.unique_ids(step, view);
+            if seen != expected {
+                differences.push(format!("chips {expected:?} inside, {seen:?} outside"));
+            }
+        }
+        differences
+    }
+
+    /// The unique ids of a mesh's chips, in its order; their metal ids where TT-Metal does not tell unique ones.
+    fn unique_ids(&self, step: &Value, view: &Value) -> Vec<u64> {
+        let metal_ids: Vec<u64> = list(&view["chips"]).iter().filter_map(Value::as_u64).collect();
+        if !self.has_regions {
+            return metal_ids;
+        }
+        if step["visible"].is_string() {
+            // Numbered anew; the chips that TT-Metal itself wrote statistics for are those that it opened.
+            let pid = pid_of(step);
+            return self.chips.unique_ids.values().copied().filter(|id| region::slot(*id, pid).is_some()).collect();
+        }
+        metal_ids.iter().map(|id| self.chips.unique_ids.get(id).copied().unwrap_or(*id)).collect()
+    }
+
+    /// Where TT-Metal's own statistics should agree with the sizes asked for, they do; where they are wrong, that is shown.
+    fn region(&mut self, step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+        let Some(expected) = step["shm"].as_str().filter(|_| self.has_regions) else { return Vec::new() };
+        let used = used_by_chip(pairs);
+        let pid = pid_of(step);
+        let mut wrong = Vec::new();
+        for ((chip, kind), used) in &used {
+            let published = region::slot(*chip, pid).unwrap_or_default().of(kind);
+            if published != *used {
+                wrong.push(format!("{kind} {published} B published, {used} B live"));
+            }
+        }
+        wrong.dedup();
+        match (expected, wrong.is_empty()) {
+            ("agrees", true) => Vec::new(),
+            ("agrees", false) => vec![format!("TT-Metal's own statistics disagree: {}", wrong.join(", "))],
+            (_, true) => vec!["TT-Metal's own statistics agree, and were expected to be wrong".to_owned()],
+            (_, false) => {
+                self.regions.push(format!("{}: {}", step["step"].as_str().unwrap_or_default(), wrong.join(", ")));
+                Vec::new()
+            }
+        }
+    }
+
+    /// After SIGKILL: TT-Metal's own statistics keep the bytes, ttmon has none of them.
+    pub(super) fn after_death(&mut self, step: &Value, memory: impl Fn(u32) -> Result<Value, String>) -> Result<(), String> {
+        let pid = pid_of(step);
+        let outside = memory(pid)?;
+        let live: u64 =
+            list(&outside["allocators"]).iter().flat_map(|allocator| KINDS.iter().map(|kind| figure(allocator, kind, "used"))).sum();
+        if live > 0 {
+            return Err(format!("{live} B outside after its death"));
+        }
+        if self.has_regions {
+            let slots = self.chips.unique_ids.values().filter_map(|id| region::slot(*id, pid));
+            let kept: u64 = slots.map(|Slot { dram, l1, l1_small, trace }| dram + l1 + l1_small + trace).sum();
+            if kept == 0 {
+                return Err("TT-Metal's own statistics forgot it, and were expected to be wrong".to_owned());
+            }
+            self.regions.push(format!("killed: {kept} B published, 0 B live"));
+        }
+        Ok(())
+    }
+
+    /// What was equal, in a line.
+    pub(super) fn told(&self) -> String {
+        let mut text = format!("{} steps, {} figures, {} blocks", self.steps, self.figures, self.blocks);
+        if self.circulars > 0 {
+            text += &format!(", {} circular buffers", self.circulars);
+        }
+        for region in &self.regions {
+            text += &format!("\n    where TT-Metal's own statistics are wrong: {region}");
+        }
+        text
+    }
+
+    fn circular_buffers(&mut self, _step: &Value, _outside: &Value) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What the program is told of itself is what is seen from outside; its peaks are since it last forgot them.
+fn asked(step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+    let mut differences = Vec::new();
+    for (kind, said) in step["asked"].as_object().into_iter().flatten() {
+        let used: u64 = pairs.iter().map(|(_, allocator)| figure(allocator, kind, "used")).sum();
+        if said[0] != used {
+            differences.push(format!("{kind}: the program is told {} B, outside are {used} B", said[0]));
+        }
+        let largest = &step["largest"][kind];
+        if largest.is_u64() && said[1] != *largest {
+            differences.push(format!("{kind}: the program is told a peak of {} B, it was {largest} B", said[1]));
+        }
+    }
+    differences
+}
+
+/// The program's name for a buffer is on it.
+fn tagged(step: &Value, outside: &Value) -> Vec<String> {
+    let Some(tag) = step["tagged"].as_str() else { return Vec::new() };
+    let count = list(&outside["buffers"]).iter().filter(|buffer| buffer["tag"] == tag).count();
+    if count == 1 { Vec::new() } else { vec![format!("{count} buffers are tagged {tag}, one should be")] }
+}
+
+/// A forked child shows nothing of its parent's: at most the one buffer that it made itself.
+pub(super) fn child(outside: &Value) -> Vec<String> {
+    let count: u64 =
+        list(&outside["allocators"]).iter().flat_map(|allocator| KINDS.iter().map(|kind| figure(allocator, kind, "count"))).sum();
+    if count <= 1 { Vec::new() } else { vec![format!("{count} buffers in a forked child that made one")] }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn pid_of(step: &Value) -> u32 {
+    step["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)
+}
+
+fn figure(allocator: &Value, kind: &str, name: &str) -> u64 {
+    allocator["kinds"][kind][name].as_u64().unwrap_or(0)
+}
+
+fn is_same_mesh(view: &Value, allocator: &Value) -> bool {
+    list(&view["chips"]).len() == list(&allocator["unmapped"]).len() + list(&allocator["devices"]).len()
+}
+
+/// Bytes asked for, by chip and kind: allocators of several meshes over one chip add up.
+fn used_by_chip(pairs: &[(&Value, &Value)]) -> BTreeMap<(u64, &'static str), u64> {
+    let mut used = BTreeMap::new();
+    for (_, allocator) in pairs {
+        for chip in list(&allocator["unmapped"]).iter().filter_map(|id| id.as_str()?.parse::<u64>().ok()) {
+            for &kind in KINDS {
+                *used.entry((chip, kind)).or_default() += figure(allocator, kind, "used");
+            }
+        }
+    }
+    used
+}
+
+/// Address on the device, size, whether it is free.
+type Block = (u64, u64, bool);
+
+/// The allocator's table has addresses from the start of its kind on; L1_SMALL lies above L1 and TRACE above DRAM.
+fn blocks_inside(view: &Value, kind: &str) -> BTreeSet<Block> {
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let above = |below: &str| number(&view["base"][below]) + number(&view["kinds"][below]["bank_bytes"]);
+    let base = match kind {
+        "l1_small" => above("l1"),
+        "trace" => above("dram"),
+        _ => number(&view["base"][kind]),
+    };
+    let row = |block: &Value| (base + number(&block[0]), number(&block[1]), block[2] == true);
+    list(&view["kinds"][kind]["table"]).iter().map(row).collect()
+}
+
+fn blocks_outside(outside: &Value, allocator: &Value, pid: &Value, kind: &str) -> BTreeSet<Block> {
+    let mine =
+        |block: &&Value| block["allocator"] == *allocator && block["kind"] == kind && (block["pid"].is_null() || block["pid"] == *pid);
+    let address = |block: &Value| u64::from_str_radix(block["address"].as_str()?.strip_prefix("0x")?, 16).ok();
+    let row = |block: &Value| (address(block).unwrap_or(u64::MAX), block["size"].as_u64().unwrap_or(u64::MAX), block["free"] == true);
+    list(&outside["blocks"]).iter().filter(mine).map(row).collect()
+}

@@ -1,0 +1,131 @@
+//! Runs one case: starts the script, and at each of its steps looks from outside and compares before it may go on.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::case::{Case, Started};
+use super::chips::Chips;
+use super::compare::{self, Scene};
+use super::environment::Environment;
+use super::fresh::Fresh;
+use super::outside::Tracking;
+use super::{patience, region};
+use crate::project::Project;
+
+/// A step that takes longer hangs: a failed compilation of a kernel makes ttnn wait for ever.
+const STEP_LIMIT: Duration = Duration::from_secs(60);
+
+/// What all cases of one version share.
+pub(super) struct Driver<'a> {
+    pub(super) project: &'a Project,
+    pub(super) environment: &'a Environment,
+    pub(super) tracking: &'a Tracking,
+    /// Where our wheel is installed.
+    pub(super) fresh: Option<&'a Fresh>,
+}
+
+/// A script at work, and what it will leave behind.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    segments: BTreeSet<PathBuf>,
+}
+
+impl Driver<'_> {
+    /// How many steps and figures were equal, and what else was seen; or the first step that was not.
+    pub(super) fn run(&self, case: &Case) -> Result<String, String> {
+        let chips = Chips::read(self.project, case.chips)?;
+        let folder = tempfile::tempdir().map_err(|error| format!("a folder to work in: {error}"))?;
+        region::remove(chips.unique_ids.values().copied());
+        let mut running = self.start(case, &chips, folder.path())?;
+        let result = self.follow(&mut running, case, &chips);
+        patience::kill(&mut running.child);
+        region::remove(chips.unique_ids.values().copied());
+        for segment in &running.segments {
+            let _gone = fs::remove_file(segment);
+        }
+        result.map_err(|why| format!("{why}{}", last_words(&folder.path().join("stderr"))))
+    }
+
+    fn start(&self, case: &Case, chips: &Chips, folder: &Path) -> Result<Running, String> {
+        let python = match (case.started, self.fresh) {
+            (Started::ByWheel, Some(fresh)) => &fresh.python,
+            (Started::ByWheel, None) => return Err("there is no environment with our wheel".to_owned()),
+            _ => &self.environment.python,
+        };
+        let mut python = self.environment.command(python, chips, folder);
+        let script = self.project.root.join("xtask/ttnn/scripts").join(case.script);
+        python.arg(&script).args(case.arguments).envs(case.variables.iter().copied());
+        let mut command = self.tracking.tracked(python, case.started);
+        let log = File::create(folder.join("stderr")).map_err(|error| format!("stderr: {error}"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut child = patience::start(&mut command)?;
+        let output = child.stdout.take().ok_or("no pipe from the script")?;
+        let (sender, lines) = mpsc::channel();
+        // It ends with the script, or when nobody listens any more.
+        thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Ok(Running { child, lines, segments: BTreeSet::new() })
+    }
+
+    fn follow(&self, running: &mut Running, case: &Case, chips: &Chips) -> Result<String, String> {
+        let mut scene = Scene::new(chips, has_regions(&self.environment.version, case));
+        let mut last = Value::Null;
+        loop {
+            let line = match running.lines.recv_timeout(STEP_LIMIT) {
+                Ok(line) => line,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => return Err(format!("no step within {} s", STEP_LIMIT.as_secs())),
+            };
+            let step: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+            let name = step["step"].as_str().unwrap_or_default().to_owned();
+            self.look(running, &mut scene, &step).map_err(|why| format!("at \"{name}\": {why}"))?;
+            let answer = running.child.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n").and_then(|()| stdin.flush()));
+            answer.transpose().map_err(|error| format!("after \"{name}\": {error}"))?;
+            last = step;
+        }
+        let status = patience::wait(&mut running.child, STEP_LIMIT)?;
+        if last["killed"] == true {
+            if status.signal() != Some(9) {
+                return Err(format!("it should have died of signal 9: {status}"));
+            }
+            scene.after_death(&last, |pid| self.tracking.memory(pid))?;
+        } else if !status.success() || scene.steps == 0 {
+            return Err(format!("{} steps, then {status}", scene.steps));
+        }
+        Ok(scene.told())
+    }
+
+    fn look(&self, running: &mut Running, scene: &mut Scene<'_>, step: &Value) -> Result<(), String> {
+        let pid = step["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).ok_or("a step without its pid")?;
+        running.segments.extend(region::segments(pid));
+        let outside = self.tracking.memory(pid)?;
+        let mut differences = scene.compare(step, &outside);
+        if let Some(child) = step["child"].as_u64().and_then(|child| u32::try_from(child).ok()) {
+            differences.extend(compare::child(&self.tracking.memory(child)?));
+        }
+        if differences.is_empty() { Ok(()) } else { Err(differences.join("; ")) }
+    }
+}
+
+/// TT-Metal publishes statistics from 0.70 on, unless told not to.
+fn has_regions(version: &str, case: &Case) -> bool {
+    let minor: u32 = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
+    minor >= 70 && !case.variables.iter().any(|(name, _)| *name == "TT_METAL_SHM_TRACKING_DISABLED")
+}
+
+/// The end of what the script complained of.
+fn last_words(path: &Path) -> String {
+    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let tail = &lines[lines.len().saturating_sub(12)..];
+    if tail.is_empty() { String::new() } else { format!("\n    its stderr ends:\n    {}", tail.join("\n    ")) }
+}

@@ -1,0 +1,118 @@
+//! A Python with a pinned ttnn that runs on mock chips: a venv below the target directory, made once.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::chips::Chips;
+use super::{compiler, patience};
+use crate::project::Project;
+
+/// Wheels of ttnn exist for these only.
+const PYTHONS: &[&str] = &["3.12", "3.10"];
+/// 670 MB come over the network; from a mirror nearby it takes half a minute.
+const INSTALL_LIMIT: Duration = Duration::from_secs(420);
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A version of ttnn, ready to run.
+pub(crate) struct Environment {
+    pub(crate) version: String,
+    pub(crate) python: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+impl Environment {
+    /// The one below the target directory, made if it is not there. An error says why it cannot be had here.
+    pub(crate) fn have(project: &Project, version: &str) -> Result<Self, String> {
+        if version.is_empty() || !version.chars().all(|character| character.is_ascii_digit() || character == '.') {
+            return Err(format!("{version} is no version of ttnn, such as 0.81.1"));
+        }
+        let folder = project.metadata()?.target.join("ttnn").join(version);
+        let this = Self { version: version.to_owned(), python: folder.join("bin/python"), folder };
+        // Written last: a set-up that was interrupted is done again.
+        let ready = this.folder.join("ready");
+        if !ready.exists() {
+            this.make(project)?;
+            fs::write(&ready, version).map_err(|error| format!("{}: {error}", ready.display()))?;
+        }
+        Ok(this)
+    }
+
+    fn make(&self, project: &Project) -> Result<(), String> {
+        let python = find_python()?;
+        eprintln!("xtask: ttnn {} with {} into {}", self.version, python.display(), self.folder.display());
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder).map_err(|error| format!("{}: {error}", self.folder.display()))?;
+        }
+        let mut venv = project.command(&python, &["-m", "venv"]);
+        step(venv.arg(&self.folder))?;
+        let wheel = format!("ttnn=={}", self.version);
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--timeout", "60", &wheel];
+        step(&mut project.command(&self.python, &pip)).map_err(|why| format!("ttnn {} cannot be installed: {why}", self.version))?;
+        let package = self.package(project)?;
+        compiler::install(&package).map_err(|error| format!("{}: {error}", package.display()))
+    }
+
+    /// The folder of the installed package, without importing it.
+    fn package(&self, project: &Project) -> Result<PathBuf, String> {
+        let mut ask = project.command(&self.python, &["-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]);
+        let said = patience::output(&mut ask, PROBE_LIMIT)?;
+        Ok(Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("ttnn"))
+    }
+
+    /// This Python, or one that was lent its ttnn, in a folder of its own on mock chips: quiet, and with nothing of the caller's that would change what it does.
+    pub(super) fn command(&self, python: &Path, chips: &Chips, folder: &Path) -> Command {
+        let mut command = Command::new(python);
+        command.current_dir(folder).stdin(Stdio::null());
+        let foreign = |name: &str| ["TT_", "TTMON", "TTNN_", "PYTHON", "LD_PRELOAD", "OMPI_"].iter().any(|prefix| name.starts_with(prefix));
+        for (name, _) in env::vars_os() {
+            if name.to_str().is_some_and(foreign) {
+                command.env_remove(name);
+            }
+        }
+        command.env("TT_METAL_MOCK_CLUSTER_DESC_PATH", &chips.path).env("TT_METAL_CACHE", self.folder.join("cache"));
+        command.env("TT_METAL_LOGS_PATH", folder).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONWARNINGS", "ignore");
+        command.envs([("TT_LOGGER_LEVEL", "fatal"), ("TT_METAL_LOGGER_LEVEL", "fatal"), ("LOGURU_LEVEL", "ERROR")]);
+        command
+    }
+}
+
+fn step(command: &mut Command) -> Result<(), String> {
+    let done = patience::output(command, INSTALL_LIMIT)?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&done.stderr);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    Err(format!("{last} ({})", done.status))
+}
+
+/// A Python that ttnn has wheels for: on the PATH, or among pyenv's.
+fn find_python() -> Result<PathBuf, String> {
+    let mut tried = Vec::new();
+    for candidate in candidates() {
+        let mut ask = Command::new(&candidate);
+        ask.args(["-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"]).stdin(Stdio::null());
+        // A shim of pyenv exists for versions that it does not run; only the answer counts.
+        match patience::output(&mut ask, PROBE_LIMIT) {
+            Ok(said) if PYTHONS.contains(&String::from_utf8_lossy(&said.stdout).trim()) => return Ok(candidate),
+            _ => tried.push(candidate.display().to_string()),
+        }
+    }
+    Err(format!("no Python {} with venv: tried {}", PYTHONS.join(" or "), tried.join(", ")))
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = env::var_os("TTMON_TEST_PYTHON").map(PathBuf::from).into_iter().collect();
+    let pyenv = env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
+    for version in PYTHONS {
+        found.push(format!("python{version}").into());
+        let Some(Ok(entries)) = pyenv.as_ref().map(|pyenv| fs::read_dir(pyenv.join("versions"))) else { continue };
+        let installed = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{version}.")));
+        found.extend(installed.map(|entry| entry.path().join("bin/python3")));
+    }
+    found.push("python3".into());
+    found
+}

@@ -1,0 +1,73 @@
+//! What an outside observer sees: `ttmon mem --json --banks --blocks` of a process, with programs started tracked.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::case::Started;
+use super::patience;
+use crate::project::{self, Project};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The programs and libraries under test.
+pub(crate) struct Tracking {
+    pub(crate) ttmon: PathBuf,
+    /// Where the libraries are.
+    pub(crate) libraries: PathBuf,
+}
+
+impl Tracking {
+    /// Builds them as they are now.
+    pub(crate) fn build(project: &Project) -> Result<Self, String> {
+        project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon", "--package", "ttmon-hook"]))?;
+        let folder = project.metadata()?.target.join("debug");
+        Ok(Self { ttmon: folder.join("ttmon"), libraries: folder })
+    }
+
+    /// The command started tracked, in one of the ways there are.
+    pub(super) fn tracked(&self, command: Command, started: Started) -> Command {
+        match started {
+            Started::Preloaded => {
+                let mut command = command;
+                command.env("LD_PRELOAD", self.libraries.join("libttmon_hook.so")).env("TTMON_TRACKING", "1");
+                command
+            }
+            Started::ByWheel => {
+                let mut command = command;
+                command.env("TT_ALLOC_TRACKING_ENABLED", "1");
+                command
+            }
+            Started::ByRun => {
+                let mut run = Command::new(&self.ttmon);
+                run.args(["run", "--"]).arg(command.get_program()).args(command.get_args());
+                if let Some(folder) = command.get_current_dir() {
+                    run.current_dir(folder);
+                }
+                for (name, value) in command.get_envs() {
+                    match value {
+                        Some(value) => run.env(name, value),
+                        None => run.env_remove(name),
+                    };
+                }
+                run.env("TTMON_LIB", &self.libraries);
+                run
+            }
+        }
+    }
+
+    /// The process as ttmon shows it; `Null` where it says that there is nothing to show.
+    pub(super) fn memory(&self, pid: u32) -> Result<Value, String> {
+        let mut command = Command::new(&self.ttmon);
+        command.args(["mem", "--json", "--banks", "--blocks", "--buffers", "--no-server", "--pid", &pid.to_string()]);
+        let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        let complaint = String::from_utf8_lossy(&said.stderr);
+        if !said.status.success() {
+            let is_nothing = complaint.contains("neither holds a device nor tracks its memory");
+            return if is_nothing { Ok(Value::Null) } else { Err(complaint.trim().to_owned()) };
+        }
+        serde_json::from_slice(&said.stdout).map_err(|error| format!("ttmon mem --json: {error}"))
+    }
+}

@@ -1,0 +1,82 @@
+//! TT-Metal's own statistics, `/dev/shm/tt_device_<unique id>_memory`, and what else its programs leave in /dev/shm.
+//!
+//! They are read to show where they are wrong, and removed after each case: TT-Metal never does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+const SLOTS_AT: usize = 856;
+const SLOTS: usize = 64;
+const SLOT_BYTES: usize = 120;
+
+/// The bytes a process has on a chip by these statistics, of each kind that they and the allocators have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) dram: u64,
+    pub(super) l1: u64,
+    pub(super) l1_small: u64,
+    pub(super) trace: u64,
+}
+
+impl Slot {
+    pub(super) fn of(&self, kind: &str) -> u64 {
+        match kind {
+            "dram" => self.dram,
+            "l1" => self.l1,
+            "l1_small" => self.l1_small,
+            _ => self.trace,
+        }
+    }
+}
+
+fn path(unique_id: u64) -> PathBuf {
+    Path::new(SHARED_MEMORY).join(format!("tt_device_{unique_id}_memory"))
+}
+
+/// What the statistics of a chip say of a process; nothing where they do not know it.
+pub(super) fn slot(unique_id: u64, pid: u32) -> Option<Slot> {
+    parse(&fs::read(path(unique_id)).ok()?, pid)
+}
+
+fn parse(bytes: &[u8], pid: u32) -> Option<Slot> {
+    let slots = bytes.get(SLOTS_AT..SLOTS_AT + SLOTS * SLOT_BYTES)?.chunks_exact(SLOT_BYTES);
+    let mine = slots.into_iter().find(|slot| slot[..4] == pid.to_le_bytes())?;
+    let word = |at: usize| mine.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    Some(Slot { dram: word(8)?, l1: word(16)?, l1_small: word(24)?, trace: word(32)? })
+}
+
+/// The statistics of these chips, wherever they came from: the ids are ours alone, so no real chip's are lost.
+pub(super) fn remove(unique_ids: impl Iterator<Item = u64>) {
+    for id in unique_ids {
+        let _absent = fs::remove_file(path(id));
+    }
+}
+
+/// The files of shared memory that a process has mapped for Open MPI, which never removes them.
+pub(super) fn segments(pid: u32) -> BTreeSet<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find(SHARED_MEMORY)?..]));
+    paths.filter(|path| path.contains("/sm_segment.")).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_found_by_its_process() {
+        let mut bytes = vec![0; 8576];
+        let at = SLOTS_AT + 3 * SLOT_BYTES;
+        bytes[at..at + 4].copy_from_slice(&4242_u32.to_le_bytes());
+        for (number, kind) in (1_u64..).zip(0..4) {
+            bytes[at + 8 + kind * 8..at + 16 + kind * 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let slot = parse(&bytes, 4242).unwrap();
+        assert_eq!(slot, Slot { dram: 1, l1: 2, l1_small: 3, trace: 4 });
+        assert_eq!(["dram", "l1", "l1_small", "trace"].map(|kind| slot.of(kind)), [1, 2, 3, 4]);
+        assert_eq!(parse(&bytes, 4243), None);
+        assert_eq!(parse(&bytes[..900], 4242), None);
+    }
+}

@@ -1,0 +1,52 @@
+"""Circular and dataflow buffers of programs, beside what graph capture and the message of a clash say of them."""
+
+import re
+
+import ttnn
+from steps import L1, allocate, capture, fails, open_mesh, step
+
+OPERATIONS = [
+    ("add", lambda: ttnn.add(a, a)),
+    ("softmax", lambda: ttnn.softmax(a, dim=-1)),
+    ("matmul", lambda: ttnn.matmul(a, a)),
+    ("relu", lambda: ttnn.relu(a)),
+]
+
+
+def planned(operation):
+    """What a capture without dispatch notes: sizes and cores of both sorts, no addresses."""
+    with capture("NO_DISPATCH") as graph:
+        operation()
+    found = []
+    for sort in ("circular", "dataflow"):
+        for node in graph.noted(sort + "_buffer_allocate"):
+            shared = node.get("globally_allocated", node.get("borrows_memory")) not in ("0", 0, False)
+            found.append({"dataflow": sort == "dataflow", "size": int(node["size"]), "cores": node["core_range_set"], "shared": shared})
+    return found
+
+
+mesh = open_mesh()
+a = allocate(mesh, (512, 512))
+ends = {}
+for name, operation in OPERATIONS:
+    plan = planned(operation)
+    mesh.clear_program_cache()
+    step(f"nothing before {name}", mesh, circulars=[])
+    with capture("NORMAL") as graph:
+        operation()
+    addresses = [[int(node["address"]), int(node["size"]), node["core_range_set"]] for node in graph.noted("circular_buffer_allocate")]
+    step(name, mesh, circulars=plan, addresses=addresses)
+mesh.clear_program_cache()
+
+# The region ends where TT-Metal says that it clashes.
+room = ttnn.get_memory_view(mesh, ttnn.BufferType.L1).total_bytes_free_per_bank
+cores = ttnn.get_memory_view(mesh, ttnn.BufferType.L1).num_banks
+filler = allocate(mesh, ((room - 40000) // 2048 * cores * 32, 32), L1)
+text = fails(OPERATIONS[1][1], "clash with L1 buffers")
+end = int(re.search(r"region ends at (\d+)", text)[1])
+step("a clash", mesh, circulars=[], clash={"message": text, "end": end})
+ttnn.deallocate(filler)
+ttnn.softmax(a, dim=-1)
+step("the same without it", mesh, end=end)
+ttnn.close_mesh_device(mesh)
+step("closed")
