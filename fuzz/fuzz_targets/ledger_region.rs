@@ -37,6 +37,12 @@ fn read_all(region: &Region) {
     let listing = region.list().expect("memory does not end");
     assert!(listing.entries.len() <= 1 << 20 && listing.tags.len() <= 4096 && listing.peak_sets.len() <= 2048);
     assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.len()));
+    assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.len()));
+    assert!(listing.left.len() <= (1 << 20) + 4096 && totals.launches.len() <= 256 && totals.coverage.len() <= 64);
+    let circulars = region.circulars(&totals).expect("memory does not end");
+    assert!(circulars.len() <= 65_536 && circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
+    let failures = region.failures().expect("memory does not end");
+    assert!(failures.len() <= 64 && failures.iter().all(|failure| failure.largest.len() <= 8));
     for set in &listing.peak_sets {
         let _ = set.is_whole();
         assert!(set.members(&listing.entries).count() <= (1 << 20) + 16_384);

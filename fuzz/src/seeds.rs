@@ -8,7 +8,12 @@ use std::path::Path;
 const HEADER: u8 = 0;
 const ROWS: u8 = 2;
 const EVENTS: u8 = 5;
-const ENTRIES: u8 = 6;
+const CIRCULARS: u8 = 6;
+const LAUNCHES: u8 = 7;
+const COVERAGE: u8 = 8;
+const FAILURES: u8 = 9;
+const LEFT: u8 = 10;
+const ENTRIES: u8 = 11;
 const LATE: u8 = 0x80;
 
 fn patch(table: u8, offset: u16, value: u64) -> Vec<u8> {
@@ -46,5 +51,27 @@ fn main() -> std::io::Result<()> {
     ];
     write("replay", [20, 0], &event)?;
     write("repair", [20, 0], &[patch(LATE | HEADER, 0x200, 42), patch(LATE | EVENTS, 21 * 40 + 16, 8 << 56)])?;
+    let circular = [
+        patch(HEADER, 0x290, 8),
+        patch(ROWS, 4 * 320, 1 << 8 | 2),
+        patch(CIRCULARS, 0x00, 9 << 8 | 2),
+        patch(CIRCULARS, 0x10, 0x0303_0000_0000_0005),
+        patch(LATE | CIRCULARS, 0x00, 11 << 8 | 2),
+        patch(LATE | HEADER, 0x200, 44),
+    ];
+    write("circular", [20, 0], &circular)?;
+    let counts = [patch(HEADER, 0x2F8, u64::MAX), patch(HEADER, 0x300, u64::MAX), patch(LAUNCHES, 0, 1), patch(COVERAGE, 8, 1)];
+    write("launches_and_coverage", [20, 0], &counts)?;
+    let failure = [patch(HEADER, 0x2F0, 1), patch(FAILURES, 0x18, 1), patch(FAILURES, 0x30, u64::MAX), patch(FAILURES, 0, 1)];
+    write("failure", [20, 0], &failure)?;
+    let left = [
+        patch(HEADER, 0x298, u64::MAX),
+        patch(ROWS, 0x80, 10),
+        patch(ROWS, 0xE0, 10),
+        patch(LEFT, 0x00, 3 << 8 | 2),
+        patch(HEADER, 0x318, 21),
+        patch(ROWS, 0x100, 21),
+    ];
+    write("left_and_marked", [20, 1], &left)?;
     Ok(())
 }

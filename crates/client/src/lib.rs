@@ -19,7 +19,6 @@ mod exports;
 mod forward;
 mod gate;
 mod handover;
-pub mod hooked;
 mod record;
 mod report;
 mod switch;

@@ -1,11 +1,11 @@
-//! The bytes of a ledger, version 1.0. docs/ledger.md has the same tables with the reasons.
+//! The bytes of a ledger, version 1.1. docs/ledger.md has the same tables with the reasons.
 
 /// `TTMONLDG`, stored last when a ledger is made.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMONLDG");
 /// A reader refuses any other.
 pub const VERSION_MAJOR: u16 = 1;
-/// A reader accepts any.
-pub const VERSION_MINOR: u16 = 0;
+/// A reader accepts this and any later.
+pub const VERSION_MINOR: u16 = 1;
 /// Name of the memfd; it stands in `/proc/PID/maps` as `/memfd:ttmon-ledger (deleted)`.
 pub const NAME: &str = "ttmon-ledger";
 
@@ -44,21 +44,32 @@ const HEADER: Table = Table { offset: 0, records: 1, stride: HEADER_BYTES };
 /// Allocators.
 pub const ALLOCATORS: Table = Table::after(HEADER, 256, 1280);
 /// Rows: allocator x 8 + kind.
-pub const ROWS: Table = Table::after(ALLOCATORS, 2048, 256);
+pub const ROWS: Table = Table::after(ALLOCATORS, 2048, 320);
 /// Tags.
 pub const TAGS: Table = Table::after(ROWS, 4096, 64);
 /// Members of peak sets that are gone from the entries.
 pub const GRAVEYARD: Table = Table::after(TAGS, 16_384, 64);
 /// The flight recorder.
 pub const EVENTS: Table = Table::after(GRAVEYARD, 65_536, 40);
+/// Circular and dataflow buffers of programs.
+pub const CIRCULARS: Table = Table::after(EVENTS, 65_536, 32);
+/// Programs launched, by chip.
+pub const LAUNCHES: Table = Table::after(CIRCULARS, 256, 32);
+/// What the hook covers.
+pub const COVERAGE: Table = Table::after(LAUNCHES, 64, 128);
+/// The last allocations that were refused.
+pub const FAILURES: Table = Table::after(COVERAGE, 64, 1024);
+/// Entries that were live when all of their row was freed, and are gone from the entries.
+pub const LEFT: Table = Table::after(FAILURES, 4096, 64);
 /// Entries, as many as fit.
 pub const fn entries(capacity: u32) -> Table {
-    Table::after(EVENTS, capacity, 64)
+    Table::after(LEFT, capacity, 64)
 }
 
 const _: () = assert!(ROWS.records == ALLOCATORS.records * KINDS);
 const _: () = assert!(EVENTS.records.is_power_of_two());
-const _: () = assert!(entries(ENTRIES_MAX).offset == 0x49_1000 && entries(ENTRIES_MAX).end() == 0x449_1000);
+const _: () = assert!(FAILURES.records.is_power_of_two() && CIRCULARS.records.is_power_of_two() && LAUNCHES.records.is_power_of_two());
+const _: () = assert!(entries(ENTRIES_MAX).offset == 0x70_5000 && entries(ENTRIES_MAX).end() == 0x470_5000);
 
 /// Offsets in the header.
 pub mod header {
@@ -100,6 +111,17 @@ pub mod header {
     pub const LOST: u64 = 0x240;
     pub const REPAIRS: u64 = 0x280;
     pub const ROWS_BELIEVABLE_FROM: u64 = 0x288;
+    pub const CIRCULARS_USED: u64 = 0x290;
+    pub const LEFT_USED: u64 = 0x298;
+    /// Five tables of 16 bytes: circulars, launches, coverage, failures, left.
+    pub const MORE_TABLES: u64 = 0x2A0;
+    pub const FAILURES: u64 = 0x2F0;
+    pub const COVERAGE_USED: u64 = 0x2F8;
+    pub const LAUNCHES_USED: u64 = 0x300;
+    pub const LEFT_FORGOTTEN_BYTES: u64 = 0x308;
+    pub const LEFT_FORGOTTEN_COUNT: u64 = 0x310;
+    pub const MARK_EVENT: u64 = 0x318;
+    pub const MARK_TIME: u64 = 0x320;
 
     /// TT_VISIBLE_DEVICES is set and stands there whole.
     pub const VISIBLE_WHOLE: u32 = 1;
@@ -126,6 +148,11 @@ pub mod allocator {
     /// Six of 24 bytes: banks u32, alignment u32, bytes of a bank u64, base u64.
     pub const KINDS: u64 = 0x28;
     pub const KIND_BYTES: u64 = 24;
+    /// Bits of [`check`](super::check).
+    pub const CHECK: u64 = 0xB8;
+    pub const CHECKS: u64 = 0xC0;
+    pub const DIFFERENCES: u64 = 0xC8;
+    pub const L1_LOWER_END: u64 = 0xD0;
     /// 64 of 16 bytes: metal id u32, flags u32, unique id u64.
     pub const CHIP_LIST: u64 = 0x100;
     pub const CHIP_BYTES: u64 = 16;
@@ -164,6 +191,19 @@ pub mod row {
     pub const PEAK_UNLISTED_COUNT: u64 = 0x98;
     pub const PEAK_LOST_BYTES: u64 = 0xA0;
     pub const PEAK_LOST_COUNT: u64 = 0xA8;
+    pub const INNER_PEAK: u64 = 0xB0;
+    pub const BEGUN: u64 = 0xB8;
+    pub const LEFT_BYTES: u64 = 0xC0;
+    pub const LEFT_COUNT: u64 = 0xC8;
+    pub const LEFT_TIME: u64 = 0xD0;
+    pub const LEFT_ALL_BYTES: u64 = 0xD8;
+    pub const LEFT_ALL_COUNT: u64 = 0xE0;
+    pub const MARK_BYTES: u64 = 0xE8;
+    pub const MARK_ALLOCATED: u64 = 0xF0;
+    pub const MARK_COUNT: u64 = 0xF8;
+    pub const MARK_EVENT: u64 = 0x100;
+    /// Words that a row has.
+    pub const WORDS: usize = super::ROWS.stride as usize / 8;
     /// Low byte of the state of a row in use.
     pub const IN_USE: u8 = 2;
 }
@@ -194,6 +234,89 @@ pub mod entry {
     pub const LIVE: u8 = 2;
 }
 
+/// Bits of an entry's flags.
+pub mod flag {
+    #![allow(missing_docs, reason = "the entry's table in docs/ledger.md says what each is")]
+    pub const CACHE: u16 = 1;
+    pub const PER_CORE: u16 = 2;
+    pub const TOP: u16 = 4;
+}
+
+/// Bits of an allocator's self-check.
+pub mod check {
+    #![allow(missing_docs, reason = "the allocator's table in docs/ledger.md says what each is")]
+    pub const INEXACT: u64 = 1;
+    pub const RESTORED: u64 = 2;
+    pub const PER_CORE: u64 = 4;
+    pub const SHRUNK: u64 = 8;
+}
+
+/// Offsets in the record of a circular buffer. Its state is an entry's.
+pub mod circular {
+    #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
+    pub const STATE: u64 = 0x00;
+    pub const ADDRESS: u64 = 0x08;
+    pub const SIZE: u64 = 0x0C;
+    pub const PROGRAM: u64 = 0x10;
+    /// First column and row, last column and row: a byte each.
+    pub const CORES: u64 = 0x14;
+    pub const ALLOCATOR: u64 = 0x18;
+    pub const CHIP: u64 = 0x1A;
+    pub const FLAGS: u64 = 0x1B;
+    /// It lies on all chips of its allocator.
+    pub const ALL_CHIPS: u8 = 0xFF;
+    pub const FLAG_DATAFLOW: u8 = 1;
+    pub const FLAG_GLOBAL: u8 = 2;
+}
+
+/// Offsets in a chip's record of launches.
+pub mod launches {
+    #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
+    /// Metal id + 1, 0 where the record is unused.
+    pub const CHIP: u64 = 0x00;
+    pub const PROGRAMS: u64 = 0x08;
+    pub const LAST_TIME: u64 = 0x10;
+}
+
+/// Offsets in a record of the coverage.
+pub mod coverage {
+    #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
+    pub const HITS: u64 = 0x00;
+    /// Low byte; the rest counts changes.
+    pub const STATE: u64 = 0x08;
+    pub const NAME: u64 = 0x10;
+    pub const NAME_BYTES: usize = 40;
+    pub const REASON: u64 = 0x38;
+    pub const REASON_BYTES: usize = 72;
+}
+
+/// Offsets in the record of a failure.
+pub mod failure {
+    #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
+    pub const NUMBER: u64 = 0x00;
+    pub const TIME: u64 = 0x08;
+    pub const EVENT: u64 = 0x10;
+    pub const WHAT: u64 = 0x18;
+    pub const KIND: u64 = 0x19;
+    pub const ALLOCATOR: u64 = 0x1A;
+    pub const GENERATION: u64 = 0x1C;
+    pub const SIZE: u64 = 0x20;
+    pub const PER_BANK: u64 = 0x28;
+    pub const BANKS: u64 = 0x30;
+    pub const LARGEST_COUNT: u64 = 0x34;
+    pub const FREE_PER_BANK: u64 = 0x38;
+    pub const LARGEST_FREE_PER_BANK: u64 = 0x40;
+    pub const TAG: u64 = 0x48;
+    pub const OPERATION: u64 = 0x4C;
+    pub const MESSAGE_LENGTH: u64 = 0x50;
+    /// Eight of 32 bytes: address u64, size u64, per bank u32, tag u32, operation u32, flags u32.
+    pub const LARGEST: u64 = 0x60;
+    pub const LARGEST_BYTES: u64 = 32;
+    pub const LARGEST_MAX: usize = 8;
+    pub const MESSAGE: u64 = 0x180;
+    pub const MESSAGE_BYTES: usize = 384;
+}
+
 /// Sizes of this and more are refused: events carry 40 bits.
 pub const SIZE_END: u64 = 1 << 40;
 /// Tag of everything after the last one there is room for.
@@ -218,6 +341,10 @@ pub enum Op {
     Close = 10,
     Failed = 11,
     Mark = 12,
+    AddCircular = 13,
+    RemoveProgram = 14,
+    Nothing = 15,
+    Geometry = 16,
 }
 
 impl Op {
@@ -236,6 +363,10 @@ impl Op {
             10 => Self::Close,
             11 => Self::Failed,
             12 => Self::Mark,
+            13 => Self::AddCircular,
+            14 => Self::RemoveProgram,
+            15 => Self::Nothing,
+            16 => Self::Geometry,
             _ => return None,
         })
     }
@@ -267,6 +398,51 @@ pub mod status {
     pub const REPAIRED: u64 = 4;
     pub const CLOCK_FALLBACK: u64 = 8;
     pub const UNSEALED: u64 = 16;
+}
+
+/// Whether a feature of the hook works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Coverage {
+    /// Its symbol was found.
+    Found = 1,
+    /// It is there and not used; the reason says why.
+    SteppedAside = 2,
+    /// Its symbol is not there.
+    Missing = 3,
+}
+
+impl Coverage {
+    /// The state of a byte, if there is one.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Found,
+            2 => Self::SteppedAside,
+            3 => Self::Missing,
+            _ => return None,
+        })
+    }
+}
+
+/// What the program was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refused {
+    /// No block is large enough.
+    OutOfMemory = 1,
+    /// A program's circular buffers reach into an L1 buffer.
+    Clash = 2,
+}
+
+impl Refused {
+    /// That of a byte, if there is one.
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::OutOfMemory,
+            2 => Self::Clash,
+            _ => return None,
+        })
+    }
 }
 
 /// Who writes a ledger.

@@ -8,14 +8,19 @@
 //! (docs/ledger.md: tmpfs alone), and whether the process that the [`Identity`] names is the one it was found at.
 
 mod bytes;
+mod circulars;
 mod clock;
+mod coverage;
 mod entry;
 mod events;
+mod failures;
 mod header;
+mod left;
 mod list;
 mod peak;
 mod recount;
 mod replay;
+mod rows;
 mod tags;
 mod totals;
 
@@ -24,12 +29,16 @@ use std::fs::File;
 use std::io;
 
 pub use bytes::ReadAt;
+pub use circulars::Circular;
+pub use coverage::{Feature, Launches};
 pub use entry::Entry;
 pub use events::{Event, Recorded};
+pub use failures::{Failure, Large};
 pub use header::Identity;
 pub use list::Listing;
 pub use peak::PeakSet;
-pub use totals::{Allocator, Chip, Geometry, Row, Totals};
+pub use rows::{Allocator, Chip, Geometry, Marked, Row, SelfCheck};
+pub use totals::{Mark, Totals};
 
 use bytes::Source;
 use header::Header;
@@ -76,6 +85,17 @@ impl Region {
     /// Everything that is live, the figures of the same moment, and what was live at each row's peak.
     pub fn list(&self) -> Result<Listing, Refusal> {
         list::list(self)
+    }
+
+    /// The live circular and dataflow buffers of programs, for figures that were just read. Each is whole; they are all of one
+    /// moment where the writer paused for the time of one read.
+    pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, Refusal> {
+        circulars::read(self, totals)
+    }
+
+    /// The last allocations that the program was refused, oldest first: at most 64.
+    pub fn failures(&self) -> Result<Vec<Failure>, Refusal> {
+        failures::read(self)
     }
 
     /// The recorded events after number `after`; 0 asks for all there are.
@@ -129,7 +149,7 @@ impl fmt::Display for Refusal {
             Self::NotRegular => f.write_str("not a regular file"),
             Self::TooShort => f.write_str("shorter than a ledger"),
             Self::NotReady => f.write_str("no ledger yet"),
-            Self::Version { major, minor } => write!(f, "ledger of version {major}.{minor}; this program reads 1.x"),
+            Self::Version { major, minor } => write!(f, "ledger of version {major}.{minor}; this program reads 1.x from 1.1 on"),
             Self::Geometry(rule) => write!(f, "broken ledger: {rule}"),
             Self::Io(kind) => write!(f, "cannot be read: {kind}"),
         }

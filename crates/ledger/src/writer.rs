@@ -8,12 +8,18 @@ mod again;
 mod ahead;
 mod allocators;
 mod books;
+mod checks;
+mod circulars;
 mod clock;
+mod coverage;
 mod event;
+mod failures;
 mod hosted;
 mod identity;
 mod index;
+mod left;
 mod lock;
+mod marks;
 mod memory;
 mod peak;
 mod protocol;
@@ -32,8 +38,12 @@ use std::{
     },
 };
 
+pub use checks::SelfCheck;
+pub use circulars::Circular;
 pub use clock::ClockChoice;
+pub use failures::Failure;
 pub use hosted::{Hosted, Owner, Room, Seen};
+pub use marks::RowFigures;
 
 use crate::layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status};
 
@@ -404,12 +414,6 @@ impl Drop for Session<'_> {
 }
 
 impl Session<'_> {
-    /// Which ledger this is: another number in a forked child.
-    #[inline]
-    pub fn ledger(&self) -> u64 {
-        self.books.inode
-    }
-
     /// Opens an allocator.
     pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
         self.books.open(self.time, spec)
@@ -475,6 +479,22 @@ impl Session<'_> {
         }
     }
 
+    /// Puts back what a free had removed that then did not happen: no allocation more, a free less. A buffer that has the key
+    /// since stays.
+    pub fn restore(&mut self, key: Key, buffer: &Buffer) {
+        let books = self.books;
+        let Some(number) = books.row_for(key).filter(|_| self.live(key).is_none()) else { return };
+        let event = books.begin(self.time);
+        let row = books.region.row(number);
+        let counts = [layout::row::ALLOCS, layout::row::FREES].map(|field| (field, row.get(field)));
+        counts.iter().for_each(|(field, _)| row.subtract(*field, 1));
+        // The same event number: what `insert` begins is what was begun.
+        if self.insert(key, buffer).is_err() && books.is_half_done() {
+            counts.iter().for_each(|(field, count)| row.set(*field, *count));
+            books.end(event, Op::Nothing, &Fact::default());
+        }
+    }
+
     /// Frees the buffer whatever its references, and returns its size. `None` is not counted: what it means is the caller's policy.
     pub fn remove(&mut self, key: Key) -> Option<u64> {
         let place = self.live(key)?;
@@ -499,22 +519,6 @@ impl Session<'_> {
             self.books.set_references(self.time, Op::Unref, place.slot, references);
         }
         Some(references)
-    }
-
-    /// An allocation that the program was refused.
-    pub fn failed(&mut self, allocator: AllocatorId, kind: u8, size: u64, per_bank: u32) {
-        let Some(number) = self.books.row_for(Key { allocator, kind, address: 0 }) else { return };
-        let event = self.books.begin(self.time);
-        self.books.use_row(number, allocator);
-        self.books.region.row(number).add(layout::row::FAILED, 1);
-        let fact = Fact { row: number, size, detail: u64::from(per_bank), ..Fact::default() };
-        self.books.end(event, Op::Failed, &fact);
-    }
-
-    /// A mark in the recorder.
-    pub fn mark(&mut self) {
-        let event = self.books.begin(self.time);
-        self.books.end(event, Op::Mark, &Fact::default());
     }
 
     /// The number of a text, for [`Buffer::tag`]: the same for the same text, 4,095 when there is no room for another.
@@ -575,9 +579,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Nothing changed in an event that was begun: it becomes a mark, so that its number has a record.
+    /// Nothing changed in an event that was begun; its number has a record all the same.
     fn give_up(&mut self, event: event::Event) -> Result<(), Lost> {
-        self.books.end(event, Op::Mark, &Fact::default());
+        self.books.end(event, Op::Nothing, &Fact::default());
         self.refuse(Lost::NoMemory)
     }
 

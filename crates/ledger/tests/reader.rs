@@ -8,6 +8,8 @@ mod against_writer;
 mod encoder;
 #[path = "reader/fields.rs"]
 mod fields;
+#[path = "reader/hooked.rs"]
+mod hooked;
 #[path = "reader/hostile.rs"]
 mod hostile;
 #[path = "reader/interleaved.rs"]

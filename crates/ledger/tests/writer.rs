@@ -209,7 +209,7 @@ fn apply(
             }
         }
         Step::Failed { allocator, kind } => {
-            session.failed(ids[allocator], kind, 1 << 50, 7);
+            session.failed(&made::refused(ids[allocator], kind, 1 << 50));
             *model.failed.entry((allocator, kind)).or_default() += 1;
         }
         Step::FreeAll { allocator } => {
@@ -340,7 +340,7 @@ fn a_device_opened_again_goes_on_in_its_slot() {
     let first = open(&mut session, 0);
     session.insert(key(first, 0, 1 << 32), &sized(GIB - 5)).expect("room");
     session.insert(key(first, 0, 1 << 33), &sized(5)).expect("room");
-    session.failed(first, 1, 77, 0);
+    session.failed(&made::refused(first, 1, 77));
     session.close_allocator(first);
     for _ in 0..1000 {
         let id = open(&mut session, 0);

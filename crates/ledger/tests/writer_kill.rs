@@ -26,9 +26,9 @@ use std::{
 };
 
 use cases::{Case, wait};
-use made::{CONFIG, Random, key, open};
+use made::{CONFIG, Random, key, open, refused};
 use raw::{Raw, Truth};
-use ttmon_ledger::writer::{AllocatorId, Buffer, Config, Writer};
+use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Writer};
 
 const THREADS: usize = 4;
 const PLACES: usize = 2000;
@@ -88,7 +88,7 @@ fn kills(capacity: u32) {
     let kills = number("TTMON_KILLS", 100);
     let seed = number("TTMON_SEED", 1);
     let mut random = Random(seed);
-    let (mut odd, mut events) = (0, 0);
+    let (mut odd, mut events, mut held_circulars) = (0, 0, 0);
     for round in 0..kills {
         intents.clear();
         // SAFETY: this process has one thread.
@@ -108,11 +108,18 @@ fn kills(capacity: u32) {
         odd += u64::from(!truth.seq.is_multiple_of(2));
         events += truth.seq / 2;
         let is_listed_all = truth.rows.values().all(|row| row.unlisted_count == 0) && truth.status & 2 == 0;
+        for (allocator, circulars) in &truth.circulars {
+            for (program, _, size, ..) in circulars {
+                assert_eq!((*size, *program as usize % THREADS), (program * 32 + 32, *allocator), "round {round}");
+            }
+            held_circulars += 1;
+        }
         for thread in 0..THREADS {
             compare(intents, &truth, thread, is_listed_all, round);
         }
     }
     println!("  {kills} kills, {events} events, {odd} in the middle of one");
+    assert!(held_circulars > 0 || kills < 10);
 }
 
 /// Each place is as meant; one that was changing may be either.
@@ -183,6 +190,22 @@ fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: Allo
             writer.session().expect("session").insert(key, &buffer).expect("room");
             places[place].store(size + 1, Release);
         }
+        if random.below(40) == 0 {
+            let program = u32::try_from(random.below(20)).expect("small");
+            let mut session = writer.session().expect("session");
+            if random.below(2) == 0 {
+                session.remove_program(program * 4 + u32::try_from(thread).expect("small"));
+            } else {
+                let program = program * 4 + u32::try_from(thread).expect("small");
+                // The size tells the program, so that a torn record is seen.
+                let added = Circular { program, size: program * 32 + 32, ..made::circular(id) };
+                session.add_circular(&added).expect("room");
+            }
+            if random.below(10) == 0 {
+                session.failed(&refused(id, 0, random.below(1000)));
+                session.mark();
+            }
+        }
         if thread == 0 && random.below(3000) == 0 {
             intents.freeing_all[0].store(1, SeqCst);
             writer.session().expect("session").free_all(id);
@@ -209,7 +232,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     insert(128, 700);
     writer.session().expect("session").reference(key(id, 0, 128));
     writer.session().expect("session").unreference(key(id, 0, 128));
-    writer.session().expect("session").failed(id, 0, 1, 1);
+    writer.session().expect("session").failed(&refused(id, 0, 1));
     // Members die with their row, are swept, and their keys come back.
     insert(320, 9000);
     writer.session().expect("session").free_all(id);
@@ -218,6 +241,17 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     insert(384, 20_000);
     insert(448, 1);
     writer.session().expect("session").unreference(key(id, 0, 448));
+    // Programs come and go, also with their allocator; marks, and what a free put back.
+    let circular = |program, address| Circular { program, address, ..made::circular(id) };
+    for (program, address) in [(1, 64), (2, 64), (1, 128)] {
+        writer.session().expect("session").add_circular(&circular(program, address)).expect("room");
+    }
+    writer.session().expect("session").remove_program(1);
+    writer.session().expect("session").add_circular(&circular(3, 256)).expect("room");
+    writer.session().expect("session").mark();
+    writer.session().expect("session").remove(key(id, 0, 64));
+    writer.session().expect("session").restore(key(id, 0, 64), &buffer(20));
+    writer.session().expect("session").set_geometry(id, &made::spec(0).kinds);
     let other = open(&mut writer.session().expect("session"), 1);
     writer.session().expect("session").insert(key(other, 1, 64), &buffer(3)).expect("room");
     writer.session().expect("session").close_allocator(other);
@@ -265,12 +299,22 @@ fn stopped_after_every_instruction() {
 
 /// What the short program can change, without the recorder.
 fn parts(ledger: &File) -> Vec<u8> {
-    let mut bytes = vec![0; 512 + 4 * 1024];
-    let places =
-        [(0_usize, 512_usize, 0x200_u64), (512, 1024, 0x51000), (1536, 1024, 0x51800), (2560, 1024, 0x11_1000), (3584, 1024, 0x49_1000)];
-    for (at, length, offset) in places {
+    // Header, rows of two allocators, graveyard, circulars, launches, coverage, failures, left, entries.
+    let places = [
+        (0x200_u64, 512_usize),
+        (0x51000, 2 * 8 * 320),
+        (0x13_1000, 1024),
+        (0x4B_1000, 256),
+        (0x6B_5000, 2048),
+        (0x6C_5000, 1024),
+        (0x70_5000, 1024),
+    ];
+    let mut bytes = Vec::new();
+    for (offset, length) in places {
+        let at = bytes.len();
+        bytes.resize(at + length, 0);
         // Entries end where the file does.
-        let _ = std::os::unix::fs::FileExt::read_at(ledger, &mut bytes[at..at + length], offset);
+        let _ = std::os::unix::fs::FileExt::read_at(ledger, &mut bytes[at..], offset);
     }
     bytes
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::json;
-use ttmon_ledger::layout::Op;
+use ttmon_ledger::layout::{Op, Refused};
 use ttmon_ledger::reader::{Event, Recorded};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::BufferKind;
@@ -107,7 +107,7 @@ fn look(opened: &Opened, args: &EventsArgs, snapshot: &Snapshot, known: &mut BTr
 /// What happened since the snapshot may be about an allocator that it does not have: the next one will.
 fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: UnixTime) {
     let is_known = |event: &Event| event.time <= time.0 || allocators.iter().any(|allocator| allocator.slot == event.allocator);
-    let is_placeless = |event: &Event| matches!(event.op, Op::Mark | Op::Repair);
+    let is_placeless = |event: &Event| matches!(event.op, Op::Mark | Op::Repair | Op::Nothing);
     if let Some(first) = recorded.events.iter().position(|event| !is_known(event) && !is_placeless(event)) {
         recorded.next = recorded.events[first].number.saturating_sub(1);
         recorded.events.truncate(first);
@@ -224,16 +224,21 @@ struct Described<'a> {
 impl Described<'_> {
     fn op(&self) -> Option<&'static str> {
         Some(match self.event.op {
-            Op::Alloc | Op::UnlistedAlloc => "alloc",
-            Op::Free | Op::UnlistedFree => "free",
+            Op::Alloc | Op::UnlistedAlloc | Op::AddCircular => "alloc",
+            Op::Free | Op::UnlistedFree | Op::RemoveProgram => "free",
             Op::Ref | Op::Unref => "ref",
             Op::FreeAll => "free_all",
+            Op::Failed if self.is_clash() => "clash",
             Op::Failed => "oom",
             Op::Open => "open",
             Op::Close => "close",
             Op::Mark => "mark",
-            Op::Repair => return None,
+            Op::Repair | Op::Nothing | Op::Geometry => return None,
         })
+    }
+
+    fn is_clash(&self) -> bool {
+        self.event.slot == u32::from(Refused::Clash as u8)
     }
 
     fn json(&self) -> Option<String> {
@@ -282,12 +287,17 @@ impl Described<'_> {
                 "{bad} [PID {pid}] Freed buffer {:#x} on {place} ({} bytes of {kind}, {} references left){tag}",
                 event.address, event.size, event.refs
             ),
+            Op::AddCircular => {
+                format!("{good} [PID {pid}] Program {} has {} bytes of {kind} at {:#x} on {place}", event.page, event.size, event.address)
+            }
+            Op::RemoveProgram => format!("{bad} [PID {pid}] Program {} gave up {} bytes of {kind} on {place}", event.page, event.size),
             Op::FreeAll => format!("{bad} [PID {pid}] Freed all {kind} on {place}"),
+            Op::Failed if self.is_clash() => format!("! [PID {pid}] Circular buffers clash with {kind} buffers on {place}"),
             Op::Failed => format!("! [PID {pid}] Out of memory: {} bytes of {kind} on {place}", event.size),
             Op::Open => format!("{good} [PID {pid}] Opened {place}"),
             Op::Close => format!("{bad} [PID {pid}] Closed {place}"),
             Op::Mark => format!("= [PID {pid}] Mark"),
-            Op::Repair => return None,
+            Op::Repair | Op::Nothing | Op::Geometry => return None,
         })
     }
 

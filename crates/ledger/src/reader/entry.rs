@@ -3,7 +3,8 @@
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::replay::Record;
-use super::totals::Geometry;
+use super::rows::Geometry;
+use super::tags;
 use crate::layout::{KINDS, SIZE_END, entry};
 
 /// A buffer.
@@ -31,7 +32,7 @@ pub struct Entry {
     pub layout: u8,
     /// Cores that hold it.
     pub cores: u16,
-    /// Flags of the writer.
+    /// Bits of [`layout::flag`](crate::layout::flag).
     pub flags: u16,
     /// Its tag.
     pub tag: u32,
@@ -39,7 +40,7 @@ pub struct Entry {
     pub refs: u32,
     /// The thread that made it; 0 is unknown.
     pub thread: u32,
-    /// The operation that made it; 0 is unknown.
+    /// The tag that names the operation which made it; 0 is unknown.
     pub operation: u32,
 }
 
@@ -102,6 +103,13 @@ impl Entry {
             thread: 0,
             operation: 0,
         }
+    }
+
+    /// Leaves only tags that have a text among those.
+    #[inline]
+    pub(super) fn know_tags(&mut self, used: u32) {
+        self.tag = tags::known(self.tag, used);
+        self.operation = tags::known(self.operation, used);
     }
 
     /// Takes from the entry itself what its event did not carry.

@@ -41,7 +41,7 @@ pub struct Event {
     pub tag: u32,
     /// Bytes in each bank; 0 is unknown.
     pub per_bank: u32,
-    /// Bytes of a page.
+    /// Bytes of a page; of circular buffers the program's number.
     pub page: u32,
     /// References after a REF or UNREF, otherwise 0.
     pub refs: u32,
@@ -66,7 +66,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, Refusal> {
         .filter_map(|record| {
             let op = Op::from_byte(record.op)?;
             let counts_references = matches!(op, Op::Ref | Op::Unref);
-            let is_sane = u32::from(record.row) < tables.rows.records || matches!(op, Op::Repair | Op::Mark);
+            let is_sane = u32::from(record.row) < tables.rows.records || matches!(op, Op::Repair | Op::Mark | Op::Nothing);
             let (per_bank, refs) = if counts_references { (0, record.per_bank) } else { (record.per_bank, 0) };
             is_sane.then(|| Event {
                 number: record.number,

@@ -52,7 +52,7 @@ impl Header {
             return Err(Refusal::NotReady);
         }
         let (major, minor) = (u16_at(&bytes, header::VERSION_MAJOR), u16_at(&bytes, header::VERSION_MINOR));
-        if major != layout::VERSION_MAJOR {
+        if major != layout::VERSION_MAJOR || minor < layout::VERSION_MINOR {
             return Err(Refusal::Version { major, minor });
         }
         let tables = Tables::decode(&bytes, source.length())?;
@@ -98,11 +98,30 @@ pub(super) struct Tables {
     pub(super) graveyard: Table,
     pub(super) events: Table,
     pub(super) entries: Table,
+    pub(super) circulars: Table,
+    pub(super) launches: Table,
+    pub(super) coverage: Table,
+    pub(super) failures: Table,
+    pub(super) left: Table,
 }
 
 /// A newer minor version may have longer records, but not so much longer that reading them takes for ever.
 const STRIDE_GROWTH_MAX: u32 = 4;
 const HEADER_BYTES_MAX: u32 = 1 << 20;
+
+const KNOWN: [Table; 11] = [
+    layout::ALLOCATORS,
+    layout::ROWS,
+    layout::TAGS,
+    layout::GRAVEYARD,
+    layout::EVENTS,
+    layout::entries(layout::ENTRIES_MAX),
+    layout::CIRCULARS,
+    layout::LAUNCHES,
+    layout::COVERAGE,
+    layout::FAILURES,
+    layout::LEFT,
+];
 
 impl Tables {
     fn decode(bytes: &[u8], length: u64) -> Result<Self, Refusal> {
@@ -114,13 +133,12 @@ impl Tables {
         if region_bytes > length {
             return Err(Refusal::TooShort);
         }
-        let known =
-            [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, layout::EVENTS, layout::entries(layout::ENTRIES_MAX)];
-        let mut tables = known;
-        for (at, table) in (header::TABLES..).step_by(16).zip(&mut tables) {
+        let mut tables = KNOWN;
+        let places = (header::TABLES..).step_by(16).take(6).chain((header::MORE_TABLES..).step_by(16));
+        for (at, table) in places.zip(&mut tables) {
             *table = check(bytes, at, *table, u64::from(header_bytes)..region_bytes)?;
         }
-        let [allocators, rows, tags, graveyard, events, entries] = tables;
+        let [allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left] = tables;
         if rows.records != allocators.records * layout::KINDS {
             return Err(Refusal::Geometry("not eight rows for each allocator"));
         }
@@ -128,7 +146,7 @@ impl Tables {
         if tables.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
             return Err(Refusal::Geometry("tables overlap"));
         }
-        Ok(Self { allocators, rows, tags, graveyard, events, entries })
+        Ok(Self { allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left })
     }
 }
 
@@ -162,9 +180,18 @@ pub(super) struct Counters {
     pub(super) lost: [u64; LOST_KINDS],
     pub(super) repairs: u64,
     pub(super) rows_believable_from: u64,
+    pub(super) circulars_used: u32,
+    pub(super) launches_used: u32,
+    pub(super) coverage_used: u32,
+    pub(super) left_used: u32,
+    pub(super) failures: u64,
+    /// Count and bytes.
+    pub(super) left_forgotten: (u64, u64),
+    pub(super) mark_event: u64,
+    pub(super) mark_time: u64,
 }
 
-const COUNTERS_END: u64 = header::ROWS_BELIEVABLE_FROM + 8;
+const COUNTERS_END: u64 = header::MARK_TIME + 8;
 
 impl Counters {
     pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, Refusal> {
@@ -188,6 +215,14 @@ impl Counters {
             lost,
             repairs: field(header::REPAIRS),
             rows_believable_from: field(header::ROWS_BELIEVABLE_FROM),
+            circulars_used: used(header::CIRCULARS_USED, tables.circulars),
+            launches_used: used(header::LAUNCHES_USED, tables.launches),
+            coverage_used: used(header::COVERAGE_USED, tables.coverage),
+            left_used: used(header::LEFT_USED, tables.left),
+            failures: field(header::FAILURES),
+            left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
+            mark_event: field(header::MARK_EVENT),
+            mark_time: field(header::MARK_TIME),
         })
     }
 }

@@ -7,10 +7,12 @@
 use super::bytes::u8_at;
 use super::entry::Entry;
 use super::header::Counters;
+use super::left;
 use super::peak::{self, PeakSet};
 use super::recount::{Sum, agree, count};
 use super::replay::{self, Change, Changes};
-use super::totals::{self, Frame, RowRecord, Totals, row_index};
+use super::rows::{RowRecord, row_index};
+use super::totals::{self, Frame, Totals};
 use super::{Exactness, Refusal, Region, tags};
 use crate::layout::{ENTRIES_MAX, entry};
 use crate::pages;
@@ -24,6 +26,8 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// What was live when each row was at its peak.
     pub peak_sets: Vec<PeakSet>,
+    /// Buffers that a free-all found live: of those that the rows count, as many as there was room to keep.
+    pub left: Vec<Entry>,
     /// Entries that cannot be, and are not shown.
     pub bad_entries: u64,
     /// Texts of the tags by id; every id in this listing has one, and 0 is "".
@@ -42,8 +46,10 @@ pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
         peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     }
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
+    let mut left = taken.left;
+    left::complete(region, &mut taken.frame, &mut left)?;
     let totals = taken.frame.into_totals(taken.exactness);
-    Ok(Listing { totals, entries: taken.entries, peak_sets, bad_entries: taken.bad, tags })
+    Ok(Listing { totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
 }
 
 /// The figures alone, counted from the entries.
@@ -64,6 +70,8 @@ struct Taken {
     entries: Vec<Entry>,
     /// Entries that died with their row, and were live at its peak.
     gone: Vec<Entry>,
+    /// Entries that died with their row.
+    left: Vec<Entry>,
     bad: u64,
 }
 
@@ -85,7 +93,7 @@ impl Taken {
         if let Some(changes) = changes {
             copy.apply(&changes, &mut frame.rows);
         }
-        let (gone, sums, bad) = copy.sort_out(&mut frame);
+        let Sorted { gone, left, sums, bad } = copy.sort_out(&mut frame);
         let agrees = agree(&frame, &sums);
         let exactness = match (is_replayed, frame.is_exact) {
             (true, true) if agrees => Exactness::Exact,
@@ -95,8 +103,17 @@ impl Taken {
         if !frame.is_exact {
             count(&mut frame, &sums, &copy.entries);
         }
-        Ok(Self { frame, exactness, entries: copy.entries, gone, bad })
+        Ok(Self { frame, exactness, entries: copy.entries, gone, left, bad })
     }
+}
+
+/// What [`Copy::sort_out`] takes out: what died with its row, of that what belongs to its peak, the sums by row of what is
+/// live, and how many were bad.
+struct Sorted {
+    gone: Vec<Entry>,
+    left: Vec<Entry>,
+    sums: Vec<Sum>,
+    bad: u64,
 }
 
 /// Entries that say they are live, in the order of their slots, and slots that say nonsense.
@@ -148,19 +165,19 @@ impl Copy {
         }
     }
 
-    /// Leaves what is live. Returns what died with its row but belongs to its peak, the sums by row, and how many were bad.
-    fn sort_out(&mut self, frame: &mut Frame) -> (Vec<Entry>, Vec<Sum>, u64) {
+    /// Leaves what is live.
+    fn sort_out(&mut self, frame: &mut Frame) -> Sorted {
         let last = match (frame.is_exact, frame.is_stalled) {
             (true, _) => frame.events(),
             (_, true) => frame.events() + 1,
             _ => u64::MAX,
         };
         let (rows, tags_used) = (&mut frame.rows, frame.counters.tags_used);
-        let mut gone = Vec::new();
+        let (mut gone, mut left) = (Vec::new(), Vec::new());
         let mut sums = vec![Sum::default(); rows.len()];
         let mut bad = self.nonsense.len() as u64;
         self.entries.retain_mut(|entry| {
-            entry.tag = tags::known(entry.tag, tags_used);
+            entry.know_tags(tags_used);
             if entry.event == Entry::NO_EVENT {
                 // The replay took it away.
                 return false;
@@ -171,6 +188,9 @@ impl Copy {
                 return false;
             };
             if entry.event <= row.epoch {
+                if row.is_used && entry.event > row.begun {
+                    left.push(*entry);
+                }
                 if row.is_used && row.peak_span.contains(entry.event) {
                     gone.push(*entry);
                 }
@@ -182,6 +202,6 @@ impl Copy {
             sums[index].add(entry);
             true
         });
-        (gone, sums, bad)
+        Sorted { gone, left, sums, bad }
     }
 }

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 
 use super::bytes::u64_at;
 use super::entry::Entry;
-use super::totals::{Frame, row_index};
-use super::{Refusal, Region, tags};
+use super::rows::row_index;
+use super::totals::Frame;
+use super::{Refusal, Region};
 use crate::layout::entry;
 
 /// What was live when a row was at its peak: [members](Self::members), and what was too much to keep.
@@ -138,7 +139,7 @@ fn graveyard(region: &Region, tags_used: u32, mut each: impl FnMut(Entry, u64)) 
         for record in chunk.chunks_exact(table.stride as usize) {
             if let Some(mut entry) = Entry::decode(u32::MAX, record, &converter) {
                 (entry.thread, entry.operation) = (0, 0);
-                entry.tag = tags::known(entry.tag, tags_used);
+                entry.know_tags(tags_used);
                 each(entry, u64_at(record, entry::PEAK_EVENT));
             }
         }

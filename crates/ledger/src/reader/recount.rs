@@ -2,7 +2,8 @@
 
 use super::entry::Entry;
 use super::peak::Span;
-use super::totals::{Frame, Row, row_index};
+use super::rows::{Row, row_index};
+use super::totals::Frame;
 
 /// What the entries of a row sum up to.
 #[derive(Clone, Copy, Default)]
@@ -65,6 +66,7 @@ pub(super) fn count(frame: &mut Frame, sums: &[Sum], entries: &[Entry]) {
         }
     }
     (frame.counters.live_entries, frame.counters.live_bytes) = (live_entries, live_bytes);
+    frame.settle_marks();
 }
 
 /// Allocated bytes of the listed entries, by row.

@@ -5,10 +5,10 @@
 use std::thread;
 use std::time::Duration;
 
-use super::bytes::{position, u16_at, u32_at, u64_at};
-use super::clock::Converter;
+use super::bytes::u64_at;
+use super::coverage::{self, Feature, Launches};
 use super::header::Counters;
-use super::peak::Span;
+use super::rows::{Allocator, Row, RowRecord};
 use super::{Exactness, Refusal, Region};
 use crate::layout::{KINDS, LOST_KINDS, Table, allocator, row};
 
@@ -33,97 +33,27 @@ pub struct Totals {
     pub last_time: u64,
     /// Every allocator there was and whose slot was not taken again, closed ones included.
     pub allocators: Vec<Allocator>,
+    /// What the hook covers, by its number.
+    pub coverage: Vec<Feature>,
+    /// Programs launched, by chip.
+    pub launches: Vec<Launches>,
+    /// Allocations that the program was refused, ever.
+    pub failures: u64,
+    /// Count and bytes that free-alls found live, of allocators whose slot was taken again since.
+    pub left_forgotten: (u64, u64),
+    /// The program's last mark.
+    pub mark: Option<Mark>,
+    /// Records of circular buffers that were ever used.
+    pub circulars_used: u32,
 }
 
-/// What hands out memory on one or several chips.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allocator {
-    /// Its number in entries and events.
-    pub slot: u16,
-    /// How often the slot was taken.
-    pub generation: u32,
-    /// Whether it still is.
-    pub is_open: bool,
-    /// The id that the program gave.
-    pub given_id: u32,
-    /// 1 client, 2 hook, 3 socket.
-    pub origin: u32,
-    /// Rows and columns of a mesh.
-    pub mesh: Option<(u16, u16)>,
-    /// Its chips.
-    pub chips: Vec<Chip>,
-    /// When it was opened, in nanoseconds since 1970.
-    pub opened: u64,
-    /// When it was closed.
-    pub closed: Option<u64>,
-    /// Its kinds of memory that were ever used.
-    pub rows: Vec<Row>,
-}
-
-/// A chip as the program knows it.
+/// A mark that the program made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chip {
-    /// TT-Metal's number.
-    pub metal_id: Option<u32>,
-    /// The chip's own.
-    pub unique_id: Option<u64>,
-    /// Flags of the writer.
-    pub flags: u32,
-}
-
-/// How a kind of memory is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Banks a buffer is spread over.
-    pub banks: u32,
-    /// Blocks are multiples of it.
-    pub alignment: u32,
-    /// Bytes of one bank.
-    pub bank_bytes: u64,
-    /// Where it begins.
-    pub base: u64,
-}
-
-/// The figures of one kind of memory of one allocator. Times are nanoseconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Which kind of memory.
-    pub kind: u8,
-    /// How it is laid out, where the writer knows.
-    pub geometry: Option<Geometry>,
-    /// Live bytes, as asked for.
-    pub used: u64,
-    /// Live bytes, as taken: blocks x banks.
-    pub allocated: u64,
-    /// Live buffers.
-    pub count: u64,
-    /// Most live bytes there were.
-    pub peak: u64,
-    /// When.
-    pub peak_time: u64,
-    /// By which event.
-    pub peak_event: u64,
-    /// Most allocated bytes there were.
-    pub peak_allocated: u64,
-    /// When.
-    pub peak_allocated_time: u64,
-    /// Allocations so far.
-    pub allocs: u64,
-    /// Frees so far.
-    pub frees: u64,
-    /// Allocations that the program was refused.
-    pub failed: u64,
-    /// Live buffers that the ledger has no room to list; they are in the figures above.
-    pub unlisted_count: u64,
-    /// Their bytes.
-    pub unlisted_bytes: u64,
-    /// Their allocated bytes.
-    pub unlisted_allocated: u64,
-    /// Entries from up to this event are dead.
-    pub(super) epoch: u64,
-    /// Count and bytes at the peak that the ledger had no room to list, and that it had no room to keep.
-    pub(super) peak_unlisted: (u64, u64),
-    pub(super) peak_lost: (u64, u64),
+pub struct Mark {
+    /// Its event.
+    pub event: u64,
+    /// When, in nanoseconds since 1970.
+    pub time: u64,
 }
 
 /// Tries at once, and then with pauses, before the entries are counted.
@@ -142,16 +72,9 @@ pub(super) struct Frame {
     pub(super) rows: Vec<RowRecord>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) last_time: u64,
-}
-
-/// A row as the list needs it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RowRecord {
-    pub(super) is_used: bool,
-    pub(super) epoch: u64,
-    pub(super) peak_span: Span,
-    /// Count and bytes of the entries of the peak that are live; the list counts them.
-    pub(super) peak_live: (u64, u64),
+    pub(super) mark: Option<Mark>,
+    pub(super) coverage: Vec<Feature>,
+    pub(super) launches: Vec<Launches>,
 }
 
 impl Frame {
@@ -171,6 +94,21 @@ impl Frame {
             repairs: self.counters.repairs,
             last_time: self.last_time,
             allocators: self.allocators,
+            coverage: self.coverage,
+            launches: self.launches,
+            failures: self.counters.failures,
+            left_forgotten: self.counters.left_forgotten,
+            mark: self.mark,
+            circulars_used: self.counters.circulars_used,
+        }
+    }
+
+    /// Each row says what it had at the last mark; after the rows themselves are settled.
+    pub(super) fn settle_marks(&mut self) {
+        let mark = self.counters.mark_event;
+        let is_half_done = !self.is_exact && mark == self.events() + 1;
+        for row in self.allocators.iter_mut().flat_map(|allocator| &mut allocator.rows) {
+            row.settle_mark(mark, is_half_done);
         }
     }
 }
@@ -190,13 +128,13 @@ pub(super) fn frame(region: &Region) -> Result<Frame, Refusal> {
         let after = region.source.seq()?;
         moved |= after != first;
         if before == after && counters.seq == before && before.is_multiple_of(2) {
-            return Ok(raw.decode(region, counters, Found::Exact));
+            return raw.decode(region, counters, Found::Exact);
         }
         before = after;
     }
     let counters = raw.read(region)?;
     let found = if !moved && counters.seq == first { Found::Stalled } else { Found::Moving };
-    Ok(raw.decode(region, counters, found))
+    raw.decode(region, counters, found)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -228,7 +166,7 @@ impl Raw {
         Ok(counters)
     }
 
-    fn decode(&self, region: &Region, counters: Counters, found: Found) -> Frame {
+    fn decode(&self, region: &Region, counters: Counters, found: Found) -> Result<Frame, Refusal> {
         let tables = &region.header.tables;
         let converter = region.header.creation.converter();
         let row_bytes = tables.rows.stride as usize;
@@ -249,109 +187,20 @@ impl Raw {
             }
             allocators.extend(read);
         }
-        Frame {
+        let mut frame = Frame {
             is_exact: found == Found::Exact,
             is_stalled: found == Found::Stalled,
             last_time: converter.unix_ns(counters.last_time),
+            mark: (counters.mark_event != 0).then(|| Mark { event: counters.mark_event, time: converter.unix_ns(counters.mark_time) }),
+            coverage: coverage::features(region, counters.coverage_used)?,
+            launches: coverage::launches(region, counters.launches_used)?,
             counters,
             rows,
             allocators,
-        }
-    }
-}
-
-impl Allocator {
-    fn decode(slot: u16, record: &[u8], converter: &Converter) -> Option<Self> {
-        let state = u64_at(record, allocator::STATE);
-        let is_open = match state.to_le_bytes()[0] {
-            allocator::OPEN => true,
-            allocator::SHUT => false,
-            _ => return None,
         };
-        let mesh = (u16_at(record, allocator::MESH_ROWS), u16_at(record, allocator::MESH_COLUMNS));
-        let chips = u32_at(record, allocator::CHIPS).min(allocator::CHIPS_MAX);
-        Some(Self {
-            slot,
-            generation: u32::try_from(state >> 8).unwrap_or(u32::MAX),
-            is_open,
-            given_id: u32_at(record, allocator::GIVEN_ID),
-            origin: u32_at(record, allocator::ORIGIN),
-            mesh: Some(mesh).filter(|&(rows, columns)| rows != 0 && columns != 0),
-            chips: (0..chips).map(|chip| Chip::decode(record, chip)).collect(),
-            opened: converter.unix_ns(u64_at(record, allocator::OPENED)),
-            closed: (!is_open).then(|| converter.unix_ns(u64_at(record, allocator::CLOSED))),
-            rows: Vec::new(),
-        })
-    }
-}
-
-impl Chip {
-    fn decode(record: &[u8], chip: u32) -> Self {
-        let at = allocator::CHIP_LIST + allocator::CHIP_BYTES * u64::from(chip);
-        Self {
-            metal_id: Some(u32_at(record, at)).filter(|&id| id != allocator::METAL_ID_UNKNOWN),
-            unique_id: Some(u64_at(record, at + 8)).filter(|&id| id != 0),
-            flags: u32_at(record, at + 4),
+        if frame.is_exact {
+            frame.settle_marks();
         }
+        Ok(frame)
     }
-}
-
-impl Geometry {
-    /// Kinds that an allocator describes; host memory and other have no banks.
-    const KINDS: u8 = 6;
-
-    fn decode(record: &[u8], kind: u8) -> Option<Self> {
-        let at = allocator::KINDS + allocator::KIND_BYTES * u64::from(kind);
-        let geometry = Self {
-            banks: u32_at(record, at),
-            alignment: u32_at(record, at + 4),
-            bank_bytes: u64_at(record, at + 8),
-            base: u64_at(record, at + 16),
-        };
-        let is_known = geometry != Self { banks: 0, alignment: 0, bank_bytes: 0, base: 0 };
-        (kind < Self::KINDS && is_known).then_some(geometry)
-    }
-}
-
-impl Row {
-    fn decode(kind: u8, bytes: &[u8], allocator: &[u8], converter: &Converter) -> Self {
-        let field = |offset| u64_at(bytes, offset);
-        Self {
-            kind,
-            geometry: Geometry::decode(allocator, kind),
-            used: field(row::LIVE_BYTES),
-            allocated: field(row::ALLOCATED_BYTES),
-            count: field(row::LIVE_COUNT),
-            peak: field(row::PEAK),
-            peak_time: converter.unix_ns(field(row::PEAK_TIME)),
-            peak_event: field(row::PEAK_EVENT),
-            peak_allocated: field(row::PEAK_ALLOCATED),
-            peak_allocated_time: converter.unix_ns(field(row::PEAK_ALLOCATED_TIME)),
-            allocs: field(row::ALLOCS),
-            frees: field(row::FREES),
-            failed: field(row::FAILED),
-            unlisted_count: field(row::UNLISTED_COUNT),
-            unlisted_bytes: field(row::UNLISTED_BYTES),
-            unlisted_allocated: field(row::UNLISTED_ALLOCATED),
-            epoch: field(row::EPOCH),
-            peak_unlisted: (field(row::PEAK_UNLISTED_COUNT), field(row::PEAK_UNLISTED_BYTES)),
-            peak_lost: (field(row::PEAK_LOST_COUNT), field(row::PEAK_LOST_BYTES)),
-        }
-    }
-}
-
-impl RowRecord {
-    fn decode(bytes: &[u8], is_used: bool) -> Self {
-        Self {
-            is_used,
-            epoch: u64_at(bytes, row::EPOCH),
-            peak_span: Span { epoch: u64_at(bytes, row::PEAK_EPOCH), event: u64_at(bytes, row::PEAK_EVENT) },
-            peak_live: (0, 0),
-        }
-    }
-}
-
-/// Number of a row.
-pub(super) fn row_index(allocator: u16, kind: u8) -> usize {
-    position(u64::from(allocator) * u64::from(KINDS) + u64::from(kind))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Key,
+    AllocatorId, AllocatorSpec, Key, KindGeometry,
     books::Books,
     event::{Event, Fact},
     memory::{low, pair},
@@ -141,6 +141,7 @@ impl Books {
         }
         self.region.allocator(slot, allocator::OPENED).store(event.time, Relaxed);
         self.region.allocator(slot, allocator::CLOSED).store(0, Relaxed);
+        self.begin_checks(slot);
         self.region.allocator(slot, allocator::STATE).store(id.state(allocator::OPEN), Release);
         self.figures.set(GENERATION + slot, u64::from(id.generation));
         self.figures.set(OPEN + slot, u64::from(id.generation));
@@ -201,6 +202,9 @@ impl Books {
         word(allocator::STATE).store(id.state(allocator::WRITING), Relaxed);
         word(allocator::OPENED).store(event.time, Relaxed);
         word(allocator::CLOSED).store(0, Relaxed);
+        for field in [allocator::CHECK, allocator::CHECKS, allocator::DIFFERENCES, allocator::L1_LOWER_END] {
+            word(field).store(0, Relaxed);
+        }
         each_word(spec, |field, value| {
             word(field).store(value, Relaxed);
             true
@@ -221,11 +225,38 @@ impl Books {
             }
             row.publish(row::EPOCH, event.n);
             row.set(row::STATE, 0);
-            for field in (row::LIVE_BYTES..row::EPOCH).step_by(8).chain((row::PEAK_EPOCH..=row::PEAK_LOST_COUNT).step_by(8)) {
+            // What its former allocator left is not this one's.
+            row.set(row::BEGUN, event.n);
+            self.forget_left(row);
+            for field in
+                (row::LIVE_BYTES..row::EPOCH).chain(row::PEAK_EPOCH..row::BEGUN).chain(row::LEFT_BYTES..=row::MARK_EVENT).step_by(8)
+            {
                 row.set(field, 0);
             }
         }
     }
+}
+
+impl Books {
+    /// Another layout of its memory, after it was shrunk or reset; inside an event. A kind with live buffers keeps its banks:
+    /// what they take was counted with those.
+    pub(super) fn set_kinds(&self, slot: usize, kinds: &[KindGeometry; 6]) {
+        for (kind, geometry) in kinds.iter().enumerate() {
+            let number = slot * ROWS_EACH + kind;
+            let old = self.figures.get(BANKS + number);
+            let banks = if self.region.row(number).get(row::LIVE_COUNT) == 0 { u64::from(geometry.banks) } else { old };
+            self.figures.set(BANKS + number, banks);
+            each_geometry_word(kind, &KindGeometry { banks: low(banks), ..*geometry }, |field, value| {
+                self.region.allocator(slot, field).store(value, Relaxed);
+                true
+            });
+        }
+    }
+}
+
+fn each_geometry_word(kind: usize, geometry: &KindGeometry, each: impl Fn(u64, u64) -> bool) -> bool {
+    let at = allocator::KINDS + kind as u64 * allocator::KIND_BYTES;
+    each(at, pair(geometry.banks, geometry.alignment)) && each(at + 8, geometry.bank_bytes) && each(at + 16, geometry.base)
 }
 
 /// Hands over each word that describes an allocator, while `each` agrees; says whether it always did.
@@ -235,9 +266,7 @@ fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool 
     let shape = u64::from(rows) | u64::from(columns) << 16 | (chips.len() as u64) << 32;
     each(allocator::MESH_ROWS, shape)
         && each(allocator::GIVEN_ID, pair(spec.given_id, spec.origin))
-        && spec.kinds.iter().zip((allocator::KINDS..).step_by(24)).all(|(geometry, at)| {
-            each(at, pair(geometry.banks, geometry.alignment)) && each(at + 8, geometry.bank_bytes) && each(at + 16, geometry.base)
-        })
+        && spec.kinds.iter().enumerate().all(|(kind, geometry)| each_geometry_word(kind, geometry, &each))
         && chips
             .zip((allocator::CHIP_LIST..).step_by(16))
             .all(|(chip, at)| each(at, pair(chip.metal_id, chip.flags)) && each(at + 8, chip.unique_id))

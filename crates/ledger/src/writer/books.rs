@@ -15,6 +15,7 @@ use std::{
 use crate::layout::{self, Clock, Lost, header, status};
 
 use super::{
+    circulars::Circulars,
     index::Index,
     lock::Lock,
     memory::{self, Backing, PAGE, Region, Words, position},
@@ -41,6 +42,7 @@ pub(super) struct Books {
     pub(super) free: FreeList,
     pub(super) overflow: Overflow,
     pub(super) tags: Tags,
+    pub(super) circulars: Circulars,
     /// See `allocators`.
     pub(super) figures: Words,
     /// Entries whose row was freed as a whole since: see `sweep`.
@@ -92,6 +94,12 @@ impl Books {
         self.detector().load(Acquire) == ASK_PID && self.pid == unsafe { libc::getpid() }
     }
 
+    /// Whether it lies in a file of the service. There only tables for which [`Hosted`](super::Hosted) asks for memory may be
+    /// written: nothing is kept of what free-alls left, and what only a hook knows is refused.
+    pub(super) fn is_hosted(&self) -> bool {
+        self.descriptor < 0
+    }
+
     /// Counts what did not get into the figures, or was odd; with or without the lock.
     pub(super) fn lose(&self, reason: Lost) {
         self.region.count(header::LOST + reason as u64 * 8);
@@ -132,6 +140,7 @@ impl Books {
             this.free.words().release();
             this.overflow.release();
             this.tags.release();
+            this.circulars.release();
             this.figures.release();
             if owns_region {
                 memory::unmap(this.region.start, this.region.bytes);

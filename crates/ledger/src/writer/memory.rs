@@ -38,7 +38,7 @@ pub(super) const fn pair(low: u32, high: u32) -> u64 {
 }
 
 /// A u64 of the layout as a position in memory.
-#[allow(clippy::cast_possible_truncation, reason = "the region is 69 MiB long; numbers beyond it are masked or refused before use")]
+#[allow(clippy::cast_possible_truncation, reason = "the region is 71 MiB long; numbers beyond it are masked or refused before use")]
 pub(super) const fn position(number: u64) -> usize {
     number as usize
 }
@@ -169,6 +169,8 @@ const ALLOCATOR_MASK: usize = layout::ALLOCATORS.records as usize - 1;
 const TAG_MASK: usize = layout::TAGS.records as usize - 1;
 const GRAVE_MASK: usize = layout::GRAVEYARD.records as usize - 1;
 const EVENT_MASK: u64 = layout::EVENTS.records as u64 - 1;
+const CIRCULAR_MASK: usize = layout::CIRCULARS.records as usize - 1;
+const LEFT_MASK: usize = layout::LEFT.records as usize - 1;
 /// Words of an allocator's record.
 const ALLOCATOR_WORDS: u64 = layout::ALLOCATORS.stride as u64 / 8;
 
@@ -200,9 +202,9 @@ impl Region {
 
     pub(super) fn row(&self, row: usize) -> Row<'_> {
         let offset = position(layout::ROWS.offset) + (row & ROW_MASK) * layout::ROWS.stride as usize;
-        debug_assert!(offset + 256 <= self.bytes);
-        // SAFETY: as in `at`, for the 32 words of a row.
-        Row(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 32]>() })
+        debug_assert!(offset + ROW_WORDS * 8 <= self.bytes);
+        // SAFETY: as in `at`, for the words of a row.
+        Row(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; ROW_WORDS]>() })
     }
 
     pub(super) fn tag(&self, tag: usize) -> Record<'_> {
@@ -211,6 +213,21 @@ impl Region {
 
     pub(super) fn grave(&self, index: usize) -> Record<'_> {
         self.record(position(layout::GRAVEYARD.offset) + (index & GRAVE_MASK) * 64)
+    }
+
+    /// The word at `field` of a record of one of the tables behind the events; both wrap inside the table.
+    pub(super) fn more(&self, table: layout::Table, record: usize, field: u64) -> &AtomicU64 {
+        let word = position(field / 8) % (table.stride as usize / 8);
+        self.at(position(table.offset) + record % table.records as usize * table.stride as usize + word * 8)
+    }
+
+    /// The four words of a circular buffer's record.
+    pub(super) fn circular(&self, slot: u32, field: u64) -> &AtomicU64 {
+        self.more(layout::CIRCULARS, slot as usize & CIRCULAR_MASK, field)
+    }
+
+    pub(super) fn left(&self, index: usize) -> Record<'_> {
+        self.record(position(layout::LEFT.offset) + (index & LEFT_MASK) * 64)
     }
 
     /// Word `word` of the record of event `n`.
@@ -229,21 +246,23 @@ impl Region {
     }
 }
 
+const ROW_WORDS: usize = layout::row::WORDS;
+
 /// A row's words.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a>(&'a [AtomicU64; 32]);
+pub(super) struct Row<'a>(&'a [AtomicU64; ROW_WORDS]);
 
 impl Row<'_> {
     pub(super) fn get(self, field: u64) -> u64 {
-        self.0[position(field / 8) & 31].load(Relaxed)
+        self.0[position(field / 8) % ROW_WORDS].load(Relaxed)
     }
 
     pub(super) fn set(self, field: u64, value: u64) {
-        self.0[position(field / 8) & 31].store(value, Relaxed);
+        self.0[position(field / 8) % ROW_WORDS].store(value, Relaxed);
     }
 
     pub(super) fn publish(self, field: u64, value: u64) {
-        self.0[position(field / 8) & 31].store(value, Release);
+        self.0[position(field / 8) % ROW_WORDS].store(value, Release);
     }
 
     pub(super) fn add(self, field: u64, by: u64) -> u64 {

@@ -27,6 +27,9 @@ impl Books {
             row.set(row::PEAK_ALLOCATED_EVENT, event.n);
             row.publish(row::PEAK_ALLOCATED, allocated);
         }
+        if live > row.get(row::INNER_PEAK) {
+            row.set(row::INNER_PEAK, live);
+        }
         if live > row.get(row::PEAK) {
             // The figure itself comes last: whoever finds the old one after a kill finds it below the recount, and
             // takes the live entries for the peak; whoever finds the new one finds all that belongs to it.

@@ -58,6 +58,8 @@ impl Books {
         for number in (0..unlisted).rev() {
             self.recount_slot(number + self.region.capacity);
         }
+        self.recount_circulars();
+        self.finish_mark(event);
         let (mut count, mut bytes) = (0, 0);
         for number in 0..rows {
             self.settle_row(event, number);

@@ -18,6 +18,7 @@ use crate::layout::{self, Clock, header, status};
 use super::{
     Config,
     books::{Books, FIGURES},
+    circulars::Circulars,
     clock::{self, ClockChoice},
     identity::{self, Identity},
     index::Index,
@@ -143,6 +144,7 @@ pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descri
         free,
         overflow: Overflow::new(),
         tags: Tags::new(),
+        circulars: Circulars::new(),
         figures: Words::reserve(FIGURES)?,
         dead: AtomicU64::new(0),
         sweep_cursor: AtomicU32::new(0),
@@ -157,7 +159,9 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     set(header::VERSION_MAJOR, version | u64::from(layout::HEADER_BYTES) << 32);
     set(header::REGION_BYTES, region.bytes as u64);
     let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, layout::EVENTS, layout::entries(region.capacity)];
-    for (table, at) in tables.iter().zip((header::TABLES..).step_by(16)) {
+    let more = [layout::CIRCULARS, layout::LAUNCHES, layout::COVERAGE, layout::FAILURES, layout::LEFT];
+    let places = (header::TABLES..).step_by(16).take(tables.len()).chain((header::MORE_TABLES..).step_by(16));
+    for (table, at) in tables.iter().chain(&more).zip(places) {
         set(at, table.offset);
         set(at + 8, pair(table.records, table.stride));
     }
@@ -361,8 +365,8 @@ mod tests {
     #[test]
     fn the_capacity_is_halved_until_it_fits() {
         assert_eq!(capacity_within(1 << 20, u64::MAX), Some(1 << 20));
-        assert_eq!(capacity_within(1 << 20, 0x449_0FFF), Some(1 << 19));
-        assert_eq!(capacity_within(1 << 20, 0x49_1000 + 64 * 1024), Some(1 << 10));
-        assert_eq!(capacity_within(1 << 20, 0x49_1000), None);
+        assert_eq!(capacity_within(1 << 20, 0x470_4FFF), Some(1 << 19));
+        assert_eq!(capacity_within(1 << 20, 0x70_5000 + 64 * 1024), Some(1 << 10));
+        assert_eq!(capacity_within(1 << 20, 0x70_5000), None);
     }
 }

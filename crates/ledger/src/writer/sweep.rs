@@ -34,6 +34,7 @@ impl Books {
         self.dead.store(self.dead.load(Relaxed).wrapping_add(count), Relaxed);
         // The store that kills them all; the figures follow, and are recounted if they do not.
         row.publish(row::EPOCH, event.n);
+        self.note_left(event, row, count, bytes);
         for field in
             [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::LIVE_COUNT, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED]
         {
@@ -83,6 +84,9 @@ impl Books {
         let hash = index::hash(row_of(record), record.get(entry::ADDRESS));
         if let Some(place) = self.index.find(hash, |found| found == slot) {
             self.index.remove(place);
+        }
+        if self.is_listed(slot) {
+            self.keep_left(record);
         }
         self.clear_slot(slot, record);
         self.dead.store(self.dead.load(Relaxed).saturating_sub(1), Relaxed);

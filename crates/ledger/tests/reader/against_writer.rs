@@ -50,7 +50,8 @@ fn what_is_written_is_read() {
         let chips = [Chip { metal_id: 4, unique_id: 0xAB, flags: 0 }];
         let allocator = writer.session().unwrap().open_allocator(&spec(&chips)).unwrap();
         let tag = writer.session().unwrap().tag("layer 7");
-        let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation: 99 };
+        let operation = writer.session().unwrap().tag("ttnn::relu");
+        let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation };
         writer.session().unwrap().insert(key(allocator, 0, 0x4000), &buffer).unwrap();
         writer.session().unwrap().reference(key(allocator, 0, 0x4000)).unwrap();
         thread::sleep(Duration::from_millis(20));
@@ -64,7 +65,7 @@ fn what_is_written_is_read() {
         assert_whole(&listing);
         let entry = listing.entries[0];
         assert_eq!((entry.address, entry.size, entry.per_bank, entry.page), (0x4000, 4096, 352, 1024));
-        assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs), (3, 64, 1, 99, 2));
+        assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs), (3, 64, 1, operation, 2));
         assert_eq!(listing.tags[entry.tag as usize], "layer 7");
         assert!((before..after - 15_000_000).contains(&entry.time), "{before} {} {after}", entry.time);
         let read_allocator = &listing.totals.allocators[0];

@@ -20,19 +20,37 @@ pub(crate) struct Shape {
     pub(crate) graveyard: u32,
     pub(crate) events: u32,
     pub(crate) entries: u32,
-    /// Bytes more that each record has than version 1.0's.
+    pub(crate) circulars: u32,
+    pub(crate) launches: u32,
+    pub(crate) coverage: u32,
+    pub(crate) failures: u32,
+    pub(crate) left: u32,
+    /// Bytes more that each record has than version 1.1's.
     pub(crate) longer: u32,
 }
 
 impl Shape {
     /// As the page says, with room for so many entries.
     pub(crate) fn full(entries: u32) -> Self {
-        Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0 }
+        let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, ..Self::small() };
+        Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0, ..more }
     }
 
     /// Small enough to be made a thousand times.
     pub(crate) fn small() -> Self {
-        Self { allocators: 4, tags: 8, graveyard: 8, events: 256, entries: 24, longer: 0 }
+        Self {
+            allocators: 4,
+            tags: 8,
+            graveyard: 8,
+            events: 256,
+            entries: 24,
+            circulars: 8,
+            launches: 4,
+            coverage: 4,
+            failures: 4,
+            left: 8,
+            longer: 0,
+        }
     }
 }
 
@@ -46,6 +64,11 @@ pub(crate) struct Encoder {
     pub(crate) graveyard: Place,
     pub(crate) events: Place,
     pub(crate) entries: Place,
+    pub(crate) circulars: Place,
+    pub(crate) launches: Place,
+    pub(crate) coverage: Place,
+    pub(crate) failures: Place,
+    pub(crate) left: Place,
 }
 
 impl Encoder {
@@ -57,12 +80,18 @@ impl Encoder {
             place
         };
         let allocators = place(shape.allocators, 1280);
-        let rows = place(shape.allocators * 8, 256);
+        let rows = place(shape.allocators * 8, 320);
         let tags = place(shape.tags, 64);
         let graveyard = place(shape.graveyard, 64);
         let events = place(shape.events, 40);
+        let circulars = place(shape.circulars, 32);
+        let launches = place(shape.launches, 32);
+        let coverage = place(shape.coverage, 128);
+        let failures = place(shape.failures, 1024);
+        let left = place(shape.left, 64);
         let entries = place(shape.entries, 64);
-        let mut new = Self { bytes: vec![0; usize::try_from(next).unwrap()], allocators, rows, tags, graveyard, events, entries };
+        let bytes = vec![0; usize::try_from(next).unwrap()];
+        let mut new = Self { bytes, allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left };
         new.header();
         new
     }
@@ -70,11 +99,13 @@ impl Encoder {
     fn header(&mut self) {
         self.text(0x000, b"TTMONLDG");
         self.put16(0x008, 1);
-        self.put16(0x00A, 0);
+        self.put16(0x00A, 1);
         self.put32(0x00C, 4096);
         self.put64(0x010, self.bytes.len() as u64);
         let places = [self.allocators, self.rows, self.tags, self.graveyard, self.events, self.entries];
-        for (at, place) in (0x018..).step_by(16).zip(places) {
+        let more = [self.circulars, self.launches, self.coverage, self.failures, self.left];
+        let at = (0x018..0x078).step_by(16).chain((0x2A0..).step_by(16));
+        for (at, place) in at.zip(places.into_iter().chain(more)) {
             self.put64(at, place.offset);
             self.put32(at + 8, place.records);
             self.put32(at + 12, place.stride);
@@ -198,7 +229,7 @@ impl Entry {
             tag: 0,
             refs: 1,
             thread: n + 3,
-            operation: n + 4,
+            operation: 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every field of the page, where the page says it is.
 
 use ttmon_ledger::layout::{Op, WriterKind};
-use ttmon_ledger::reader::{Allocator, Chip, Entry as Read, Event, Exactness, Geometry};
+use ttmon_ledger::reader::{Allocator, Chip, Entry as Read, Event, Exactness, Geometry, Marked, SelfCheck};
 
 use super::encoder::{Encoder, Entry, Shape, event_words, filled};
 use super::open;
@@ -18,8 +18,8 @@ fn shapes() -> [Shape; 2] {
 #[test]
 fn the_full_layout_is_as_long_as_the_page_says() {
     let region = Encoder::new(Shape::full(1 << 20));
-    assert_eq!(region.bytes.len(), 0x449_1000);
-    assert_eq!(region.entries.offset, 0x49_1000);
+    assert_eq!(region.bytes.len(), 0x470_5000);
+    assert_eq!(region.entries.offset, 0x70_5000);
 }
 
 #[test]
@@ -93,6 +93,10 @@ fn allocator() {
         region.put64(at + 0x108, 0xABCD);
         region.put32(at + 0x110, u32::MAX);
         region.put64(Encoder::at(region.allocators, 3), 1 << 8 | 1);
+        for (field, value) in [(0xB8, 1 | 4 | 8), (0xC0, 70), (0xC8, 2), (0xD0, 0x20_000)] {
+            region.put64(at + field, value);
+        }
+        region.put32(at + 0x28 + 24, 64);
         let totals = open(&region.bytes).unwrap().totals().unwrap();
         let chips = vec![Chip { metal_id: Some(6), unique_id: Some(0xABCD), flags: 5 }, Chip { metal_id: None, unique_id: None, flags: 0 }];
         let expected = Allocator {
@@ -105,6 +109,15 @@ fn allocator() {
             chips,
             opened: unix(2_000),
             closed: Some(unix(3_000)),
+            geometry: [None, Some(Geometry { banks: 64, alignment: 0, bank_bytes: 0, base: 0 }), None, None, None, None],
+            self_check: SelfCheck {
+                is_inexact: true,
+                is_restored: false,
+                is_per_core: true,
+                l1_lower_end: Some(0x20_000),
+                checks: 70,
+                differences: 2,
+            },
             rows: vec![],
         };
         assert_eq!(totals.allocators, [expected], "one that is being written is not there");
@@ -121,9 +134,10 @@ fn row() {
         region.put32(allocator + 0x28 + 4 * 24 + 4, 64);
         region.put64(allocator + 0x28 + 4 * 24 + 8, 1 << 30);
         region.put64(allocator + 0x28 + 4 * 24 + 16, 0x500);
-        for field in 1..22 {
+        for field in 1..33 {
             region.put64(at + 8 * field, 10_000 + field);
         }
+        region.put64(0x318, 10_032);
         // A row of the slot's former allocator.
         region.put64(Encoder::at(region.rows, 13), 7 << 8 | 2);
         let totals = open(&region.bytes).unwrap().totals().unwrap();
@@ -134,6 +148,14 @@ fn row() {
         assert_eq!((row.peak_allocated, row.peak_allocated_time), (10_007, unix(10_008)));
         assert_eq!((row.allocs, row.frees, row.failed), (10_010, 10_011, 10_012));
         assert_eq!((row.unlisted_count, row.unlisted_bytes, row.unlisted_allocated), (10_013, 10_014, 10_015));
+        assert_eq!((row.left_last, row.left_time, row.left), ((10_025, 10_024), unix(10_026), (10_028, 10_027)));
+        assert_eq!(row.marked, Some(Marked { used: 10_029, allocated: 10_030, count: 10_031 }));
+        // A mark that this row was not in use at.
+        region.put64(0x318, 10_033);
+        let totals = open(&region.bytes).unwrap().totals().unwrap();
+        assert_eq!(totals.allocators[0].rows[0].marked, Some(Marked::default()));
+        region.put64(0x318, 0);
+        assert_eq!(open(&region.bytes).unwrap().totals().unwrap().allocators[0].rows[0].marked, None);
     }
 }
 
@@ -145,15 +167,15 @@ fn entries_and_tags() {
         region.put(at, &[7]);
         region.text(at + 1, b"layer 7 and what is behind");
         region.put64(0x218, 2);
-        let tagged = Entry { tag: 1, refs: 5, ..Entry::example(2, 0, 4096) };
-        let untagged = Entry { tag: 2, ..Entry::example(3, 0, 4096) };
+        let tagged = Entry { tag: 1, operation: 1, refs: 5, ..Entry::example(2, 0, 4096) };
+        let untagged = Entry { tag: 2, operation: 77, ..Entry::example(3, 0, 4096) };
         region.entry(1, &tagged);
         region.entry(2, &untagged);
         let listing = open(&region.bytes).unwrap().list().unwrap();
         assert_eq!((listing.totals.exactness, listing.bad_entries), (Exactness::Exact, 0));
         assert_eq!(listing.tags, ["", "layer 7"]);
         assert_eq!(listing.entries[1], read(1, &tagged));
-        assert_eq!(listing.entries[2], Read { tag: 0, ..read(2, &untagged) }, "a tag that has no text");
+        assert_eq!(listing.entries[2], Read { tag: 0, operation: 0, ..read(2, &untagged) }, "a tag that has no text");
         let [set] = &listing.peak_sets[..] else { panic!("one row: {listing:?}") };
         assert_eq!((set.peak, set.live, set.gone.len(), set.is_whole()), (3 * 4096, (3, 3 * 4096), 0, true));
         assert_eq!(set.members(&listing.entries).count(), 3);

@@ -11,7 +11,7 @@ use ttmon_ledger::reader::{Refusal, Region};
 use super::encoder::{Encoder, Shape, filled};
 use super::{file, open};
 
-/// Reads all there is. Nothing that comes back is larger than the tables of version 1.0.
+/// Reads all there is. Nothing that comes back is larger than the tables of version 1.1.
 fn read_all(region: &Region) {
     let totals = region.totals().unwrap();
     assert!(totals.allocators.len() <= 256);
@@ -22,6 +22,15 @@ fn read_all(region: &Region) {
     assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.len()));
     let gone: usize = listing.peak_sets.iter().map(|set| set.gone.len()).sum();
     assert!(gone <= (1 << 20) + 16_384 && listing.peak_sets.len() <= 2048);
+    assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.len()));
+    assert!(listing.left.len() <= (1 << 20) + 4096);
+    assert!(totals.launches.len() <= 256 && totals.coverage.len() <= 64);
+    assert!(totals.coverage.iter().all(|feature| feature.name.len() <= 3 * 40 && feature.reason.len() <= 3 * 72));
+    let circulars = region.circulars(&totals).unwrap();
+    assert!(circulars.len() <= 65_536);
+    assert!(circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
+    let failures = region.failures().unwrap();
+    assert!(failures.len() <= 64 && failures.iter().all(|failure| failure.largest.len() <= 8 && failure.message.len() <= 3 * 384));
     let recorded = region.events(0).unwrap();
     assert!(recorded.events.len() <= 65_536);
     assert!(recorded.events.iter().all(|event| (event.tag as usize) < recorded.tags.len()));
@@ -63,6 +72,9 @@ fn versions() {
     let mut region = Encoder::new(Shape::small());
     region.put16(0x00A, 7);
     assert!(open(&region.bytes).is_ok(), "a later minor version");
+    region.put16(0x00A, 0);
+    assert_eq!(refused(&region.bytes), Refusal::Version { major: 1, minor: 0 }, "it has not the tables");
+    region.put16(0x00A, 7);
     for major in [0, 2, u16::MAX] {
         region.put16(0x008, major);
         assert_eq!(refused(&region.bytes), Refusal::Version { major, minor: 7 });
@@ -74,7 +86,8 @@ fn versions() {
 fn cut_short() {
     let region = filled(Shape::small(), 20, 64);
     let places = [region.allocators, region.rows, region.tags, region.graveyard, region.events, region.entries];
-    for place in places {
+    let more = [region.circulars, region.launches, region.coverage, region.failures, region.left];
+    for place in places.into_iter().chain(more) {
         for length in [place.offset - 1, place.offset, place.offset + 1, place.offset + u64::from(place.stride)] {
             assert_eq!(refused(&region.bytes[..usize::try_from(length).unwrap()]), Refusal::TooShort);
         }
@@ -98,7 +111,7 @@ fn broken_geometry() {
         region.put(offset, value);
         assert!(matches!(refused(&region.bytes), Refusal::Geometry(_) | Refusal::TooShort), "{offset:#x} {value:?}");
     };
-    for at in (0x018..0x078).step_by(16) {
+    for at in (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)) {
         for offset in [0, 8, 0x0FFF, 0x1001, u64::MAX, u64::MAX - 7, whole.bytes.len() as u64, 1 << 62] {
             check(at, &offset.to_le_bytes());
         }
@@ -121,7 +134,7 @@ fn broken_geometry() {
 fn huge_counts() {
     for value in [u64::MAX, 1 << 63, 1 << 32, 1 << 20] {
         let mut region = filled(Shape::small(), 20, 64);
-        for offset in (0x200..0x290).step_by(8) {
+        for offset in (0x200..0x2A0).step_by(8).chain((0x2F0..0x328).step_by(8)) {
             region.put64(offset, value & !1);
         }
         for offset in (region.rows.offset..region.tags.offset).step_by(8) {
@@ -161,7 +174,7 @@ fn odd_for_ever() {
 fn random_bytes_behind_a_good_geometry() {
     let mut region = Encoder::new(Shape::full(1 << 14));
     let mut state = 0x1234_5678_9ABC_DEF0_u64;
-    for offset in (0x080..region.bytes.len() as u64).step_by(8) {
+    for offset in (0x080..region.bytes.len() as u64).step_by(8).filter(|offset| !(0x2A0..0x2F0).contains(offset)) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

@@ -238,7 +238,7 @@ fn an_entry_is_not_taken_for_its_successor() {
 /// Without the ring a list is not exact, and says so.
 #[test]
 fn more_events_than_the_ring_holds_are_told() {
-    let script: Vec<Step> = (0..6_000_usize).map(|n| if n < 10 { Step::Alloc { row: 0, size: 9 } } else { Step::Ref(n) }).collect();
+    let script: Vec<Step> = (0..12_000_usize).map(|n| if n < 10 { Step::Alloc { row: 0, size: 9 } } else { Step::Ref(n) }).collect();
     let play = Play::new(Shape::small(), &script, &[(1_000, EVENTS + 300)]);
     play.go_on(EVENTS + 20);
     let listing = play.region.list().unwrap();

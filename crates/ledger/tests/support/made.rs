@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
 
 use ttmon_ledger::{
-    layout::WriterKind,
-    writer::{AllocatorId, AllocatorSpec, Chip, ClockChoice, Config, Key, KindGeometry, Session, Writer},
+    layout::{Refused, WriterKind},
+    writer::{AllocatorId, AllocatorSpec, Chip, Circular, ClockChoice, Config, Failure, Key, KindGeometry, Session, Writer},
 };
 
 pub const CONFIG: Config = Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
@@ -23,6 +23,28 @@ pub fn spec(given_id: u32) -> AllocatorSpec<'static> {
 
 pub fn open(session: &mut Session<'_>, given_id: u32) -> AllocatorId {
     session.open_allocator(&spec(given_id)).expect("an allocator is free")
+}
+
+/// An allocation of that kind that was refused.
+pub fn refused(allocator: AllocatorId, kind: u8, size: u64) -> Failure<'static> {
+    Failure {
+        what: Refused::OutOfMemory,
+        allocator,
+        kind,
+        size,
+        per_bank: size.div_ceil(12),
+        banks: 12,
+        free_per_bank: 10,
+        largest_free_per_bank: 5,
+        tag: 0,
+        operation: 0,
+        message: "Out of Memory: Not enough space",
+    }
+}
+
+/// A circular buffer of program 0 on four cores of all chips.
+pub fn circular(allocator: AllocatorId) -> Circular {
+    Circular { allocator, chip: None, program: 0, address: 0x1_9D60, size: 4096, cores: [0, 0, 1, 1], is_dataflow: false, is_global: false }
 }
 
 pub fn key(allocator: AllocatorId, kind: u8, address: u64) -> Key {

@@ -16,10 +16,16 @@ use std::{
 
 const ALLOCATORS: usize = 0x1000;
 const ROWS: usize = 0x51000;
-const TAGS: usize = 0xD1000;
-const GRAVEYARD: usize = 0x11_1000;
-const EVENTS: usize = 0x21_1000;
-const ENTRIES: usize = 0x49_1000;
+const TAGS: usize = 0xF1000;
+const GRAVEYARD: usize = 0x13_1000;
+const EVENTS: usize = 0x23_1000;
+const CIRCULARS: usize = 0x4B_1000;
+const LAUNCHES: usize = 0x6B_1000;
+const COVERAGE: usize = 0x6B_3000;
+const FAILURES: usize = 0x6B_5000;
+const LEFT: usize = 0x6C_5000;
+const ENTRIES: usize = 0x70_5000;
+const ROW_BYTES: usize = 320;
 
 pub struct Raw(Vec<u8>);
 
@@ -47,7 +53,14 @@ pub struct Row {
     pub unlisted_count: u64,
     pub unlisted_bytes: u64,
     pub peak_lost_count: u64,
+    /// Count and bytes that free-alls found, by the row's own word.
+    pub left: (u64, u64),
+    /// Event of the mark, bytes and count at it.
+    pub mark: (u64, u64, u64),
 }
+
+/// A live circular buffer: program, address, size, cores, chip and flags.
+pub type Circular = (u32, u32, u32, [u8; 4], u8, u8);
 
 /// What a whole ledger says.
 #[derive(Debug, Default)]
@@ -59,6 +72,11 @@ pub struct Truth {
     pub status: u64,
     pub lost: [u64; 8],
     pub repairs: u64,
+    /// By allocator, in the order of their slots.
+    pub circulars: BTreeMap<usize, Vec<Circular>>,
+    /// Creations of what free-alls found, by row.
+    pub left: HashMap<usize, HashSet<u64>>,
+    pub failures: u64,
 }
 
 impl Raw {
@@ -91,7 +109,7 @@ impl Raw {
     }
 
     fn row(&self, row: usize, field: usize) -> u64 {
-        self.word(ROWS + row * 256 + field)
+        self.word(ROWS + row * ROW_BYTES + field)
     }
 
     fn entries(&self) -> usize {
@@ -130,6 +148,9 @@ impl Raw {
             *lost = self.word(0x240 + reason * 8);
         }
         let listed = self.listed(&mut truth);
+        self.circulars(&mut truth);
+        self.left(&mut truth);
+        self.failures(&mut truth);
         let allocators = usize::try_from(self.word(0x210)).expect("few");
         for number in 0..allocators * 8 {
             if self.row(number, 0) != 0 {
@@ -141,11 +162,84 @@ impl Raw {
             assert_eq!(self.word(0x220), truth.rows.values().map(|row| row.count).sum::<u64>(), "live entries");
             assert_eq!(self.word(0x228), truth.rows.values().map(|row| row.live_bytes).sum::<u64>(), "live bytes");
         }
+        self.check_left(&truth);
         let done = seq / 2;
         for n in done.saturating_sub(65_000).max(1)..=done {
             assert!(self.event(n).is_some(), "event {n} of {done} is not whole");
         }
         truth
+    }
+
+    /// A record is live by its state and its allocator's epoch; a live one says no nonsense.
+    fn circulars(&self, truth: &mut Truth) {
+        let used = usize::try_from(self.word(0x290)).expect("few");
+        for at in (0..used).map(|slot| CIRCULARS + slot * 32) {
+            let state = self.word(at);
+            assert!(state & 0xFF <= 2 && state >> 8 <= truth.seq.div_ceil(2), "state {state:#x} of a circular buffer");
+            let allocator = self.short(at + 0x18);
+            if state & 0xFF == 2 && state >> 8 > self.row(allocator * 8 + 4, 0x80) {
+                assert_eq!(self.row(allocator * 8 + 4, 0) & 0xFF, 2, "the cb row is in use");
+                let cores = self.half(at + 0x14).to_le_bytes();
+                let circular = (self.half(at + 0x10), self.half(at + 8), self.half(at + 12), cores, self.0[at + 0x1A], self.0[at + 0x1B]);
+                truth.circulars.entry(allocator).or_default().push(circular);
+            }
+        }
+    }
+
+    /// What free-alls found: dead entries that lie in their slots, and the table.
+    fn left(&self, truth: &mut Truth) {
+        let used = usize::try_from(self.word(0x298)).expect("few");
+        let entries = (0..self.entries()).map(|slot| ENTRIES + slot * 64);
+        for at in entries.chain((0..used).map(|record| LEFT + record * 64)) {
+            let (row, creation) = (self.short(at + 0x28), self.word(at) >> 8);
+            assert!(at >= ENTRIES || self.0[at] == 2, "a record of the table is whole");
+            if self.0[at] == 2 && creation > self.row(row, 0xB8) && creation <= self.row(row, 0x80) {
+                truth.left.entry(row).or_default().insert(creation);
+            }
+        }
+    }
+
+    /// Each row counts what it left, whether there was room to keep it or not.
+    fn check_left(&self, truth: &Truth) {
+        let is_even = truth.seq.is_multiple_of(2);
+        for (number, row) in &truth.rows {
+            let kept = truth.left.get(number).map_or(0, HashSet::len) as u64;
+            let is_half_done = !is_even && self.row(*number, 0x80) == truth.seq.div_ceil(2);
+            let is_all_kept = self.word(0x298) < 4096 && truth.status & 2 == 0;
+            assert!(is_half_done || kept <= row.left.0, "row {number} kept {kept} of {:?}", row.left);
+            assert!(is_half_done || !is_all_kept || kept == row.left.0, "row {number} kept {kept} of {:?}", row.left);
+        }
+    }
+
+    /// A record of the ring is whole if it has a number, and then the number of its place.
+    fn failures(&self, truth: &mut Truth) {
+        truth.failures = self.word(0x2F0);
+        let is_even = truth.seq.is_multiple_of(2);
+        for place in 0..64 {
+            let at = FAILURES + place * 1024;
+            let number = self.word(at);
+            let newest = truth.failures + u64::from(!is_even);
+            assert!(number == 0 || (number <= newest && number + 64 > truth.failures && (number - 1) % 64 == place as u64));
+            assert!(number == 0 || self.word(at + 0x10) <= truth.seq.div_ceil(2), "made by an event there was");
+            assert!(!is_even || number != 0 || place as u64 >= truth.failures, "failure {place} is not whole");
+        }
+    }
+
+    /// Programs launched and time of the last, by chip.
+    pub fn launches(&self) -> BTreeMap<u64, (u64, u64)> {
+        let used = usize::try_from(self.word(0x300)).expect("few");
+        let records = (0..used).map(|record| LAUNCHES + record * 32).filter(|at| self.word(*at) != 0);
+        records.map(|at| (self.word(at) - 1, (self.word(at + 8), self.word(at + 16)))).collect()
+    }
+
+    /// State with its changes, hits, name and reason of a feature.
+    pub fn coverage(&self, feature: usize) -> (u64, u64, String, String) {
+        let at = COVERAGE + feature * 128;
+        let text = |from: usize, length: usize| {
+            let bytes: Vec<u8> = self.0[at + from..at + from + length].iter().copied().take_while(|byte| *byte != 0).collect();
+            String::from_utf8(bytes).expect("UTF-8")
+        };
+        (self.word(at + 8), self.word(at), text(0x10, 40), text(0x38, 72))
     }
 
     /// Live entries: bytes, allocated bytes and count of each row.
@@ -197,6 +291,8 @@ impl Raw {
             unlisted_count: field(0x68),
             unlisted_bytes: field(0x70),
             peak_lost_count: field(0xA8),
+            left: (field(0xE0), field(0xD8)),
+            mark: (field(0x100), field(0xE8), field(0xF8)),
         };
         if is_even {
             assert_eq!((field(8), field(16), field(24)), counted, "totals of row {number}");

@@ -17,7 +17,7 @@ fn capacity() -> u64 {
 }
 
 pub(crate) fn file_size_limit() {
-    limit(libc::RLIMIT_FSIZE, 10 << 20);
+    limit(libc::RLIMIT_FSIZE, 12 << 20);
     started();
     assert_eq!(capacity(), 1 << 16);
     assert_eq!(truth().status, 0);

@@ -1,0 +1,109 @@
+//! Circular and dataflow buffers of programs.
+
+use std::collections::HashMap;
+
+use super::bytes::{u8_at, u16_at, u32_at, u64_at};
+use super::totals::Totals;
+use super::{Refusal, Region};
+use crate::layout::{circular, entry, kind};
+
+/// A circular or dataflow buffer of a program on a range of cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Circular {
+    /// The event that made it.
+    pub event: u64,
+    /// The allocator's slot.
+    pub allocator: u16,
+    /// The chip by its place in the allocator's list; `None`: all of them.
+    pub chip: Option<u8>,
+    /// The program, by the writer's number.
+    pub program: u32,
+    /// Where in L1.
+    pub address: u32,
+    /// Bytes on each core.
+    pub size: u32,
+    /// First column and row, last column and row, inclusive.
+    pub cores: [u8; 4],
+    /// Whether it is a dataflow buffer.
+    pub is_dataflow: bool,
+    /// Whether it lies in an L1 buffer, which is counted already.
+    pub is_global: bool,
+}
+
+/// No chip has more columns or rows of cores.
+const CORES_END: u8 = 64;
+/// Tries for all records of one moment.
+const TRIES: u32 = 8;
+
+pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, Refusal> {
+    let epochs: HashMap<u16, u64> = totals
+        .allocators
+        .iter()
+        .filter_map(|allocator| {
+            let row = allocator.rows.iter().find(|row| row.kind == kind::CB)?;
+            Some((allocator.slot, row.epoch))
+        })
+        .collect();
+    if totals.circulars_used == 0 || epochs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_live = |circular: &Circular| epochs.get(&circular.allocator).is_some_and(|&epoch| circular.event > epoch);
+    Ok(settled(region, totals.circulars_used)?.into_iter().filter(is_live).collect())
+}
+
+/// Records that are whole, of one moment if that can be had.
+fn settled(region: &Region, used: u32) -> Result<Vec<Circular>, Refusal> {
+    let mut before = region.source.seq()?;
+    let mut found = copy(region, used)?;
+    for _ in 0..TRIES {
+        let after = region.source.seq()?;
+        if before == after {
+            return Ok(found);
+        }
+        before = after;
+        let again = copy(region, used)?;
+        // The same creation before and after: nobody wrote to it in between. Creations come once.
+        found.retain(|circular| again.binary_search_by_key(&circular.event, |other| other.event).is_ok());
+        let is_known = |circular: &Circular| found.binary_search_by_key(&circular.event, |other| other.event).is_ok();
+        if again.iter().all(is_known) {
+            return Ok(found);
+        }
+        found = again;
+    }
+    let last = copy(region, used)?;
+    found.retain(|circular| last.binary_search_by_key(&circular.event, |other| other.event).is_ok());
+    Ok(found)
+}
+
+/// What says it is live, by creation, whether torn or not.
+fn copy(region: &Region, used: u32) -> Result<Vec<Circular>, Refusal> {
+    let table = region.header.tables.circulars;
+    let mut found = Vec::new();
+    region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {
+        found.extend(chunk.chunks_exact(table.stride as usize).filter_map(Circular::decode));
+    })?;
+    found.sort_unstable_by_key(|circular| circular.event);
+    found.dedup_by_key(|circular| circular.event);
+    Ok(found)
+}
+
+impl Circular {
+    fn decode(record: &[u8]) -> Option<Self> {
+        let state = u64_at(record, circular::STATE);
+        let cores = u32_at(record, circular::CORES).to_le_bytes();
+        let [first_column, first_row, last_column, last_row] = cores;
+        let is_range = first_column <= last_column && first_row <= last_row && last_column < CORES_END && last_row < CORES_END;
+        let flags = u8_at(record, circular::FLAGS);
+        (state.to_le_bytes()[0] == entry::LIVE && state >> 8 != 0 && is_range).then(|| Self {
+            event: state >> 8,
+            allocator: u16_at(record, circular::ALLOCATOR),
+            chip: Some(u8_at(record, circular::CHIP)).filter(|&chip| chip != circular::ALL_CHIPS),
+            program: u32_at(record, circular::PROGRAM),
+            address: u32_at(record, circular::ADDRESS),
+            size: u32_at(record, circular::SIZE),
+            cores,
+            is_dataflow: flags & circular::FLAG_DATAFLOW != 0,
+            is_global: flags & circular::FLAG_GLOBAL != 0,
+        })
+    }
+}

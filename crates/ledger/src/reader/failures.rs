@@ -1,0 +1,133 @@
+//! What the program was refused, as the writer noted it.
+
+use super::bytes::{position, text_at, u8_at, u16_at, u32_at, u64_at};
+use super::header::Counters;
+use super::{Refusal, Region, tags};
+use crate::layout::{Refused, failure};
+
+/// An allocation that was refused, or circular buffers that were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// When, in nanoseconds since 1970.
+    pub time: u64,
+    /// The event that says so.
+    pub event: u64,
+    /// What it was.
+    pub what: Refused,
+    /// The kind of memory.
+    pub kind: u8,
+    /// The allocator's slot, and how often that had been taken.
+    pub allocator: u16,
+    /// The slot's generation then.
+    pub generation: u32,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Bytes of each bank; 0 is unknown.
+    pub per_bank: u64,
+    /// In so many banks; 0 is unknown.
+    pub banks: u32,
+    /// Bytes free in a bank.
+    pub free_per_bank: u64,
+    /// The largest block of them.
+    pub largest_free_per_bank: u64,
+    /// Text of the thread's tag.
+    pub tag: String,
+    /// Text of the operation.
+    pub operation: String,
+    /// The largest live buffers of that row, largest first.
+    pub largest: Vec<Large>,
+    /// What the program was told, or the beginning of it.
+    pub message: String,
+    /// Whether that is only the beginning.
+    pub is_message_cut: bool,
+}
+
+/// A live buffer that stood in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Large {
+    /// Its address.
+    pub address: u64,
+    /// Its bytes, as asked for.
+    pub size: u64,
+    /// Bytes in each bank; 0 is unknown.
+    pub per_bank: u32,
+    /// Text of its tag.
+    pub tag: String,
+    /// Text of the operation that made it.
+    pub operation: String,
+    /// Bits of [`layout::flag`](crate::layout::flag).
+    pub flags: u16,
+}
+
+pub(super) fn read(region: &Region) -> Result<Vec<Failure>, Refusal> {
+    let tables = &region.header.tables;
+    let counters = Counters::read(&region.source, tables)?;
+    if counters.failures == 0 {
+        return Ok(Vec::new());
+    }
+    let table = tables.failures;
+    let stride = table.stride as usize;
+    let (mut bytes, mut again, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+    region.source.chunks(table, 0, table.records, &mut scratch, |_, chunk| bytes.extend_from_slice(chunk))?;
+    region.source.chunks(table, 0, table.records, &mut scratch, |_, chunk| {
+        again.extend(chunk.chunks_exact(stride).map(|record| u64_at(record, failure::NUMBER)));
+    })?;
+    let texts = tags::read(region, Counters::read(&region.source, tables)?.tags_used)?;
+    let mut failures: Vec<Failure> = bytes
+        .chunks_exact(stride)
+        .zip(again)
+        // The number is stored last and taken away first: the same on both sides is a whole record.
+        .filter(|(record, number)| *number != 0 && u64_at(record, failure::NUMBER) == *number)
+        .filter_map(|(record, _)| Failure::decode(record, &texts, region))
+        .collect();
+    failures.sort_unstable_by_key(|failure| failure.number);
+    failures.dedup_by_key(|failure| failure.number);
+    Ok(failures)
+}
+
+impl Failure {
+    fn decode(record: &[u8], texts: &[String], region: &Region) -> Option<Self> {
+        let text = |id: u32| texts.get(id as usize).cloned().unwrap_or_default();
+        let count = u32_at(record, failure::LARGEST_COUNT).min(8);
+        let message = text_at(record, failure::MESSAGE, failure::MESSAGE_BYTES);
+        let kind = u8_at(record, failure::KIND);
+        (kind < 8).then_some(())?;
+        Some(Self {
+            number: u64_at(record, failure::NUMBER),
+            time: region.header.creation.converter().unix_ns(u64_at(record, failure::TIME)),
+            event: u64_at(record, failure::EVENT),
+            what: Refused::from_byte(u8_at(record, failure::WHAT))?,
+            kind,
+            allocator: u16_at(record, failure::ALLOCATOR),
+            generation: u32_at(record, failure::GENERATION),
+            size: u64_at(record, failure::SIZE),
+            per_bank: u64_at(record, failure::PER_BANK),
+            banks: u32_at(record, failure::BANKS),
+            free_per_bank: u64_at(record, failure::FREE_PER_BANK),
+            largest_free_per_bank: u64_at(record, failure::LARGEST_FREE_PER_BANK),
+            tag: text(u32_at(record, failure::TAG)),
+            operation: text(u32_at(record, failure::OPERATION)),
+            largest: (0..count).map(|number| Large::decode(record, number, &text)).collect(),
+            is_message_cut: u64_at(record, failure::MESSAGE_LENGTH) > message.len() as u64,
+            message,
+        })
+    }
+}
+
+impl Large {
+    fn decode(record: &[u8], number: u32, text: &impl Fn(u32) -> String) -> Self {
+        let at = failure::LARGEST + failure::LARGEST_BYTES * u64::from(number);
+        Self {
+            address: u64_at(record, at),
+            size: u64_at(record, at + 8),
+            per_bank: u32_at(record, at + 16),
+            tag: text(u32_at(record, at + 20)),
+            operation: text(u32_at(record, at + 24)),
+            flags: u16_at(record, at + 28),
+        }
+    }
+}
+
+const _: () = assert!(failure::LARGEST_MAX == 8 && position(failure::MESSAGE) + failure::MESSAGE_BYTES <= 1024);

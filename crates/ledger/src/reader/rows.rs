@@ -1,0 +1,285 @@
+//! Allocators and rows: what a ledger says about each, decoded from its bytes.
+
+use super::bytes::{position, u16_at, u32_at, u64_at};
+use super::clock::Converter;
+use super::peak::Span;
+use crate::layout::{KINDS, allocator, check, row};
+
+/// What hands out memory on one or several chips.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// Its number in entries and events.
+    pub slot: u16,
+    /// How often the slot was taken.
+    pub generation: u32,
+    /// Whether it still is.
+    pub is_open: bool,
+    /// The id that the program gave.
+    pub given_id: u32,
+    /// 1 client, 2 hook, 3 socket.
+    pub origin: u32,
+    /// Rows and columns of a mesh.
+    pub mesh: Option<(u16, u16)>,
+    /// Its chips.
+    pub chips: Vec<Chip>,
+    /// When it was opened, in nanoseconds since 1970.
+    pub opened: u64,
+    /// When it was closed.
+    pub closed: Option<u64>,
+    /// How its kinds of memory are laid out, used or not, where the writer knows.
+    pub geometry: [Option<Geometry>; 6],
+    /// What its writer found when it compared itself with the allocator.
+    pub self_check: SelfCheck,
+    /// Its kinds of memory that were ever used.
+    pub rows: Vec<Row>,
+}
+
+/// How far an allocator's figures may be believed, as its writer found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfCheck {
+    /// They differ from the allocator's own.
+    pub is_inexact: bool,
+    /// Its state was overridden: there are blocks without buffers.
+    pub is_restored: bool,
+    /// It has buffers with an address of their own on each core.
+    pub is_per_core: bool,
+    /// Where its L1 begins, if that is not its base.
+    pub l1_lower_end: Option<u64>,
+    /// How often they were compared.
+    pub checks: u64,
+    /// How often they differed.
+    pub differences: u64,
+}
+
+/// What a row had at the program's last mark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// Live bytes, as asked for.
+    pub used: u64,
+    /// Live bytes, as taken.
+    pub allocated: u64,
+    /// Live buffers.
+    pub count: u64,
+}
+
+/// A chip as the program knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// TT-Metal's number.
+    pub metal_id: Option<u32>,
+    /// The chip's own.
+    pub unique_id: Option<u64>,
+    /// Flags of the writer.
+    pub flags: u32,
+}
+
+/// How a kind of memory is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Banks a buffer is spread over.
+    pub banks: u32,
+    /// Blocks are multiples of it.
+    pub alignment: u32,
+    /// Bytes of one bank.
+    pub bank_bytes: u64,
+    /// Where it begins.
+    pub base: u64,
+}
+
+/// The figures of one kind of memory of one allocator. Times are nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which kind of memory.
+    pub kind: u8,
+    /// How it is laid out, where the writer knows.
+    pub geometry: Option<Geometry>,
+    /// Live bytes, as asked for.
+    pub used: u64,
+    /// Live bytes, as taken: blocks x banks.
+    pub allocated: u64,
+    /// Live buffers.
+    pub count: u64,
+    /// Most live bytes there were.
+    pub peak: u64,
+    /// When.
+    pub peak_time: u64,
+    /// By which event.
+    pub peak_event: u64,
+    /// Most allocated bytes there were.
+    pub peak_allocated: u64,
+    /// When.
+    pub peak_allocated_time: u64,
+    /// Allocations so far.
+    pub allocs: u64,
+    /// Frees so far.
+    pub frees: u64,
+    /// Allocations that the program was refused.
+    pub failed: u64,
+    /// Live buffers that the ledger has no room to list; they are in the figures above.
+    pub unlisted_count: u64,
+    /// Their bytes.
+    pub unlisted_bytes: u64,
+    /// Their allocated bytes.
+    pub unlisted_allocated: u64,
+    /// Count and bytes that the last free-all found live, of those that found anything.
+    pub left_last: (u64, u64),
+    /// When that was.
+    pub left_time: u64,
+    /// Count and bytes that all of them found, so far.
+    pub left: (u64, u64),
+    /// What it had at the last mark; `None` where there was none.
+    pub marked: Option<Marked>,
+    /// Entries from up to this event are dead.
+    pub(super) epoch: u64,
+    /// Count and bytes at the peak that the ledger had no room to list, and that it had no room to keep.
+    pub(super) peak_unlisted: (u64, u64),
+    pub(super) peak_lost: (u64, u64),
+    /// The mark that `marked` is of.
+    pub(super) mark_event: u64,
+}
+
+/// A row as the list needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowRecord {
+    pub(super) is_used: bool,
+    pub(super) epoch: u64,
+    /// Entries from up to this event were another allocator's.
+    pub(super) begun: u64,
+    pub(super) peak_span: Span,
+    /// Count and bytes of the entries of the peak that are live; the list counts them.
+    pub(super) peak_live: (u64, u64),
+}
+
+impl Allocator {
+    pub(super) fn decode(slot: u16, record: &[u8], converter: &Converter) -> Option<Self> {
+        let state = u64_at(record, allocator::STATE);
+        let is_open = match state.to_le_bytes()[0] {
+            allocator::OPEN => true,
+            allocator::SHUT => false,
+            _ => return None,
+        };
+        let mesh = (u16_at(record, allocator::MESH_ROWS), u16_at(record, allocator::MESH_COLUMNS));
+        let chips = u32_at(record, allocator::CHIPS).min(allocator::CHIPS_MAX);
+        Some(Self {
+            slot,
+            generation: u32::try_from(state >> 8).unwrap_or(u32::MAX),
+            is_open,
+            given_id: u32_at(record, allocator::GIVEN_ID),
+            origin: u32_at(record, allocator::ORIGIN),
+            mesh: Some(mesh).filter(|&(rows, columns)| rows != 0 && columns != 0),
+            chips: (0..chips).map(|chip| Chip::decode(record, chip)).collect(),
+            opened: converter.unix_ns(u64_at(record, allocator::OPENED)),
+            closed: (!is_open).then(|| converter.unix_ns(u64_at(record, allocator::CLOSED))),
+            geometry: std::array::from_fn(|kind| Geometry::decode(record, u8::try_from(kind).unwrap_or(u8::MAX))),
+            self_check: SelfCheck::decode(record),
+            rows: Vec::new(),
+        })
+    }
+}
+
+impl SelfCheck {
+    fn decode(record: &[u8]) -> Self {
+        let has = |bit| u64_at(record, allocator::CHECK) & bit != 0;
+        Self {
+            is_inexact: has(check::INEXACT),
+            is_restored: has(check::RESTORED),
+            is_per_core: has(check::PER_CORE),
+            l1_lower_end: has(check::SHRUNK).then(|| u64_at(record, allocator::L1_LOWER_END)),
+            checks: u64_at(record, allocator::CHECKS),
+            differences: u64_at(record, allocator::DIFFERENCES),
+        }
+    }
+}
+
+impl Chip {
+    fn decode(record: &[u8], chip: u32) -> Self {
+        let at = allocator::CHIP_LIST + allocator::CHIP_BYTES * u64::from(chip);
+        Self {
+            metal_id: Some(u32_at(record, at)).filter(|&id| id != allocator::METAL_ID_UNKNOWN),
+            unique_id: Some(u64_at(record, at + 8)).filter(|&id| id != 0),
+            flags: u32_at(record, at + 4),
+        }
+    }
+}
+
+impl Geometry {
+    /// Kinds that an allocator describes; host memory and other have no banks.
+    const KINDS: u8 = 6;
+
+    fn decode(record: &[u8], kind: u8) -> Option<Self> {
+        let at = allocator::KINDS + allocator::KIND_BYTES * u64::from(kind);
+        let geometry = Self {
+            banks: u32_at(record, at),
+            alignment: u32_at(record, at + 4),
+            bank_bytes: u64_at(record, at + 8),
+            base: u64_at(record, at + 16),
+        };
+        let is_known = geometry != Self { banks: 0, alignment: 0, bank_bytes: 0, base: 0 };
+        (kind < Self::KINDS && is_known).then_some(geometry)
+    }
+}
+
+impl Row {
+    pub(super) fn decode(kind: u8, bytes: &[u8], allocator: &[u8], converter: &Converter) -> Self {
+        let field = |offset| u64_at(bytes, offset);
+        Self {
+            kind,
+            geometry: Geometry::decode(allocator, kind),
+            used: field(row::LIVE_BYTES),
+            allocated: field(row::ALLOCATED_BYTES),
+            count: field(row::LIVE_COUNT),
+            peak: field(row::PEAK),
+            peak_time: converter.unix_ns(field(row::PEAK_TIME)),
+            peak_event: field(row::PEAK_EVENT),
+            peak_allocated: field(row::PEAK_ALLOCATED),
+            peak_allocated_time: converter.unix_ns(field(row::PEAK_ALLOCATED_TIME)),
+            allocs: field(row::ALLOCS),
+            frees: field(row::FREES),
+            failed: field(row::FAILED),
+            unlisted_count: field(row::UNLISTED_COUNT),
+            unlisted_bytes: field(row::UNLISTED_BYTES),
+            unlisted_allocated: field(row::UNLISTED_ALLOCATED),
+            epoch: field(row::EPOCH),
+            peak_unlisted: (field(row::PEAK_UNLISTED_COUNT), field(row::PEAK_UNLISTED_BYTES)),
+            peak_lost: (field(row::PEAK_LOST_COUNT), field(row::PEAK_LOST_BYTES)),
+            left_last: (field(row::LEFT_COUNT), field(row::LEFT_BYTES)),
+            left_time: converter.unix_ns(field(row::LEFT_TIME)),
+            left: (field(row::LEFT_ALL_COUNT), field(row::LEFT_ALL_BYTES)),
+            marked: (field(row::MARK_EVENT) != 0).then(|| Marked {
+                used: field(row::MARK_BYTES),
+                allocated: field(row::MARK_ALLOCATED),
+                count: field(row::MARK_COUNT),
+            }),
+            mark_event: field(row::MARK_EVENT),
+        }
+    }
+}
+
+impl Row {
+    /// Lets it say what it had at the mark `event`, at which it was perhaps not in use yet, or whose row is still to come.
+    pub(super) fn settle_mark(&mut self, event: u64, is_half_done: bool) {
+        if event == 0 {
+            self.marked = None;
+        } else if self.mark_event != event {
+            let now = Marked { used: self.used, allocated: self.allocated, count: self.count };
+            self.marked = Some(if is_half_done { now } else { Marked::default() });
+        }
+    }
+}
+
+impl RowRecord {
+    pub(super) fn decode(bytes: &[u8], is_used: bool) -> Self {
+        Self {
+            is_used,
+            epoch: u64_at(bytes, row::EPOCH),
+            begun: u64_at(bytes, row::BEGUN),
+            peak_span: Span { epoch: u64_at(bytes, row::PEAK_EPOCH), event: u64_at(bytes, row::PEAK_EVENT) },
+            peak_live: (0, 0),
+        }
+    }
+}
+
+/// Number of a row.
+pub(super) fn row_index(allocator: u16, kind: u8) -> usize {
+    position(u64::from(allocator) * u64::from(KINDS) + u64::from(kind))
+}

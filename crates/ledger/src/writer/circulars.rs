@@ -1,0 +1,236 @@
+//! Circular and dataflow buffers of programs, by core range.
+//!
+//! One lives while its state says so and its creation is later than the epoch of its allocator's cb row, as an entry does. Its
+//! bytes are not in that row: programs share them, and only a reader that looks at each core can tell how much is taken.
+//!
+//! Which records a program has is known privately: chains of slots, one for each remainder of the program's number.
+
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::layout::{CIRCULARS, Lost, Op, circular, entry, header, kind, row};
+
+use super::{
+    AllocatorId, Key, Session,
+    books::Books,
+    event::Fact,
+    memory::{self, Backing, low, pair},
+    protocol,
+};
+
+const SLOTS: u32 = CIRCULARS.records;
+const CHAINS: u32 = 4096;
+const WORDS: usize = (SLOTS + CHAINS) as usize;
+
+/// A circular or dataflow buffer of a program on a range of cores.
+#[derive(Clone, Copy, Debug)]
+pub struct Circular {
+    /// Whose cores.
+    pub allocator: AllocatorId,
+    /// The chip by its place in the allocator's list; `None`: all of them.
+    pub chip: Option<u8>,
+    /// The program, by a number of the caller's.
+    pub program: u32,
+    /// Where in L1.
+    pub address: u32,
+    /// Bytes on each core.
+    pub size: u32,
+    /// First column and row, last column and row.
+    pub cores: [u8; 4],
+    /// A dataflow buffer.
+    pub is_dataflow: bool,
+    /// It lies in an L1 buffer, which is counted already.
+    pub is_global: bool,
+}
+
+/// The private side: for each slot the next of its chain, or of the free ones; then the heads of the chains. All + 1, 0 ends.
+#[derive(Debug)]
+pub(super) struct Circulars {
+    words: AtomicPtr<AtomicU64>,
+    free: AtomicU32,
+}
+
+impl Circulars {
+    pub(super) const fn new() -> Self {
+        Self { words: AtomicPtr::new(std::ptr::null_mut()), free: AtomicU32::new(0) }
+    }
+
+    /// Maps the chains with the first buffer.
+    fn is_there(&self) -> bool {
+        if self.words.load(Acquire).is_null() {
+            let Some(start) = memory::map(WORDS * 8, Backing::Private) else { return false };
+            self.words.store(start.as_ptr().cast(), Release);
+        }
+        true
+    }
+
+    fn word(&self, at: u32) -> Option<&AtomicU64> {
+        let words = self.words.load(Acquire);
+        if words.is_null() {
+            return None;
+        }
+        // SAFETY: WORDS aligned words were mapped, the index is below that, they stay while their writer lives; any bits
+        // are valid; only the holder of the lock comes here, and a thread that dies leaves whole words.
+        Some(unsafe { &*words.add(at as usize % WORDS) })
+    }
+
+    fn get(&self, at: u32) -> u32 {
+        self.word(at).map_or(0, |word| low(word.load(Relaxed)))
+    }
+
+    fn set(&self, at: u32, value: u32) {
+        if let Some(word) = self.word(at) {
+            word.store(u64::from(value), Relaxed);
+        }
+    }
+
+    fn clear(&self) {
+        self.free.store(0, Relaxed);
+        for chain in SLOTS..SLOTS + CHAINS {
+            self.set(chain, 0);
+        }
+    }
+
+    fn give(&self, slot: u32) {
+        self.set(slot, self.free.load(Relaxed));
+        self.free.store(slot + 1, Relaxed);
+    }
+
+    fn take(&self) -> Option<u32> {
+        let slot = self.free.load(Relaxed).checked_sub(1)?;
+        self.free.store(self.get(slot), Relaxed);
+        Some(slot)
+    }
+
+    fn chain(&self, slot: u32, program: u32) {
+        let head = SLOTS + program % CHAINS;
+        self.set(slot, self.get(head));
+        self.set(head, slot + 1);
+    }
+
+    /// Unmaps the chains.
+    ///
+    /// # Safety
+    /// Nobody uses them any more.
+    pub(super) unsafe fn release(&self) {
+        if let Some(start) = std::ptr::NonNull::new(self.words.swap(std::ptr::null_mut(), Relaxed)) {
+            // SAFETY: the length mapped; the caller's promise.
+            unsafe { memory::unmap(start.cast(), WORDS * 8) };
+        }
+    }
+}
+
+impl Session<'_> {
+    /// A buffer of a program. It goes with [`Session::remove_program`], or with all that its allocator has.
+    pub fn add_circular(&mut self, circular: &Circular) -> Result<(), Lost> {
+        let books = self.books;
+        let Some(row) = books.row_for(Key { allocator: circular.allocator, kind: kind::CB, address: 0 }) else {
+            return self.refuse(Lost::NoAllocator);
+        };
+        if books.is_hosted() || !books.circulars.is_there() {
+            return self.refuse(Lost::NoMemory);
+        }
+        let event = books.begin(self.time);
+        books.use_row(row, circular.allocator);
+        let Some(slot) = books.take_circular() else { return self.give_up(event) };
+        let word = |field| books.region.circular(slot, field);
+        protocol::withdraw(word(circular::STATE), u64::from(entry::WRITING));
+        word(circular::ADDRESS).store(pair(circular.address, circular.size), Relaxed);
+        word(circular::PROGRAM).store(pair(circular.program, u32::from_le_bytes(circular.cores)), Relaxed);
+        let flags = u8::from(circular.is_dataflow) * circular::FLAG_DATAFLOW + u8::from(circular.is_global) * circular::FLAG_GLOBAL;
+        let place = u64::from(circular.allocator.slot) | u64::from(circular.chip.unwrap_or(circular::ALL_CHIPS)) << 16;
+        word(circular::ALLOCATOR).store(place | u64::from(flags) << 24, Relaxed);
+        word(circular::STATE).store(event.n << 8 | u64::from(entry::LIVE), Release);
+        books.circulars.chain(slot, circular.program);
+        let fact = Fact { row, address: circular.address.into(), size: circular.size.into(), ..Fact::default() };
+        books.end(event, Op::AddCircular, &Fact { detail: u64::from(circular.program) << 32, ..fact });
+        Ok(())
+    }
+
+    /// All buffers of a program go; nothing happens if it has none.
+    pub fn remove_program(&mut self, program: u32) {
+        let books = self.books;
+        let head = SLOTS + program % CHAINS;
+        if books.circulars.get(head) == 0 {
+            return;
+        }
+        let (mut event, mut row, mut bytes) = (None, 0, 0_u64);
+        let mut before = head;
+        // A chain has no more than all slots: a broken one ends too.
+        for _ in 0..SLOTS {
+            let Some(slot) = books.circulars.get(before).checked_sub(1) else { break };
+            if low(books.region.circular(slot, circular::PROGRAM).load(Relaxed)) != program {
+                before = slot;
+                continue;
+            }
+            if event.is_none() {
+                event = Some(books.begin(self.time));
+            }
+            if books.is_circular_live(slot) {
+                row = books.row_of_circular(slot);
+                bytes += u64::from(memory::high(books.region.circular(slot, circular::ADDRESS).load(Relaxed)));
+            }
+            books.circulars.set(before, books.circulars.get(slot));
+            books.region.circular(slot, circular::STATE).store(u64::from(entry::FREE), Release);
+            books.circulars.give(slot);
+        }
+        if let Some(event) = event {
+            let fact = Fact { row, size: bytes, detail: u64::from(program) << 32, ..Fact::default() };
+            books.end(event, Op::RemoveProgram, &fact);
+        }
+    }
+}
+
+impl Books {
+    fn row_of_circular(&self, slot: u32) -> usize {
+        let allocator = self.region.circular(slot, circular::ALLOCATOR).load(Relaxed) & 0xFFFF;
+        memory::position(allocator) * crate::layout::KINDS as usize + usize::from(kind::CB)
+    }
+
+    fn is_circular_live(&self, slot: u32) -> bool {
+        let state = self.region.circular(slot, circular::STATE).load(Relaxed);
+        state & 0xFF == u64::from(entry::LIVE) && state >> 8 > self.region.row(self.row_of_circular(slot)).get(row::EPOCH)
+    }
+
+    /// A free record: given back, never used, or of an allocator that is gone.
+    fn take_circular(&self) -> Option<u32> {
+        if let Some(slot) = self.circulars.take() {
+            return Some(slot);
+        }
+        let used = self.region.header(header::CIRCULARS_USED);
+        let next = low(used.load(Relaxed));
+        if next < SLOTS {
+            // A reader copies up to here: published before the record's first use.
+            used.store(u64::from(next + 1), Release);
+            return Some(next);
+        }
+        self.sort_circulars();
+        self.circulars.take()
+    }
+
+    /// Frees the records that died with their allocator, and makes chains and free list anew.
+    fn sort_circulars(&self) {
+        self.circulars.clear();
+        let used = low(self.region.header(header::CIRCULARS_USED).load(Relaxed)).min(SLOTS);
+        for slot in (0..used).rev() {
+            if self.is_circular_live(slot) {
+                self.circulars.chain(slot, low(self.region.circular(slot, circular::PROGRAM).load(Relaxed)));
+            } else {
+                self.region.circular(slot, circular::STATE).store(u64::from(entry::FREE), Release);
+                self.circulars.give(slot);
+            }
+        }
+    }
+
+    /// In a repair: states are the truth, the rest is made anew.
+    pub(super) fn recount_circulars(&self) {
+        if self.circulars.word(0).is_some() {
+            self.sort_circulars();
+        }
+    }
+}
+
+const _: () = assert!(circular::SIZE == circular::ADDRESS + 4 && circular::CORES == circular::PROGRAM + 4);
+const _: () = assert!(circular::CHIP == circular::ALLOCATOR + 2 && circular::FLAGS == circular::ALLOCATOR + 3);

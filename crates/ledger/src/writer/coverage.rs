@@ -1,0 +1,127 @@
+//! What is counted without the lock: programs launched, and how often each hooked function was called.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::layout::{COVERAGE, Coverage, LAUNCHES, Table, coverage, header, launches};
+
+use super::{
+    Session, Writer,
+    books::Books,
+    clock,
+    memory::{Region, position},
+};
+
+impl Writer {
+    /// A program was launched on a chip. Needs no lock and makes no event; nothing happens before there is a ledger.
+    #[inline]
+    pub fn launched(&self, metal_id: u32) {
+        self.launched_on(&[metal_id]);
+    }
+
+    /// A program was launched on several chips at once.
+    #[inline]
+    pub fn launched_on(&self, metal_ids: &[u32]) {
+        let Some(books) = self.books().filter(|books| books.are_ours()) else { return };
+        let time = clock::now(books.clock);
+        for &metal_id in metal_ids {
+            books.count_launch(metal_id, time);
+        }
+    }
+
+    /// The hooked function of that number was called. Needs no lock; nothing happens before there is a ledger.
+    #[inline]
+    pub fn hit(&self, feature: u8) {
+        if let Some(books) = self.books().filter(|books| books.are_ours())
+            && u32::from(feature) < COVERAGE.records
+        {
+            books.region.more(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Says what became of a feature of the hook. The same again changes nothing.
+    pub fn cover(&mut self, feature: u8, name: &str, state: Coverage, reason: &str) {
+        let region = &self.books.region;
+        let record = usize::from(feature);
+        if u32::from(feature) >= COVERAGE.records || self.books.is_hosted() {
+            return;
+        }
+        let word = region.more(COVERAGE, record, coverage::STATE);
+        let before = word.load(Relaxed);
+        let is_same = before & 0xFF == state as u64
+            && text_is(region, COVERAGE, record, coverage::NAME, coverage::NAME_BYTES, name)
+            && text_is(region, COVERAGE, record, coverage::REASON, coverage::REASON_BYTES, reason);
+        if is_same {
+            return;
+        }
+        // A reader that sees one number of changes before and after has whole texts.
+        super::protocol::withdraw(word, before & !0xFF);
+        write_text(region, COVERAGE, record, coverage::NAME, coverage::NAME_BYTES, name);
+        write_text(region, COVERAGE, record, coverage::REASON, coverage::REASON_BYTES, reason);
+        word.store((before & !0xFF).wrapping_add(0x100) | state as u64, Release);
+        region.header(header::COVERAGE_USED).fetch_max(record as u64 + 1, Release);
+    }
+}
+
+impl Books {
+    fn count_launch(&self, metal_id: u32, time: u64) {
+        let Some(record) = self.launches_of(metal_id) else { return };
+        self.region.more(LAUNCHES, record, launches::PROGRAMS).fetch_add(1, Relaxed);
+        self.region.more(LAUNCHES, record, launches::LAST_TIME).store(time, Relaxed);
+    }
+
+    /// The chip's record, taken now if it has none: its number tells where to look first.
+    fn launches_of(&self, metal_id: u32) -> Option<usize> {
+        const COUNT: usize = LAUNCHES.records as usize;
+        let name = u64::from(metal_id) + 1;
+        for step in 0..COUNT {
+            let record = (metal_id as usize).wrapping_add(step) % COUNT;
+            let word = self.region.more(LAUNCHES, record, launches::CHIP);
+            let found = word.load(Acquire);
+            if found == name {
+                return Some(record);
+            }
+            // Another thread may take it at the same moment, for the same chip perhaps.
+            if found == 0 {
+                match word.compare_exchange(0, name, AcqRel, Acquire) {
+                    Ok(_) => {
+                        self.region.header(header::LAUNCHES_USED).fetch_max(record as u64 + 1, Release);
+                        return Some(record);
+                    }
+                    Err(other) if other == name => return Some(record),
+                    Err(_) => {}
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The word of a text from `at` on: its bytes, cut to the field with a NUL behind them.
+fn word_of(text: &str, bytes_max: usize, at: usize) -> u64 {
+    let mut end = text.len().min(bytes_max - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let rest = text.as_bytes().get(at..end).unwrap_or_default();
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    u64::from_le_bytes(word)
+}
+
+/// Writes a text into the field of a record, with zeros behind it.
+pub(super) fn write_text(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) {
+    for at in (0..bytes_max).step_by(8) {
+        region.more(table, record, field + at as u64).store(word_of(text, bytes_max, at), Relaxed);
+    }
+}
+
+fn text_is(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) -> bool {
+    (0..bytes_max).step_by(8).all(|at| region.more(table, record, field + at as u64).load(Relaxed) == word_of(text, bytes_max, at))
+}
+
+const _: () = assert!(coverage::NAME_BYTES.is_multiple_of(8) && coverage::REASON_BYTES.is_multiple_of(8));
+const _: () = assert!(position(coverage::REASON) + coverage::REASON_BYTES == COVERAGE.stride as usize);

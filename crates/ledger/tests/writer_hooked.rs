@@ -1,0 +1,448 @@
+//! What the hook needs of a writer: programs' circular buffers, launches, coverage, failures, what free-alls left, marks.
+
+#[path = "support/made.rs"]
+mod made;
+#[path = "support/raw.rs"]
+mod raw;
+
+use std::{collections::BTreeMap, fs::File, thread};
+
+use made::{circular, key, open, refused, spec, writer};
+use proptest::prelude::*;
+use raw::{Raw, Truth};
+use ttmon_ledger::{
+    layout::{Coverage, KINDS, Lost, Op, Refused, flag},
+    reader::{Listing, Marked, Region},
+    writer::{AllocatorId, Buffer, Circular, Failure, RowFigures, SelfCheck, Writer},
+};
+
+fn raw(writer: &Writer) -> Raw {
+    Raw::of(writer.descriptor().expect("descriptor"))
+}
+
+fn truth(writer: &Writer) -> Truth {
+    raw(writer).truth()
+}
+
+fn region(writer: &Writer) -> Region {
+    let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("descriptor"))).expect("open");
+    Region::open(file).expect("a ledger")
+}
+
+fn list(writer: &Writer) -> Listing {
+    region(writer).list().expect("list")
+}
+
+fn sized(size: u64) -> Buffer {
+    Buffer { size, ..Buffer::default() }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add { allocator: usize, program: u32, address: u32 },
+    Remove { program: u32 },
+    FreeAll { allocator: usize },
+    Reopen { allocator: usize },
+    Buffer { allocator: usize, address: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let allocator = 0..3_usize;
+    prop_oneof![
+        // Numbers that share a chain.
+        8 => (allocator.clone(), 0..6_u32, 0..50_u32).prop_map(|(allocator, program, address)| Step::Add { allocator, program: program * 2048, address }),
+        4 => (0..6_u32).prop_map(|program| Step::Remove { program: program * 2048 }),
+        1 => allocator.clone().prop_map(|allocator| Step::FreeAll { allocator }),
+        1 => allocator.clone().prop_map(|allocator| Step::Reopen { allocator }),
+        2 => (allocator, 0..8_u64).prop_map(|(allocator, address)| Step::Buffer { allocator, address }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #[test]
+    fn circulars_behave_like_a_list(steps in prop::collection::vec(step(), 0..400)) {
+        let writer = writer(1024);
+        let mut session = writer.session().expect("session");
+        let mut ids: Vec<AllocatorId> = (0..3).map(|number| open(&mut session, number)).collect();
+        let mut model: Vec<(usize, u32, u32)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Add { allocator, program, address } => {
+                    session.add_circular(&Circular { program, address, ..circular(ids[allocator]) }).expect("room");
+                    model.push((allocator, program, address));
+                }
+                Step::Remove { program } => {
+                    session.remove_program(program);
+                    model.retain(|held| held.1 != program);
+                }
+                Step::FreeAll { allocator } => {
+                    session.free_all(ids[allocator]);
+                    model.retain(|held| held.0 != allocator);
+                }
+                Step::Reopen { allocator } => {
+                    session.close_allocator(ids[allocator]);
+                    prop_assert_eq!(session.add_circular(&circular(ids[allocator])), Err(Lost::NoAllocator));
+                    ids[allocator] = open(&mut session, u32::try_from(allocator).expect("small"));
+                    model.retain(|held| held.0 != allocator);
+                }
+                Step::Buffer { allocator, address } => {
+                    session.insert(key(ids[allocator], 4, address), &sized(10)).expect("room");
+                }
+            }
+        }
+        drop(session);
+        let mut held: Vec<(usize, u32, u32)> =
+            truth(&writer).circulars.iter().flat_map(|(allocator, of)| of.iter().map(|one| (*allocator, one.0, one.1))).collect();
+        held.sort_unstable();
+        let read = region(&writer);
+        let read = read.circulars(&read.totals().expect("totals")).expect("circulars");
+        let mut read: Vec<(usize, u32, u32)> =
+            read.iter().map(|one| (usize::from(one.allocator), one.program, one.address)).collect();
+        read.sort_unstable();
+        model.sort_unstable();
+        prop_assert_eq!(&held, &model);
+        prop_assert_eq!(&read, &model);
+    }
+}
+
+#[test]
+fn what_a_circular_says() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    let other = Circular { chip: Some(7), cores: [1, 2, 3, 4], is_dataflow: true, is_global: true, program: 9, ..circular(id) };
+    session.add_circular(&other).expect("room");
+    drop(session);
+    assert_eq!(truth(&writer).circulars[&0], [(9, 0x1_9D60, 4096, [1, 2, 3, 4], 7, 3)]);
+    let read = region(&writer);
+    let totals = read.totals().expect("totals");
+    let one = read.circulars(&totals).expect("circulars")[0];
+    assert_eq!((one.chip, one.is_dataflow, one.is_global), (Some(7), true, true));
+    assert_eq!(totals.allocators[0].rows[0].used, 0, "its bytes are not the row's");
+    let event = read.events(0).expect("events").events[1];
+    assert_eq!((event.op, event.kind, event.address, event.size, event.page), (Op::AddCircular, 4, 0x1_9D60, 4096, 9));
+}
+
+/// The table is full of what died with its allocator: that goes, and only what is live stays.
+#[test]
+fn a_full_table_of_dead_circulars_is_cleared() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let (id, other) = (open(&mut session, 0), open(&mut session, 1));
+    session.add_circular(&Circular { program: 5, ..circular(other) }).expect("room");
+    for program in 1..65_536 {
+        session.add_circular(&Circular { program, ..circular(id) }).expect("room");
+    }
+    assert_eq!(session.add_circular(&circular(id)), Err(Lost::NoMemory));
+    session.free_all(id);
+    session.add_circular(&Circular { program: 5, address: 1, ..circular(id) }).expect("the dead are cleared");
+    drop(session);
+    let truth = truth(&writer);
+    assert_eq!(truth.circulars.values().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(truth.lost[Lost::NoMemory as usize], 1);
+    writer.session().expect("session").remove_program(5);
+    assert!(self::truth(&writer).circulars.is_empty());
+}
+
+#[test]
+fn launches_are_counted_without_the_lock() {
+    let quiet = writer(1024);
+    quiet.launched(3);
+    quiet.hit(3);
+    assert!(quiet.descriptor().is_none(), "no ledger is made for that");
+
+    let writer = writer(1024);
+    let held = writer.session().expect("session");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    writer.launched_on(&[0, 1, 300, 7]);
+                    writer.launched(44);
+                    writer.hit(5);
+                }
+            });
+        }
+    });
+    drop(held);
+    let raw = raw(&writer);
+    let launches = raw.launches();
+    // 300 and 44 begin their search at the same record.
+    assert_eq!(launches.keys().copied().collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
+    assert!(launches.values().all(|(programs, time)| *programs == 4000 && *time > 0));
+    assert_eq!(raw.coverage(5).1, 4000);
+    assert_eq!(raw.word(0x200), 0, "no events");
+    let totals = region(&writer).totals().expect("totals");
+    assert_eq!(totals.launches.iter().map(|chip| chip.metal_id).collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
+    assert!(totals.coverage.is_empty(), "a feature without a name is not told");
+}
+
+#[test]
+fn coverage_changes_once() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    session.cover(2, "allocate_buffer", Coverage::Found, "");
+    session.cover(2, "allocate_buffer", Coverage::Found, "");
+    session.cover(63, &"é".repeat(50), Coverage::Missing, &"x".repeat(200));
+    session.cover(64, "beyond the table", Coverage::Found, "");
+    writer.hit(2);
+    drop(session);
+    let first = raw(&writer);
+    assert_eq!(first.coverage(2), (1 << 8 | 1, 1, "allocate_buffer".into(), String::new()));
+    assert_eq!(first.coverage(63), (1 << 8 | 3, 0, "é".repeat(19), "x".repeat(71)));
+    writer.session().expect("session").cover(2, "allocate", Coverage::SteppedAside, "unknown layout");
+    assert_eq!(raw(&writer).coverage(2), (2 << 8 | 2, 1, "allocate".into(), "unknown layout".into()));
+    let totals = region(&writer).totals().expect("totals");
+    let states: Vec<_> = totals.coverage.iter().map(|feature| (feature.feature, feature.hits, feature.state)).collect();
+    assert_eq!(states, [(2, 1, Coverage::SteppedAside), (63, 0, Coverage::Missing)]);
+}
+
+#[test]
+fn a_failure_names_the_largest_of_its_row() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
+    // More than the table lists, so that the largest of all is unlisted.
+    for number in 0..1500_u64 {
+        let buffer = Buffer { size: number, per_bank: 64, tag, operation, flags: flag::CACHE, ..Buffer::default() };
+        session.insert(key(id, 0, number * 64), &buffer).expect("room");
+        session.insert(key(id, 1, number * 64), &sized(1 << 30)).expect("room");
+    }
+    session.remove(key(id, 0, 1499 * 64)).expect("live");
+    let message = "x".repeat(500);
+    session.failed(&Failure { tag, operation, message: &message, ..refused(id, 0, 1 << 50) });
+    session.failed(&Failure { what: Refused::Clash, ..refused(id, 2, 7) });
+    for _ in 0..70 {
+        session.failed(&refused(id, 0, 5));
+    }
+    drop(session);
+    let truth = truth(&writer);
+    assert_eq!((truth.failures, truth.rows[&0].failed, truth.rows[&2].failed), (72, 71, 1));
+    let failures = region(&writer).failures().expect("failures");
+    assert_eq!(failures.iter().map(|failure| failure.number).collect::<Vec<_>>(), (9..=72).collect::<Vec<_>>(), "the last 64");
+    let sizes: Vec<u64> = failures[0].largest.iter().map(|large| large.size).collect();
+    assert_eq!(sizes, (1491..=1498).rev().collect::<Vec<_>>());
+    let first = &failures[0].largest[0];
+    assert_eq!((first.address, first.per_bank, first.flags), (1498 * 64, 64, flag::CACHE));
+    assert_eq!((first.tag.as_str(), first.operation.as_str()), ("layer 7", "ttnn::matmul"));
+}
+
+#[test]
+fn a_failure_says_what_the_program_was_told() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    let message = "Out of Memory: é".repeat(40);
+    session.failed(&Failure { what: Refused::Clash, message: &message, ..refused(id, 1, 1 << 45) });
+    drop(session);
+    let [failure] = &region(&writer).failures().expect("failures")[..] else { panic!("one") };
+    assert_eq!((failure.what, failure.kind, failure.size, failure.largest.len()), (Refused::Clash, 1, 1 << 45, 0));
+    assert_eq!((failure.banks, failure.free_per_bank, failure.largest_free_per_bank), (12, 10, 5));
+    assert!(failure.is_message_cut && message.starts_with(&failure.message) && failure.message.len() >= 382);
+    let event = region(&writer).events(0).expect("events").events[1];
+    assert_eq!((event.op, event.number), (Op::Failed, failure.event));
+}
+
+#[test]
+fn what_a_free_all_left_is_found_until_it_is_swept_and_after() {
+    let writer = writer(1024);
+    let id = open(&mut writer.session().expect("session"), 0);
+    let insert = |id, address, size| writer.session().expect("session").insert(key(id, 0, address), &sized(size)).expect("room");
+    for number in 0..10 {
+        insert(id, number * 64, 100 + number);
+    }
+    writer.session().expect("session").remove(key(id, 0, 0));
+    writer.session().expect("session").close_allocator(id);
+    let sum = (101..110).sum::<u64>();
+    let check = |count: u64, bytes: u64, text: &str| {
+        truth(&writer);
+        let listing = list(&writer);
+        let row = &listing.totals.allocators[0].rows[0];
+        assert_eq!(row.left, (count, bytes), "{text}");
+        let bytes_listed: u64 = listing.left.iter().map(|entry| entry.size).sum();
+        assert_eq!((listing.left.len() as u64, bytes_listed), (count, bytes), "{text}");
+    };
+    check(9, sum, "not swept");
+    let id = open(&mut writer.session().expect("session"), 0);
+    insert(id, 64, 7);
+    insert(id, 640, 8);
+    check(9, sum, "some are swept, one key was taken again");
+    for number in 0..100 {
+        insert(id, 10_000 + number * 64, 1);
+    }
+    check(9, sum, "all are swept");
+    writer.session().expect("session").free_all(id);
+    writer.session().expect("session").free_all(id);
+    check(9 + 102, sum + 115, "the second free-all found nothing");
+    assert_eq!(list(&writer).totals.allocators[0].rows[0].left_last, (102, 115));
+}
+
+/// Buffers that are not listed, and more than the table of left ones holds: counted all the same.
+#[test]
+fn more_left_than_there_is_room_for() {
+    let writer = writer(1024);
+    let id = open(&mut writer.session().expect("session"), 0);
+    for _ in 0..6 {
+        let mut session = writer.session().expect("session");
+        for number in 0..1500_u64 {
+            session.insert(key(id, 0, number * 64), &sized(10)).expect("room");
+        }
+        session.free_all(id);
+    }
+    let listing = list(&writer);
+    assert_eq!(listing.totals.allocators[0].rows[0].left, (9000, 90_000));
+    let (listed, most) = (listing.left.len() as u64, 4096 + 1024);
+    assert!((4096..=most).contains(&listed), "{listed}");
+    truth(&writer);
+}
+
+/// A recycled slot's rows are another allocator's: what the old one left is only a number.
+#[test]
+fn what_a_recycled_allocator_left_is_not_the_new_ones() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let first = open(&mut session, 0);
+    session.insert(key(first, 0, 64), &sized(100)).expect("room");
+    session.close_allocator(first);
+    for number in 1..256 {
+        let id = open(&mut session, number);
+        session.close_allocator(id);
+    }
+    let new = open(&mut session, 1000);
+    assert_eq!(session.figures(new, 0), Some(RowFigures::default()));
+    for number in 0..8 {
+        session.insert(key(new, 0, number * 64), &sized(1)).expect("room");
+    }
+    drop(session);
+    let listing = list(&writer);
+    assert_eq!((listing.left.len(), listing.totals.left_forgotten), (0, (1, 100)));
+    assert!(listing.totals.allocators.iter().all(|allocator| allocator.rows.iter().all(|row| row.left == (0, 0))));
+    truth(&writer);
+}
+
+#[test]
+fn marks_say_what_was_there() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let (id, other) = (open(&mut session, 0), open(&mut session, 1));
+    session.insert(key(id, 0, 64), &Buffer { size: 100, per_bank: 10, ..Buffer::default() }).expect("room");
+    drop(session);
+    assert_eq!(list(&writer).totals.mark, None);
+    let mut session = writer.session().expect("session");
+    session.mark();
+    session.insert(key(id, 0, 128), &sized(50)).expect("room");
+    session.insert(key(other, 1, 128), &sized(5)).expect("room");
+    drop(session);
+    let totals = list(&writer).totals;
+    assert_eq!(totals.mark.expect("marked").event, 4);
+    let marked: Vec<_> = totals.allocators.iter().map(|allocator| allocator.rows[0].marked).collect();
+    assert_eq!(marked, [Some(Marked { used: 100, allocated: 120, count: 1 }), Some(Marked::default())]);
+    writer.session().expect("session").mark();
+    let totals = list(&writer).totals;
+    let marked: Vec<_> = totals.allocators.iter().filter_map(|allocator| allocator.rows[0].marked).map(|mark| mark.used).collect();
+    assert_eq!(marked, [150, 5]);
+    assert_eq!(truth(&writer).rows[&0].mark, (7, 150, 2));
+}
+
+#[test]
+fn the_inner_peak_can_be_reset_and_the_outer_stays() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    assert_eq!(session.figures(id, 0), Some(RowFigures::default()));
+    assert_eq!(session.figures(id, u8::try_from(KINDS).expect("8")), None);
+    session.insert(key(id, 0, 64), &Buffer { size: 100, per_bank: 10, ..Buffer::default() }).expect("room");
+    session.insert(key(id, 0, 128), &sized(50)).expect("room");
+    session.remove(key(id, 0, 64)).expect("live");
+    assert_eq!(session.figures(id, 0), Some(RowFigures { used: 50, allocated: 50, count: 1, peak: 150, peak_ever: 150 }));
+    session.reset_peak(id, 0);
+    session.insert(key(id, 0, 192), &sized(20)).expect("room");
+    assert_eq!(session.figures(id, 0), Some(RowFigures { used: 70, allocated: 70, count: 2, peak: 70, peak_ever: 150 }));
+    session.close_allocator(id);
+    assert_eq!(session.figures(id, 0), None);
+}
+
+#[test]
+fn a_free_that_did_not_happen_is_taken_back() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    let buffer = Buffer { size: 100, per_bank: 10, ..Buffer::default() };
+    session.insert(key(id, 0, 64), &buffer).expect("room");
+    session.insert(key(id, 0, 128), &sized(50)).expect("room");
+    session.remove(key(id, 0, 64)).expect("live");
+    session.restore(key(id, 0, 64), &buffer);
+    drop(session);
+    let truth = truth(&writer);
+    let row = &truth.rows[&0];
+    assert_eq!((row.count, row.live_bytes, row.allocs, row.frees, row.peak), (2, 150, 2, 0, 150));
+    // Whoever has the address by now keeps it; and what cannot be put back changes nothing.
+    let mut session = writer.session().expect("session");
+    session.restore(key(id, 0, 64), &sized(7));
+    session.remove(key(id, 0, 128)).expect("live");
+    session.restore(key(id, 0, 128), &sized(1 << 41));
+    drop(session);
+    let truth = self::truth(&writer);
+    let row = &truth.rows[&0];
+    assert_eq!((row.count, row.live_bytes, row.allocs, row.frees), (1, 100, 2, 1));
+    assert_eq!(truth.lost[Lost::SizeOutOfRange as usize], 1);
+}
+
+#[test]
+fn another_geometry_and_self_checks() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    session.insert(key(id, 1, 64), &Buffer { size: 100, per_bank: 10, ..Buffer::default() }).expect("room");
+    let mut kinds = spec(0).kinds;
+    (kinds[1].banks, kinds[1].bank_bytes, kinds[2].banks) = (7, 5000, 9);
+    session.set_geometry(id, &kinds);
+    for outcome in [SelfCheck::Same, SelfCheck::Different, SelfCheck::Inexact, SelfCheck::PerCore] {
+        session.check(id, outcome);
+    }
+    session.check(id, SelfCheck::Shrunk { l1_lower_end: 0x3_0000 });
+    drop(session);
+    truth(&writer);
+    let read = |writer: &Writer| list(writer).totals.allocators[0].clone();
+    let allocator = read(&writer);
+    let banks: Vec<_> = allocator.geometry.iter().map(|kind| kind.map(|kind| (kind.banks, kind.bank_bytes))).collect();
+    assert_eq!(banks[..3], [Some((12, 1 << 30)), Some((64, 5000)), Some((9, 0))], "banks with buffers on them stay");
+    let check = allocator.self_check;
+    assert_eq!((check.checks, check.differences, check.l1_lower_end), (2, 1, Some(0x3_0000)));
+    assert_eq!((check.is_inexact, check.is_restored, check.is_per_core), (true, false, true));
+    let mut session = writer.session().expect("session");
+    session.set_geometry(id, &spec(0).kinds);
+    session.check(id, SelfCheck::Unshrunk);
+    session.close_allocator(id);
+    session.check(id, SelfCheck::Restored);
+    let again = open(&mut session, 0);
+    session.check(again, SelfCheck::Restored);
+    drop(session);
+    let check = read(&writer).self_check;
+    assert_eq!((check.is_inexact, check.is_restored, check.is_per_core), (true, true, false), "only the first stays");
+    assert_eq!((check.checks, check.l1_lower_end), (2, None));
+}
+
+/// A thread that dies in the middle of things: the circulars' private chains are made anew.
+#[test]
+fn circulars_after_a_repair() {
+    let writer = writer(1024);
+    let id = open(&mut writer.session().expect("session"), 0);
+    for program in 0..5 {
+        writer.session().expect("session").add_circular(&Circular { program, ..circular(id) }).expect("room");
+    }
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut session = writer.session().expect("session");
+        session.remove_program(1);
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(panicked.is_err());
+    let mut session = writer.session().expect("session");
+    session.remove_program(3);
+    session.add_circular(&Circular { program: 8, ..circular(id) }).expect("room");
+    drop(session);
+    let programs: BTreeMap<u32, u32> = truth(&writer).circulars[&0].iter().map(|one| (one.0, one.1)).collect();
+    assert_eq!(programs.keys().copied().collect::<Vec<_>>(), [0, 2, 4, 8]);
+}
