@@ -19,6 +19,7 @@ mod exports;
 mod forward;
 mod gate;
 mod handover;
+pub mod hooked;
 mod record;
 mod report;
 mod switch;

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
@@ -28,18 +28,15 @@ const UNDECIDED: u8 = 0;
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 /// The ledger of a real machine's process.
-static REAL: Writer = Writer::new(config(0));
+static REAL: Writer = Writer::new(config(WriterKind::Client, 0));
+/// The same where this code is part of the hook.
+static HOOKED: Writer = Writer::new(config(WriterKind::Hook, 0));
+static IS_HOOK: AtomicBool = AtomicBool::new(false);
 /// The one of a simulated machine's process, if this is one.
 static SIMULATED: OnceLock<Writer> = OnceLock::new();
 
-const fn config(machine: u64) -> Config {
-    Config {
-        kind: WriterKind::Client,
-        version: env!("CARGO_PKG_VERSION"),
-        clock: ClockChoice::Auto,
-        machine,
-        on_created: Some(handover::ledger_created),
-    }
+const fn config(kind: WriterKind, machine: u64) -> Config {
+    Config { kind, version: env!("CARGO_PKG_VERSION"), clock: ClockChoice::Auto, machine, on_created: Some(handover::ledger_created) }
 }
 
 /// How a program that knows more than the environment starts tracking.
@@ -53,7 +50,7 @@ pub struct Options {
 /// report; `false` when another ledger, or another library, already has the reports.
 pub fn start(options: Options) -> bool {
     let is_early = matches!(known(STATE.load(Ordering::Acquire)), None | Some(State::Off));
-    if !is_early || options.machine != 0 && SIMULATED.set(Writer::new(config(options.machine))).is_err() {
+    if !is_early || options.machine != 0 && SIMULATED.set(Writer::new(config(WriterKind::Client, options.machine))).is_err() {
         return false;
     }
     let begin = |from| STATE.compare_exchange(from, State::On as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
@@ -81,8 +78,14 @@ pub(crate) extern "C" fn is_settled() -> bool {
     }
 }
 
+#[inline]
 pub(crate) fn writer() -> &'static Writer {
-    SIMULATED.get().unwrap_or(&REAL)
+    if IS_HOOK.load(Ordering::Relaxed) { &HOOKED } else { SIMULATED.get().unwrap_or(&REAL) }
+}
+
+/// This code is part of the hook: it writes what the hook sees, and so everything of this process. Said before the first report.
+pub(crate) fn is_the_hook() {
+    IS_HOOK.store(true, Ordering::Relaxed);
 }
 
 /// After the ledger refused to start: if that is because another copy of a writer has one, tracking is off here from now on.
@@ -108,7 +111,7 @@ fn known(state: u8) -> Option<State> {
 fn decide() -> State {
     let found = if !is_asked_for() {
         State::Off
-    } else if forward::find() {
+    } else if !IS_HOOK.load(Ordering::Relaxed) && forward::find() {
         State::Forward
     } else {
         State::On

@@ -414,6 +414,12 @@ impl Drop for Session<'_> {
 }
 
 impl Session<'_> {
+    /// Which ledger this is: another number in a forked child.
+    #[inline]
+    pub fn ledger(&self) -> u64 {
+        self.books.inode
+    }
+
     /// Opens an allocator.
     pub fn open_allocator(&mut self, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
         self.books.open(self.time, spec)

@@ -1,0 +1,48 @@
+//! For the hook alone, the library that is preloaded into programs of TT-Metal and contains this crate: it writes what it sees
+//! into the ledger that reports go to, so that a process has one ledger, and tags reach what the hook sees.
+
+use ttmon_ledger::layout::Lost;
+use ttmon_ledger::writer::{Session, Writer};
+
+use crate::switch::State;
+use crate::{switch, tags};
+
+/// To be said once, when the library is loaded.
+pub fn be_the_writer() {
+    switch::is_the_hook();
+}
+
+/// Whether tracking is known to be off: one load.
+#[inline(always)]
+pub fn is_off() -> bool {
+    switch::is_off()
+}
+
+/// The ledger's lock; starts the ledger with the first one. `None` where tracking is off, or the lock cannot be had, which is
+/// counted in the ledger.
+#[inline]
+pub fn session() -> Option<Session<'static>> {
+    if switch::state() != State::On {
+        return None;
+    }
+    match switch::writer().session() {
+        Ok(session) => Some(session),
+        Err(Lost::NoMemory) => {
+            switch::step_aside();
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// The writer, for what needs no lock.
+#[inline]
+pub fn writer() -> &'static Writer {
+    switch::writer()
+}
+
+/// The tag of what this thread allocates now, 0 for none. To be asked within a session.
+#[inline]
+pub fn tag() -> u32 {
+    tags::top()
+}

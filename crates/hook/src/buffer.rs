@@ -1,0 +1,194 @@
+//! What a `Buffer` of TT-Metal is: asked of its own functions, and of its memory only where an older version has none.
+//!
+//! Since 0.79 every question has a function. Up to 0.77 device, size, type and layout are inline members, found behind the
+//! 16 bytes of `enable_shared_from_this`; that is believed of an object only if its device is one (by the table of virtual
+//! functions) and its size is its pages times their size.
+
+use ttmon_ledger::layout::kind;
+
+use crate::library::Library;
+use crate::symbols::Symbol;
+
+/// TT-Metal's `BufferType`, by number.
+pub(crate) const KINDS: [u8; 5] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE];
+
+/// A buffer, as the ledger wants it; the block it takes is `per_bank` rounded up by its allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) device: usize,
+    pub(crate) size: u64,
+    pub(crate) per_bank: u64,
+    pub(crate) page: u64,
+    pub(crate) kind: u8,
+    pub(crate) layout: u8,
+    pub(crate) cores: u32,
+}
+
+/// How a library's buffers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Way {
+    Functions,
+    OldLayout,
+    /// Neither is possible.
+    Aside,
+}
+
+impl Way {
+    #[inline(always)]
+    pub(crate) fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Functions,
+            1 => Self::OldLayout,
+            _ => Self::Aside,
+        }
+    }
+
+    pub(crate) fn of(library: &Library) -> Self {
+        let has = |symbols: &[Symbol]| symbols.iter().all(|symbol| library.has_symbol(*symbol));
+        if !has(&[Symbol::BufferAddress, Symbol::BufferPerBank, Symbol::BufferPageSize]) {
+            Self::Aside
+        } else if has(&[Symbol::BufferSize, Symbol::BufferType, Symbol::BufferLayout, Symbol::BufferDevice]) {
+            Self::Functions
+        } else if has(&[Symbol::BufferPages, Symbol::MeshTable, Symbol::DeviceTable]) {
+            Self::OldLayout
+        } else {
+            Self::Aside
+        }
+    }
+}
+
+/// The words of a `Buffer` before 0.79.
+#[derive(Clone, Copy)]
+struct Old {
+    device: usize,
+    size: u64,
+    kind: u32,
+    layout: u32,
+}
+
+/// Asks one number of a buffer.
+///
+/// # Safety
+/// `buffer` is a live `Buffer` of `library`, which has `symbol`, a function of it without arguments.
+#[inline(always)]
+unsafe fn ask(library: &Library, symbol: Symbol, buffer: usize) -> u64 {
+    // SAFETY: what the caller promises. A `u32` comes in the same register; who wants one cuts it.
+    unsafe {
+        let function: unsafe extern "C-unwind" fn(usize) -> u64 = std::mem::transmute(library.address(symbol));
+        function(buffer)
+    }
+}
+
+/// Only the low half of a register is a `u32`'s.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "the other half means nothing")]
+pub(crate) const fn low(register: u64) -> u32 {
+    register as u32
+}
+
+/// All of it, or `None` where its layout is not the one that is known. Of a buffer that its allocator has just accepted or
+/// refused: it asked the same questions itself, so that they do not throw.
+///
+/// # Safety
+/// `buffer` is a live `Buffer` of `library`, and `way` is that library's.
+#[inline]
+pub(crate) unsafe fn facts(library: &Library, way: Way, buffer: usize) -> Option<Facts> {
+    // SAFETY: `way` says which functions there are.
+    unsafe {
+        let old = match way {
+            Way::Functions => Old {
+                device: usize::try_from(ask(library, Symbol::BufferDevice, buffer)).unwrap_or(0),
+                size: ask(library, Symbol::BufferSize, buffer),
+                kind: low(ask(library, Symbol::BufferType, buffer)),
+                layout: low(ask(library, Symbol::BufferLayout, buffer)),
+            },
+            Way::OldLayout => old_layout(library, buffer)?,
+            Way::Aside => return None,
+        };
+        let kind = *KINDS.get(usize::try_from(old.kind).ok()?)?;
+        // TT-Metal's 0 is interleaved, and ours 1; the sharded ones have the same numbers.
+        let layout = if old.layout == 0 { 1 } else { u8::try_from(old.layout).unwrap_or(0) };
+        let cores =
+            if layout == 1 || !library.has_symbol(Symbol::BufferCores) { 0 } else { optional(ask(library, Symbol::BufferCores, buffer)) };
+        let per_bank = ask(library, Symbol::BufferPerBank, buffer);
+        let page = ask(library, Symbol::BufferPageSize, buffer);
+        Some(Facts { device: old.device, size: old.size, per_bank, page, kind, layout, cores })
+    }
+}
+
+/// Which kind and where, for a free.
+///
+/// # Safety
+/// As `facts`.
+#[inline]
+pub(crate) unsafe fn place(library: &Library, way: Way, buffer: usize) -> Option<(u8, u64)> {
+    // SAFETY: as in `facts`. The real free asks for the address first, and throws what this throws.
+    unsafe {
+        let kind = match way {
+            Way::Functions => low(ask(library, Symbol::BufferType, buffer)),
+            Way::OldLayout => old_layout(library, buffer)?.kind,
+            Way::Aside => return None,
+        };
+        let kind = *KINDS.get(usize::try_from(kind).ok()?)?;
+        Some((kind, ask(library, Symbol::BufferAddress, buffer)))
+    }
+}
+
+/// `std::optional<uint32_t>` in a register: bit 32 says whether it is there.
+fn optional(register: u64) -> u32 {
+    if register >> 32 & 1 == 1 { low(register) } else { 0 }
+}
+
+unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
+    // SAFETY: a buffer of any version is longer than 40 bytes: behind its reference count come at least device, size, type
+    // and layout. What is there is read as numbers, and as an address only if it is aligned and not null.
+    unsafe {
+        let words = buffer as *const u64;
+        let device = usize::try_from(words.add(2).read()).ok()?;
+        if device == 0 || !device.is_multiple_of(align_of::<usize>()) || !is_device(library, (device as *const usize).read()) {
+            return None;
+        }
+        let size = words.add(3).read();
+        let pages = u64::from(low(ask(library, Symbol::BufferPages, buffer)));
+        if size != pages.wrapping_mul(ask(library, Symbol::BufferPageSize, buffer)) {
+            return None;
+        }
+        let numbers = words.add(4).read();
+        Some(Old { device, size, kind: low(numbers), layout: low(numbers >> 32) })
+    }
+}
+
+/// Behind the offset to the top and the type's description.
+pub(crate) const TABLE_OFFSET: usize = 16;
+
+fn is_device(library: &Library, table: usize) -> bool {
+    [Symbol::MeshTable, Symbol::DeviceTable].iter().any(|symbol| library.address(*symbol).wrapping_add(TABLE_OFFSET) == table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_optional_number_is_there_or_not() {
+        assert_eq!(optional(0x1_0000_0040), 64);
+        assert_eq!(optional(0x0_0000_0040), 0);
+        assert_eq!(optional(0xFF_0000_0001), 1);
+    }
+
+    #[test]
+    fn a_library_without_anything_is_left_aside() {
+        let none = Library::for_tests(&[]);
+        assert_eq!(Way::of(&none), Way::Aside);
+        let old = [
+            Symbol::BufferAddress,
+            Symbol::BufferPerBank,
+            Symbol::BufferPageSize,
+            Symbol::BufferPages,
+            Symbol::MeshTable,
+            Symbol::DeviceTable,
+        ];
+        assert_eq!(Way::of(&Library::for_tests(&old)), Way::OldLayout);
+    }
+}

@@ -1,0 +1,265 @@
+//! Calls into C++ that may throw.
+//!
+//! Rust may let a C++ exception pass and may not catch it. What TT-Metal throws for its program has to reach it (`watched`); what
+//! it throws at a question of ours must not (`caught`). Both are a frame of assembly with a personality of our own: the
+//! unwinder asks it at every throw, and it sends the thread to the landing below, with the exception in a register.
+
+use std::arch::global_asm;
+use std::ffi::{c_int, c_void};
+
+use crate::library::Library;
+use crate::symbols::Symbol;
+
+// Both take (function, arguments, library or context); rbx and r12 survive the call and the landing.
+global_asm!(
+    ".pushsection .text.ttmon_caught,\"ax\",@progbits",
+    ".p2align 4",
+    ".type ttmon_hook_caught,@function",
+    ".hidden ttmon_hook_caught",
+    ".globl ttmon_hook_caught",
+    "ttmon_hook_caught:",
+    ".cfi_startproc",
+    ".cfi_personality 0x1b, {catching}",
+    "push rbx",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset rbx, 0",
+    "push r12",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset r12, 0",
+    "push r13",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset r13, 0",
+    "mov rbx, rdx",
+    "mov r12, rsi",
+    "mov rax, rdi",
+    "mov rdi, [r12]",
+    "mov rsi, [r12 + 8]",
+    "mov rdx, [r12 + 16]",
+    "call rax",
+    "mov [r12], rax",
+    "mov eax, 1",
+    "2:",
+    "pop r13",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore r13",
+    "pop r12",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore r12",
+    "pop rbx",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore rbx",
+    "ret",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset rbx, -16",
+    ".cfi_offset r12, -24",
+    ".cfi_offset r13, -32",
+    ".hidden ttmon_hook_catch_landing",
+    ".globl ttmon_hook_catch_landing",
+    "ttmon_hook_catch_landing:",
+    "mov rdi, rax",
+    "mov rsi, rbx",
+    "call {swallow}",
+    "xor eax, eax",
+    "jmp 2b",
+    ".cfi_endproc",
+    ".size ttmon_hook_caught, . - ttmon_hook_caught",
+    ".popsection",
+    catching = sym catching,
+    swallow = sym swallow,
+);
+
+global_asm!(
+    ".pushsection .text.ttmon_watched,\"ax\",@progbits",
+    ".p2align 4",
+    ".type ttmon_hook_watched,@function",
+    ".hidden ttmon_hook_watched",
+    ".globl ttmon_hook_watched",
+    "ttmon_hook_watched:",
+    ".cfi_startproc",
+    ".cfi_personality 0x1b, {watching}",
+    "push rbx",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset rbx, 0",
+    "push r12",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset r12, 0",
+    "push r13",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset r13, 0",
+    "mov rbx, rcx",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "call rax",
+    "pop r13",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore r13",
+    "pop r12",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore r12",
+    "pop rbx",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore rbx",
+    "ret",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset rbx, -16",
+    ".cfi_offset r12, -24",
+    ".cfi_offset r13, -32",
+    ".hidden ttmon_hook_watch_landing",
+    ".globl ttmon_hook_watch_landing",
+    "ttmon_hook_watch_landing:",
+    "mov r12, rax",
+    "mov rdi, rbx",
+    "mov rsi, rax",
+    "call {passing}",
+    "mov rdi, r12",
+    "call _Unwind_Resume@PLT",
+    "ud2",
+    ".cfi_endproc",
+    ".size ttmon_hook_watched, . - ttmon_hook_watched",
+    ".popsection",
+    watching = sym watching,
+    passing = sym passing,
+);
+
+unsafe extern "C-unwind" {
+    fn ttmon_hook_caught(function: usize, arguments: *mut [u64; 3], library: *const c_void) -> u64;
+    fn ttmon_hook_watched(function: usize, this: usize, argument: usize, witness: *const c_void) -> u64;
+}
+
+unsafe extern "C" {
+    static ttmon_hook_catch_landing: u8;
+    static ttmon_hook_watch_landing: u8;
+    fn _Unwind_SetGR(context: *mut c_void, register: c_int, value: usize);
+    fn _Unwind_SetIP(context: *mut c_void, address: usize);
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// A question to TT-Metal: `None` if it answered with an exception, which ends here.
+///
+/// # Safety
+/// `function` is one of `library`, and takes at most three words, `arguments`, and returns one.
+pub(crate) unsafe fn caught(library: &Library, function: usize, arguments: [u64; 3]) -> Option<u64> {
+    let mut words = arguments;
+    // SAFETY: what the caller promises; `words` lives until the call returned, and its first is the answer then.
+    let is_answered = unsafe { ttmon_hook_caught(function, &raw mut words, (&raw const *library).cast()) };
+    let [answer, ..] = words;
+    (is_answered != 0).then_some(answer)
+}
+
+/// What is to be told when an exception passes.
+pub(crate) struct Witness<'a> {
+    pub(crate) library: &'a Library,
+    pub(crate) tell: fn(&Witness<'_>, message: &[u8]),
+    pub(crate) this: usize,
+    pub(crate) argument: usize,
+    pub(crate) more: u64,
+}
+
+/// The program's own call: an exception passes on to the program, and `witness.tell` hears of it on the way.
+///
+/// # Safety
+/// `function` is one of the witness's library and takes (this, argument).
+#[inline(always)]
+pub(crate) unsafe fn watched(function: usize, witness: &Witness<'_>) -> u64 {
+    // SAFETY: what the caller promises; the witness lives until the call returned, or the exception passed this frame.
+    unsafe { ttmon_hook_watched(function, witness.this, witness.argument, (&raw const *witness).cast()) }
+}
+
+const SEARCH: c_int = 1;
+const HANDLER: c_int = 4;
+const FORCED: c_int = 8;
+const FOUND: c_int = 6;
+const INSTALL: c_int = 7;
+const CONTINUE: c_int = 8;
+/// The first register of a landing, in DWARF's order.
+const RAX: c_int = 0;
+
+/// The personality of `caught`: every exception ends here, but not the end of a thread.
+unsafe extern "C" fn catching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
+    if actions & FORCED != 0 {
+        return CONTINUE;
+    }
+    if actions & SEARCH != 0 {
+        return FOUND;
+    }
+    if actions & HANDLER == 0 {
+        return CONTINUE;
+    }
+    // SAFETY: the unwinder gave the context, and asks for exactly this.
+    unsafe { land(exception, context, &raw const ttmon_hook_catch_landing) }
+}
+
+/// The personality of `watched`: nothing is handled, everything is cleaned up after.
+unsafe extern "C" fn watching(_version: c_int, actions: c_int, _class: u64, exception: *mut c_void, context: *mut c_void) -> c_int {
+    let landing = &raw const ttmon_hook_watch_landing;
+    // Behind the landing is where the exception goes on, and asks for this frame once more.
+    // SAFETY: the unwinder gave the context.
+    if actions & (SEARCH | FORCED) != 0 || unsafe { _Unwind_GetIP(context) } > landing as usize {
+        return CONTINUE;
+    }
+    // SAFETY: as in `catching`.
+    unsafe { land(exception, context, landing) }
+}
+
+unsafe fn land(exception: *mut c_void, context: *mut c_void, at: *const u8) -> c_int {
+    // SAFETY: the unwinder's own functions, on the context it gave.
+    unsafe {
+        _Unwind_SetGR(context, RAX, exception as usize);
+        _Unwind_SetIP(context, at as usize);
+    }
+    INSTALL
+}
+
+/// Ends an exception as C++'s `catch (...) {}` does, so that C++ counts it as caught.
+unsafe extern "C" fn swallow(exception: *mut c_void, library: *const Library) {
+    // SAFETY: `caught` passed a reference that still lives.
+    let library = unsafe { &*library };
+    let (begin, end) = (library.address(Symbol::BeginCatch), library.address(Symbol::EndCatch));
+    if begin == 0 || end == 0 {
+        // It leaks, and C++ counts one more exception under way than there is.
+        return;
+    }
+    // SAFETY: the C++ runtime's functions under their own names, in the order of its ABI.
+    unsafe {
+        let begin: unsafe extern "C" fn(*mut c_void) -> *mut c_void = std::mem::transmute(begin);
+        let end: unsafe extern "C" fn() = std::mem::transmute(end);
+        begin(exception);
+        end();
+    }
+}
+
+unsafe extern "C" fn passing(witness: *const Witness<'_>, exception: *const u8) {
+    // SAFETY: `watched` passed a reference; its frame is below ours and still there.
+    let witness = unsafe { &*witness };
+    // SAFETY: the unwinder gave the exception, which lives until it is caught.
+    let message = unsafe { message_of(witness.library, exception) };
+    (witness.tell)(witness, message);
+}
+
+const CPP_CLASS: u64 = u64::from_be_bytes(*b"GNUCC++\0");
+/// By the Itanium C++ ABI: the type's place before the unwinder's header, and the header's length, behind which the thrown object is.
+const TYPE_BEFORE: usize = 80;
+const HEADER_BYTES: usize = 32;
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// The words of a `std::runtime_error`, which is what TT-Metal throws; empty for anything else.
+unsafe fn message_of<'a>(library: &Library, exception: *const u8) -> &'a [u8] {
+    let (kind, what) = (library.address(Symbol::RuntimeErrorType), library.address(Symbol::RuntimeErrorWhat));
+    // SAFETY: an exception begins with its class; one of that class has a type before it and an object behind it, and if the
+    // type is the runtime error's, `what` is its function, which does not throw.
+    unsafe {
+        if kind == 0 || what == 0 || exception.cast::<u64>().read() != CPP_CLASS {
+            return &[];
+        }
+        if exception.sub(TYPE_BEFORE).cast::<usize>().read() != kind {
+            return &[];
+        }
+        let what: unsafe extern "C" fn(*const u8) -> *const libc::c_char = std::mem::transmute(what);
+        let text = what(exception.add(HEADER_BYTES));
+        if text.is_null() {
+            return &[];
+        }
+        std::slice::from_raw_parts(text.cast::<u8>(), libc::strnlen(text, MESSAGE_BYTES_MAX))
+    }
+}

@@ -1,0 +1,102 @@
+//! What an allocator is: banks, their bytes and where they begin, asked of its own functions.
+
+use ttmon_ledger::writer::KindGeometry;
+
+use crate::buffer::low;
+use crate::caught::caught;
+use crate::library::Library;
+use crate::symbols::Symbol;
+
+/// Kinds of the ledger with banks, and TT-Metal's number for each.
+pub(crate) const BANKED: [(u8, u32); 4] = [(0, 0), (1, 1), (2, 3), (3, 4)];
+/// A sub-device's allocator has no DRAM, and says 0 less its base: no bank is that large.
+const BANK_BYTES_END: u64 = 1 << 40;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Geometry {
+    pub(crate) kinds: [KindGeometry; 6],
+    /// Blocks are multiples of it, in every kind; 1 where it is not known.
+    pub(crate) block: u64,
+}
+
+/// What an allocator says of a kind, per bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statistics {
+    pub(crate) total: u64,
+    pub(crate) allocated: u64,
+    pub(crate) free: u64,
+    pub(crate) largest_free: u64,
+}
+
+/// An allocator of TT-Metal to be asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    library: &'static Library,
+    allocator: u64,
+}
+
+impl Asked {
+    /// # Safety
+    /// `allocator` points at an `AllocatorImpl` of `library` that lives as long as this value is used, and whose lock the
+    /// calling thread does not hold.
+    pub(crate) unsafe fn new(library: &'static Library, allocator: usize) -> Self {
+        Self { library, allocator: allocator as u64 }
+    }
+
+    pub(crate) fn geometry(self) -> Geometry {
+        let block = self.by_value(Symbol::Alignment, 0).filter(|block| block.is_power_of_two()).unwrap_or(1);
+        let (l1, dram) = (self.by_place(Symbol::Base, 0).unwrap_or(0), self.by_place(Symbol::Base, 1).unwrap_or(0));
+        let mut geometry = Geometry { block, ..Geometry::default() };
+        for (kind, number) in BANKED {
+            let bank_bytes = self.by_place(Symbol::BankSize, number).unwrap_or(u64::MAX);
+            let banks = self.by_place(Symbol::Banks, number).map_or(0, low);
+            if bank_bytes >= BANK_BYTES_END || banks == 0 {
+                continue;
+            }
+            if let Some(place) = geometry.kinds.get_mut(usize::from(kind)) {
+                *place = KindGeometry { banks, alignment: low(block), bank_bytes, base: 0 };
+            }
+        }
+        let [in_dram, in_l1, small, trace, ..] = &mut geometry.kinds;
+        in_dram.base = dram;
+        in_l1.base = l1;
+        small.base = l1.saturating_add(in_l1.bank_bytes);
+        trace.base = dram.saturating_add(in_dram.bank_bytes);
+        geometry
+    }
+
+    /// Walks all blocks of the kind, under the allocator's lock.
+    pub(crate) fn statistics(self, number: u32) -> Option<Statistics> {
+        let function = self.library.address(Symbol::Statistics);
+        if function == 0 {
+            return None;
+        }
+        // More room than the four words that are known.
+        let mut words = [0_u64; 16];
+        let kind = [u64::from(number)];
+        // SAFETY: a function of the allocator with the place of its result first, and the place of the kind's number.
+        unsafe { caught(self.library, function, [(&raw mut words) as u64, self.allocator, kind.as_ptr() as u64])? };
+        let [total, allocated, free, largest_free, ..] = words;
+        Some(Statistics { total, allocated, free, largest_free })
+    }
+
+    /// A question with the place of a number, as C++'s references are passed.
+    fn by_place(self, symbol: Symbol, number: u32) -> Option<u64> {
+        let number = [u64::from(number)];
+        self.ask(symbol, number.as_ptr() as u64)
+    }
+
+    fn by_value(self, symbol: Symbol, number: u32) -> Option<u64> {
+        // The alignment is a `u32`.
+        self.ask(symbol, u64::from(number)).map(|answer| u64::from(low(answer)))
+    }
+
+    fn ask(self, symbol: Symbol, argument: u64) -> Option<u64> {
+        let function = self.library.address(symbol);
+        if function == 0 {
+            return None;
+        }
+        // SAFETY: a function of the allocator, which `new` was promised, with one argument.
+        unsafe { caught(self.library, function, [self.allocator, argument, 0]) }
+    }
+}

@@ -1,0 +1,43 @@
+//! What is preloaded into programs of TT-Metal: it stands in for the functions through which all device memory goes, calls the
+//! real ones, and writes what happened into the process's ledger. docs/hook.md says what is stood in for and what each gives.
+//!
+//! A guest in somebody else's program: it prints nothing, starts no thread, and lets C++ exceptions pass. A function that is
+//! missing, or an object that is not laid out as known, turns off what needs it and nothing else. Without `TTMON_TRACKING=1` or
+//! `TT_ALLOC_TRACKING_ENABLED=1` every call goes straight to the real function.
+//!
+//! The library contains the client too and exports its functions: a process has one ledger and one writer.
+
+#![allow(dead_code, reason = "programs and the check of ourselves come with the ledger's new tables")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod allocator;
+mod buffer;
+mod caught;
+mod device;
+mod edge;
+mod geometry;
+mod identity;
+mod library;
+mod object;
+mod opening;
+mod regions;
+mod symbols;
+mod tables;
+mod thread;
+
+pub use allocator::*;
+pub use opening::*;
+
+// So that the linker keeps the client's functions.
+pub use ttmon_client::*;
+
+/// Runs when the library is loaded, and does nothing else: reports that come before the first hooked call start the ledger.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = {
+    extern "C" fn loaded() {
+        hooked::be_the_writer();
+    }
+    loaded
+};

@@ -1,0 +1,122 @@
+//! The loaded objects of this process: which one an address lies in, and what it, or what it needs, defines.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+const PATH_BYTES: usize = 4096;
+
+/// A program or library in memory.
+pub(crate) struct Object {
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+    path: [u8; PATH_BYTES],
+}
+
+struct Search {
+    address: usize,
+    found: Option<Object>,
+}
+
+impl Object {
+    /// The object an address lies in.
+    pub(crate) fn of(address: usize) -> Option<Self> {
+        let mut search = Search { address, found: None };
+        // SAFETY: the loader calls `look` with the pointer to `search`, which lives until it returned.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        search.found
+    }
+
+    /// The addresses behind names, 0 where neither it nor what it needs defines one. The loader's order is breadth first, so
+    /// that its own definition comes before others', and ours, which is preloaded, never.
+    pub(crate) fn resolve<const N: usize>(&self, names: &[&CStr]) -> Option<[usize; N]> {
+        let path = if self.path.first() == Some(&0) { ptr::null() } else { self.path.as_ptr().cast() };
+        // SAFETY: null means the program; else a text that ends with NUL. Nothing is loaded: NOLOAD.
+        let handle = unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            forget_error();
+            return None;
+        }
+        let mut addresses = [0; N];
+        for (address, name) in addresses.iter_mut().zip(names) {
+            // SAFETY: an open handle and a text that ends with NUL.
+            *address = unsafe { libc::dlsym(handle, name.as_ptr()) } as usize;
+            if *address == 0 {
+                forget_error();
+            } else if is_ours(*address) {
+                *address = 0;
+            }
+        }
+        // SAFETY: closed once. The object stays, held by whoever loaded it; a program that unloads it must not find it held by us.
+        unsafe { libc::dlclose(handle) };
+        Some(addresses)
+    }
+}
+
+/// Whether an address lies in this library.
+pub(crate) fn is_ours(address: usize) -> bool {
+    base_of(address).is_some_and(|base| Some(base) == base_of((&raw const PATH_MARK) as usize))
+}
+
+/// Something that is ours alone: exported functions may be found in another library.
+static PATH_MARK: u8 = 0;
+
+fn base_of(address: usize) -> Option<usize> {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `info` is a place of that type, filled when the answer is not 0. The address is only compared.
+    unsafe { (libc::dladdr(address as *const c_void, info.as_mut_ptr()) != 0).then(|| info.assume_init().dli_fbase as usize) }
+}
+
+/// How many objects this process has ever unloaded: what was resolved before a change may be gone.
+pub(crate) fn unloads() -> u64 {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, into: *mut c_void) -> c_int {
+        // SAFETY: the loader's struct, and the counter of the caller.
+        unsafe { into.cast::<u64>().write((*info).dlpi_subs) };
+        1
+    }
+    let mut count = 0_u64;
+    // SAFETY: the loader calls `first` with the pointer to `count`, which lives until it returned.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+    count
+}
+
+fn forget_error() {
+    // SAFETY: without arguments. Takes the message of our failure away, so that the program does not find it as its own.
+    unsafe { libc::dlerror() };
+}
+
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+    // SAFETY: the loader's struct is valid during this call; `search` is the caller's and nobody else's.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    // SAFETY: so many headers are there, by the loader's word.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let base = position(info.dlpi_addr);
+    let (mut start, mut end, mut is_inside) = (usize::MAX, 0, false);
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+        let from = base.wrapping_add(position(header.p_vaddr));
+        let to = from.wrapping_add(position(header.p_memsz));
+        is_inside |= (from..to).contains(&search.address);
+        start = start.min(from);
+        end = end.max(to);
+    }
+    if !is_inside {
+        return 0;
+    }
+    let mut path = [0; PATH_BYTES];
+    if !info.dlpi_name.is_null() {
+        // SAFETY: the loader's text, which ends with NUL.
+        let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+        if name.len() >= path.len() {
+            return 1;
+        }
+        for (to, from) in path.iter_mut().zip(name) {
+            *to = *from;
+        }
+    }
+    search.found = Some(Object { start, bytes: end.saturating_sub(start), path });
+    1
+}
+
+fn position(address: u64) -> usize {
+    usize::try_from(address).unwrap_or(0)
+}

@@ -1,0 +1,122 @@
+//! Devices as they open: a device without buffers is a true 0, and each chip has a name of its own.
+
+use std::arch::naked_asm;
+use std::ffi::c_void;
+
+use crate::allocator::describe;
+use crate::caught::caught;
+use crate::edge::{is_off, quietly};
+use crate::library::{self, Library};
+use crate::symbols::Symbol;
+use crate::thread::Loading;
+use crate::{device, identity, tables};
+
+/// `std::span<const uint32_t>`, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    start: *const c_void,
+    length: usize,
+}
+
+/// `bool MeshDeviceImpl::initialize_impl(MeshDevice*, ...)`: every mesh that opens, and every submesh.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[allow(clippy::too_many_arguments, reason = "TT-Metal's own signature")]
+#[unsafe(export_name = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_implEPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb")]
+pub unsafe extern "C-unwind" fn initialize_impl(
+    this: usize,
+    mesh: usize,
+    queues: u8,
+    l1_small: u64,
+    trace: u64,
+    worker_l1: u64,
+    banks: Span,
+    is_minimal: bool,
+) -> bool {
+    type Real = unsafe extern "C-unwind" fn(usize, usize, u8, u64, u64, u64, Span, bool) -> bool;
+    if !is_off() {
+        quietly(library::forget_unloaded);
+    }
+    // SAFETY: a mesh has virtual functions; the real function gets what we got.
+    unsafe {
+        let library = Library::of_object(mesh);
+        let real: Real = std::mem::transmute(library.real(Symbol::OpenMesh));
+        let is_open = real(this, mesh, queues, l1_small, trace, worker_l1, banks, is_minimal);
+        if is_open && !is_off() {
+            quietly(|| opened(library, mesh));
+        }
+        is_open
+    }
+}
+
+fn opened(library: &'static Library, mesh: usize) {
+    // SAFETY: the mesh was just opened.
+    let allocator = unsafe { allocator_of(library, mesh) };
+    if let Some(allocator) = allocator {
+        // SAFETY: the mesh is open, and that is its allocator.
+        let description = unsafe { describe(library, allocator, mesh) };
+        tables::with(|session, tables| {
+            tables.open(session, &description);
+        });
+    }
+}
+
+/// A mesh's allocator: the function returns a reference to the pointer that owns it. An allocator begins with the address of a
+/// table in its library; that tells it from anything else.
+unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
+    // SAFETY: the mesh is one of `library`.
+    if !library.has_symbol(Symbol::MeshAllocator) || !unsafe { device::is_mesh(library, mesh) } {
+        return None;
+    }
+    // SAFETY: its function, without arguments. What it returns is the address of a pointer, as the class's own users take it.
+    unsafe {
+        let owner = caught(library, library.address(Symbol::MeshAllocator), [mesh as u64, 0, 0])?;
+        let owner = usize::try_from(owner).ok().filter(|owner| *owner != 0 && owner.is_multiple_of(align_of::<usize>()))?;
+        let owned = (owner as *const usize).read();
+        if owned == 0 || !owned.is_multiple_of(align_of::<usize>()) || library.has(owned) {
+            return None;
+        }
+        library.has((owned as *const usize).read()).then_some(owned)
+    }
+}
+
+/// `SharedMemoryStatsProvider::SharedMemoryStatsProvider(uint64_t unique id, int device id, bool, bool)`: one a chip.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZN2tt8tt_metal25SharedMemoryStatsProviderC1Emibb")]
+pub unsafe extern "C-unwind" fn stats_provider() {
+    // The sixth argument is who calls.
+    naked_asm!("mov r9, [rsp]", "jmp {}", sym stats_provider_from)
+}
+
+unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, metal_id: i32, is_verbose: bool, more: bool, caller: usize) {
+    type Real = unsafe extern "C-unwind" fn(usize, u64, i32, bool, bool);
+    let library = Library::of(caller);
+    // SAFETY: the real function gets what we got.
+    unsafe {
+        let real: Real = std::mem::transmute(library.real(Symbol::StatsProvider));
+        real(this, unique_id, metal_id, is_verbose, more);
+    }
+    if !is_off() {
+        quietly(|| identity::opened(metal_id, unique_id));
+    }
+}
+
+/// `void MeshWorkloadImpl::load_binaries(MeshCommandQueue&)`: kernels of cached programs go to DRAM.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE")]
+pub unsafe extern "C-unwind" fn load_binaries(this: usize, queue: usize) {
+    // SAFETY: a command queue has virtual functions; the real function gets what we got.
+    unsafe {
+        let library = Library::of_object(queue);
+        let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(Symbol::LoadBinaries));
+        let _loading = (!is_off()).then(Loading::begin);
+        real(this, queue);
+    }
+}

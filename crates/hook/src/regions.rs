@@ -1,0 +1,102 @@
+//! The regions of TT-Metal's own statistics among our mappings: each is a chip with both its ids.
+
+use std::ffi::{CStr, c_int, c_void};
+
+/// Longer than any line of maps: a path of 4,096 bytes and the columns before it.
+const CHUNK_BYTES: usize = 8192;
+const REGION_MARK: &[u8] = b"/tt_device_";
+const REGION_END: &[u8] = b"_memory";
+/// Where a region has TT-Metal's number of its chip.
+const REGION_DEVICE: u64 = 40;
+
+/// Tells TT-Metal's number and the unique id of each chip that has a region of statistics here.
+pub(crate) fn each(mut tell: impl FnMut(u32, u64)) {
+    let (Some(maps), Some(memory)) = (Descriptor::open(c"/proc/self/maps"), Descriptor::open(c"/proc/self/mem")) else { return };
+    let mut chunk = [0; CHUNK_BYTES];
+    let mut filled = 0;
+    loop {
+        let Some(free) = chunk.get_mut(filled..) else { return };
+        let read = maps.read(free);
+        filled += read;
+        let known = chunk.get(..filled).unwrap_or_default();
+        let whole = known.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        for (start, unique_id) in known.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n').filter_map(region_start) {
+            let mut device = [0xFF; 4];
+            // Through the kernel: the mapping may go while we look.
+            memory.read_at(&mut device, start + REGION_DEVICE);
+            tell(u32::from_le_bytes(device), unique_id);
+        }
+        if read == 0 {
+            return;
+        }
+        chunk.copy_within(whole..filled, 0);
+        filled -= whole;
+    }
+}
+
+/// Where a region is mapped and its chip's unique id, from a line such as
+/// `7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_6532451_memory`.
+fn region_start(line: &[u8]) -> Option<(u64, u64)> {
+    let at = line.windows(REGION_MARK.len()).rposition(|window| window == REGION_MARK)?;
+    let name = line.get(at + REGION_MARK.len()..)?;
+    let end = name.windows(REGION_END.len()).position(|window| window == REGION_END)?;
+    let unique_id = str::from_utf8(name.get(..end)?).ok()?.parse().ok()?;
+    Some((start_of(line)?, unique_id))
+}
+
+/// Where a mapping of a file's beginning starts.
+fn start_of(line: &[u8]) -> Option<u64> {
+    let mut columns = line.split(|byte| *byte == b' ');
+    let range = str::from_utf8(columns.next()?).ok()?;
+    let offset = columns.nth(1)?;
+    if !offset.iter().all(|byte| *byte == b'0') {
+        return None;
+    }
+    u64::from_str_radix(range.split_once('-')?.0, 16).ok()
+}
+
+/// Without the heap, unlike `std::fs::File::open` of some paths.
+struct Descriptor(c_int);
+
+impl Descriptor {
+    fn open(path: &CStr) -> Option<Self> {
+        // SAFETY: the path ends with NUL; the result is checked.
+        let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (descriptor >= 0).then_some(Self(descriptor))
+    }
+
+    /// How many bytes came; an error is the end.
+    fn read(&self, into: &mut [u8]) -> usize {
+        // SAFETY: the descriptor is ours and open; the kernel writes at most the slice's length into the slice.
+        let read = unsafe { libc::read(self.0, into.as_mut_ptr().cast::<c_void>(), into.len()) };
+        usize::try_from(read).unwrap_or(0)
+    }
+
+    /// What cannot be read stays as it was.
+    fn read_at(&self, into: &mut [u8], offset: u64) {
+        let Ok(offset) = i64::try_from(offset) else { return };
+        // SAFETY: as in `read`.
+        unsafe { libc::pread64(self.0, into.as_mut_ptr().cast::<c_void>(), into.len(), offset) };
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: ours, and not used again.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_of_tt_metal_is_known_by_its_line() {
+        let line = b"7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_6532451_memory";
+        assert_eq!(region_start(line), Some((0x7f2c_1a00_0000, 6_532_451)));
+        assert_eq!(region_start(b"7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/tt_device_x_memory"), None);
+        assert_eq!(region_start(b"7f2c1a000000-7f2c1a003000 rw-s 00001000 00:18 77   /dev/shm/tt_device_1_memory"), None);
+        assert_eq!(region_start(b"7f2c1a000000-7f2c1a003000 rw-s 00000000 00:18 77   /dev/shm/other"), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! Every name of C++ that we stand in for, or ask, in one table.
+//!
+//! Names are those of the Itanium ABI; which version of ttnn has which is in docs/hook.md. What is missing is 0 in a
+//! [`Library`](crate::library::Library)'s table, and whoever needs it steps aside.
+
+use std::ffi::CStr;
+
+macro_rules! symbols {
+    ($($name:ident = $text:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        #[allow(dead_code, reason = "the table is what the library knows by name")]
+        pub(crate) enum Symbol { $($name),* }
+
+        /// In the order of [`Symbol`].
+        pub(crate) const NAMES: &[&CStr] = &[$($text),*];
+    };
+}
+
+symbols! {
+    // Stood in for.
+    Allocate = c"_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE";
+    Deallocate = c"_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE";
+    DeallocateAll = c"_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv";
+    Clear = c"_ZN2tt8tt_metal13AllocatorImpl5clearEv";
+    AllocatorD1 = c"_ZN2tt8tt_metal13AllocatorImplD1Ev";
+    AllocatorD2 = c"_ZN2tt8tt_metal13AllocatorImplD2Ev";
+    Shrink = c"_ZN2tt8tt_metal13AllocatorImpl21shrink_allocator_sizeERKNS0_10BufferTypeEmb";
+    ResetSize = c"_ZN2tt8tt_metal13AllocatorImpl20reset_allocator_sizeERKNS0_10BufferTypeE";
+    OverrideState = c"_ZN2tt8tt_metal13AllocatorImpl14override_stateERKNS0_14AllocatorStateE";
+    OpenMesh = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl15initialize_implEPNS1_10MeshDeviceEhmmmSt4spanIKjLm18446744073709551615EEb";
+    StatsProvider = c"_ZN2tt8tt_metal25SharedMemoryStatsProviderC1Emibb";
+    LoadBinaries = c"_ZN2tt8tt_metal11distributed16MeshWorkloadImpl13load_binariesERNS1_16MeshCommandQueueE";
+    TrackProgram = c"_ZN2tt8tt_metal12GraphTracker13track_programEPNS0_7ProgramEPKNS0_7IDeviceE";
+    TrackCircular = c"_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE";
+    AllocateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl25allocate_circular_buffersEPKNS0_7IDeviceE";
+    AllocateDataflow = c"_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE";
+    MarkAddress = c"_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm";
+    DeallocateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
+    ProgramD1 = c"_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
+    ValidateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE";
+    ValidateDataflow = c"_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE";
+    // Asked.
+    BufferAddress = c"_ZNK2tt8tt_metal6Buffer7addressEv";
+    BufferSize = c"_ZNK2tt8tt_metal6Buffer4sizeEv";
+    BufferType = c"_ZNK2tt8tt_metal6Buffer11buffer_typeEv";
+    BufferLayout = c"_ZNK2tt8tt_metal6Buffer13buffer_layoutEv";
+    BufferDevice = c"_ZNK2tt8tt_metal6Buffer6deviceEv";
+    BufferPerBank = c"_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv";
+    BufferPageSize = c"_ZNK2tt8tt_metal6Buffer9page_sizeEv";
+    BufferPages = c"_ZNK2tt8tt_metal6Buffer9num_pagesEv";
+    BufferCores = c"_ZNK2tt8tt_metal6Buffer9num_coresEv";
+    IsPerCore = c"_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE";
+    Banks = c"_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE";
+    BankSize = c"_ZNK2tt8tt_metal13AllocatorImpl13get_bank_sizeERKNS0_10BufferTypeE";
+    Base = c"_ZNK2tt8tt_metal13AllocatorImpl23get_base_allocator_addrERKNS0_10HalMemTypeE";
+    Alignment = c"_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE";
+    Statistics = c"_ZNK2tt8tt_metal13AllocatorImpl14get_statisticsERKNS0_10BufferTypeE";
+    LowestL1 = c"_ZNK2tt8tt_metal13AllocatorImpl30get_lowest_occupied_l1_addressEj";
+    MeshAllocator = c"_ZNK2tt8tt_metal11distributed10MeshDevice14allocator_implEv";
+    MeshId = c"_ZNK2tt8tt_metal11distributed10MeshDevice2idEv";
+    MeshChips = c"_ZNK2tt8tt_metal11distributed10MeshDevice14get_device_idsEv";
+    MeshRows = c"_ZNK2tt8tt_metal11distributed10MeshDevice8num_rowsEv";
+    MeshColumns = c"_ZNK2tt8tt_metal11distributed10MeshDevice8num_colsEv";
+    MeshTable = c"_ZTVN2tt8tt_metal11distributed10MeshDeviceE";
+    DeviceTable = c"_ZTVN2tt8tt_metal6DeviceE";
+    CoreRanges = c"_ZNK2tt8tt_metal12CoreRangeSet6rangesEv";
+    CoreCount = c"_ZNK2tt8tt_metal12CoreRangeSet9num_coresEv";
+    ProgramId = c"_ZNK2tt8tt_metal6detail11ProgramImpl6get_idEv";
+    // Of the C++ runtime.
+    Delete = c"_ZdlPv";
+    BeginCatch = c"__cxa_begin_catch";
+    EndCatch = c"__cxa_end_catch";
+    RuntimeErrorType = c"_ZTISt13runtime_error";
+    RuntimeErrorWhat = c"_ZNKSt13runtime_error4whatEv";
+}
+
+pub(crate) const COUNT: usize = NAMES.len();

@@ -1,0 +1,169 @@
+//! What we keep to ourselves: which allocator of the ledger an allocator of TT-Metal is, and what it is like.
+//!
+//! The ledger's lock is also the lock of this: whoever has a session has the tables. They belong to one ledger; a forked
+//! child gets a ledger of its own with its first event, and begins with empty ones.
+
+use std::cell::UnsafeCell;
+
+use ttmon_client::hooked;
+use ttmon_ledger::layout::{Lost, kind};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Session};
+
+use crate::buffer::Facts;
+use crate::device::{CHIPS_MAX, Device};
+use crate::geometry::Geometry;
+use crate::identity;
+use crate::library::Library;
+
+/// As many as the ledger has open at once.
+const ALLOCATORS_MAX: usize = 256;
+/// Allocators of this library, beside those of the client API and of the socket.
+const ORIGIN_HOOK: u32 = 2;
+
+/// An allocator that is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Allocator {
+    /// TT-Metal's object.
+    pub(crate) pointer: usize,
+    pub(crate) device: usize,
+    pub(crate) library: &'static Library,
+    pub(crate) id: AllocatorId,
+    pub(crate) geometry: Geometry,
+    pub(crate) chips: Device,
+}
+
+/// What is known of an allocator before it has a place.
+pub(crate) struct Description {
+    pub(crate) pointer: usize,
+    pub(crate) device: usize,
+    pub(crate) library: &'static Library,
+    pub(crate) geometry: Geometry,
+    pub(crate) chips: Device,
+}
+
+pub(crate) struct Tables {
+    /// Whose they are: the ledger's number, 0 for none.
+    ledger: u64,
+    allocators: [Option<Allocator>; ALLOCATORS_MAX],
+    /// One more than the last place that is in use.
+    used: usize,
+    /// Where the last one was found.
+    last: usize,
+}
+
+struct Guarded(UnsafeCell<Tables>);
+
+// SAFETY: `with` alone gives it out, under the lock of the process's one ledger.
+unsafe impl Sync for Guarded {}
+
+static TABLES: Guarded = Guarded(UnsafeCell::new(Tables { ledger: 0, allocators: [None; ALLOCATORS_MAX], used: 0, last: 0 }));
+
+/// The lock, and what is under it; `None` where there is no ledger, or it cannot be had now.
+#[inline]
+pub(crate) fn with<T>(work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
+    let mut session = hooked::session()?;
+    // SAFETY: a session is the lock of this process's one ledger, so that nobody else is here until it is dropped; `work`
+    // cannot keep what it borrows. A child after fork has one thread, and another ledger with another lock.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    tables.belong_to(session.ledger());
+    Some(work(&mut session, tables))
+}
+
+impl Tables {
+    #[inline]
+    fn belong_to(&mut self, ledger: u64) {
+        if self.ledger != ledger {
+            self.forget(ledger);
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self, ledger: u64) {
+        self.ledger = ledger;
+        self.allocators = [None; ALLOCATORS_MAX];
+        self.used = 0;
+        self.last = 0;
+    }
+
+    /// The open allocator that TT-Metal's object is.
+    #[inline]
+    pub(crate) fn find(&mut self, pointer: usize) -> Option<&Allocator> {
+        let is_last = self.allocators.get(self.last).is_some_and(|place| place.as_ref().is_some_and(|known| known.pointer == pointer));
+        if !is_last {
+            let used = self.allocators.get(..self.used)?;
+            self.last = used.iter().position(|place| place.as_ref().is_some_and(|known| known.pointer == pointer))?;
+        }
+        self.allocators.get(self.last)?.as_ref()
+    }
+
+    /// The open allocator of a device.
+    pub(crate) fn of_device(&self, device: usize) -> Option<&Allocator> {
+        self.allocators.get(..self.used)?.iter().flatten().find(|known| known.device == device)
+    }
+
+    /// Opens it in the ledger, unless another thread has done so meanwhile.
+    pub(crate) fn open(&mut self, session: &mut Session<'_>, description: &Description) -> Option<&Allocator> {
+        let Description { pointer, device, library, geometry, chips } = *description;
+        if self.find(pointer).is_some_and(|known| known.device != device && device != 0) {
+            // Another device at the same place, and we have not seen the old one go.
+            self.close(session, pointer);
+        }
+        if self.find(pointer).is_none() {
+            let Some(place) = self.allocators.iter().position(Option::is_none) else {
+                session.lose(Lost::NoAllocator);
+                return None;
+            };
+            let mut named = [Chip { metal_id: 0, unique_id: 0, flags: 0 }; CHIPS_MAX];
+            for (chip, metal_id) in named.iter_mut().zip(chips.chips()) {
+                *chip = Chip { metal_id: *metal_id, unique_id: identity::unique_id(*metal_id), flags: 0 };
+            }
+            let named = named.get(..chips.chips().len()).unwrap_or_default();
+            let given_id = chips.chips().first().copied().unwrap_or(u32::MAX);
+            let spec = AllocatorSpec { given_id, origin: ORIGIN_HOOK, mesh: chips.mesh, kinds: geometry.kinds, chips: named };
+            let id = session.open_allocator(&spec).ok()?;
+            *self.allocators.get_mut(place)? = Some(Allocator { pointer, device, library, id, geometry, chips });
+            self.used = self.used.max(place + 1);
+        }
+        self.find(pointer)
+    }
+
+    /// Closes it in the ledger, with what it has left.
+    pub(crate) fn close(&mut self, session: &mut Session<'_>, pointer: usize) {
+        if let Some(known) = self.find(pointer) {
+            session.close_allocator(known.id);
+            if let Some(place) = self.allocators.get_mut(self.last) {
+                *place = None;
+            }
+        }
+    }
+}
+
+impl Allocator {
+    /// The bytes of each bank that a buffer takes.
+    #[inline]
+    pub(crate) fn block(&self, per_bank: u64) -> u32 {
+        let mask = self.geometry.block.wrapping_sub(1);
+        u32::try_from(per_bank.wrapping_add(mask) & !mask).unwrap_or(0)
+    }
+
+    /// Puts a buffer into the ledger.
+    #[inline]
+    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &Facts, address: u64, flags: u16, operation: u32) {
+        let key = Key { allocator: self.id, kind: facts.kind, address };
+        // What it could not record is counted in the ledger.
+        let _ = session.insert(key, &self.buffer(facts, flags, operation));
+    }
+
+    pub(crate) fn buffer(&self, facts: &Facts, flags: u16, operation: u32) -> Buffer {
+        Buffer {
+            size: facts.size,
+            per_bank: if facts.kind == kind::HOST { 0 } else { self.block(facts.per_bank) },
+            page: u32::try_from(facts.page).unwrap_or(u32::MAX),
+            layout: facts.layout,
+            cores: u16::try_from(facts.cores).unwrap_or(u16::MAX),
+            flags,
+            tag: hooked::tag(),
+            operation,
+        }
+    }
+}
