@@ -8,6 +8,7 @@ mod ci;
 mod docs;
 mod fuzz;
 mod header;
+mod libs;
 mod project;
 mod stop;
 mod stream;
@@ -42,6 +43,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--check]",
         help: "write the C headers (installs cbindgen once), or say which are stale",
         run: header::run,
+    },
+    Command {
+        name: "libs",
+        arguments: "[--release]",
+        help: "client, hook, stub and monitor in one folder beside the program: what `ttmon run` and the wheel take",
+        run: libs::run,
     },
     Command {
         name: "fuzz",

@@ -4,6 +4,7 @@
 //! looked for from an address that belongs to the call: an object's table of virtual functions, or the caller's own code.
 //! What was found is kept for good; looking it up is two loads and a comparison.
 
+use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
@@ -170,16 +171,15 @@ fn known(address: usize) -> Option<&'static Library> {
 /// Asks the loader. Several threads may be here at once and find the same; the first in the table is the one that is used.
 fn discover(address: usize) -> Option<&'static Library> {
     let caller = Object::of(address)?;
-    let addresses: [usize; symbols::COUNT] = caller.resolve(symbols::NAMES)?;
-    let home = addresses.get(Symbol::Allocate as usize).filter(|address| **address != 0)?;
-    let library = match known_itself(*home) {
+    // Of the program itself nothing can be asked, and an object may need the hook.
+    let home = caller.resolve(&DEFINED).and_then(tt_metal).or_else(first_that_defines)?;
+    let library = match known_itself(home.start) {
         Some(library) => library,
         None => {
-            let object = Object::of(*home)?;
             // From its own point of view: the caller may need two of them.
-            let addresses = object.resolve(symbols::NAMES)?;
+            let addresses = home.resolve(symbols::NAMES)?;
             let place = KNOWN.get(LIBRARIES_TAKEN.fetch_add(1, Relaxed))?;
-            place.publish(&object, &addresses);
+            place.publish(&home, &addresses);
             place
         }
     };
@@ -191,6 +191,19 @@ fn discover(address: usize) -> Option<&'static Library> {
         place.bytes.store(caller.bytes, Release);
     }
     Some(library)
+}
+
+/// What TT-Metal defines and we do, and what only we do.
+const DEFINED: [&CStr; 2] = [symbols::NAMES[Symbol::Allocate as usize], c"ttmon_tag_push"];
+
+/// The object behind the first address, unless it is a hook or a stub.
+fn tt_metal([defined, ours]: [usize; 2]) -> Option<Object> {
+    Object::of(defined).filter(|object| !object.has(ours))
+}
+
+/// Among all that is loaded, TT-Metal itself.
+fn first_that_defines() -> Option<Object> {
+    (0..).map_while(Object::nth).find_map(|object| object.resolve(&DEFINED).and_then(tt_metal))
 }
 
 fn known_itself(address: usize) -> Option<&'static Library> {

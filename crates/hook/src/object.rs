@@ -1,8 +1,6 @@
 //! The loaded objects of this process: which one an address lies in, and what it, or what it needs, defines.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::mem::MaybeUninit;
-use std::ptr;
 
 const PATH_BYTES: usize = 4096;
 
@@ -14,25 +12,52 @@ pub(crate) struct Object {
 }
 
 struct Search {
-    address: usize,
+    which: Which,
     found: Option<Object>,
+}
+
+enum Which {
+    /// The one with this address.
+    Around(usize),
+    /// The one after so many others.
+    After(usize),
 }
 
 impl Object {
     /// The object an address lies in.
     pub(crate) fn of(address: usize) -> Option<Self> {
-        let mut search = Search { address, found: None };
+        Self::search(Which::Around(address))
+    }
+
+    /// All of them, by number, until there are no more.
+    pub(crate) fn nth(number: usize) -> Option<Self> {
+        Self::search(Which::After(number))
+    }
+
+    /// The program itself has no name here, and what is looked up in it is looked up everywhere, also in what is preloaded.
+    pub(crate) fn is_program(&self) -> bool {
+        self.path.first() == Some(&0)
+    }
+
+    pub(crate) fn has(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.bytes
+    }
+
+    fn search(which: Which) -> Option<Self> {
+        let mut search = Search { which, found: None };
         // SAFETY: the loader calls `look` with the pointer to `search`, which lives until it returned.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         search.found
     }
 
     /// The addresses behind names, 0 where neither it nor what it needs defines one. The loader's order is breadth first, so
-    /// that its own definition comes before others', and ours, which is preloaded, never.
+    /// that its own definition comes before others', and ours, which is preloaded, never. Of the program itself: `None`.
     pub(crate) fn resolve<const N: usize>(&self, names: &[&CStr]) -> Option<[usize; N]> {
-        let path = if self.path.first() == Some(&0) { ptr::null() } else { self.path.as_ptr().cast() };
-        // SAFETY: null means the program; else a text that ends with NUL. Nothing is loaded: NOLOAD.
-        let handle = unsafe { libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if self.is_program() {
+            return None;
+        }
+        // SAFETY: a text that ends with NUL. Nothing is loaded: NOLOAD.
+        let handle = unsafe { libc::dlopen(self.path.as_ptr().cast(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             forget_error();
             return None;
@@ -43,28 +68,12 @@ impl Object {
             *address = unsafe { libc::dlsym(handle, name.as_ptr()) } as usize;
             if *address == 0 {
                 forget_error();
-            } else if is_ours(*address) {
-                *address = 0;
             }
         }
         // SAFETY: closed once. The object stays, held by whoever loaded it; a program that unloads it must not find it held by us.
         unsafe { libc::dlclose(handle) };
         Some(addresses)
     }
-}
-
-/// Whether an address lies in this library.
-pub(crate) fn is_ours(address: usize) -> bool {
-    base_of(address).is_some_and(|base| Some(base) == base_of((&raw const PATH_MARK) as usize))
-}
-
-/// Something that is ours alone: exported functions may be found in another library.
-static PATH_MARK: u8 = 0;
-
-fn base_of(address: usize) -> Option<usize> {
-    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: `info` is a place of that type, filled when the answer is not 0. The address is only compared.
-    unsafe { (libc::dladdr(address as *const c_void, info.as_mut_ptr()) != 0).then(|| info.assume_init().dli_fbase as usize) }
 }
 
 /// How many objects this process has ever unloaded: what was resolved before a change may be gone.
@@ -95,9 +104,13 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
     for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
         let from = base.wrapping_add(position(header.p_vaddr));
         let to = from.wrapping_add(position(header.p_memsz));
-        is_inside |= (from..to).contains(&search.address);
+        is_inside |= matches!(search.which, Which::Around(address) if (from..to).contains(&address));
         start = start.min(from);
         end = end.max(to);
+    }
+    if let Which::After(others) = &mut search.which {
+        is_inside = *others == 0;
+        *others = others.saturating_sub(1);
     }
     if !is_inside {
         return 0;
