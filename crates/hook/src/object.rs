@@ -50,6 +50,26 @@ impl Object {
         search.found
     }
 
+    /// The object of that name, as it calls itself, wherever it was loaded from.
+    pub(crate) fn named(name: &CStr) -> Option<Self> {
+        // SAFETY: a text that ends with NUL. Nothing is loaded: NOLOAD.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            forget_error();
+            return None;
+        }
+        let mut map: *const usize = std::ptr::null();
+        // SAFETY: an open handle; the loader stores the address of its own record of the object, whose third word points at the
+        // object's dynamic section (`struct link_map` of <link.h>). The record lives while the object does, which others hold.
+        let address = unsafe {
+            let is_told = libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) == 0;
+            let address = if is_told && !map.is_null() { map.add(2).read() } else { 0 };
+            libc::dlclose(handle);
+            address
+        };
+        Self::of(address)
+    }
+
     /// The addresses behind names, 0 where neither it nor what it needs defines one. The loader's order is breadth first, so
     /// that its own definition comes before others', and ours, which is preloaded, never. Of the program itself: `None`.
     pub(crate) fn resolve<const N: usize>(&self, names: &[&CStr]) -> Option<[usize; N]> {
