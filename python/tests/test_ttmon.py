@@ -43,7 +43,9 @@ def tags():
     with ledger() as file:
         file.seek(0x218)
         used = struct.unpack("<Q", file.read(8))[0]
-        file.seek(0xD1000)
+        # The third table, as the header has it.
+        file.seek(0x18 + 2 * 16)
+        file.seek(struct.unpack("<Q", file.read(8))[0])
         texts = [file.read(64) for _ in range(max(used, 16))]
         return {text[1:1 + text[0]].decode() for text in texts if text[0]}
 """

@@ -18,7 +18,7 @@
 // Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
 #define TTMON_OFF 1
 
-// A negative device, a size of 2^40 and more, a null text, a pop without a push. Nothing was recorded.
+// A negative device, a size of 2^40 and more, a null pointer, a pop without a push. Nothing was recorded.
 #define TTMON_BAD_ARGUMENT -1
 
 // It could not be recorded; the ledger says so too, as far as there is one.
@@ -88,6 +88,27 @@ int32_t ttmon_tag_pop(void);
 
 // Notes this moment: `ttmon run --fail-on-growth` compares the end of the program with the last one.
 int32_t ttmon_mark(void);
+
+// Writes the bytes of a buffer type that this process has live on a device, as asked for; a buffer of a mesh counts on each of its
+// chips. Where the hook sees the device, what was reported for it by hand is left out. `bytes` is written on success alone.
+//
+// # Safety
+// `bytes` is null, or a place for a number.
+int32_t ttmon_memory_allocated(int32_t device,
+                               uint8_t buffer_type,
+                               uint64_t *bytes);
+
+// The most there was, since tracking began or since `ttmon_reset_peak`. Where several allocators share the device (a mesh and its
+// submesh) it is the sum of what each had at most.
+//
+// # Safety
+// `bytes` is null, or a place for a number.
+int32_t ttmon_max_memory_allocated(int32_t device,
+                                   uint8_t buffer_type,
+                                   uint64_t *bytes);
+
+// From now on `ttmon_max_memory_allocated` counts anew. What others see as the peak stays.
+int32_t ttmon_reset_peak(int32_t device, uint8_t buffer_type);
 
 #ifdef __cplusplus
 }  // extern "C"

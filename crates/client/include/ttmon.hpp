@@ -59,6 +59,21 @@ public:
 
 inline std::int32_t mark() noexcept { return ttmon_mark(); }
 
+// Bytes live on a device now, and at most; 0 where there is no figure (ttmon_memory_allocated tells why).
+inline std::uint64_t memory_allocated(int device_id, std::uint8_t buffer_type = TTMON_DRAM) noexcept {
+    std::uint64_t bytes = 0;
+    ttmon_memory_allocated(device_id, buffer_type, &bytes);
+    return bytes;
+}
+inline std::uint64_t max_memory_allocated(int device_id, std::uint8_t buffer_type = TTMON_DRAM) noexcept {
+    std::uint64_t bytes = 0;
+    ttmon_max_memory_allocated(device_id, buffer_type, &bytes);
+    return bytes;
+}
+inline std::int32_t reset_peak(int device_id, std::uint8_t buffer_type = TTMON_DRAM) noexcept {
+    return ttmon_reset_peak(device_id, buffer_type);
+}
+
 }  // namespace ttmon
 
 #ifndef TTMON_NO_GLOBAL_NAMES

@@ -9,7 +9,7 @@ use crate::report::Report;
 pub const TTMON_RECORDED: i32 = 0;
 /// Tracking is off in this process: nobody asked for it, another library does it, or no ledger can be made here.
 pub const TTMON_OFF: i32 = 1;
-/// A negative device, a size of 2^40 and more, a null text, a pop without a push. Nothing was recorded.
+/// A negative device, a size of 2^40 and more, a null pointer, a pop without a push. Nothing was recorded.
 pub const TTMON_BAD_ARGUMENT: i32 = -1;
 /// It could not be recorded; the ledger says so too, as far as there is one.
 pub const TTMON_LOST: i32 = -2;
@@ -91,6 +91,32 @@ pub extern "C" fn ttmon_tag_pop() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_mark() -> i32 {
     pass(|| Report::Mark)
+}
+
+/// Writes the bytes of a buffer type that this process has live on a device, as asked for; a buffer of a mesh counts on each of its
+/// chips. Where the hook sees the device, what was reported for it by hand is left out. `bytes` is written on success alone.
+///
+/// # Safety
+/// `bytes` is null, or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_memory_allocated(device: i32, buffer_type: u8, bytes: *mut u64) -> i32 {
+    pass(|| Report::MemoryAllocated { device, buffer_type, bytes })
+}
+
+/// The most there was, since tracking began or since `ttmon_reset_peak`. Where several allocators share the device (a mesh and its
+/// submesh) it is the sum of what each had at most.
+///
+/// # Safety
+/// `bytes` is null, or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_max_memory_allocated(device: i32, buffer_type: u8, bytes: *mut u64) -> i32 {
+    pass(|| Report::MaxMemoryAllocated { device, buffer_type, bytes })
+}
+
+/// From now on `ttmon_max_memory_allocated` counts anew. What others see as the peak stays.
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_reset_peak(device: i32, buffer_type: u8) -> i32 {
+    pass(|| Report::ResetPeak { device, buffer_type })
 }
 
 #[cfg(test)]

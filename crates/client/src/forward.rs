@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::report::{Outcome, Report};
 
 /// In the order of [`slot`].
-const NAMES: [&CStr; 10] = [
+const NAMES: [&CStr; 13] = [
     c"ttmon_report_allocation",
     c"ttmon_report_deallocation",
     c"ttmon_report_cb_allocation",
@@ -28,6 +28,9 @@ const NAMES: [&CStr; 10] = [
     c"ttmon_tag_push",
     c"ttmon_tag_pop",
     c"ttmon_mark",
+    c"ttmon_memory_allocated",
+    c"ttmon_max_memory_allocated",
+    c"ttmon_reset_peak",
 ];
 
 /// Filled by [`find`], which everyone fills alike; published by the state of `switch`.
@@ -87,6 +90,9 @@ fn slot(report: Report) -> usize {
         Report::TagPush { .. } => 7,
         Report::TagPop => 8,
         Report::Mark => 9,
+        Report::MemoryAllocated { .. } => 10,
+        Report::MaxMemoryAllocated { .. } => 11,
+        Report::ResetPeak { .. } => 12,
     }
 }
 
@@ -115,6 +121,12 @@ fn call(report: Report) -> i32 {
             }
             Report::DeviceClose { device } => mem::transmute::<*mut c_void, extern "C" fn(i32) -> i32>(function)(device),
             Report::TagPush { text } => mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> i32>(function)(text),
+            Report::MemoryAllocated { device, buffer_type, bytes } | Report::MaxMemoryAllocated { device, buffer_type, bytes } => {
+                mem::transmute::<*mut c_void, extern "C" fn(i32, u8, *mut u64) -> i32>(function)(device, buffer_type, bytes)
+            }
+            Report::ResetPeak { device, buffer_type } => {
+                mem::transmute::<*mut c_void, extern "C" fn(i32, u8) -> i32>(function)(device, buffer_type)
+            }
             Report::TagPop | Report::Mark => mem::transmute::<*mut c_void, extern "C" fn() -> i32>(function)(),
         }
     }
@@ -156,6 +168,9 @@ mod tests {
             (Report::TagPush { text: ptr::null() }, c"ttmon_tag_push"),
             (Report::TagPop, c"ttmon_tag_pop"),
             (Report::Mark, c"ttmon_mark"),
+            (Report::MemoryAllocated { device, buffer_type: 0, bytes: ptr::null_mut() }, c"ttmon_memory_allocated"),
+            (Report::MaxMemoryAllocated { device, buffer_type: 0, bytes: ptr::null_mut() }, c"ttmon_max_memory_allocated"),
+            (Report::ResetPeak { device, buffer_type: 0 }, c"ttmon_reset_peak"),
         ];
         for (report, name) in names {
             assert_eq!(NAMES[slot(report)], name);

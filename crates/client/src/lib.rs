@@ -84,6 +84,31 @@ pub fn mark() -> Outcome {
     Outcome::from_code(pass(|| Report::Mark))
 }
 
+/// The bytes that this process has live on a device: [`ttmon_memory_allocated`]. `Err` says why there is no figure.
+pub fn memory_allocated(device: i32, buffer_type: u8) -> Result<u64, Outcome> {
+    let mut bytes = 0;
+    let place = &raw mut bytes;
+    match Outcome::from_code(pass(|| Report::MemoryAllocated { device, buffer_type, bytes: place })) {
+        Outcome::Recorded => Ok(bytes),
+        other => Err(other),
+    }
+}
+
+/// The most there was: [`ttmon_max_memory_allocated`].
+pub fn max_memory_allocated(device: i32, buffer_type: u8) -> Result<u64, Outcome> {
+    let mut bytes = 0;
+    let place = &raw mut bytes;
+    match Outcome::from_code(pass(|| Report::MaxMemoryAllocated { device, buffer_type, bytes: place })) {
+        Outcome::Recorded => Ok(bytes),
+        other => Err(other),
+    }
+}
+
+/// Counts the most anew: [`ttmon_reset_peak`].
+pub fn reset_peak(device: i32, buffer_type: u8) -> Outcome {
+    Outcome::from_code(pass(|| Report::ResetPeak { device, buffer_type }))
+}
+
 /// What this thread allocates carries this text until the guard is dropped.
 #[must_use = "the tag ends when the guard is dropped"]
 pub fn tag(text: &str) -> TagGuard {

@@ -1,7 +1,7 @@
 //! From a report to the ledger: what a repeated allocation means, and which buffer a free without a kind is.
 
 use ttmon_ledger::layout::{Lost, kind};
-use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, KindGeometry, Session};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, KindGeometry, RowFigures, Session};
 
 use crate::report::{Outcome, Report};
 use crate::{devices, switch, tags};
@@ -13,10 +13,7 @@ const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL,
 
 pub(crate) fn record(report: Report) -> Outcome {
     match report {
-        Report::Allocation { device, size, buffer_type, buffer_id } => {
-            let kind = BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER);
-            allocated(device, kind, buffer_id, size, 0)
-        }
+        Report::Allocation { device, size, buffer_type, buffer_id } => allocated(device, kind_of(buffer_type), buffer_id, size, 0),
         Report::Deallocation { device, buffer_id } => {
             freed(device, buffer_id, |session, allocator| buffer_at(session, allocator, buffer_id))
         }
@@ -42,7 +39,49 @@ pub(crate) fn record(report: Report) -> Outcome {
             session.mark();
             Outcome::Recorded
         }),
+        Report::MemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.used),
+        Report::MaxMemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.peak),
+        Report::ResetPeak { device, buffer_type } => on_chip(device, |session, allocators| {
+            let kind = kind_of(buffer_type);
+            allocators.for_each(|allocator| session.reset_peak(allocator, kind));
+        }),
     }
+}
+
+fn kind_of(buffer_type: u8) -> u8 {
+    BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER)
+}
+
+/// The sum of a figure over the allocators of a chip.
+fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -> u64) -> Outcome {
+    if bytes.is_null() {
+        return Outcome::BadArgument;
+    }
+    let kind = kind_of(buffer_type);
+    on_chip(device, |session, allocators| {
+        let sum = allocators.filter_map(|allocator| session.figures(allocator, kind)).map(figure).fold(0, u64::saturating_add);
+        // SAFETY: not null, and the caller of the C function promises a place for a number.
+        unsafe { bytes.write_unaligned(sum) };
+    })
+}
+
+/// As many allocators as may share a chip; a ledger has no more open.
+const SHARING_MAX: usize = 256;
+
+/// The allocators of a chip: those that the hook sees, else those of this API. Both would be the same memory twice.
+fn on_chip(device: i32, act: impl FnOnce(&mut Session<'_>, &mut dyn Iterator<Item = AllocatorId>)) -> Outcome {
+    on_device(device, 0, |session, metal_id| {
+        let mut found = [None; SHARING_MAX];
+        let mut places = found.iter_mut();
+        session.allocators_on(metal_id, |allocator, origin| {
+            if let Some(place) = places.next() {
+                *place = Some((allocator, origin));
+            }
+        });
+        let best = found.iter().flatten().map(|(_, origin)| *origin).max();
+        act(session, &mut found.iter().flatten().filter(|(_, origin)| Some(*origin) == best).map(|(allocator, _)| *allocator));
+        Outcome::Recorded
+    })
 }
 
 /// A live key again with the same size is one more reference, as the programs that TT-Metal caches make them; with

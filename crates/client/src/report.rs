@@ -45,6 +45,21 @@ pub(crate) enum Report {
     },
     TagPop,
     Mark,
+    /// `bytes` is null, or a place for the answer.
+    MemoryAllocated {
+        device: i32,
+        buffer_type: u8,
+        bytes: *mut u64,
+    },
+    MaxMemoryAllocated {
+        device: i32,
+        buffer_type: u8,
+        bytes: *mut u64,
+    },
+    ResetPeak {
+        device: i32,
+        buffer_type: u8,
+    },
 }
 
 /// What became of a report. The C functions return its number.

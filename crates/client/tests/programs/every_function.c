@@ -26,6 +26,18 @@ int main(int argc, char **argv) {
     EQUAL(ttmon_report_allocation(2, 7, TTMON_TRACE, 0x1000), good);
     EQUAL(ttmon_report_device_close(2), good);
     EQUAL(ttmon_mark(), good);
+    {
+        uint64_t bytes = 4711;
+        EQUAL(ttmon_memory_allocated(0, TTMON_DRAM, &bytes), good);
+        EQUAL(bytes, good == TTMON_OFF ? 4711 : 100);
+        EQUAL(ttmon_max_memory_allocated(0, TTMON_L1, &bytes), good);
+        EQUAL(bytes, good == TTMON_OFF ? 4711 : 1);
+        EQUAL(ttmon_reset_peak(0, TTMON_L1), good);
+        EQUAL(ttmon_max_memory_allocated(0, TTMON_L1, &bytes), good);
+        EQUAL(bytes, good == TTMON_OFF ? 4711 : 0);
+        EQUAL(ttmon_memory_allocated(99, TTMON_DRAM, &bytes), good);
+        EQUAL(bytes, good == TTMON_OFF ? 4711 : 0);
+    }
     EQUAL(errno, 4711);
 
     if (good == TTMON_OFF) {
@@ -36,6 +48,8 @@ int main(int argc, char **argv) {
     EQUAL(ttmon_report_allocation(-1, 1, TTMON_DRAM, 1), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_report_allocation(0, (uint64_t)1 << 40, TTMON_DRAM, 1), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_tag_pop(), TTMON_BAD_ARGUMENT);
+    EQUAL(ttmon_memory_allocated(0, TTMON_DRAM, NULL), TTMON_BAD_ARGUMENT);
+    EQUAL(ttmon_reset_peak(-1, TTMON_DRAM), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_tag_push(NULL), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_tag_pop(), TTMON_RECORDED);
     EQUAL(ttmon_tag_push("no \xff utf8"), TTMON_RECORDED);

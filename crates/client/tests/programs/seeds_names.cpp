@@ -42,6 +42,9 @@ int main(int argc, char** argv) {
     EQUAL(AllocationClient::report_allocation(1, 10, TTMON_L1, 0x1000), good);
     EQUAL(AllocationClient::report_device_close(1), good);
     EQUAL(ttmon::mark(), good);
+    EQUAL(ttmon::memory_allocated(0, TTMON_L1), good == TTMON_OFF ? 0 : 10);
+    EQUAL(ttmon::max_memory_allocated(0, TTMON_L1), good == TTMON_OFF ? 0 : 10);
+    EQUAL(ttmon::reset_peak(0, TTMON_L1), good);
     EQUAL(ledgers(), good == TTMON_RECORDED ? 1 : 0);
     std::thread([] { CHECK(of_a_thread.address == 0x200); }).join();
     CHECK(of_a_thread.address == 0x200);

@@ -58,6 +58,22 @@ impl Books {
         AllocatorId::new(slot, low(self.figures.get(OPEN + slot)))
     }
 
+    /// The open allocators on a chip, each with its origin.
+    pub(super) fn each_on(&self, metal_id: u32, mut each: impl FnMut(AllocatorId, u32)) {
+        for slot in 0..self.allocators_used() {
+            let generation = low(self.figures.get(OPEN + slot));
+            let word = |field| self.region.allocator(slot, field).load(Relaxed);
+            let chips = (word(allocator::MESH_ROWS) >> 32).min(u64::from(allocator::CHIPS_MAX));
+            let mut places = (allocator::CHIP_LIST..).step_by(16).zip(0..chips);
+            if generation != 0
+                && places.any(|(at, _)| low(word(at)) == metal_id)
+                && let Some(id) = AllocatorId::new(slot, generation)
+            {
+                each(id, low(word(allocator::GIVEN_ID) >> 32));
+            }
+        }
+    }
+
     pub(super) fn open(&self, time: u64, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
         let used = self.allocators_used();
         if let Some(id) = self.closed_like(spec) {
