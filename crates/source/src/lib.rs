@@ -27,5 +27,5 @@ mod root;
 mod users;
 
 pub use cluster::{ClusterError, read_cluster};
-pub use machine::{Error, Isolation, Ledgers, Machine, Options, Reach};
+pub use machine::{Departed, End, Error, Isolation, Ledgers, Machine, Options, Reach};
 pub use root::Root;

@@ -2,6 +2,8 @@
 
 mod tracking;
 
+pub use tracking::{Departed, End};
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -138,7 +140,7 @@ pub struct Machine {
     /// Ledgers found so far.
     ledgers: Vec<Found>,
     /// Those whose processes ended or became other programs since the last sample.
-    departed: Vec<Found>,
+    departed: Vec<Departed>,
     /// Where to look for those of the processes at hand.
     leads: Vec<(ProcessKey, Lead)>,
     /// Pids that were looked at, so that a later sample looks at new ones only.

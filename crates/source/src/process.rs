@@ -109,6 +109,13 @@ fn parse_stat(text: &str) -> Reading<Stat> {
     Ok(Stat { name: name.to_owned(), cpu_ticks: field(14)?.saturating_add(field(15)?), start_ticks: field(22)?, rss_pages: field(24)? })
 }
 
+/// Whether a `stat` is that of a process with this start time that has not ended.
+pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    let has_ended = matches!(state, None | Some('Z' | 'X' | 'x'));
+    !has_ended && parse_stat(stat).is_ok_and(|stat| stat.start_ticks == start_ticks)
+}
+
 #[derive(Debug, PartialEq)]
 struct Status {
     uid: u32,
@@ -219,6 +226,13 @@ mod tests {
 
     const STAT: &str =
         "4242 (py) (x\n) S 1 4242 4242 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 3 0 9999 1000000 512 18446744073709551615 1 1 0 0 0";
+
+    #[test]
+    fn a_zombie_or_another_of_that_pid_does_not_run() {
+        let stat = |state: &str| format!("7 (a) Z) {state} 1 7 7 0 -1 4194304 1 0 0 0 3 4 0 0 20 0 1 0 8412 1 2 3");
+        assert!(is_running(&stat("S"), 8412));
+        assert!(!is_running(&stat("Z"), 8412) && !is_running(&stat("S"), 8413) && !is_running("", 8412));
+    }
 
     #[test]
     fn stat_survives_any_name() {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::mem;
 use std::thread;
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Snapshot};
-use ttmon_source::Reach;
+use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_source::ledgers::{Detail, buffer_kind};
 use ttmon_source::read::Pace;
+use ttmon_source::{Departed, End, Reach};
 use ttmon_wire::Layout;
 
 use crate::cli::EventsArgs;
@@ -36,8 +37,9 @@ type LedgerKey = (ProcessKey, (u64, u64));
 /// What is known of a ledger from one look to the next.
 #[derive(Default)]
 struct Known {
-    /// Number of the last event told.
+    /// Number and time of the last event told.
     seen: u64,
+    last: u64,
     /// Its allocators, for when the process is gone from the snapshot and its last events are told.
     allocators: Vec<Allocator>,
 }
@@ -46,8 +48,8 @@ struct Known {
 struct Batch {
     key: LedgerKey,
     recorded: Recorded,
-    /// When the ledger's process ended, if it has.
-    exit: Option<u64>,
+    /// When and how the ledger's program went, if it has.
+    end: Option<(u64, End)>,
 }
 
 /// Which devices were asked for.
@@ -71,7 +73,7 @@ pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
             return Err(nothing_found(&snapshot, args.pid));
         }
         tell(context, &meant, &batches, &known)?;
-        for batch in batches.iter().filter(|batch| batch.exit.is_some()) {
+        for batch in batches.iter().filter(|batch| batch.end.is_some()) {
             known.remove(&batch.key);
         }
         if !args.follow {
@@ -81,27 +83,42 @@ pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Reads what is new, of processes that have just ended for the last time.
+/// Reads what is new, of programs that have just gone for the last time.
 fn look(opened: &Opened, args: &EventsArgs, snapshot: &Snapshot, known: &mut BTreeMap<LedgerKey, Known>) -> Vec<Batch> {
-    let departed = opened.machine.departed().iter().map(|found| (found, true));
-    let present = opened.machine.ledgers().iter().map(|found| (found, false));
+    let departed = opened.machine.departed().iter().map(|departed| (&departed.found, Some(departed)));
+    let present = opened.machine.ledgers().iter().map(|found| (found, None));
     let wanted = departed.chain(present).filter(|(found, _)| args.pid.is_none_or(|pid| found.owner.pid == pid));
     wanted
-        .filter_map(|(found, has_ended)| {
+        .filter_map(|(found, departed)| {
             let key = (found.owner, found.identity());
             let known = known.entry(key).or_default();
-            if !has_ended {
-                known.allocators = snapshot.allocators.iter().filter(|allocator| allocator.process == found.owner).cloned().collect();
-            }
-            let mut recorded = found.region.events(known.seen).ok().or(has_ended.then(|| nothing(known.seen)))?;
-            if !has_ended {
+            let now = || snapshot.allocators.iter().filter(|allocator| allocator.process == found.owner).cloned().collect();
+            // What a program opened after the last look and before its end is in its ledger alone.
+            known.allocators = match departed {
+                Some(departed) => last_allocators(opened, departed).unwrap_or(mem::take(&mut known.allocators)),
+                None => now(),
+            };
+            let mut recorded = found.region.events(known.seen).ok().or(departed.map(|_| nothing(known.seen)))?;
+            if departed.is_none() {
                 leave_for_later(&mut recorded, &known.allocators, snapshot.time);
             }
             known.seen = recorded.next;
-            let last = recorded.events.last().map_or(0, |event| event.time);
-            Some(Batch { key, recorded, exit: has_ended.then_some(last.max(snapshot.time.0)) })
+            known.last = recorded.events.last().map_or(known.last, |event| event.time);
+            let end = departed.map(|departed| match departed.end {
+                End::Exited => (known.last.max(snapshot.time.0), End::Exited),
+                // Before all that the next program did.
+                End::Replaced => (known.last, End::Replaced),
+            });
+            Some(Batch { key, recorded, end })
         })
         .collect()
+}
+
+/// The allocators of a program that went, from its ledger; `None` where that cannot be read any more.
+fn last_allocators(opened: &Opened, departed: &Departed) -> Option<Vec<Allocator>> {
+    departed.last.content.as_ref().ok()?;
+    let sample = Sample { ledgers: vec![departed.last.clone()], ..opened.sample()?.clone() };
+    Some(Snapshot::derive(&sample, None).allocators)
 }
 
 /// What happened since the snapshot may be about an allocator that it does not have: the next one will.
@@ -144,7 +161,7 @@ fn tell(context: &Context, meant: &Meant, batches: &[Batch], known: &BTreeMap<Le
 enum Item<'a> {
     Overrun(u64),
     Event(&'a Event),
-    Exit,
+    End(End),
 }
 
 impl Batch {
@@ -156,34 +173,39 @@ impl Batch {
         };
         match events.get(position) {
             Some(event) => Some(Item::Event(event)),
-            None if position == events.len() && self.exit.is_some() => Some(Item::Exit),
+            None if position == events.len() => self.end.map(|(_, end)| Item::End(end)),
             None => None,
         }
+    }
+
+    fn ended(&self) -> Option<u64> {
+        self.end.map(|(time, _)| time)
     }
 
     fn time(&self, position: usize) -> Option<u64> {
         let first = || self.recorded.events.first().map(|event| event.time);
         Some(match self.item(position)? {
-            Item::Overrun(_) => first().or(self.exit).unwrap_or_default(),
+            Item::Overrun(_) => first().or(self.ended()).unwrap_or_default(),
             Item::Event(event) => event.time,
-            Item::Exit => self.exit.unwrap_or_default(),
+            Item::End(_) => self.ended().unwrap_or_default(),
         })
     }
 
     fn line(&self, position: usize, context: &Context, meant: &Meant, allocators: &[Allocator]) -> Option<String> {
         let pid = self.key.0.pid;
-        let time = || self.time(position).map(|time| UnixTime(time).rfc3339());
+        let time = || self.time(position).filter(|time| *time > 0).map(|time| UnixTime(time).rfc3339());
         let has_any_meant = || meant.0.is_none() || allocators.iter().any(|allocator| meant.includes(allocator));
         match self.item(position)? {
-            Item::Overrun(_) | Item::Exit if !has_any_meant() => None,
+            Item::Overrun(_) | Item::End(_) if !has_any_meant() => None,
             Item::Overrun(count) if context.json => Some(line(&json!({"time": time(), "pid": pid, "op": "overrun", "count": count}))),
             Item::Overrun(1) => Some(format!("! [PID {pid}] 1 earlier event is no longer in the recorder")),
             Item::Overrun(count) => Some(format!("! [PID {pid}] {count} earlier events are no longer in the recorder")),
-            Item::Exit if context.json => Some(line(&json!({
-                "time": time(), "pid": pid, "op": "exit", "kind": null, "devices": [], "allocator": null, "address": null, "size": null,
+            Item::End(end) if context.json => Some(line(&json!({
+                "time": time(), "pid": pid, "op": if end == End::Exited { "exit" } else { "exec" }, "kind": null, "devices": [], "allocator": null, "address": null, "size": null,
                 "refs": null, "tag": null,
             }))),
-            Item::Exit => Some(format!("= [PID {pid}] Exited")),
+            Item::End(End::Exited) => Some(format!("= [PID {pid}] Exited")),
+            Item::End(End::Replaced) => Some(format!("= [PID {pid}] Became another program")),
             Item::Event(event) => {
                 let allocator = allocators.iter().rfind(|allocator| allocator.slot == event.allocator && event.op != Op::Mark);
                 let is_meant = match allocator {
@@ -246,7 +268,7 @@ impl Described<'_> {
         let refs = matches!(self.event.op, Op::Ref | Op::Unref).then_some(self.event.refs);
         let is_of_buffer = !matches!(self.event.op, Op::Open | Op::Close | Op::Mark);
         let mut document = json!({
-            "time": UnixTime(self.event.time).rfc3339(),
+            "time": (self.event.time > 0).then(|| UnixTime(self.event.time).rfc3339()),
             "pid": self.pid,
             "op": self.op()?,
             "kind": is_of_buffer.then(|| self.kind.name()),

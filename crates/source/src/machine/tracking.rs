@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use ttmon_model::Missing;
+use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::ProcessSample;
 
 use super::{Error, LANE_OF_PROCESS, Ledgers, Machine, Reach};
-use crate::ledgers::{self, Found, Lead};
-use crate::read::Lane;
+use crate::ledgers::{self, Detail, Found, Lead};
+use crate::process;
+use crate::read::{Lane, read_small};
+use crate::root::Root;
 
 /// Processes looked at again in each sample: those of a machine with 2,000 within a minute of samples.
 const SWEPT_AGAIN_PER_SAMPLE: usize = 32;
@@ -59,8 +63,10 @@ impl Machine {
     pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
         let is_alive = |found: &Found| processes.iter().any(|process| process.key == found.owner);
-        let (staying, departed) = mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
-        (self.ledgers, self.departed) = (staying, departed);
+        let (staying, departed): (Vec<Found>, Vec<Found>) =
+            mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
+        self.ledgers = staying;
+        self.departed = departed.into_iter().map(|found| Departed::new(&self.root, found, detail)).collect();
         let mut samples = Vec::new();
         for (owner, lead) in mem::take(&mut self.leads) {
             let process = processes.iter().find(|process| process.key == owner);
@@ -74,13 +80,55 @@ impl Machine {
         samples
     }
 
+    /// From the next sample on, the ledgers of holders and of this process are looked for ([`Reach::Process`]).
+    pub fn look_at(&mut self, pid: u32) {
+        self.options.ledgers.reach = Reach::Process(pid);
+        // Those of others are no longer read, and not held open either.
+        self.ledgers.clear();
+        self.denied.clear();
+    }
+
     /// The ledgers of the last sample, for whoever wants to read more of them.
     pub fn ledgers(&self) -> &[Found] {
         &self.ledgers
     }
 
     /// Ledgers of processes that ended, or became other programs, since the sample before: still readable, once.
-    pub fn departed(&self) -> &[Found] {
+    pub fn departed(&self) -> &[Departed] {
         &self.departed
     }
+}
+
+/// A ledger whose program is no longer there.
+#[derive(Debug)]
+pub struct Departed {
+    /// The ledger.
+    pub found: Found,
+    /// What it says for the last time.
+    pub last: LedgerSample,
+    /// How its program went.
+    pub end: End,
+}
+
+/// How a program went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its process ended.
+    Exited,
+    /// Its process goes on as another program, by `exec`.
+    Replaced,
+}
+
+impl Departed {
+    fn new(root: &Root, found: Found, detail: Detail) -> Self {
+        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) };
+        let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
+        Self { found, last, end }
+    }
+}
+
+/// Whether the process is there, and not just waiting for its parent to take notice of its end.
+fn lives_on(root: &Root, owner: ProcessKey) -> bool {
+    let stat = read_small(&root.proc.join(owner.pid.to_string()).join("stat"), ATTRIBUTE_BYTES_MAX);
+    stat.is_ok_and(|stat| process::is_running(&String::from_utf8_lossy(&stat), owner.start_ticks))
 }
