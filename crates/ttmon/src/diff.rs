@@ -1,43 +1,18 @@
 //! Buffers now against those of an earlier `ttmon mem --json --buffers`.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use serde_json::Value;
 use ttmon_model::Missing;
 use ttmon_model::snapshot::Buffer;
 use ttmon_print::{Change, Sign};
 
+use crate::earlier::{self, Earlier};
 use crate::failure::Failure;
 
 /// Largest file read: some two million buffers.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
-
-/// A buffer of the earlier look.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Earlier {
-    key: Key,
-    devices: Vec<u32>,
-    size: u64,
-    tag: String,
-}
-
-impl Earlier {
-    /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.key.0
-    }
-
-    /// The devices it lay on.
-    pub(crate) fn devices(&self) -> &[u32] {
-        &self.devices
-    }
-}
-
-/// Process, allocator, kind, address.
-type Key = (u32, String, String, String);
 
 /// Reads the earlier look.
 pub(crate) fn read(path: &Path) -> Result<Vec<Earlier>, Failure> {
@@ -51,48 +26,48 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Earlier>, Failure> {
         return Err(wrong("it has more than 512 MiB".to_owned()));
     }
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let mut document: Value =
-        serde_json::from_reader(BufReader::new(file.take(BYTES_MAX))).map_err(|error| wrong(format!("not JSON: {error}")))?;
-    // The rest of the document goes before its buffers are taken apart, and each of them as it is.
-    let Some(Value::Array(buffers)) = document.as_object_mut().and_then(|document| document.remove("buffers")) else {
-        return Err(wrong("it has no buffers".to_owned()));
-    };
-    drop(document);
-    buffers.into_iter().map(|buffer| earlier(&buffer).ok_or_else(|| wrong(format!("this is not a buffer: {buffer}")))).collect()
-}
-
-fn earlier(buffer: &Value) -> Option<Earlier> {
-    let text = |key: &str| buffer[key].as_str().map(str::to_owned);
-    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
-    Some(Earlier {
-        key: (number(&buffer["pid"])?, text("allocator")?, text("kind")?, text("address")?),
-        devices: buffer["devices"].as_array()?.iter().map(number).collect::<Option<_>>()?,
-        size: buffer["size"].as_u64()?,
-        tag: text("tag").unwrap_or_default(),
-    })
+    let buffers = earlier::parse(BufReader::new(file.take(BYTES_MAX)))
+        .map_err(|error| wrong(if error.is_data() { error.to_string() } else { format!("not JSON: {error}") }))?;
+    buffers.ok_or_else(|| wrong("it has no buffers".to_owned()))
 }
 
 /// What is new, gone, and of another size.
 pub(crate) fn compare<'a>(earlier: impl Iterator<Item = &'a Earlier>, now: &[Buffer]) -> Vec<Change> {
-    let mut before: BTreeMap<&Key, &Earlier> = earlier.map(|earlier| (&earlier.key, earlier)).collect();
+    let mut before: Vec<&Earlier> = earlier.collect();
+    before.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
+    before.dedup_by(|a, b| key_of(a) == key_of(b));
+    let mut is_there = vec![false; before.len()];
     let mut changes = Vec::new();
     for buffer in now {
         let entry = &buffer.entry;
-        let key = (buffer.process.pid, buffer.allocator.clone(), entry.kind.name().to_owned(), format!("{:#x}", entry.address));
-        let tag = entry.tag.clone().unwrap_or_default();
-        match before.remove(&key) {
-            Some(earlier) if earlier.size == entry.size => {}
-            Some(earlier) => changes.push(change(Sign::Resized, key, Some(earlier.size), Some(entry.size), tag)),
-            None => changes.push(change(Sign::New, key, None, Some(entry.size), tag)),
+        let key: Key<'_> = (buffer.process.pid, &buffer.allocator, entry.kind.name(), entry.address);
+        let sizes = match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
+            Ok(found) => {
+                is_there[found] = true;
+                (Some(before[found].size), Some(entry.size))
+            }
+            Err(_) => (None, Some(entry.size)),
+        };
+        let sign = if sizes.0.is_some() { Sign::Resized } else { Sign::New };
+        if sizes.0 != sizes.1 {
+            changes.push(change(sign, key, sizes, entry.tag.as_deref().unwrap_or_default()));
         }
     }
-    changes
-        .extend(before.into_values().map(|earlier| change(Sign::Gone, earlier.key.clone(), Some(earlier.size), None, earlier.tag.clone())));
+    let gone = before.iter().zip(is_there).filter(|(_, is_there)| !is_there);
+    changes.extend(gone.map(|(earlier, _)| change(Sign::Gone, key_of(earlier), (Some(earlier.size), None), &earlier.tag)));
     changes.sort_by_key(|change| change.sign);
     changes
 }
 
-fn change(sign: Sign, (pid, _, kind, address): Key, before: Option<u64>, now: Option<u64>, tag: String) -> Change {
+/// Process, allocator, kind, address.
+type Key<'a> = (u32, &'a str, &'a str, u64);
+
+fn key_of(earlier: &Earlier) -> Key<'_> {
+    (earlier.pid, &earlier.allocator, &earlier.kind, earlier.address)
+}
+
+fn change(sign: Sign, (pid, _, kind, address): Key<'_>, (before, now): (Option<u64>, Option<u64>), tag: &str) -> Change {
     let reading = |size: Option<u64>| size.ok_or(Missing::NoSource);
-    Change { sign, pid, kind, address, before: reading(before), now: reading(now), tag }
+    let (kind, address) = (kind.to_owned(), format!("{address:#x}"));
+    Change { sign, pid, kind, address, before: reading(before), now: reading(now), tag: tag.to_owned() }
 }

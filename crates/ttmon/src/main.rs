@@ -3,6 +3,7 @@
 mod alias;
 mod cli;
 mod diff;
+mod earlier;
 mod events;
 mod failure;
 mod meant;

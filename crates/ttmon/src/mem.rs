@@ -1,6 +1,7 @@
 //! `ttmon mem`: the memory of tracked processes.
 
 use std::cmp::Reverse;
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use ttmon_wire::{Layout, MemoryJson, SnapshotJson};
 
 use crate::cli::{MemArgs, Order};
 use crate::diff;
+use crate::earlier::Earlier;
 use crate::failure::Failure;
 use crate::meant::{Context, REFRESH_DEFAULT, parse_refresh};
 use crate::open::Opened;
-use crate::output::Output;
+use crate::output;
 use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
 use crate::watch::Screen;
@@ -30,29 +32,31 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let detail = if args.buffers || earlier.is_some() { Detail::Buffers } else { Detail::Totals };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
     let mut opened = Opened::with_ledgers(context, pace, true, detail, args.pid.map_or(Reach::Everybody, Reach::Process))?;
-    let mut frame = |terminal: Terminal| -> Result<Vec<u8>, Failure> {
+    let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
         let mut snapshot = opened.snapshot()?;
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
             return Err(nothing_found(&snapshot, args.pid));
         }
         choose(&mut snapshot, args)?;
         match &earlier {
-            Some(earlier) => render_changes(context, &snapshot, earlier, args, terminal),
-            None => render(&snapshot, args, context.json, terminal),
+            Some(earlier) => render_changes(context, &snapshot, earlier, args, terminal, out),
+            None => render(&snapshot, args, context.json, terminal, out),
         }
     };
     let interval = refresh.unwrap_or(REFRESH_DEFAULT);
     if !args.watch {
-        return Output::Stdout.write(&frame(context.terminal)?);
+        return output::stream(|out| frame(context.terminal, out));
     }
     if context.terminal.is_terminal && !context.json {
         return Screen::enter()?.watch(interval, || {
             let terminal = context.terminal.measured();
-            Ok((frame(terminal)?, terminal.rows))
+            let mut text = Vec::new();
+            frame(terminal, &mut text)?;
+            Ok((text, terminal.rows))
         });
     }
     loop {
-        Output::Stdout.write(&frame(context.terminal)?)?;
+        output::stream(|out| frame(context.terminal, out))?;
         thread::sleep(interval);
     }
 }
@@ -116,35 +120,34 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal) -> Result<Vec<u8>, Failure> {
-    let mut text = Vec::new();
+fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal, out: &mut dyn Write) -> Result<(), Failure> {
     if json {
         let layout = if args.watch { Layout::Line } else { Layout::Pretty };
         let document = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, has_buffers: args.buffers };
-        ttmon_wire::write(&document, layout, &mut text)?;
+        ttmon_wire::write(&document, layout, out)?;
     } else if args.buffers {
-        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), &style(snapshot, terminal), &mut text)?;
+        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), &style(snapshot, terminal), out)?;
     } else {
-        ttmon_print::memory(snapshot, &style(snapshot, terminal), &mut text)?;
+        ttmon_print::memory(snapshot, &style(snapshot, terminal), out)?;
     }
-    Ok(text)
+    Ok(())
 }
 
 fn render_changes(
     context: &Context,
     snapshot: &Snapshot,
-    earlier: &[diff::Earlier],
+    earlier: &[Earlier],
     args: &MemArgs,
     terminal: Terminal,
-) -> Result<Vec<u8>, Failure> {
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let is_meant = |device: u32| snapshot.devices.iter().any(|kept| kept.id.0 == device);
     let earlier = earlier
         .iter()
-        .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid() == pid))
-        .filter(|earlier| context.selection.is_empty() || earlier.devices().iter().any(|device| is_meant(*device)));
-    let mut text = Vec::new();
-    ttmon_print::changes(&diff::compare(earlier, &snapshot.buffers), &style(snapshot, terminal), &mut text)?;
-    Ok(text)
+        .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid == pid))
+        .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
+    ttmon_print::changes(&diff::compare(earlier, &snapshot.buffers), &style(snapshot, terminal), out)?;
+    Ok(())
 }
 
 fn style(snapshot: &Snapshot, terminal: Terminal) -> Style<'static> {

@@ -1,11 +1,14 @@
 //! Where the output goes: standard output, or a file that is written whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::failure::Failure;
+
+/// What a stream writes at once.
+const STREAM_BYTES: usize = 64 * 1024;
 
 /// Where to.
 #[derive(Clone, Debug)]
@@ -28,6 +31,14 @@ impl Output {
                 .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", path.display()))),
         }
     }
+}
+
+/// Standard output for a text that is better not held in memory as a whole.
+pub(crate) fn stream(write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut stdout = BufWriter::with_capacity(STREAM_BYTES, io::stdout().lock());
+    write(&mut stdout)?;
+    stdout.flush()?;
+    Ok(())
 }
 
 /// Beside the file first, then in its place. A pipe or a device is written to as it is.

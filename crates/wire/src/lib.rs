@@ -11,7 +11,7 @@ mod process;
 mod table;
 mod value;
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::Snapshot;
@@ -21,7 +21,11 @@ use device::DeviceJson;
 pub use memory::MemoryJson;
 use process::ProcessJson;
 use table::Reasons;
+use value::Escaping;
 pub use value::rounded;
+
+/// What is written together.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Version of the document's shape.
 pub const SCHEMA: u32 = 1;
@@ -53,11 +57,15 @@ pub fn to_string(document: &impl Serialize, layout: Layout) -> String {
     value::escape_invisible(text.expect("keys are texts, and no value of a snapshot refuses to be written"))
 }
 
-/// Writes the document and a newline, in one piece.
+/// Writes the document and a newline, piece by piece: it may list a million buffers.
 pub fn write(document: &impl Serialize, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
-    let mut text = to_string(document, layout);
-    text.push('\n');
-    out.write_all(text.as_bytes())
+    let mut out = Escaping(BufWriter::with_capacity(PIECE_BYTES, out));
+    match layout {
+        Layout::Pretty => serde_json::to_writer_pretty(&mut out, document)?,
+        Layout::Line => serde_json::to_writer(&mut out, document)?,
+    }
+    out.write_all(b"\n")?;
+    out.flush()
 }
 
 impl Serialize for SnapshotJson<'_> {

@@ -28,8 +28,7 @@ impl Serialize for MemoryJson<'_> {
             &snapshot.allocators.iter().filter(|allocator| allocator.is_open).map(AllocatorJson).collect::<Vec<_>>(),
         )?;
         if self.has_buffers {
-            let buffers = snapshot.buffers.iter().map(|buffer| BufferJson { buffer, now: snapshot.time });
-            map.serialize_entry("buffers", &buffers.collect::<Vec<_>>())?;
+            map.serialize_entry("buffers", &BuffersJson { buffers: &snapshot.buffers, now: snapshot.time })?;
         }
         map.end()
     }
@@ -101,6 +100,17 @@ impl Serialize for UnlistedJson {
     }
 }
 
+struct BuffersJson<'a> {
+    buffers: &'a [Buffer],
+    now: UnixTime,
+}
+
+impl Serialize for BuffersJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.buffers.iter().map(|buffer| BufferJson { buffer, now: self.now }))
+    }
+}
+
 struct BufferJson<'a> {
     buffer: &'a Buffer,
     now: UnixTime,
@@ -127,8 +137,21 @@ impl Serialize for BufferJson<'_> {
     }
 }
 
-/// To the millisecond.
-fn age_seconds(time: UnixTime, now: UnixTime) -> f64 {
+/// To the millisecond; `None` where the time is not known, 0 where the clock was set back since.
+fn age_seconds(time: UnixTime, now: UnixTime) -> Option<f64> {
     let millis = now.0.saturating_sub(time.0) / 1_000_000;
-    millis as f64 / 1000.0
+    (time.0 > 0).then_some(millis as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_never_made_up() {
+        let now = UnixTime(1_700_000_000_000_000_000);
+        assert_eq!(age_seconds(UnixTime(now.0 - 1_234_567_890), now), Some(1.234));
+        assert_eq!(age_seconds(UnixTime(now.0 + 1), now), Some(0.0));
+        assert_eq!(age_seconds(UnixTime(0), now), None);
+    }
 }

@@ -11,6 +11,9 @@ use super::*;
 fn parsed(snapshot: &Snapshot) -> Value {
     let text = to_string(&SnapshotJson { snapshot, version: "0.1.0" }, Layout::Line);
     assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text}");
+    let mut written = Vec::new();
+    write(&SnapshotJson { snapshot, version: "0.1.0" }, Layout::Line, &mut written).unwrap();
+    assert_eq!(String::from_utf8(written).unwrap(), text.clone() + "\n", "in pieces or as a whole");
     serde_json::from_str(&text).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Single values: how a number, a moment or a text is written.
 
 use std::fmt::Write;
+use std::io;
 
 use serde::ser::{Serialize, Serializer};
 use ttmon_model::Reading;
@@ -45,6 +46,28 @@ pub(crate) fn escape_invisible(text: String) -> String {
         }
     }
     escaped
+}
+
+/// Does the same to what is written through it. A text comes in pieces of whole characters, as serde_json writes them.
+pub(crate) struct Escaping<W>(pub(crate) W);
+
+impl<W: io::Write> io::Write for Escaping<W> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.write_all(piece)?;
+        Ok(piece.len())
+    }
+
+    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
+        if piece.iter().all(|byte| *byte < 0x7f) {
+            return self.0.write_all(piece);
+        }
+        let text = str::from_utf8(piece).map_err(|_| io::ErrorKind::InvalidData)?;
+        self.0.write_all(escape_invisible(text.to_owned()).as_bytes())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// DEL and the C1 controls, and the characters that turn the direction of writing.

@@ -1,0 +1,193 @@
+//! The buffers of an earlier `ttmon mem --json --buffers`, read as they come: of a million of them only what a comparison needs
+//! is kept, and each text once.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hash;
+use std::io::Read;
+use std::rc::Rc;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A buffer of the earlier look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Earlier {
+    pub(crate) pid: u32,
+    pub(crate) allocator: Rc<str>,
+    pub(crate) kind: Rc<str>,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// The devices it lay on.
+    pub(crate) devices: Rc<[u32]>,
+    pub(crate) tag: Rc<str>,
+}
+
+/// The buffers of a document; `None` where it has none.
+pub(crate) fn parse(text: impl Read) -> Result<Option<Vec<Earlier>>, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_reader(text);
+    let buffers = Document(&mut Known::default()).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(buffers)
+}
+
+/// What was read before: most buffers share their texts and their devices.
+#[derive(Default)]
+struct Known {
+    texts: HashSet<Rc<str>>,
+    devices: HashSet<Rc<[u32]>>,
+}
+
+/// The one that is known already, if it is.
+fn shared<T: ?Sized + Hash + Eq>(known: &mut HashSet<Rc<T>>, new: &T) -> Rc<T>
+where
+    Rc<T>: for<'a> From<&'a T>,
+{
+    if let Some(old) = known.get(new) {
+        return Rc::clone(old);
+    }
+    let new: Rc<T> = new.into();
+    known.insert(Rc::clone(&new));
+    new
+}
+
+struct Document<'k>(&'k mut Known);
+
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = Option<Vec<Earlier>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = Option<Vec<Earlier>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document of ttmon mem")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut buffers = None;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "buffers" => buffers = Some(map.next_value_seed(Buffers(self.0))?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(buffers)
+    }
+}
+
+struct Buffers<'k>(&'k mut Known);
+
+impl<'de> DeserializeSeed<'de> for Buffers<'_> {
+    type Value = Vec<Earlier>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Buffers<'_> {
+    type Value = Vec<Earlier>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of buffers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut buffers = Vec::new();
+        while let Some(buffer) = list.next_element_seed(Buffer(&mut *self.0))? {
+            buffers.push(buffer);
+        }
+        Ok(buffers)
+    }
+}
+
+struct Buffer<'k>(&'k mut Known);
+
+impl<'de> DeserializeSeed<'de> for Buffer<'_> {
+    type Value = Earlier;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Buffer<'_> {
+    type Value = Earlier;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a buffer")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let known = self.0;
+        let (mut pid, mut allocator, mut kind, mut address, mut size, mut devices, mut tag) = (None, None, None, None, None, None, None);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "pid" => pid = Some(map.next_value::<u32>()?),
+                "allocator" => allocator = Some(shared(&mut known.texts, map.next_value::<String>()?.as_str())),
+                "kind" => kind = Some(shared(&mut known.texts, map.next_value::<String>()?.as_str())),
+                "address" => address = hexadecimal(&map.next_value::<String>()?),
+                "size" => size = Some(map.next_value::<u64>()?),
+                "devices" => devices = Some(shared(&mut known.devices, map.next_value::<Vec<u32>>()?.as_slice())),
+                "tag" => tag = map.next_value::<Option<String>>()?.map(|tag| shared(&mut known.texts, tag.as_str())),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let no = |name: &str| A::Error::custom(format!("this is not a buffer: it has no {name}"));
+        Ok(Earlier {
+            pid: pid.ok_or_else(|| no("pid"))?,
+            allocator: allocator.ok_or_else(|| no("allocator"))?,
+            kind: kind.ok_or_else(|| no("kind"))?,
+            address: address.ok_or_else(|| no("address such as 0x2000"))?,
+            size: size.ok_or_else(|| no("size"))?,
+            devices: devices.ok_or_else(|| no("devices"))?,
+            tag: tag.unwrap_or_default(),
+        })
+    }
+}
+
+/// `0x2000`
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUFFER: &str =
+        r#"{"pid": 7, "allocator": "7.0.1", "kind": "l1", "address": "0x40", "size": 9, "devices": [0, 3], "tag": null, "new": {"a": []}}"#;
+
+    #[test]
+    fn buffers_are_read_and_the_rest_is_passed_over() {
+        let text = format!(r#"{{"schema": 1, "devices": [{{"id": 0}}], "buffers": [{BUFFER}, {BUFFER}], "later": null}}"#);
+        let buffers = parse(text.as_bytes()).unwrap().unwrap();
+        let [first, second] = buffers.as_slice() else { panic!("{buffers:?}") };
+        assert_eq!((first.pid, &*first.allocator, &*first.kind, first.address, first.size), (7, "7.0.1", "l1", 0x40, 9));
+        assert_eq!((&*first.devices, &*first.tag), (&[0, 3][..], ""));
+        assert!(Rc::ptr_eq(&first.allocator, &second.allocator) && Rc::ptr_eq(&first.devices, &second.devices));
+        assert_eq!(parse(&b"{}"[..]).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_none_is_told() {
+        for (text, why) in [
+            ("[]", "a document of ttmon mem"),
+            (r#"{"buffers": 3}"#, "a list of buffers"),
+            (r#"{"buffers": [3]}"#, "a buffer"),
+            (r#"{"buffers": [{"pid": 7}]}"#, "not a buffer: it has no allocator"),
+            (&format!(r#"{{"buffers": [{}]}}"#, BUFFER.replace("0x40", "40")), "no address such as"),
+            (&format!(r#"{{"buffers": [{}]}}"#, BUFFER.replace('9', "-9")), "-9"),
+        ] {
+            let error = parse(text.as_bytes()).unwrap_err();
+            assert!(error.is_data() && error.to_string().contains(why), "{text}: {error}");
+        }
+        for text in ["", "{", "{} x", r#"{"buffers": ["#] {
+            assert!(!parse(text.as_bytes()).unwrap_err().is_data(), "{text}");
+        }
+    }
+}
