@@ -24,7 +24,8 @@ pub struct Monitor {
     pid: u32,
     max_age_ms: AtomicU64,
     holders: ManuallyDrop<Mutex<Watch>>,
-    everybody: ManuallyDrop<Mutex<Watch>>,
+    /// For a process that holds no device.
+    one: ManuallyDrop<Mutex<Watch>>,
 }
 
 /// Why nothing could be said.
@@ -85,7 +86,7 @@ impl Monitor {
             pid: std::process::id(),
             max_age_ms: AtomicU64::new(millis(MAX_AGE)),
             holders: watch(Reach::Holders)?,
-            everybody: watch(Reach::Everybody)?,
+            one: watch(Reach::Process(0))?,
         })
     }
 
@@ -115,8 +116,7 @@ impl Monitor {
         Ok(self.devices()?.and_then(|snapshot| DetailedStats::of(&snapshot, DeviceId(device))))
     }
 
-    /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. For one that
-    /// holds no device all processes have to be looked through.
+    /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory.
     pub fn process_stats(&self, pid: u32) -> Result<Option<ProcessStats>, Error> {
         let of_holder = match self.devices() {
             Ok(snapshot) => snapshot.and_then(|snapshot| ProcessStats::of(&snapshot, pid)),
@@ -127,28 +127,30 @@ impl Monitor {
         match of_holder {
             Some(stats) => Ok(Some(stats)),
             None => {
-                let everybody = self.snapshot(&self.everybody)?;
-                Ok(ProcessStats::of(&everybody, pid))
+                let snapshot = self.read(&self.one, |watch| watch.look_at(pid))?;
+                Ok(ProcessStats::of(&snapshot, pid))
             }
         }
     }
 
     /// The devices and their holders; `None` on a machine without a device.
     fn devices(&self) -> Result<Option<Arc<Snapshot>>, Error> {
-        match self.snapshot(&self.holders) {
+        match self.read(&self.holders, |_| ()) {
             Ok(snapshot) => Ok(Some(snapshot)),
             Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn snapshot(&self, watch: &Mutex<Watch>) -> Result<Arc<Snapshot>, Error> {
+    fn read(&self, watch: &Mutex<Watch>, prepare: impl FnOnce(&mut Watch)) -> Result<Arc<Snapshot>, Error> {
         if self.is_forked() {
             return Err(Error::Forked);
         }
         let max_age = Duration::from_millis(self.max_age_ms.load(Ordering::Relaxed));
         // Held while files are read: whoever comes meanwhile wants just this sample.
-        lock(watch).snapshot(max_age)
+        let mut watch = lock(watch);
+        prepare(&mut watch);
+        watch.snapshot(max_age)
     }
 
     fn is_forked(&self) -> bool {
@@ -163,7 +165,7 @@ impl Drop for Monitor {
             // SAFETY: neither is used again, and nothing else drops them.
             unsafe {
                 ManuallyDrop::drop(&mut self.holders);
-                ManuallyDrop::drop(&mut self.everybody);
+                ManuallyDrop::drop(&mut self.one);
             }
         }
     }
@@ -186,6 +188,15 @@ impl Watch {
         let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
         let machine = Machine::new(root.clone(), options).map_err(Error::Machine)?;
         Ok(Self { root, reach, machine, newest: None })
+    }
+
+    /// From now on this process is looked at beside the holders; a sample that was about another says nothing of it.
+    fn look_at(&mut self, pid: u32) {
+        if self.reach != Reach::Process(pid) {
+            self.reach = Reach::Process(pid);
+            self.machine.look_at(pid);
+            self.newest = None;
+        }
     }
 
     fn snapshot(&mut self, max_age: Duration) -> Result<Arc<Snapshot>, Error> {

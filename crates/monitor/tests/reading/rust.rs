@@ -4,12 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ttmon_model::memory::{Figure, PerKind};
 use ttmon_model::snapshot::Status;
-use ttmon_model::{DeviceId, Kind, Missing};
+use ttmon_model::{DeviceId, Kind, Missing, Reading};
 use ttmon_monitor::{Error, Monitor};
 use ttmon_source::Reach;
 
 use crate::machine::{Made, show_process, snapshot, track};
+
+/// Without times: to the nanosecond they differ from look to look, since each measures the counter's rate anew.
+fn figures(kinds: &PerKind<Figure>) -> Vec<[Reading<u64>; 4]> {
+    kinds.iter().map(|(_, figure)| [figure.used, figure.allocated, figure.peak, figure.count]).collect()
+}
 
 #[test]
 fn figures_are_those_of_the_snapshot() {
@@ -37,7 +43,12 @@ fn figures_are_those_of_the_snapshot() {
     for process in &expected.processes {
         let stats = monitor.process_stats(process.key.pid).unwrap().unwrap();
         assert_eq!((&stats.name, stats.status), (&process.name, process.status));
-        assert_eq!((&stats.devices, &stats.unmapped), (&process.devices, &process.unmapped));
+        assert_eq!(stats.devices, process.devices);
+        let ids = |unmapped: &[ttmon_model::snapshot::Unmapped]| unmapped.iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(ids(&stats.unmapped), ids(&process.unmapped));
+        for (one, other) in stats.unmapped.iter().zip(&process.unmapped) {
+            assert_eq!(figures(&one.kinds), figures(&other.kinds));
+        }
     }
     assert_eq!(monitor.system_stats(2).unwrap().unwrap().temperature, Err(Missing::RemoteChip));
     assert_eq!(monitor.system_stats(3).unwrap(), None);
@@ -73,8 +84,24 @@ fn a_tracked_process_without_a_device_is_found() {
     assert_eq!(monitor.system_stats(0).unwrap().unwrap().dram_used, Ok(0));
     let stats = monitor.process_stats(std::process::id()).unwrap().unwrap();
     let expected = snapshot(made.path(), Reach::Everybody);
-    assert_eq!(stats.devices, expected.processes[0].devices);
+    let (here, expected) = (&stats.devices[0], &expected.processes[0].devices[0]);
+    assert_eq!((here.device, figures(&here.kinds)), (expected.device, figures(&expected.kinds)));
     assert_eq!((stats.status, stats.on(0).unwrap()[Kind::L1].used), (Status::Tracked, Ok(1000)));
+}
+
+/// Asked about one after the other, within the age of a sample: each answer is about its own process.
+#[test]
+fn processes_are_not_taken_for_each_other() {
+    track();
+    let made = Made::new("n150,idle");
+    let monitor = Monitor::at(made.path()).unwrap();
+    monitor.set_max_age(Duration::from_secs(3600));
+    for _ in 0..2 {
+        assert_eq!(monitor.process_stats(std::process::id()).unwrap().unwrap().status, Status::Tracked);
+        for unknown in [1, u32::MAX] {
+            assert_eq!(monitor.process_stats(unknown).unwrap(), None);
+        }
+    }
 }
 
 #[test]
