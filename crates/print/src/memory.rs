@@ -187,7 +187,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
         size(entry.size),
         entry.per_bank.map_or(String::new(), size),
         entry.refs.to_string(),
-        age(entry.time, snapshot.time),
+        if entry.time.0 > 0 { age(entry.time, snapshot.time) } else { ABSENT.to_owned() },
         entry.tag.clone().unwrap_or_default(),
     ]
 }

@@ -1,7 +1,8 @@
 //! From the ledger's clock to the time of day.
 //!
 //! A ledger holds one moment in all its clocks, that of its creation. For the CPU's counter the rate is measured from there to
-//! now: both ends are good to a fraction of a microsecond, so every time in between is as well, however young the ledger is.
+//! now: both ends are good to a fraction of a microsecond, so every time in between is as well, however young the ledger is. Clocks
+//! may be set meanwhile, and a process may have clocks of its own: times may then be unknown, what is live is never in doubt.
 
 use super::bytes::{u32_at, u64_at};
 use crate::layout::{Clock, header};
@@ -30,6 +31,20 @@ const ONE: u64 = 1 << 32;
 const SCALES: std::ops::RangeInclusive<u64> = ONE / 10..=ONE * 10;
 /// Below this age a rate out of range may be an error of the two readings.
 const YOUNG_NS: u64 = 1_000_000;
+/// Two clocks that are farther apart than this, and a part of the time gone by, were not just disciplined a little.
+const APART_NS: u64 = 10_000_000;
+const APART_PART: u64 = 128;
+/// How long the counter is watched when the clocks contradict each other, and how well that tells which is right.
+const WATCH_NS: u64 = 200_000;
+const NEAR_PART: u64 = 32;
+
+/// All clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    ticks: u64,
+    monotonic: u64,
+    realtime: u64,
+}
 
 impl Creation {
     pub(super) fn decode(bytes: &[u8]) -> Self {
@@ -47,21 +62,59 @@ impl Creation {
     }
 
     pub(super) fn converter(&self) -> Converter {
-        let (ticks, scale) = match self.clock {
-            Some(Clock::Monotonic) => (self.monotonic, Some(ONE)),
-            Some(Clock::Tsc) => (self.ticks, both_now().and_then(|(ticks, monotonic)| self.scale(ticks, monotonic))),
-            None => (0, None),
-        };
-        Converter { ticks, realtime: self.realtime, scale }
+        match self.clock {
+            Some(Clock::Monotonic) => Converter { ticks: self.monotonic, realtime: self.realtime, scale: Some(ONE) },
+            Some(Clock::Tsc) => match Moment::now() {
+                Some(now) => self.by_counter(now, || watched(now)),
+                None => self.unknown(),
+            },
+            None => self.unknown(),
+        }
     }
 
-    fn scale(&self, ticks_now: u64, monotonic_now: u64) -> Option<u64> {
-        let ticks = ticks_now.checked_sub(self.ticks)?;
-        let elapsed = monotonic_now.checked_sub(self.monotonic)?;
+    fn unknown(&self) -> Converter {
+        Converter { ticks: self.ticks, realtime: self.realtime, scale: None }
+    }
+
+    /// CLOCK_MONOTONIC gives the rate, unless it contradicts the wall clock: then one of the two was changed since (the wall
+    /// clock was set, or the process has a time namespace, and so a monotonic clock of its own), and `watch`, a rate measured
+    /// now, tells which to believe.
+    fn by_counter(&self, now: Moment, watch: impl FnOnce() -> Option<u64>) -> Converter {
+        let by_monotonic = self.scale(now.ticks, now.monotonic.checked_sub(self.monotonic));
+        let by_realtime = self.scale(now.ticks, now.realtime.checked_sub(self.realtime));
+        let elapsed = now.monotonic.wrapping_sub(self.monotonic);
+        let apart = elapsed.abs_diff(now.realtime.wrapping_sub(self.realtime));
+        if by_monotonic.is_some() && apart <= APART_NS + elapsed / APART_PART {
+            return Converter { scale: by_monotonic, ..self.unknown() };
+        }
+        let Some(watched) = watch() else { return Converter { scale: by_monotonic, ..self.unknown() } };
+        let is_near = |scale: &u64| scale.abs_diff(watched) <= watched / NEAR_PART;
+        match (by_monotonic.filter(is_near), by_realtime.filter(is_near)) {
+            (None, Some(scale)) => Converter { scale: Some(scale), ..self.unknown() },
+            // The wall clock was set: ages are right when counted from now.
+            (scale, _) => {
+                let scale = scale.unwrap_or(watched);
+                let age = now.ticks.checked_sub(self.ticks).map(|ticks| nanoseconds(ticks, scale));
+                age.map_or(self.unknown(), |age| Converter {
+                    ticks: self.ticks,
+                    realtime: now.realtime.saturating_sub(age),
+                    scale: Some(scale),
+                })
+            }
+        }
+    }
+
+    /// Nanoseconds a tick x 2^32, from the creation to a moment so much later.
+    fn scale(&self, ticks_now: u64, elapsed: Option<u64>) -> Option<u64> {
+        let (ticks, elapsed) = (ticks_now.checked_sub(self.ticks)?, elapsed?);
         let scale = (u128::from(elapsed) << 32).checked_div(u128::from(ticks))?;
         let scale = u64::try_from(scale).unwrap_or(u64::MAX);
         if SCALES.contains(&scale) { Some(scale) } else { (elapsed < YOUNG_NS).then(|| scale.clamp(*SCALES.start(), *SCALES.end())) }
     }
+}
+
+fn nanoseconds(ticks: u64, scale: u64) -> u64 {
+    u64::try_from((u128::from(ticks) * u128::from(scale)) >> 32).unwrap_or(u64::MAX)
 }
 
 impl Converter {
@@ -69,23 +122,39 @@ impl Converter {
     #[inline]
     pub(super) fn unix_ns(&self, time: u64) -> u64 {
         let Some(scale) = self.scale.filter(|_| time != 0) else { return 0 };
-        let distance = (u128::from(time.abs_diff(self.ticks)) * u128::from(scale)) >> 32;
-        let distance = u64::try_from(distance).unwrap_or(u64::MAX);
+        let distance = nanoseconds(time.abs_diff(self.ticks), scale);
         if time >= self.ticks { self.realtime.saturating_add(distance) } else { self.realtime.saturating_sub(distance) }
     }
 }
 
-/// The counter and CLOCK_MONOTONIC at one moment: the closest of a few pairs, for we may be interrupted between the two.
-fn both_now() -> Option<(u64, u64)> {
-    (0..4)
-        .filter_map(|_| {
-            let before = tsc::monotonic_ns();
-            let ticks = tsc::now()?;
-            let apart = tsc::monotonic_ns().saturating_sub(before);
-            Some((apart, (ticks, before + apart / 2)))
-        })
-        .min()
-        .map(|(_, pair)| pair)
+impl Moment {
+    /// The closest of a few readings, for we may be interrupted between them.
+    fn now() -> Option<Self> {
+        (0..4)
+            .filter_map(|_| {
+                let before = tsc::monotonic_ns();
+                let ticks = tsc::now()?;
+                let apart = tsc::monotonic_ns().saturating_sub(before);
+                let realtime = tsc::realtime_ns();
+                Some((apart, Self { ticks, monotonic: before + apart / 2, realtime }))
+            })
+            .min_by_key(|(apart, _)| *apart)
+            .map(|(_, moment)| moment)
+    }
+}
+
+/// The rate of the counter by our own monotonic clock, from `since` on for a moment.
+fn watched(since: Moment) -> Option<u64> {
+    loop {
+        let now = Moment::now()?;
+        let elapsed = now.monotonic.checked_sub(since.monotonic)?;
+        if elapsed >= WATCH_NS {
+            let ticks = now.ticks.checked_sub(since.ticks)?;
+            let scale = (u128::from(elapsed) << 32).checked_div(u128::from(ticks))?;
+            return u64::try_from(scale).ok().filter(|scale| SCALES.contains(scale));
+        }
+        std::hint::spin_loop();
+    }
 }
 
 #[cfg(test)]
@@ -105,22 +174,64 @@ mod tests {
         assert_eq!(converter.unix_ns(u64::MAX), u64::MAX);
     }
 
+    /// 2.5 ticks a nanosecond.
+    const RATE: u64 = ONE * 2 / 5;
+    const HOUR: u64 = 3_600_000_000_000;
+
+    /// So many nanoseconds after the creation by the counter and by each clock.
+    fn after(ticks: u64, monotonic: u64, realtime: u64) -> Moment {
+        let created = creation(None);
+        Moment { ticks: created.ticks + ticks / 2 * 5, monotonic: created.monotonic + monotonic, realtime: created.realtime + realtime }
+    }
+
+    fn by_counter(now: Moment, watched: Option<u64>) -> Converter {
+        creation(Some(Clock::Tsc)).by_counter(now, || watched)
+    }
+
     #[test]
     fn counter_times_go_by_the_measured_rate() {
-        let created = creation(Some(Clock::Tsc));
-        let scale = created.scale(70_000 + 2_500_000_000, 1_000 + 1_000_000_000);
-        let converter = Converter { ticks: created.ticks, realtime: created.realtime, scale };
+        let converter = by_counter(after(1_000_000_000, 1_000_000_000, 1_000_400_000), None);
         assert_eq!(converter.unix_ns(70_000 + 250), 5_000_000 + 99, "2.5 ticks a nanosecond, cut");
         assert_eq!(converter.unix_ns(70_000 + 2_500_000), 5_000_000 + 999_999);
     }
 
     #[test]
+    fn after_the_wall_clock_was_set_ages_are_right() {
+        let created = Creation { realtime: 100 * HOUR, ..creation(Some(Clock::Tsc)) };
+        let event = created.ticks + HOUR / 2 * 5 / 2;
+        // Far ahead, a little back, and to before the creation.
+        for wall in [9_000 * HOUR, 100 * HOUR + HOUR / 2, 77 * HOUR] {
+            let now = Moment { realtime: wall, ..after(HOUR, HOUR, 0) };
+            let age = now.realtime - created.by_counter(now, || Some(RATE)).unix_ns(event);
+            assert!(age.abs_diff(HOUR / 2) < 1_000_000, "{wall}: {age}");
+        }
+    }
+
+    #[test]
+    fn in_a_time_namespace_the_wall_clock_gives_the_rate() {
+        let event = creation(None).ticks + HOUR / 2 * 5 / 2;
+        let ahead = Moment { monotonic: 0, ..after(HOUR, 0, HOUR) };
+        for now in [ahead, after(HOUR, 3 * HOUR, HOUR), after(HOUR, 100 * HOUR, HOUR)] {
+            let time = by_counter(now, Some(RATE)).unix_ns(event);
+            assert!(time.abs_diff(5_000_000 + HOUR / 2) < 1_000_000, "{now:?}: {time}");
+        }
+        // Both at once: by what was watched.
+        let now = after(HOUR, 9 * HOUR, 5 * HOUR);
+        let age = now.realtime - by_counter(now, Some(RATE)).unix_ns(event);
+        assert!(age.abs_diff(HOUR / 2) < HOUR / 100, "{age}");
+    }
+
+    #[test]
     fn absurd_rates_give_no_times() {
         let created = creation(Some(Clock::Tsc));
-        assert_eq!(created.scale(69_999, 2_000), None, "before its creation");
-        assert_eq!(created.scale(70_001, 5_000_000_000), None, "one tick in five seconds");
-        assert_eq!(created.scale(70_000, 1_000), None, "no time at all");
-        assert_eq!(created.scale(70_001, 1_100), Some(ONE * 10), "too young to tell");
+        assert_eq!(created.scale(69_999, Some(1_000)), None, "before its creation");
+        assert_eq!(created.scale(70_001, Some(4_999_999_000)), None, "one tick in five seconds");
+        assert_eq!(created.scale(70_000, Some(0)), None, "no time at all");
+        assert_eq!(created.scale(70_001, Some(100)), Some(ONE * 10), "too young to tell");
         assert_eq!(creation(None).converter().unix_ns(77), 0);
+        // The counter began anew, as after a sleep of the machine.
+        let anew = Moment { ticks: 5, ..after(0, HOUR, HOUR) };
+        assert_eq!(by_counter(anew, Some(RATE)).unix_ns(70_001), 0);
+        assert_eq!(by_counter(anew, None).unix_ns(70_001), 0);
     }
 }

@@ -138,7 +138,7 @@ fn figure(row: &LedgerRow) -> Figure {
         used: Ok(row.used),
         allocated: row.allocated.ok_or(Missing::NotTracked),
         peak: Ok(row.peak),
-        peak_time: if row.peak > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
+        peak_time: if row.peak > 0 && row.peak_time.0 > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
         count: Ok(row.count),
         source: Ok(Source::Ledger),
     }
