@@ -266,6 +266,7 @@ pub const PROCESS: &[Field<Process>] = &[
     P::new("user", "User", S::Pids, U::None, "Owner; the number where the user database has no name.", |p| owned(&p.user)),
     P::new("uid", "Uid", S::Pids, U::None, "Owner's number.", |p| whole(p.uid)),
     P::new("command", "Command", S::Pids, U::None, "Full command line.", |p| owned(&p.command)),
+    P::new("parent", "Parent", S::Pids, U::None, "Process id of the process that started it, or took it over.", |p| whole(p.parent)),
     P::new("start_time", "Started", S::Pids, U::Time, "When it started.", |p| p.start_time.map(Value::Time)),
     P::new("cpu", "CPU", S::Pids, U::Ratio, "Host CPU: 1 is one core.", |p| p.cpu.map(Value::Float)).rate(Samples::Two),
     P::new("rss", "Host memory", S::Pids, U::Bytes, "Resident host memory.", |p| whole(p.rss)),

@@ -122,6 +122,8 @@ pub struct ProcessFacts {
     pub uid: u32,
     /// Owner's name, where the user database has one.
     pub user: Option<String>,
+    /// Who started it, or took it over.
+    pub parent: u32,
     /// When it started.
     pub start_time: UnixTime,
     /// CPU time so far.

@@ -293,6 +293,7 @@ pub struct Process {
     pub user: Reading<String>,
     pub uid: Reading<u64>,
     pub command: Reading<String>,
+    pub parent: Reading<u64>,
     pub start_time: Reading<UnixTime>,
     pub cpu: Reading<f64>,
     pub rss: Reading<u64>,

@@ -59,7 +59,7 @@ fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
 }
 
 /// `>` where a holder tells nobody what it uses: the figure is a lower bound.
-pub(crate) fn lower_bound(device: &Device) -> &'static str {
+pub fn lower_bound(device: &Device) -> &'static str {
     if device.memory.untracked_processes > 0 { ">" } else { "" }
 }
 
@@ -117,18 +117,42 @@ fn bar(bar: Bar) -> Cell {
     bar.ratio().map_or_else(|_| Cell::blank(), Cell::bar)
 }
 
-/// A word, so that colour is never the only carrier.
-fn health(device: &Device) -> Cell {
+/// How bad a word about health is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// All is well.
+    Fine,
+    /// Nothing can be said.
+    Unknown,
+    /// Worth a look.
+    Warning,
+    /// At a limit, or not there.
+    Critical,
+}
+
+/// A word for a device's health, so that colour is never the only carrier.
+pub fn health_word(device: &Device) -> (&'static str, Severity) {
     match (device.state, device.health) {
-        (State::Resetting, _) => Cell::new("RESET", Tone::Warning),
-        (State::Gone, _) => Cell::new("GONE", Tone::Critical),
-        (State::Unreadable, _) => Cell::new("UNREAD", Tone::Critical),
-        (_, Health::Critical) => Cell::new("CRIT", Tone::Critical),
-        (_, Health::Warning) if is_warm(device) => Cell::new("WARM", Tone::Warning),
-        (_, Health::Warning) => Cell::new("WARN", Tone::Warning),
-        (_, Health::Ok) => Cell::plain("ok"),
-        (_, Health::Unknown) => Cell::new("?", Tone::Absent),
+        (State::Resetting, _) => ("RESET", Severity::Warning),
+        (State::Gone, _) => ("GONE", Severity::Critical),
+        (State::Unreadable, _) => ("UNREAD", Severity::Critical),
+        (_, Health::Critical) => ("CRIT", Severity::Critical),
+        (_, Health::Warning) if is_warm(device) => ("WARM", Severity::Warning),
+        (_, Health::Warning) => ("WARN", Severity::Warning),
+        (_, Health::Ok) => ("ok", Severity::Fine),
+        (_, Health::Unknown) => ("?", Severity::Unknown),
     }
+}
+
+fn health(device: &Device) -> Cell {
+    let (word, severity) = health_word(device);
+    let tone = match severity {
+        Severity::Fine => return Cell::plain(word),
+        Severity::Unknown => Tone::Absent,
+        Severity::Warning => Tone::Warning,
+        Severity::Critical => Tone::Critical,
+    };
+    Cell::new(word, tone)
 }
 
 fn is_warm(device: &Device) -> bool {

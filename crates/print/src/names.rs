@@ -8,7 +8,7 @@ const INTERPRETERS: [&str; 9] = ["python", "pypy", "bash", "sh", "dash", "zsh", 
 const FLAGS_WITH_VALUE: [&str; 3] = ["-W", "-X", "-r"];
 
 /// A process by what it runs: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
-pub(crate) fn process_name(process: &Process) -> Reading<String> {
+pub fn process_name(process: &Process) -> Reading<String> {
     match process.command.as_deref().map(|command| (command, short_command(command))) {
         // A program started under an empty name leaves a blank where its name would be.
         Ok((command, short)) if !short.is_empty() && !command.starts_with(' ') => Ok(short),
@@ -42,12 +42,12 @@ fn base_name(path: &str) -> &str {
 }
 
 /// Where a process runs, by the id people know best: its job, its pod, else its container.
-pub(crate) fn workload(process: &Process) -> Option<String> {
+pub fn workload(process: &Process) -> Option<String> {
     all_workloads(process).into_iter().next()
 }
 
 /// Everything known of where a process runs.
-pub(crate) fn all_workloads(process: &Process) -> Vec<String> {
+pub fn all_workloads(process: &Process) -> Vec<String> {
     let workload = &process.workload;
     [("job", &workload.job), ("pod", &workload.pod), ("container", &workload.container)]
         .into_iter()
@@ -56,7 +56,7 @@ pub(crate) fn all_workloads(process: &Process) -> Vec<String> {
 }
 
 /// Device ids, neighbours joined: `0-3,6`.
-pub(crate) fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
+pub fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
     let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -6,12 +6,12 @@ use ttmon_model::{Missing, Reading};
 use ttmon_wire::rounded;
 
 /// What stands where a value is absent.
-pub(crate) const ABSENT: &str = "N/A";
+pub const ABSENT: &str = "N/A";
 
 const UNITS: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
 
 /// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes}B");
     }
@@ -26,12 +26,12 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// A size, or that there is none.
-pub(crate) fn size_or_absent(bytes: Reading<u64>) -> String {
+pub fn size_or_absent(bytes: Reading<u64>) -> String {
     bytes.map_or_else(|_| ABSENT.to_owned(), size)
 }
 
 /// A share in at most five columns: `37%`. What is used is never shown as nothing.
-pub(crate) fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     match ratio * 100.0 {
         share if share > 999.0 => ">999%".to_owned(),
         share if share > 0.0 && share < 0.5 => "<1%".to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn percent(ratio: f64) -> String {
 }
 
 /// A share with one decimal: `37.3%`.
-pub(crate) fn exact_percent(ratio: f64) -> String {
+pub fn exact_percent(ratio: f64) -> String {
     match ratio * 100.0 {
         share if share > 999.0 => ">999%".to_owned(),
         share if share > 0.0 && share < 0.05 => "<0.1%".to_owned(),
@@ -49,7 +49,7 @@ pub(crate) fn exact_percent(ratio: f64) -> String {
 }
 
 /// How long ago, in its two largest units: `2h14m`.
-pub(crate) fn age(since: UnixTime, now: UnixTime) -> String {
+pub fn age(since: UnixTime, now: UnixTime) -> String {
     let seconds = now.0.saturating_sub(since.0) / 1_000_000_000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
@@ -61,7 +61,7 @@ pub(crate) fn age(since: UnixTime, now: UnixTime) -> String {
 }
 
 /// A value as plain text, numbers as in JSON.
-pub(crate) fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Integer(number) => number.to_string(),
@@ -73,7 +73,7 @@ pub(crate) fn plain(value: &Value) -> String {
 }
 
 /// A value with its unit; bytes also in the multiples of the tables.
-pub(crate) fn with_unit(value: &Value, unit: Unit) -> String {
+pub fn with_unit(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Integer(bytes @ 1024..), Unit::Bytes) => format!("{bytes} B ({})", size(*bytes)),
         (_, Unit::None | Unit::Count | Unit::Ratio | Unit::Time) => plain(value),
@@ -82,7 +82,7 @@ pub(crate) fn with_unit(value: &Value, unit: Unit) -> String {
 }
 
 /// Why there is none, in the contract's word and in words: `N/A (gone: the device left the bus)`.
-pub(crate) fn absence(reason: Missing, explanation: &str) -> String {
+pub fn absence(reason: Missing, explanation: &str) -> String {
     format!("{ABSENT} ({reason}: {explanation})")
 }
 

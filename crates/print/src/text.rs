@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// Where a long text loses its characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// Paths and commands tell most at both ends.
     Middle,
     /// Sentences tell most at the beginning.
@@ -13,13 +13,15 @@ pub(crate) enum Cut {
 
 /// On which side a short text is filled up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
+    /// On the right side: the text stands left.
     Left,
+    /// On the left side: the text stands right, as numbers do.
     Right,
 }
 
 /// Columns a text takes. Terminals count each character by itself, so this does too.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
@@ -28,7 +30,7 @@ fn char_width(character: char) -> usize {
 }
 
 /// See [`crate::Style::clean`].
-pub(crate) fn clean(text: &str, is_ascii: bool) -> String {
+pub fn clean(text: &str, is_ascii: bool) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {
         let is_separator = matches!(character, '\u{2028}' | '\u{2029}' | '\u{ad}');
@@ -46,7 +48,7 @@ pub(crate) fn clean(text: &str, is_ascii: bool) -> String {
 }
 
 /// A text of at most this many columns.
-pub(crate) fn cut(text: &str, columns: usize, place: Cut, ellipsis: &str) -> String {
+pub fn cut(text: &str, columns: usize, place: Cut, ellipsis: &str) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -70,7 +72,7 @@ fn take_columns(characters: impl Iterator<Item = char>, columns: usize) -> Vec<c
 }
 
 /// Fills a text up to this many columns.
-pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
+pub fn pad(text: &str, columns: usize, align: Align) -> String {
     let blank = " ".repeat(columns.saturating_sub(width(text)));
     match align {
         Align::Left => format!("{text}{blank}"),
@@ -79,7 +81,7 @@ pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
 }
 
 /// Breaks a sentence into lines between its words; a word longer than a line is cut.
-pub(crate) fn wrap(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         let word = cut(word, columns, Cut::End, ellipsis);
@@ -95,7 +97,7 @@ pub(crate) fn wrap(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
 }
 
 /// Lines whose parts stand under each other, two blanks apart.
-pub(crate) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     // A row that ends early may end long: only those that go on need the room.
     let wide = |column: usize| rows.iter().filter(|row| row.len() > column + 1).map(|row| width(&row[column])).max().unwrap_or(0);

@@ -64,6 +64,7 @@ pub(crate) fn take(
         Ok(ProcessFacts {
             user: users(uid),
             uid,
+            parent: u32::try_from(stat.parent).unwrap_or(0),
             start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
             cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
             rss: stat.rss_pages.saturating_mul(scale.page_bytes),
@@ -91,6 +92,7 @@ fn nanos(ticks: u64, scale: Scale) -> u64 {
 #[derive(Debug, PartialEq)]
 struct Stat {
     name: String,
+    parent: u64,
     cpu_ticks: u64,
     start_ticks: u64,
     rss_pages: u64,
@@ -106,7 +108,8 @@ fn parse_stat(text: &str) -> Reading<Stat> {
         let text = fields.get(number - 3).ok_or(Missing::Unparsable)?;
         text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
     };
-    Ok(Stat { name: name.to_owned(), cpu_ticks: field(14)?.saturating_add(field(15)?), start_ticks: field(22)?, rss_pages: field(24)? })
+    let cpu_ticks = field(14)?.saturating_add(field(15)?);
+    Ok(Stat { name: name.to_owned(), parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)? })
 }
 
 /// Whether a `stat` is that of a process with this start time that has not ended.
@@ -237,7 +240,7 @@ mod tests {
     #[test]
     fn stat_survives_any_name() {
         let stat = parse_stat(STAT).unwrap();
-        assert_eq!(stat, Stat { name: "py) (x\n".into(), cpu_ticks: 300, start_ticks: 9999, rss_pages: 512 });
+        assert_eq!(stat, Stat { name: "py) (x\n".into(), parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512 });
         for bad in ["", "4242", "4242 (x", "4242 (x) S 1"] {
             assert_eq!(parse_stat(bad), Err(Missing::Unparsable), "{bad:?}");
         }

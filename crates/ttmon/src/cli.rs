@@ -134,7 +134,9 @@ pub(crate) enum Command {
     Mem(MemArgs),
     /// What happened: allocations and frees of tracked processes, the last 65,536 of each.
     Events(EventsArgs),
-    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, allocation_monitor_client.
+    /// The interactive monitor: devices, processes, charts, memory, mesh. h shows its keys.
+    Top(TopArgs),
+    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client.
     Alias(AliasArgs),
     /// Print a shell's completion script.
     Completions {
@@ -163,6 +165,23 @@ pub(crate) struct WaitArgs {
     /// Only these devices.
     #[arg(value_name = "DEV")]
     pub(crate) devices: Vec<String>,
+}
+
+/// Flags of `top`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TopArgs {
+    /// Refresh in milliseconds, at least 50 [default: 1000].
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
+    pub(crate) refresh: Option<String>,
+    /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
+    #[arg(long, value_name = "N")]
+    pub(crate) view: Option<usize>,
+    /// Send no signals to processes.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Flags of `alias`.

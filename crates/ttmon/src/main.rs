@@ -14,6 +14,7 @@ mod output;
 mod pages;
 mod show;
 mod terminal;
+mod top;
 mod wait;
 mod watch;
 mod who;
@@ -81,6 +82,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
         Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),

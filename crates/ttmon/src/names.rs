@@ -8,15 +8,18 @@ pub(crate) struct Name {
     pub(crate) name: &'static str,
     /// The words it stands for.
     means: &'static [&'static str],
+    /// What it stands for instead when it is told to go on.
+    watched: &'static [&'static str],
     /// Flags of that tool that mean what ttmon does anyway.
     needless_flags: &'static [&'static str],
 }
 
 /// All of them.
 pub(crate) const NAMES: &[Name] = &[
-    Name { name: "tt_smi", means: &[], needless_flags: &[] },
-    Name { name: "tt_smi_umd", means: &[], needless_flags: &["--sysfs"] },
-    Name { name: "allocation_monitor_client", means: &["mem", "-w"], needless_flags: &[] },
+    Name { name: "tt_smi", means: &[], watched: &[], needless_flags: &[] },
+    Name { name: "tt_smi_umd", means: &[], watched: &["top"], needless_flags: &["--sysfs"] },
+    Name { name: "tt-nvtop", means: &["top"], watched: &[], needless_flags: &[] },
+    Name { name: "allocation_monitor_client", means: &["mem", "-w"], watched: &[], needless_flags: &[] },
 ];
 
 /// The arguments as ttmon spells them.
@@ -26,10 +29,15 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     let called = Path::new(&program).file_name().unwrap_or(OsStr::new("ttmon"));
     let name = NAMES.iter().find(|name| called == name.name);
     let needless = name.map_or(&[][..], |name| name.needless_flags);
-    let mut translated = vec![OsString::from("ttmon")];
-    translated.extend(name.into_iter().flat_map(|name| name.means).map(OsString::from));
-    translated.extend(arguments.filter(|argument| !needless.iter().any(|flag| argument == flag)).map(spell));
-    translated
+    let mut rest: Vec<OsString> = arguments.filter(|argument| !needless.iter().any(|flag| argument == flag)).map(spell).collect();
+    let is_watch = |argument: &OsString| argument == "-w" || argument == "--watch";
+    let mut means = name.map_or(&[][..], |name| name.means);
+    if let Some(name) = name.filter(|name| !name.watched.is_empty() && rest.iter().any(is_watch)) {
+        means = name.watched;
+        rest.retain(|argument| !is_watch(argument));
+    }
+    let words = ["ttmon"].iter().chain(means).map(OsString::from);
+    words.chain(rest).collect()
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.
@@ -56,7 +64,9 @@ mod tests {
         check("ttmon -lms 100", "ttmon --loop-ms 100");
         check("ttmon -lms=100 -l 1", "ttmon --loop-ms=100 -l 1");
         check("./tt_smi -w", "ttmon -w");
-        check("tt_smi_umd --sysfs -w", "ttmon -w");
+        check("tt_smi_umd --sysfs", "ttmon");
+        check("tt_smi_umd --sysfs -w -r 500", "ttmon top -r 500");
+        check("tt-nvtop --view 2", "ttmon top --view 2");
         check("ttmon --sysfs", "ttmon --sysfs");
         check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -d 0 -d 1 -r 500");
     }

@@ -1,5 +1,7 @@
 //! Opens the machine a command is about.
 
+use std::path::PathBuf;
+
 use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
 use ttmon_model::{Sample, Snapshot};
@@ -15,9 +17,10 @@ use crate::meant::{Context, Place};
 pub(crate) struct Opened {
     pub(crate) machine: Machine,
     selection: Selection,
+    proc: PathBuf,
     previous: Option<Sample>,
     // Dropped last: the simulated tree outlives its reader.
-    _simulation: Option<Simulation>,
+    simulation: Option<Simulation>,
 }
 
 impl Opened {
@@ -55,8 +58,9 @@ impl Opened {
         let machine = simulation.as_ref().map_or(0, Simulation::mark);
         let ledgers = Ledgers { detail, reach, machine };
         let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers };
+        let proc = root.proc.clone();
         let machine = Machine::new(root, options)?;
-        Ok(Self { machine, selection: context.selection.clone(), previous: None, _simulation: simulation })
+        Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation })
     }
 
     /// One snapshot of the devices asked for; the one before gives the rates.
@@ -70,6 +74,11 @@ impl Opened {
             return Err(Failure::no_device(format!("none of the {all} devices is the one asked for; ttmon -L lists them")));
         }
         Ok(snapshot)
+    }
+
+    /// For whoever looks at it in a thread of their own. The simulation must outlive the machine.
+    pub(crate) fn into_parts(self) -> (Machine, Selection, PathBuf, Option<Simulation>) {
+        (self.machine, self.selection, self.proc, self.simulation)
     }
 
     /// The sample behind the last snapshot.

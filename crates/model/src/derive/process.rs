@@ -171,6 +171,7 @@ impl Reports<'_> {
             user: facts.map(|facts| facts.user.clone().unwrap_or_else(|| facts.uid.to_string())),
             uid: facts.map(|facts| u64::from(facts.uid)),
             command: process.command.clone(),
+            parent: facts.map(|facts| u64::from(facts.parent)),
             start_time: facts.map(|facts| facts.start_time),
             cpu: cpu(sample, previous, process),
             rss: facts.map(|facts| facts.rss),

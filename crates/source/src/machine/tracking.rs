@@ -88,6 +88,11 @@ impl Machine {
         self.denied.clear();
     }
 
+    /// From the next sample on, this much of ledgers is read.
+    pub fn set_detail(&mut self, detail: Detail) {
+        self.options.ledgers.detail = detail;
+    }
+
     /// The ledgers of the last sample, for whoever wants to read more of them.
     pub fn ledgers(&self) -> &[Found] {
         &self.ledgers

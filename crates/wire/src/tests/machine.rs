@@ -243,6 +243,7 @@ fn process(pid: u32, name: &str, command: &str) -> ProcessSample {
         facts: Ok(ProcessFacts {
             name: name.to_owned(),
             uid: 1000,
+            parent: 1,
             user: Some("ana".to_owned()),
             start_time: UnixTime(NOW.0 - 2 * HOUR - 14 * HOUR / 60),
             cpu_time: Duration::from_secs(9),

@@ -1,0 +1,154 @@
+//! What changed for the worse, or back: told in the status line with its time, from the health rules alone.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ttmon_model::snapshot::{Device, Health, State};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Snapshot};
+use ttmon_print::quantity::age;
+
+/// The oldest go when there are more.
+const ALERTS_MAX: usize = 100;
+/// Memory is nearly full from here on, and no longer so below the second: no flicker at the edge.
+const FULL_RATIO: (f64, f64) = (0.95, 0.90);
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Grade {
+    Good,
+    Warning,
+    Critical,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Alert {
+    pub(crate) time: UnixTime,
+    pub(crate) grade: Grade,
+    pub(crate) text: String,
+}
+
+/// What happened so far, and how things stood last.
+#[derive(Debug, Default)]
+pub(crate) struct Alerts {
+    list: VecDeque<Alert>,
+    last: BTreeMap<DeviceId, Standing>,
+}
+
+#[derive(Clone, Debug)]
+struct Standing {
+    state: State,
+    health: Health,
+    is_full: bool,
+    /// Since when it is not ok.
+    since: UnixTime,
+}
+
+impl Alerts {
+    /// Newest last.
+    pub(crate) fn list(&self) -> &VecDeque<Alert> {
+        &self.list
+    }
+
+    /// Compares with how things stood. Returns whether something got worse.
+    pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
+        let mut is_worse = false;
+        let mut add = |grade: Grade, text: String| {
+            is_worse |= grade > Grade::Good;
+            if self.list.len() == ALERTS_MAX {
+                self.list.pop_front();
+            }
+            self.list.push_back(Alert { time: snapshot.time, grade, text });
+        };
+        let gone: Vec<DeviceId> = self.last.keys().copied().filter(|id| snapshot.device(*id).is_none()).collect();
+        for id in gone {
+            add(Grade::Critical, format!("device {id} is no longer there"));
+            self.last.remove(&id);
+        }
+        for device in &snapshot.devices {
+            let before = self.last.get(&device.id);
+            let ratio = device.memory.dram.ratio().unwrap_or(0.0);
+            let was_full = before.is_some_and(|before| before.is_full);
+            let is_full = ratio >= if was_full { FULL_RATIO.1 } else { FULL_RATIO.0 };
+            compare_state(device, before, snapshot.time, &mut add);
+            compare_health(device, before, &mut add);
+            if is_full && !was_full {
+                add(Grade::Warning, format!("device {} DRAM nearly full: {:.0}%", device.id, ratio * 100.0));
+            }
+            let is_same = before.is_some_and(|before| before.state == device.state);
+            let since = before.filter(|_| is_same).map_or(snapshot.time, |before| before.since);
+            self.last.insert(device.id, Standing { state: device.state, health: device.health, is_full, since });
+        }
+        is_worse
+    }
+}
+
+fn compare_state(device: &Device, before: Option<&Standing>, now: UnixTime, add: &mut impl FnMut(Grade, String)) {
+    let was = before.map_or(State::Ok, |before| before.state);
+    if was == device.state {
+        return;
+    }
+    let id = device.id;
+    match device.state {
+        State::Resetting => add(Grade::Warning, format!("device {id} is being reset")),
+        State::Gone => add(Grade::Critical, format!("device {id} left the bus")),
+        State::Unreadable => add(Grade::Critical, format!("device {id} cannot be read")),
+        State::Ok if matches!(was, State::Resetting | State::Gone | State::Unreadable) => {
+            let after = before.map_or_else(String::new, |before| format!(" after {}", age(before.since, now)));
+            add(Grade::Good, format!("device {id} is back{after}"));
+        }
+        State::Ok | State::Unknown => {}
+    }
+}
+
+fn compare_health(device: &Device, before: Option<&Standing>, add: &mut impl FnMut(Grade, String)) {
+    let was = before.map_or(Health::Ok, |before| before.health);
+    if device.health <= was && device.health != Health::Ok || device.health == was {
+        return;
+    }
+    let why = if device.health_reasons.is_empty() { String::new() } else { format!(": {}", device.health_reasons.join(", ")) };
+    match device.health {
+        Health::Critical => add(Grade::Critical, format!("device {} critical{why}", device.id)),
+        Health::Warning => add(Grade::Warning, format!("device {} warning{why}", device.id)),
+        Health::Ok if was > Health::Ok => add(Grade::Good, format!("device {} is well again", device.id)),
+        Health::Ok | Health::Unknown => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::machine;
+
+    fn texts(alerts: &Alerts) -> Vec<String> {
+        alerts.list().iter().map(|alert| alert.text.clone()).collect()
+    }
+
+    #[test]
+    fn a_machine_in_trouble_is_told_once() {
+        let mut alerts = Alerts::default();
+        assert!(alerts.watch(&machine::troubled()));
+        let first = texts(&alerts);
+        assert!(first.iter().any(|text| text == "device 0 is being reset"), "{first:?}");
+        assert!(first.iter().any(|text| text == "device 1 left the bus"), "{first:?}");
+        assert!(first.iter().any(|text| text.starts_with("device 4 critical: temperature 105")), "{first:?}");
+        assert!(!alerts.watch(&machine::troubled()));
+        assert_eq!(texts(&alerts), first);
+    }
+
+    #[test]
+    fn what_comes_back_says_after_how_long() {
+        let mut alerts = Alerts::default();
+        let mut snapshot = machine::n300();
+        let mut step = |state, seconds: u64| {
+            snapshot.devices[0].state = state;
+            snapshot.time = UnixTime(snapshot.time.0 + seconds * 1_000_000_000);
+            alerts.watch(&snapshot);
+        };
+        step(State::Ok, 1);
+        step(State::Resetting, 1);
+        step(State::Resetting, 1);
+        step(State::Ok, 3);
+        assert_eq!(texts(&alerts), ["device 0 is being reset", "device 0 is back after 4s"]);
+    }
+}

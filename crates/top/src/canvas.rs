@@ -1,0 +1,165 @@
+//! Drawing: text into cells, clipped to an area, and the few shapes every view is made of.
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
+use ttmon_print::text::{self, Align, Cut};
+
+use crate::theme::{Glyphs, Role, Theme};
+
+/// A buffer and how things look in it.
+pub(crate) struct Canvas<'a> {
+    pub(crate) buffer: &'a mut Buffer,
+    pub(crate) theme: Theme,
+}
+
+impl Canvas<'_> {
+    pub(crate) fn glyphs(&self) -> &'static Glyphs {
+        self.theme.glyphs()
+    }
+
+    pub(crate) fn style(&self, role: Role) -> Style {
+        self.theme.style(role)
+    }
+
+    /// Foreign text made harmless.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        text::clean(text, self.theme.ascii)
+    }
+
+    /// Writes a text at a column of a row of an area, as far as the area goes. Returns the column after it.
+    pub(crate) fn put(&mut self, area: Rect, column: u16, row: u16, text: &str, style: impl Into<Style>) -> u16 {
+        if column >= area.width || row >= area.height {
+            return column;
+        }
+        let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, usize::from(area.width - column), style);
+        end - area.x
+    }
+
+    /// The same with a role.
+    pub(crate) fn say(&mut self, area: Rect, column: u16, row: u16, text: &str, role: Role) -> u16 {
+        self.put(area, column, row, text, self.theme.style(role))
+    }
+
+    /// A text in a field of its own: cut in the middle or filled up.
+    pub(crate) fn field(&mut self, area: Rect, at: Field, row: u16, text: &str, style: impl Into<Style>) {
+        let width = usize::from(at.width.min(area.width.saturating_sub(at.column)));
+        let cut = text::cut(text, width, at.cut, self.glyphs().ellipsis);
+        self.put(area, at.column, row, &text::pad(&cut, width, at.align), style);
+    }
+
+    /// A rule over the whole row, with a text in it.
+    pub(crate) fn rule(&mut self, area: Rect, row: u16, text: &str, role: Role) {
+        if row >= area.height {
+            return;
+        }
+        let line = self.glyphs().horizontal.repeat(usize::from(area.width));
+        self.say(area, 0, row, &line, Role::Dim);
+        if !text.is_empty() && area.width > 4 {
+            let room = usize::from(area.width - 4);
+            let cut = text::cut(text, room, Cut::End, self.glyphs().ellipsis);
+            self.say(area, 1, row, &format!(" {cut} "), role);
+        }
+    }
+
+    /// A bar of that many columns: what is used shows at least a sliver, and only what is full looks full.
+    pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64, style: impl Into<Style>) {
+        let text = bar(share, usize::from(at.width), self.glyphs().fill);
+        self.put(area, at.column, row, &text, style);
+    }
+
+    /// Empties an area and draws a frame around it, with a title. Returns what is inside.
+    pub(crate) fn window(&mut self, area: Rect, title: &str) -> Rect {
+        let area = area.intersection(self.buffer.area);
+        for row in 0..area.height {
+            self.put(area, 0, row, &" ".repeat(usize::from(area.width)), Style::reset());
+        }
+        if area.width < 2 || area.height < 2 {
+            return Rect { width: 0, height: 0, ..area };
+        }
+        let glyphs = self.glyphs();
+        let line = glyphs.horizontal.repeat(usize::from(area.width - 2));
+        let [top_left, top_right, bottom_left, bottom_right] = glyphs.corners;
+        self.say(area, 0, 0, &format!("{top_left}{line}{top_right}"), Role::Plain);
+        self.say(area, 0, area.height - 1, &format!("{bottom_left}{line}{bottom_right}"), Role::Plain);
+        for row in 1..area.height - 1 {
+            self.say(area, 0, row, glyphs.vertical, Role::Plain);
+            self.say(area, area.width - 1, row, glyphs.vertical, Role::Plain);
+        }
+        let room = usize::from(area.width.saturating_sub(4));
+        let title = text::cut(title, room, Cut::End, glyphs.ellipsis);
+        self.say(area, 1, 0, &format!(" {title} "), Role::Strong);
+        Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
+    }
+}
+
+/// A place in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    pub(crate) column: u16,
+    pub(crate) width: u16,
+    pub(crate) align: Align,
+    pub(crate) cut: Cut,
+}
+
+impl Field {
+    pub(crate) fn left(column: u16, width: u16) -> Self {
+        Self { column, width, align: Align::Left, cut: Cut::Middle }
+    }
+
+    pub(crate) fn right(column: u16, width: u16) -> Self {
+        Self { column, width, align: Align::Right, cut: Cut::End }
+    }
+}
+
+/// The columns of a text, as many as fit a screen.
+pub(crate) fn width(text: &str) -> u16 {
+    u16::try_from(text::width(text)).unwrap_or(u16::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
+fn bar(share: f64, columns: usize, fill: &[&str]) -> String {
+    let steps = fill.len() - 1;
+    let most = columns * steps;
+    let filled = (share.clamp(0.0, 1.0) * most as f64).round() as usize;
+    let filled = match filled {
+        0 if share > 0.0 => 1,
+        filled if filled == most && share < 1.0 => most.saturating_sub(1),
+        filled => filled,
+    };
+    (0..columns).map(|column| fill[filled.saturating_sub(column * steps).min(steps)]).collect()
+}
+
+/// The last values as a line of small bars between the lowest and the highest of their range; gaps stay blank.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index of a glyph")]
+pub(crate) fn spark(values: &[Option<f32>], range: (f64, f64), glyphs: &[&str]) -> String {
+    let (low, high) = range;
+    let most = glyphs.len() - 1;
+    let cell = |value: &Option<f32>| match value {
+        None => " ",
+        Some(value) if high > low => {
+            let share = ((f64::from(*value) - low) / (high - low)).clamp(0.0, 1.0);
+            glyphs[(share * most as f64).round() as usize]
+        }
+        Some(_) => glyphs[0],
+    };
+    values.iter().map(cell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_show_a_sliver_and_are_full_only_when_full() {
+        let fill = ["-", "#"];
+        assert_eq!([0.0, 0.001, 0.5, 0.999, 1.0].map(|share| bar(share, 4, &fill)), ["----", "#---", "##--", "###-", "####"]);
+        assert_eq!(bar(0.5, 0, &fill), "");
+    }
+
+    #[test]
+    fn sparks_leave_gaps() {
+        assert_eq!(spark(&[Some(0.0), None, Some(10.0)], (0.0, 10.0), &["_", "-", "#"]), "_ #");
+        assert_eq!(spark(&[Some(3.0)], (3.0, 3.0), &["_", "#"]), "_");
+    }
+}

@@ -1,0 +1,193 @@
+//! Columns of the process table: one row a column, for drawing, sorting, choosing and the configuration file.
+
+use std::cmp::Ordering;
+
+use ttmon_model::fields::{PROCESS, Value};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Kind, Missing, Process, Reading};
+use ttmon_print::names;
+use ttmon_print::quantity::{age, size};
+
+/// What a process is sorted by.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Key {
+    Number(f64),
+    Text(String),
+}
+
+/// One row of the table.
+pub(crate) struct Column {
+    /// In the configuration file.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// Columns of the screen it takes; those with `grows` take what is left, too.
+    pub(crate) width: u16,
+    pub(crate) grows: bool,
+    pub(crate) is_number: bool,
+    /// How early it gives way on a narrow screen: the highest goes first, 0 never goes.
+    pub(crate) rank: u8,
+    pub(crate) help: &'static str,
+    pub(crate) text: fn(&Process, UnixTime) -> Reading<String>,
+    pub(crate) key: fn(&Process) -> Reading<Key>,
+}
+
+fn number(reading: Reading<u64>) -> Reading<Key> {
+    reading.map(|value| Key::Number(value as f64))
+}
+
+fn words(reading: Reading<String>) -> Reading<Key> {
+    reading.map(|text| Key::Text(text.to_lowercase()))
+}
+
+/// A field of the table of fields, by its contract name.
+fn field(process: &Process, name: &str) -> Reading<Value> {
+    PROCESS.iter().find(|field| field.name == name).map_or(Err(Missing::NoSource), |field| (field.get)(process))
+}
+
+fn float(process: &Process, name: &str) -> Reading<f64> {
+    field(process, name).and_then(|value| match value {
+        Value::Float(number) => Ok(number),
+        Value::Integer(number) => Ok(number as f64),
+        Value::Time(time) => Ok(time.0 as f64),
+        _ => Err(Missing::Unparsable),
+    })
+}
+
+fn peak(process: &Process) -> Reading<u64> {
+    let peaks = process.devices.iter().map(|use_of| use_of.kinds[Kind::Dram].peak);
+    ttmon_model::memory::sum(peaks.chain(process.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))
+}
+
+fn workload(process: &Process) -> Reading<String> {
+    names::workload(process).ok_or(Missing::NoSource)
+}
+
+fn devices(process: &Process) -> String {
+    names::ranges(process.devices.iter().map(|use_of| use_of.device))
+}
+
+fn source(process: &Process) -> Reading<String> {
+    process.source().map(|source| source.name().to_owned())
+}
+
+fn share(process: &Process) -> Reading<String> {
+    process.cpu.map(|cpu| format!("{:.0}%", cpu * 100.0))
+}
+
+fn rate(process: &Process) -> Reading<String> {
+    float(process, "launches_per_s").map(|rate| if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") })
+}
+
+/// Every column there is, in the order of the table.
+#[rustfmt::skip] // one row a line
+pub(crate) const COLUMNS: &[Column] = &[
+    Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
+    Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 0, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
+    Column { name: "name", title: "NAME", width: 16, grows: true, is_number: false, rank: 0, help: "what it runs", text: |p, _| names::process_name(p), key: |p| words(names::process_name(p)) },
+    Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 0, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| Key::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
+    Column { name: "dram", title: "DRAM", width: 8, grows: false, is_number: true, rank: 0, help: "DRAM and traces it uses, all its chips together", text: |p, _| p.total_of(&Kind::DRAM_BAR).map(size), key: |p| number(p.total_of(&Kind::DRAM_BAR)) },
+    Column { name: "l1", title: "L1", width: 8, grows: false, is_number: true, rank: 1, help: "L1 and circular buffers", text: |p, _| p.total_of(&Kind::L1_BAR).map(size), key: |p| number(p.total_of(&Kind::L1_BAR)) },
+    Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
+    Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| peak(p).map(size), key: |p| number(peak(p)) },
+    Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
+    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 8, help: "programs it starts a second", text: |p, _| rate(p), key: |p| float(p, "launches_per_s").map(Key::Number) },
+    Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| float(p, "last_launch").map(|time| age(moment(time), now)), key: |p| float(p, "last_launch").map(Key::Number) },
+    Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(Key::Number) },
+    Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
+    Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| p.start_time.map(|start| Key::Number(start.0 as f64)) },
+    Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "what is known of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(Key::Text(p.status.name().to_owned())) },
+    Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| workload(p), key: |p| words(workload(p)) },
+    Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
+];
+
+/// What is shown unless the user chose otherwise.
+pub(crate) const DEFAULT: &[&str] =
+    &["pid", "user", "name", "dev", "dram", "l1", "cb", "peak", "source", "cpu", "mem", "container", "command"];
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was a moment before")]
+fn moment(nanoseconds: f64) -> UnixTime {
+    UnixTime(nanoseconds as u64)
+}
+
+/// The row of a name.
+pub(crate) fn by_name(name: &str) -> Option<usize> {
+    COLUMNS.iter().position(|column| column.name == name)
+}
+
+/// Two processes in the order of a column; what is absent comes last either way.
+pub(crate) fn compare(column: &Column, is_descending: bool, one: &Process, other: &Process) -> Ordering {
+    let by_key = match ((column.key)(one), (column.key)(other)) {
+        (Ok(one), Ok(other)) => {
+            let order = match (one, other) {
+                (Key::Number(one), Key::Number(other)) => one.total_cmp(&other),
+                (Key::Text(one), Key::Text(other)) => one.cmp(&other),
+                (Key::Number(_), Key::Text(_)) => Ordering::Less,
+                (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+            };
+            if is_descending { order.reverse() } else { order }
+        }
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => Ordering::Equal,
+    };
+    by_key.then(one.key.cmp(&other.key))
+}
+
+/// Those of the chosen columns that fit a width, with the width each gets.
+pub(crate) fn fitting(chosen: &[usize], width: u16) -> Vec<(usize, u16)> {
+    let mut kept: Vec<usize> = chosen.to_vec();
+    let needed = |kept: &[usize]| kept.iter().map(|index| COLUMNS[*index].width + 1).sum::<u16>();
+    while needed(&kept) > width {
+        let Some(worst) = kept.iter().copied().filter(|index| COLUMNS[*index].rank > 0).max_by_key(|index| (COLUMNS[*index].rank, *index))
+        else {
+            break;
+        };
+        kept.retain(|index| *index != worst);
+    }
+    let left = width.saturating_sub(needed(&kept));
+    // The name is worth a few columns more before the command gets the rest.
+    let growing: Vec<usize> = kept.iter().copied().filter(|index| COLUMNS[*index].grows).collect();
+    let share = |index: usize| match growing.as_slice() {
+        [only] if *only == index => left,
+        [first, .., _] if *first == index => left / 4,
+        [.., last] if *last == index => left - left / 4,
+        _ => 0,
+    };
+    kept.iter().map(|index| (*index, COLUMNS[*index].width + share(*index))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::machine;
+
+    #[test]
+    fn names_are_unique_and_the_default_ones_exist() {
+        for (index, column) in COLUMNS.iter().enumerate() {
+            assert_eq!(by_name(column.name), Some(index));
+            assert!(!column.help.is_empty() && usize::from(column.width) >= column.title.len().min(13));
+        }
+        assert!(DEFAULT.iter().all(|name| by_name(name).is_some()));
+    }
+
+    #[test]
+    fn columns_fit_any_width_from_eighty_on() {
+        let all: Vec<usize> = (0..COLUMNS.len()).collect();
+        for width in 80..400 {
+            let fitting = fitting(&all, width);
+            assert!(fitting.iter().map(|(_, columns)| columns + 1).sum::<u16>() <= width, "{width}");
+            assert!(fitting.len() >= 5);
+        }
+    }
+
+    #[test]
+    fn what_is_absent_comes_last_either_way() {
+        let snapshot = machine::mixed();
+        for is_descending in [false, true] {
+            let mut processes: Vec<&Process> = snapshot.processes.iter().collect();
+            let dram = &COLUMNS[by_name("dram").unwrap()];
+            processes.sort_by(|one, other| compare(dram, is_descending, one, other));
+            assert_eq!(processes.iter().map(|process| process.key.pid).collect::<Vec<_>>(), [200, 201]);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `/`: which processes are shown. Words are looked for everywhere a process is named; `user:`, `dev:` and `mem>` ask for
+//! one thing. All of them must hold.
+
+use std::fmt;
+
+use ttmon_model::{Kind, Process};
+use ttmon_print::names;
+
+/// What must hold of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Filter {
+    words: Vec<Word>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Word {
+    /// Somewhere in its name, command, user, pid or workload; lower case.
+    Text(String),
+    User(String),
+    Device(u32),
+    /// DRAM and L1 together, above or below so many bytes.
+    Memory(Side, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Above,
+    Below,
+}
+
+/// Why a word makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadWord(String);
+
+impl fmt::Display for BadWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no filter: text, user:NAME, dev:N, mem>1G or mem<1G", self.0)
+    }
+}
+
+impl Filter {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadWord> {
+        let words: Result<Vec<Word>, BadWord> = text.split_whitespace().map(|word| parse(word).ok_or(BadWord(word.to_owned()))).collect();
+        words.map(|words| Self { words })
+    }
+
+    pub(crate) fn matches(&self, process: &Process) -> bool {
+        self.words.iter().all(|word| word.matches(process))
+    }
+}
+
+fn parse(word: &str) -> Option<Word> {
+    if let Some(user) = word.strip_prefix("user:") {
+        return Some(Word::User(user.to_lowercase()));
+    }
+    if let Some(device) = word.strip_prefix("dev:") {
+        return device.parse().ok().map(Word::Device);
+    }
+    for (start, side) in [("mem>", Side::Above), ("mem<", Side::Below)] {
+        if let Some(size) = word.strip_prefix(start) {
+            return bytes(size).map(|bytes| Word::Memory(side, bytes));
+        }
+    }
+    Some(Word::Text(word.to_lowercase()))
+}
+
+/// `1G`, `1.5GB`, `512M`, `4096`.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be a number that is not negative, and `as` saturates"
+)]
+fn bytes(text: &str) -> Option<u64> {
+    let upper = text.to_uppercase();
+    let plain = upper.strip_suffix('B').unwrap_or(&upper);
+    let (number, factor) = [('K', 10), ('M', 20), ('G', 30), ('T', 40)]
+        .into_iter()
+        .find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, 1u64 << shift)))
+        .unwrap_or((plain, 1));
+    let value: f64 = number.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
+    Some((value * factor as f64) as u64)
+}
+
+impl Word {
+    fn matches(&self, process: &Process) -> bool {
+        match self {
+            Self::Text(text) => {
+                let texts = [process.command.as_ref().ok(), process.name.as_ref().ok(), process.user.as_ref().ok()];
+                let has = |hay: &str| hay.to_lowercase().contains(text);
+                texts.into_iter().flatten().any(|hay| has(hay))
+                    || has(&process.key.pid.to_string())
+                    || names::all_workloads(process).iter().any(|workload| has(workload))
+            }
+            Self::User(user) => process.user.as_ref().is_ok_and(|name| name.to_lowercase() == *user),
+            Self::Device(id) => process.devices.iter().any(|use_of| use_of.device.0 == *id),
+            Self::Memory(side, limit) => {
+                let used = [&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar).unwrap_or(0)).iter().sum::<u64>();
+                match side {
+                    Side::Above => used > *limit,
+                    Side::Below => used < *limit,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::machine;
+
+    fn pids(text: &str) -> Vec<u32> {
+        let filter = Filter::parse(text).unwrap();
+        machine::mixed().processes.iter().filter(|process| filter.matches(process)).map(|process| process.key.pid).collect()
+    }
+
+    #[test]
+    fn words_narrow_the_list() {
+        assert_eq!(pids(""), [200, 201]);
+        assert_eq!(pids("BERT"), [200]);
+        assert_eq!(pids("build test"), [201]);
+        assert_eq!(pids("pod"), [200]);
+        assert_eq!(pids("user:ana dev:1"), [200]);
+        assert_eq!(pids("user:ben"), [0; 0]);
+        assert_eq!(pids("mem>13G"), [200]);
+        assert_eq!(pids("mem<1K"), [201]);
+        assert_eq!(pids("201"), [201]);
+    }
+
+    #[test]
+    fn nonsense_is_told() {
+        for bad in ["dev:x", "mem>", "mem>x", "mem>-1G"] {
+            assert!(Filter::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(bytes("1.5GB"), Some(3 << 29));
+        assert_eq!(bytes("4096"), Some(4096));
+    }
+}

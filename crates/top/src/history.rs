@@ -1,0 +1,237 @@
+//! What was: a bounded memory of metrics for an hour, and of whole snapshots for as long as a budget lasts.
+//!
+//! All devices share one column of times; each device has a column of 32-bit floats a metric. What was not measured is a
+//! gap, as is the time in which nothing was looked at.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::size_of;
+use std::sync::Arc;
+
+use ttmon_model::snapshot::{Device, Process};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Kind, ProcessKey, Snapshot};
+
+use crate::metric::METRICS;
+
+/// An hour at one look a second.
+pub(crate) const MOMENTS_MAX: usize = 3600;
+/// Whole snapshots are kept for stepping back while they fit in this.
+const SNAPSHOT_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Processes whose memory is remembered; those that used most recently stay.
+const PROCESSES_MAX: usize = 64;
+/// Looks kept of each.
+const PROCESS_MOMENTS_MAX: usize = 600;
+
+/// A gap in a column.
+const GAP: f32 = f32::NAN;
+
+/// Times, columns, and the last snapshots whole.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    times: VecDeque<UnixTime>,
+    devices: BTreeMap<DeviceId, Vec<VecDeque<f32>>>,
+    processes: BTreeMap<ProcessKey, VecDeque<f32>>,
+    snapshots: VecDeque<Arc<Snapshot>>,
+    snapshot_bytes: usize,
+}
+
+impl History {
+    /// Remembers a snapshot.
+    pub(crate) fn push(&mut self, snapshot: &Arc<Snapshot>) {
+        // A clock that was set back would tear the charts: what is known from its future goes.
+        if self.times.back().is_some_and(|last| *last >= snapshot.time) {
+            self.clear();
+        }
+        self.times.push_back(snapshot.time);
+        let length = self.times.len();
+        for device in &snapshot.devices {
+            let columns = self.devices.entry(device.id).or_insert_with(|| METRICS.iter().map(|_| VecDeque::new()).collect());
+            for (metric, column) in METRICS.iter().zip(columns) {
+                fill(column, length - 1);
+                column.push_back(narrow((metric.get)(device).ok()));
+            }
+        }
+        // A device that is not there any more has a gap, and in the end no line.
+        self.devices.retain(|_, columns| {
+            columns.iter_mut().for_each(|column| fill(column, length));
+            columns.iter().flatten().any(|value| !value.is_nan())
+        });
+        if self.times.len() > MOMENTS_MAX {
+            self.times.pop_front();
+            self.devices.values_mut().flatten().for_each(|column| _ = column.pop_front());
+        }
+        self.push_processes(snapshot);
+        self.push_snapshot(snapshot);
+    }
+
+    fn push_processes(&mut self, snapshot: &Snapshot) {
+        for process in &snapshot.processes {
+            let column = self.processes.entry(process.key).or_default();
+            column.push_back(narrow(process.total_of(&Kind::DRAM_BAR).ok().map(|bytes| bytes as f64)));
+            if column.len() > PROCESS_MOMENTS_MAX {
+                column.pop_front();
+            }
+        }
+        if self.processes.len() > PROCESSES_MAX {
+            let is_there = |key: &ProcessKey| snapshot.processes.iter().any(|process| process.key == *key);
+            self.processes.retain(|key, _| is_there(key));
+            while self.processes.len() > PROCESSES_MAX {
+                self.processes.pop_last();
+            }
+        }
+    }
+
+    fn push_snapshot(&mut self, snapshot: &Arc<Snapshot>) {
+        self.snapshots.push_back(Arc::clone(snapshot));
+        self.snapshot_bytes += weight(snapshot);
+        while self.snapshot_bytes > SNAPSHOT_BYTES_MAX && self.snapshots.len() > 1 {
+            if let Some(oldest) = self.snapshots.pop_front() {
+                self.snapshot_bytes -= weight(&oldest);
+            }
+        }
+    }
+
+    /// Forgets everything, as when a recording jumps.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn times(&self) -> &VecDeque<UnixTime> {
+        &self.times
+    }
+
+    /// How many moments one can step back.
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// A device's values of a metric, oldest first, one for each time.
+    pub(crate) fn column(&self, device: DeviceId, metric: usize) -> Option<&VecDeque<f32>> {
+        self.devices.get(&device)?.get(metric)
+    }
+
+    /// The last values of a metric up to so many moments back, gaps as `None`.
+    pub(crate) fn last(&self, device: DeviceId, metric: usize, count: usize, back: usize) -> Vec<Option<f32>> {
+        let Some(column) = self.column(device, metric) else { return vec![None; count] };
+        let end = column.len().saturating_sub(back);
+        let known = column.range(end.saturating_sub(count)..end).map(|value| Some(*value).filter(|value| !value.is_nan()));
+        let missing = count.saturating_sub(end);
+        std::iter::repeat_n(None, missing).chain(known).collect()
+    }
+
+    /// DRAM of a process over its last looks.
+    pub(crate) fn process(&self, key: ProcessKey) -> Vec<Option<f32>> {
+        let column = self.processes.get(&key).into_iter().flatten();
+        column.map(|value| Some(*value).filter(|value| !value.is_nan())).collect()
+    }
+
+    /// The machine so many moments ago: whole where it was kept whole, else what the columns know, without processes.
+    pub(crate) fn snapshot(&self, back: usize) -> Option<Arc<Snapshot>> {
+        if let Some(index) = self.snapshots.len().checked_sub(back + 1) {
+            return self.snapshots.get(index).cloned();
+        }
+        let newest = self.snapshots.back()?;
+        let index = self.times.len().checked_sub(back + 1)?;
+        let mut snapshot = Snapshot::clone(newest);
+        snapshot.time = self.times[index];
+        snapshot.processes.clear();
+        snapshot.allocators.clear();
+        snapshot.buffers.clear();
+        snapshot.problems.clear();
+        for device in &mut snapshot.devices {
+            let id = device.id;
+            let value = |name: &str| -> Option<f64> {
+                let column = self.column(id, crate::metric::by_name(name)?)?;
+                column.get(index).filter(|value| !value.is_nan()).map(|value| f64::from(*value))
+            };
+            restore(device, value);
+        }
+        Some(Arc::new(snapshot))
+    }
+
+    /// Whether the processes of that moment are still known.
+    pub(crate) fn is_whole(&self, back: usize) -> bool {
+        back < self.snapshots.len()
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were whole numbers, and `as` saturates")]
+fn restore(device: &mut Device, value: impl Fn(&str) -> Option<f64>) {
+    use ttmon_model::Missing::NoSource;
+    use ttmon_model::memory::Bar;
+    use ttmon_model::units::{Celsius, Megahertz, Watts};
+    device.temperature = value("temperature").map(Celsius).ok_or(NoSource);
+    device.power = value("power").map(Watts).ok_or(NoSource);
+    device.aiclk = value("aiclk").map(|clock| Megahertz(clock as u64)).ok_or(NoSource);
+    let bytes = |name: &str| value(name).map(|bytes| bytes as u64).ok_or(NoSource);
+    device.memory.dram = Bar::new(device.memory.dram.total, bytes("dram"));
+    device.memory.l1 = Bar::new(device.memory.l1.total, bytes("l1"));
+}
+
+fn fill(column: &mut VecDeque<f32>, length: usize) {
+    while column.len() < length {
+        column.push_back(GAP);
+    }
+}
+
+/// Charts are drawn in a few hundred steps: a float has enough of them.
+#[allow(clippy::cast_possible_truncation, reason = "precision is not needed")]
+fn narrow(value: Option<f64>) -> f32 {
+    value.map_or(GAP, |value| value as f32)
+}
+
+/// What a snapshot takes in memory, about.
+fn weight(snapshot: &Snapshot) -> usize {
+    let processes: usize = snapshot.processes.iter().map(|process| size_of::<Process>() + 256 + process.devices.len() * 512).sum();
+    let devices = snapshot.devices.len() * (size_of::<Device>() + 256);
+    devices + processes + snapshot.allocators.len() * 1024 + snapshot.buffers.len() * 160 + 512
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::machine;
+
+    fn at(seconds: u64) -> Arc<Snapshot> {
+        let mut snapshot = machine::n300();
+        snapshot.time = UnixTime(seconds * 1_000_000_000);
+        Arc::new(snapshot)
+    }
+
+    #[test]
+    fn an_hour_is_kept_and_no_more() {
+        let mut history = History::default();
+        for second in 0..4000 {
+            history.push(&at(second));
+        }
+        assert_eq!(history.len(), MOMENTS_MAX);
+        assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), MOMENTS_MAX);
+        assert!(history.snapshot_bytes <= SNAPSHOT_BYTES_MAX);
+        assert!(history.is_whole(0) && !history.is_whole(3000));
+        let old = history.snapshot(3000).unwrap();
+        assert_eq!(old.time, UnixTime(999 * 1_000_000_000));
+        assert!(old.processes.is_empty() && old.devices[0].temperature.is_ok());
+        assert!(history.snapshot(MOMENTS_MAX).is_none());
+    }
+
+    #[test]
+    fn a_clock_set_back_begins_anew() {
+        let mut history = History::default();
+        history.push(&at(100));
+        history.push(&at(50));
+        assert_eq!(history.len(), 1);
+    }
+
+    #[test]
+    fn a_device_that_left_has_a_gap() {
+        let mut history = History::default();
+        history.push(&at(1));
+        let mut without = machine::n300();
+        without.devices.truncate(1);
+        without.time = UnixTime(2_000_000_000);
+        history.push(&Arc::new(without));
+        let dram = crate::metric::by_name("dram").unwrap();
+        let last = history.last(DeviceId(1), dram, 3, 0);
+        assert!(last[0].is_none() && last[1].is_some() && last[2].is_none(), "{last:?}");
+    }
+}

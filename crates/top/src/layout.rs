@@ -1,0 +1,271 @@
+//! Where things are: pure functions of the size of the screen and of how much there is to show. Drawing and the mouse use
+//! the same ones, so that a click always hits what is seen.
+
+use ratatui_core::layout::Rect;
+
+use crate::columns;
+use crate::keys::KEYS;
+use crate::settings::Settings;
+use crate::state::View;
+
+/// The smallest screen anything is laid out for.
+pub(crate) const SIZE_MIN: (u16, u16) = (80, 24);
+/// A device in the grid: `12  65°  38W ███▌░ W`.
+pub(crate) const CELL_COLUMNS: u16 = 20;
+/// Two columns of device rows need this much.
+const TWO_COLUMNS_MIN: u16 = 118;
+/// A longer list is in two columns where they fit.
+const ROWS_IN_A_COLUMN: u16 = 16;
+/// From here on one device has its details beside it.
+const SIDE_MIN: u16 = 190;
+const SIDE_COLUMNS: u16 = 60;
+/// More devices than this have a line with their sums.
+const SUMS_MIN: usize = 9;
+
+/// The parts of every screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) title: Rect,
+    pub(crate) body: Rect,
+    pub(crate) status: Rect,
+    pub(crate) footer: Rect,
+}
+
+/// `None` when the screen is too small.
+pub(crate) fn frame(size: (u16, u16)) -> Option<Frame> {
+    let (width, height) = size;
+    if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
+        return None;
+    }
+    let row = |y: u16, rows: u16| Rect { x: 0, y, width, height: rows };
+    Some(Frame { title: row(0, 1), body: row(1, height - 3), status: row(height - 2, 1), footer: row(height - 1, 1) })
+}
+
+/// How devices are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A row each, in so many columns beside each other.
+    Rows { columns: u16 },
+    /// A small cell each, so many in a row.
+    Grid { columns: u16 },
+}
+
+/// The parts of the main view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Main {
+    pub(crate) form: Form,
+    /// With the heading, and the line of sums where there is one.
+    pub(crate) devices: Rect,
+    pub(crate) has_sums: bool,
+    /// Memory of a single device, kind by kind.
+    pub(crate) kinds: Option<Rect>,
+    pub(crate) charts: Option<Rect>,
+    pub(crate) processes: Rect,
+    /// A single device's details on a wide screen.
+    pub(crate) side: Option<Rect>,
+}
+
+/// Rows are the scarce good: one for each device, then what processes need, then charts.
+pub(crate) fn main(body: Rect, devices: usize) -> Main {
+    let (body, side) = if devices == 1 && body.width >= SIDE_MIN {
+        let side = Rect { x: body.right() - SIDE_COLUMNS, width: SIDE_COLUMNS, ..body };
+        (Rect { width: body.width - SIDE_COLUMNS - 1, ..body }, Some(side))
+    } else {
+        (body, None)
+    };
+    let wanted = match body.height {
+        0..=24 => 11,
+        25..=40 => 18,
+        _ => 20,
+    };
+    let has_sums = devices >= SUMS_MIN;
+    let fixed = 1 + u16::from(has_sums);
+    let count = u16::try_from(devices).unwrap_or(u16::MAX);
+    // Devices may take what leaves processes six rows and their headings.
+    let room = body.height.saturating_sub(8 + fixed).max(1);
+    let is_long = count > ROWS_IN_A_COLUMN && body.width >= TWO_COLUMNS_MIN;
+    let form = match () {
+        () if !is_long && count <= room.min(body.height.saturating_sub(fixed + wanted.min(12))) => Form::Rows { columns: 1 },
+        () if body.width >= TWO_COLUMNS_MIN && count.div_ceil(2) <= room => Form::Rows { columns: 2 },
+        () if body.width < TWO_COLUMNS_MIN && count <= room => Form::Rows { columns: 1 },
+        () => Form::Grid { columns: body.width / CELL_COLUMNS },
+    };
+    let rows = match form {
+        Form::Rows { columns } | Form::Grid { columns } => count.div_ceil(columns.max(1)).min(room),
+    };
+    let mut top = body.y;
+    let mut take = |rows: u16| {
+        let area = Rect { y: top, height: rows, ..body };
+        top += rows;
+        area
+    };
+    let list = take(fixed + rows);
+    let mut spare = body.height.saturating_sub(fixed + rows + wanted);
+    let kinds = (devices == 1 && spare >= 3).then(|| take(3));
+    spare -= kinds.map_or(0, |area| area.height);
+    let charts = (spare >= 5).then(|| take(spare.min(chart_rows(body.width, devices))));
+    let processes = Rect { y: top, height: body.bottom() - top, ..body };
+    Main { form, devices: list, has_sums, kinds, charts, processes, side }
+}
+
+fn chart_rows(width: u16, devices: usize) -> u16 {
+    match devices {
+        1 => 12,
+        2..=8 if width >= SIDE_MIN => 16,
+        _ => 8,
+    }
+}
+
+/// The rows of an area as a grid of equal panes, as many beside each other as there is room for.
+pub(crate) fn panes(area: Rect, count: usize, width_min: u16, height_min: u16) -> Vec<Rect> {
+    if count == 0 || area.width == 0 || area.height == 0 {
+        return Vec::new();
+    }
+    let count = u16::try_from(count).unwrap_or(u16::MAX);
+    let columns_max = (area.width / width_min).clamp(1, count);
+    let rows_max = (area.height / height_min).max(1);
+    // As square as the screen allows: no more columns than needed for the rows there are.
+    let columns = (1..=columns_max).find(|columns| count.div_ceil(*columns) <= rows_max).unwrap_or(columns_max);
+    let rows = count.div_ceil(columns).min(rows_max);
+    let (width, height) = (area.width / columns, area.height / rows);
+    let place = |index: u16| {
+        let (column, row) = (index % columns, index / columns);
+        // The last column and row take what is left over.
+        let wide = if column + 1 == columns { area.width - width * column } else { width };
+        let high = if row + 1 == rows { area.height - height * row } else { height };
+        Rect { x: area.x + column * width, y: area.y + row * height, width: wide, height: high }
+    };
+    (0..count.min(rows * columns)).map(place).collect()
+}
+
+/// From here on every view is named in the title, not only the one that is shown.
+pub(crate) const TITLE_WIDE_MIN: u16 = 110;
+
+/// What the title says of a view.
+pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
+    if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.title()) } else { view.number().to_string() }
+}
+
+/// Where that stands, from which column to which.
+pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
+    let lengths = View::ALL.map(|view| u16::try_from(tab(view, shown, width).len()).unwrap_or(0));
+    let total: u16 = lengths.iter().map(|length| length + 1).sum();
+    let mut at = width.saturating_sub(total + 13);
+    let mut place = |length: &u16| {
+        let tab = (at, at + length);
+        at += length + 1;
+        tab
+    };
+    lengths.iter().map(&mut place).collect()
+}
+
+/// Columns between the words of the bottom line, and where each word is: the number of its key, from where, to where.
+pub(crate) fn footer(width: u16) -> Vec<(usize, u16, u16)> {
+    let gap = if width >= 100 { 2 } else { 1 };
+    let mut at = 1;
+    let mut places = Vec::new();
+    for (index, key) in KEYS.iter().enumerate().filter(|(_, key)| !key.label.is_empty()) {
+        let name = key.chords.first().map_or(0, |chord| chord.name().len());
+        let end = at + u16::try_from(name + 1 + key.label.len()).unwrap_or(0);
+        if end <= width {
+            places.push((index, at, end));
+        }
+        at = end + gap;
+    }
+    places
+}
+
+/// Columns of the process table from left to right: which one, where it begins, how wide it is.
+pub(crate) fn process_columns(settings: &Settings, width: u16) -> Vec<(usize, u16, u16)> {
+    let mut at = 0;
+    columns::fitting(&settings.columns, width)
+        .into_iter()
+        .map(|(index, columns)| {
+            let place = (index, at, columns);
+            at += columns + 1;
+            place
+        })
+        .collect()
+}
+
+/// A window in the middle of an area.
+pub(crate) fn window(area: Rect, width: u16, height: u16) -> Rect {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
+}
+
+/// The first row to show so that the chosen one is seen, with as little movement as can be.
+pub(crate) fn scrolled(scroll: usize, chosen: usize, rows: usize, count: usize) -> usize {
+    let last = count.saturating_sub(rows);
+    let low = (chosen + 1).saturating_sub(rows);
+    scroll.clamp(low.min(chosen), chosen).min(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_inside(outer: Rect, inner: Rect) -> bool {
+        outer.intersection(inner) == inner
+    }
+
+    #[test]
+    fn parts_of_the_main_view_never_overlap_at_any_size() {
+        for width in [80, 100, 117, 118, 120, 189, 190, 200, 400] {
+            for height in 24..80 {
+                let body = frame((width, height)).unwrap().body;
+                for devices in [0, 1, 2, 4, 8, 9, 16, 32, 64, 256] {
+                    let main = main(body, devices);
+                    let parts: Vec<Rect> =
+                        [Some(main.devices), main.kinds, main.charts, Some(main.processes), main.side].into_iter().flatten().collect();
+                    for (index, part) in parts.iter().enumerate() {
+                        assert!(is_inside(body, *part), "{width}x{height} {devices}: {part:?}");
+                        assert!(parts[..index].iter().all(|other| !other.intersects(*part)), "{width}x{height} {devices}");
+                    }
+                    assert!(main.processes.height >= 6, "{width}x{height} {devices}: {:?}", main.processes);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn forms_by_size_and_count() {
+        let form = |width, height, devices| main(frame((width, height)).unwrap().body, devices).form;
+        assert_eq!(form(80, 24, 8), Form::Rows { columns: 1 });
+        assert_eq!(form(80, 24, 32), Form::Grid { columns: 4 });
+        assert_eq!(form(120, 40, 8), Form::Rows { columns: 1 });
+        assert_eq!(form(120, 40, 32), Form::Rows { columns: 2 });
+        assert_eq!(form(200, 50, 32), Form::Rows { columns: 2 });
+    }
+
+    #[test]
+    fn panes_fill_their_area_without_overlap() {
+        for count in 1..40 {
+            let area = Rect { x: 3, y: 5, width: 117, height: 33 };
+            let panes = panes(area, count, 38, 7);
+            for (index, pane) in panes.iter().enumerate() {
+                assert!(is_inside(area, *pane));
+                assert!(panes[..index].iter().all(|other| !other.intersects(*pane)));
+            }
+        }
+    }
+
+    #[test]
+    fn scrolling_keeps_the_chosen_row_in_sight() {
+        for rows in 1..6 {
+            for count in 0..9 {
+                for chosen in 0..count {
+                    for scroll in 0..9 {
+                        let first = scrolled(scroll, chosen, rows, count);
+                        assert!(first <= chosen && chosen < first + rows, "{scroll} {chosen} {rows} {count}: {first}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_small_is_told() {
+        assert!(frame((0, 0)).is_none() && frame((79, 24)).is_none() && frame((80, 23)).is_none());
+    }
+}

@@ -1,0 +1,42 @@
+//! `ttmon top`: the interactive monitor.
+//!
+//! ```text
+//!  feed (its own thread) ─┐
+//!  keyboard, mouse ───────┼─► Event ─► update(&mut State) ─► view(&State) ─► only the cells that changed
+//!  signals ───────────────┘               └─► Effect: ask the feed, send a signal, keep the settings, leave
+//! ```
+//!
+//! A feed hands over snapshots; whatever hangs, hangs there. All that can change, changes in `update`; all that is seen is
+//! drawn by `view` from the state alone, so that both are tested without a terminal.
+
+mod alerts;
+mod canvas;
+mod clock;
+mod columns;
+mod event;
+mod feed;
+mod filter;
+mod history;
+mod keys;
+mod layout;
+mod mesh;
+mod metric;
+mod run;
+mod screen;
+mod settings;
+mod signals;
+mod state;
+mod theme;
+mod update;
+mod view;
+
+pub use clock::Clock;
+pub use feed::{Feed, Local, Lost};
+pub use keys::markdown as keys_markdown;
+pub use run::{End, Error, Options, run};
+pub use settings::{Settings, ThemeChoice};
+pub use state::View;
+pub use theme::{Background, Colors, Theme, Themes};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! The loop: wait for an event, take those already waiting, update, draw once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::clock::Clock;
+use crate::event::Event;
+use crate::feed::{Feed, Lost, Request};
+use crate::screen::Screen;
+use crate::settings::Settings;
+use crate::signals;
+use crate::state::State;
+use crate::theme::Themes;
+use crate::update::{Effect, say, update};
+use crate::view::view;
+
+/// A machine answers within this, nearly always: then the first picture is a whole one.
+const FIRST_LOOK: Duration = Duration::from_millis(8);
+/// A feed that is this much later than it should be is told to be silent.
+const LATE: Duration = Duration::from_millis(1500);
+/// Wider or higher than this is no screen.
+const SIZE_MAX: u16 = 1000;
+
+/// What the program starts with.
+#[derive(Debug)]
+pub struct Options {
+    /// What the user chose: the file, and flags over it.
+    pub settings: Settings,
+    /// Where the settings are kept; none if there is no place for them.
+    pub config: Option<PathBuf>,
+    /// How to look.
+    pub themes: Themes,
+    /// The user's clock.
+    pub clock: Clock,
+    /// Whether signals may not be sent.
+    pub is_read_only: bool,
+    /// What the user should know at once.
+    pub message: Option<String>,
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// The user left.
+    Left,
+    /// This signal came; the program is to die of it.
+    Signal(i32),
+}
+
+/// Why it could not go on.
+#[derive(Debug)]
+pub enum Error {
+    /// The terminal.
+    Terminal(io::Error),
+    /// There is nothing to look at.
+    Lost(Lost),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Terminal(error)
+    }
+}
+
+/// Runs until the user leaves. The terminal is given back however it ends.
+pub fn run(feed: Feed, options: Options) -> Result<End, Error> {
+    let (events, arrivals) = mpsc::channel();
+    let (requests, asked) = mpsc::channel();
+    feed.start(options.settings.refresh, asked, events.clone())?;
+    let mut state = State::new(size()?, options.settings, options.themes, options.clock);
+    state.is_read_only = options.is_read_only;
+    // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
+    if let Ok(event) = arrivals.recv_timeout(FIRST_LOOK) {
+        for effect in update(&mut state, event) {
+            if let Effect::Fail(lost) = effect {
+                return Err(Error::Lost(lost));
+            }
+        }
+    }
+    if let Some(message) = options.message {
+        say(&mut state, message);
+    }
+    // Registered before the terminal is taken: a signal in between would leave it taken.
+    listen(&events)?;
+    let screen = Screen::enter()?;
+    read_keys(events)?;
+    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO) }.run(&arrivals)
+}
+
+/// Signals as events, from a thread of their own.
+fn listen(events: &Sender<Event>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP])?;
+    let events = events.clone();
+    let builder = thread::Builder::new().name("signals".to_owned()).stack_size(128 * 1024);
+    builder.spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Keys, the mouse and the size of the terminal as events, from a thread that waits for them.
+fn read_keys(events: Sender<Event>) -> io::Result<()> {
+    use crossterm::event::{Event as Input, KeyEventKind, read};
+    let builder = thread::Builder::new().name("keys".to_owned()).stack_size(256 * 1024);
+    builder.spawn(move || {
+        loop {
+            let event = match read() {
+                Ok(Input::Key(key)) if key.kind != KeyEventKind::Release => Event::Key(key),
+                Ok(Input::Mouse(mouse)) => Event::Mouse(mouse),
+                Ok(Input::Resize(width, height)) => Event::Resized(width.min(SIZE_MAX), height.min(SIZE_MAX)),
+                Ok(_) => continue,
+                Err(error) => Event::InputLost(error.to_string()),
+            };
+            let is_last = matches!(event, Event::InputLost(_));
+            if events.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn size() -> io::Result<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout())?;
+    Ok((size.ws_col.min(SIZE_MAX), size.ws_row.min(SIZE_MAX)))
+}
+
+struct Loop {
+    state: State,
+    screen: Screen,
+    requests: Sender<Request>,
+    config: Option<PathBuf>,
+    buffer: Buffer,
+}
+
+impl Loop {
+    fn run(mut self, arrivals: &Receiver<Event>) -> Result<End, Error> {
+        let mut heard = Instant::now();
+        loop {
+            self.draw()?;
+            let mut next = Some(self.wait(arrivals, heard)?);
+            while let Some(event) = next {
+                if matches!(event, Event::News(_)) {
+                    heard = Instant::now();
+                }
+                for effect in update(&mut self.state, event) {
+                    if let Some(end) = self.perform(effect)? {
+                        return Ok(end);
+                    }
+                }
+                next = arrivals.try_recv().ok();
+            }
+        }
+    }
+
+    /// The next event; a feed that should have told something by now makes one, too.
+    fn wait(&self, arrivals: &Receiver<Event>, heard: Instant) -> Result<Event, Error> {
+        let late = self.state.settings.refresh + LATE;
+        // Silence is counted in seconds, so that is how often it is looked at.
+        let patience = if self.state.silent_for.is_zero() { late.saturating_sub(heard.elapsed()) } else { Duration::from_secs(1) };
+        match arrivals.recv_timeout(patience.max(Duration::from_millis(10))) {
+            Ok(event) => Ok(event),
+            Err(RecvTimeoutError::Timeout) => Ok(Event::Silence(heard.elapsed())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::Lost(Lost { message: "the screen lost its sources; start it again".to_owned(), is_no_device: false }))
+            }
+        }
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        let (width, height) = self.state.size;
+        let area = Rect { x: 0, y: 0, width, height };
+        if self.buffer.area == area {
+            self.buffer.reset();
+        } else {
+            self.buffer = Buffer::empty(area);
+        }
+        view(&self.state, &mut self.buffer);
+        self.screen.show(&self.buffer)
+    }
+
+    /// Does what has to be done outside. Comes back with an end if this is one.
+    fn perform(&mut self, effect: Effect) -> Result<Option<End>, Error> {
+        match effect {
+            Effect::Quit => return Ok(Some(End::Left)),
+            Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
+            Effect::Fail(lost) => return Err(Error::Lost(lost)),
+            Effect::Ask(request) => {
+                // A feed that has ended is told by its silence.
+                let _ = self.requests.send(request);
+            }
+            Effect::Signal(key, owner, at) => {
+                let outcome = signals::send(key, &owner, at);
+                say(&mut self.state, outcome);
+            }
+            Effect::Save => {
+                let outcome = match &self.config {
+                    None => "the settings were not kept: no place for them; give --config FILE".to_owned(),
+                    Some(path) => match save(path, &self.state.settings) {
+                        Ok(()) => format!("the settings are kept in {}", path.display()),
+                        Err(error) => format!("the settings were not kept: {}: {error}", path.display()),
+                    },
+                };
+                say(&mut self.state, outcome);
+            }
+            Effect::Ring => self.screen.ring()?,
+            Effect::Suspend => {
+                self.screen.suspend();
+                emulate_default_handler(SIGTSTP)?;
+                self.screen.resume()?;
+                self.state.size = size()?;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Beside the file first, then in its place.
+fn save(path: &Path, settings: &Settings) -> io::Result<()> {
+    let earlier = fs::read_to_string(path).unwrap_or_default();
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    fs::write(&temporary, settings.write(&earlier))?;
+    fs::rename(&temporary, path).inspect_err(|_| _ = fs::remove_file(&temporary))
+}

@@ -1,0 +1,259 @@
+//! The terminal: taken over, drawn to with as few bytes as can be, and given back whatever happens.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::panic;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use ratatui_core::buffer::{Buffer, Cell};
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Modifier};
+
+/// Alternate screen, no cursor, mouse buttons (not its movements) with coordinates of any size.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[H\x1b[2J";
+const LEAVE: &str = "\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?25h\x1b[?1049l";
+/// A frame of more than this many bytes is shown at once by terminals that can; smaller ones do not tear.
+const SYNCHRONIZED_BYTES_MIN: usize = 1024;
+/// So many unchanged cells are written again where moving the cursor over them would take as many bytes.
+const GAP_MAX: u16 = 3;
+
+/// Whether the terminal is ours, for whoever has to give it back.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The terminal, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    shown: Buffer,
+    pen: Pen,
+}
+
+impl Screen {
+    /// Takes the terminal over. A panic, in any thread, gives it back before it is told.
+    pub(crate) fn enter() -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let tell = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                give_back();
+                tell(info);
+            }));
+        });
+        enable_raw_mode()?;
+        IS_TAKEN.store(true, Ordering::SeqCst);
+        let screen = Self { shown: Buffer::empty(Rect::ZERO), pen: Pen::default() };
+        write(ENTER.as_bytes())?;
+        Ok(screen)
+    }
+
+    /// Shows a buffer: only what changed is written, and nothing if nothing did.
+    pub(crate) fn show(&mut self, next: &Buffer) -> io::Result<()> {
+        let mut bytes = String::new();
+        if self.shown.area != next.area {
+            self.shown = Buffer::empty(next.area);
+            self.pen = Pen::default();
+            bytes.push_str("\x1b[0m\x1b[H\x1b[2J");
+        }
+        self.pen.draw(&self.shown, next, &mut bytes);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if bytes.len() >= SYNCHRONIZED_BYTES_MIN {
+            bytes.insert_str(0, "\x1b[?2026h");
+            bytes.push_str("\x1b[?2026l");
+        }
+        write(bytes.as_bytes())?;
+        self.shown.clone_from(next);
+        Ok(())
+    }
+
+    /// The shell gets the terminal for a while.
+    pub(crate) fn suspend(&mut self) {
+        give_back();
+    }
+
+    /// And we have it again.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        enable_raw_mode()?;
+        IS_TAKEN.store(true, Ordering::SeqCst);
+        self.shown = Buffer::empty(Rect::ZERO);
+        write(ENTER.as_bytes())
+    }
+
+    /// A sound.
+    pub(crate) fn ring(&self) -> io::Result<()> {
+        write(b"\x07")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Gives the terminal back, once.
+fn give_back() {
+    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = write(LEAVE.as_bytes());
+        let _ = disable_raw_mode();
+    }
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}
+
+/// Where the terminal's cursor is and how it writes.
+#[derive(Debug, Default)]
+struct Pen {
+    /// Unknown at first, and behind the last column, where terminals differ.
+    at: Option<(u16, u16)>,
+    look: Look,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Look {
+    fg: Color,
+    bg: Color,
+    modifier: Modifier,
+}
+
+impl Look {
+    fn of(cell: &Cell) -> Self {
+        Self { fg: cell.fg, bg: cell.bg, modifier: cell.modifier }
+    }
+}
+
+impl Pen {
+    fn draw(&mut self, shown: &Buffer, next: &Buffer, out: &mut String) {
+        for (x, y, cell) in shown.diff(next) {
+            self.move_to(x, y, next, out);
+            self.wear(Look::of(cell), out);
+            out.push_str(cell.symbol());
+            let after = x + crate::canvas::width(cell.symbol()).max(1);
+            self.at = (after < next.area.right()).then_some((after, y));
+        }
+    }
+
+    fn move_to(&mut self, x: u16, y: u16, next: &Buffer, out: &mut String) {
+        match self.at {
+            Some(at) if at == (x, y) => return,
+            Some((from, row)) if row == y && from < x => {
+                let gap = x - from;
+                let cells = || (from..x).filter_map(|column| next.cell((column, y)));
+                let is_plain = |cell: &Cell| cell.symbol().len() == 1 && Look::of(cell) == self.look;
+                if gap <= GAP_MAX && cells().all(is_plain) {
+                    cells().for_each(|cell| out.push_str(cell.symbol()));
+                } else if gap == 1 {
+                    out.push_str("\x1b[C");
+                } else {
+                    let _ = write!(out, "\x1b[{gap}C");
+                }
+            }
+            _ => {
+                let _ = write!(out, "\x1b[{};{}H", y + 1, x + 1);
+            }
+        }
+        self.at = Some((x, y));
+    }
+
+    fn wear(&mut self, look: Look, out: &mut String) {
+        if look == self.look {
+            return;
+        }
+        let mut codes: Vec<String> = Vec::new();
+        // Taking a modifier away is done by starting anew.
+        let (mut fg, mut bg, mut modifier) = (self.look.fg, self.look.bg, self.look.modifier);
+        let loses_color = (look.fg == Color::Reset && fg != Color::Reset) || (look.bg == Color::Reset && bg != Color::Reset);
+        if !(modifier - look.modifier).is_empty() || loses_color {
+            codes.push("0".to_owned());
+            (fg, bg, modifier) = (Color::Reset, Color::Reset, Modifier::empty());
+        }
+        for (_, code) in MODIFIERS.iter().filter(|(flag, _)| (look.modifier - modifier).contains(*flag)) {
+            codes.push((*code).to_owned());
+        }
+        if look.fg != fg {
+            codes.push(color(look.fg, 30));
+        }
+        if look.bg != bg {
+            codes.push(color(look.bg, 40));
+        }
+        let _ = if codes == ["0"] { write!(out, "\x1b[m") } else { write!(out, "\x1b[{}m", codes.join(";")) };
+        self.look = look;
+    }
+}
+
+const MODIFIERS: [(Modifier, &str); 4] =
+    [(Modifier::BOLD, "1"), (Modifier::DIM, "2"), (Modifier::UNDERLINED, "4"), (Modifier::REVERSED, "7")];
+
+/// The code of a colour; `base` is 30 for letters and 40 for what is behind them.
+fn color(color: Color, base: u8) -> String {
+    let plain = |number: u8| (base + number).to_string();
+    match color {
+        Color::Reset => plain(9),
+        Color::Black => plain(0),
+        Color::Red => plain(1),
+        Color::Green => plain(2),
+        Color::Yellow => plain(3),
+        Color::Blue => plain(4),
+        Color::Magenta => plain(5),
+        Color::Cyan => plain(6),
+        Color::Gray => plain(7),
+        Color::DarkGray => plain(60),
+        Color::LightRed => plain(61),
+        Color::LightGreen => plain(62),
+        Color::LightYellow => plain(63),
+        Color::LightBlue => plain(64),
+        Color::LightMagenta => plain(65),
+        Color::LightCyan => plain(66),
+        Color::White => plain(67),
+        Color::Indexed(index) => format!("{};5;{index}", base + 8),
+        Color::Rgb(red, green, blue) => format!("{};2;{red};{green};{blue}", base + 8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui_core::style::Style;
+
+    fn drawn(before: &[&str], after: &[&str]) -> String {
+        let mut out = String::new();
+        Pen::default().draw(&Buffer::with_lines(before.to_vec()), &Buffer::with_lines(after.to_vec()), &mut out);
+        out
+    }
+
+    #[test]
+    fn nothing_changed_nothing_written() {
+        assert_eq!(drawn(&["54 C", "ok"], &["54 C", "ok"]), "");
+    }
+
+    #[test]
+    fn only_what_changed_is_written() {
+        assert_eq!(drawn(&["54 C  20 W"], &["55 C  20 W"]), "\x1b[1;2H5");
+        assert_eq!(drawn(&["54 C  20 W"], &["64 D  20 W"]), "\x1b[1;1H64 D", "a short gap is written again");
+        assert_eq!(drawn(&["5         5"], &["6         6"]), "\x1b[1;1H6\x1b[9C6");
+        assert_eq!(drawn(&["a", "b"], &["c", "d"]), "\x1b[1;1Hc\x1b[2;1Hd");
+    }
+
+    #[test]
+    fn looks_are_worn_until_another_is_needed() {
+        let area = Rect::new(0, 0, 6, 1);
+        let mut next = Buffer::empty(area);
+        next.set_string(0, 0, "ab", Style::new().add_modifier(Modifier::BOLD));
+        next.set_string(2, 0, "c", Style::new().fg(Color::Red).add_modifier(Modifier::BOLD));
+        next.set_string(3, 0, "d", Style::new());
+        let mut out = String::new();
+        Pen::default().draw(&Buffer::empty(area), &next, &mut out);
+        assert_eq!(out, "\x1b[1;1H\x1b[1mab\x1b[31mc\x1b[md");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(drawn(&["      "], &["名a   "]), "\x1b[1;1H名a");
+    }
+}

@@ -1,0 +1,198 @@
+//! The configuration file: what the user chose, in TOML. What is not understood is told and left out, never fatal.
+//!
+//! ```toml
+//! view = "Main"
+//! refresh_ms = 1000
+//! sort = "dram"
+//! columns = ["pid", "user", "name", "dev", "dram", "command"]
+//! theme = "auto"
+//! ```
+
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use crate::columns;
+use crate::metric;
+use crate::state::View;
+
+/// How long a chart looks back.
+pub(crate) const ZOOMS: [u64; 5] = [60, 300, 900, 1800, 3600];
+/// How often one may look.
+pub(crate) const REFRESHES: [u64; 8] = [100, 250, 500, 1000, 2000, 5000, 10_000, 60_000];
+const REFRESH_MS_MAX: u64 = 86_400_000;
+const REFRESH_MS_MIN: u64 = 50;
+
+/// Which colours the user wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThemeChoice {
+    /// What the terminal seems to be.
+    #[default]
+    Auto,
+    /// Light letters on dark.
+    Dark,
+    /// Dark letters on light.
+    Light,
+    /// No colours.
+    Mono,
+}
+
+impl ThemeChoice {
+    pub(crate) const ALL: [Self; 4] = [Self::Auto, Self::Dark, Self::Light, Self::Mono];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Dark => "dark",
+            Self::Light => "light",
+            Self::Mono => "mono",
+        }
+    }
+}
+
+/// What the user chose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// First view.
+    pub view: View,
+    /// Between two looks.
+    pub refresh: Duration,
+    /// Colours.
+    pub theme: ThemeChoice,
+    pub(crate) sort: usize,
+    pub(crate) descending: bool,
+    pub(crate) tree: bool,
+    pub(crate) columns: Vec<usize>,
+    pub(crate) metric: usize,
+    pub(crate) zoom: usize,
+    pub(crate) worst_first: bool,
+    pub(crate) bell: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            view: View::Main,
+            refresh: Duration::from_secs(1),
+            theme: ThemeChoice::Auto,
+            sort: columns::by_name("dram").unwrap_or(0),
+            descending: true,
+            tree: false,
+            columns: columns::DEFAULT.iter().filter_map(|name| columns::by_name(name)).collect(),
+            metric: 0,
+            zoom: 0,
+            worst_first: false,
+            bell: false,
+        }
+    }
+}
+
+/// One key of the file: how it is read and written.
+struct Row {
+    key: &'static str,
+    read: fn(&mut Settings, &Value) -> Option<()>,
+    write: fn(&Settings) -> Value,
+    /// What it takes, for the message about one that it does not.
+    takes: &'static str,
+}
+
+#[rustfmt::skip] // one row a line
+const ROWS: &[Row] = &[
+    Row { key: "view", takes: "Main, Charts, Detail, Memory or Mesh", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
+    Row { key: "refresh_ms", takes: "milliseconds from 50 on", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
+    Row { key: "theme", takes: "auto, dark, light or mono", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
+    Row { key: "sort", takes: "the name of a column", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
+    Row { key: "descending", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
+    Row { key: "tree", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
+    Row { key: "columns", takes: "a list of names of columns", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
+    Row { key: "metric", takes: "the name of a metric", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].name) },
+    Row { key: "window_s", takes: "60, 300, 900, 1800 or 3600", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
+    Row { key: "worst_first", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
+    Row { key: "bell", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
+];
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+fn view(value: &Value) -> Option<View> {
+    View::ALL.into_iter().find(|view| value.as_str().is_some_and(|name| view.title().eq_ignore_ascii_case(name)))
+}
+
+fn theme(value: &Value) -> Option<ThemeChoice> {
+    ThemeChoice::ALL.into_iter().find(|theme| value.as_str() == Some(theme.name()))
+}
+
+fn refresh(value: &Value) -> Option<Duration> {
+    let millis = u64::try_from(value.as_integer()?).ok()?;
+    (REFRESH_MS_MIN..=REFRESH_MS_MAX).contains(&millis).then_some(Duration::from_millis(millis))
+}
+
+fn zoom(value: &Value) -> Option<usize> {
+    let seconds = u64::try_from(value.as_integer()?).ok()?;
+    ZOOMS.iter().position(|zoom| *zoom == seconds)
+}
+
+fn list(value: &Value) -> Option<Vec<usize>> {
+    let columns: Vec<usize> = value.as_array()?.iter().map(|name| name.as_str().and_then(columns::by_name)).collect::<Option<_>>()?;
+    (!columns.is_empty()).then_some(columns)
+}
+
+impl Settings {
+    /// Reads a file's text over what is there. What is not understood comes back as messages.
+    pub fn read(&mut self, text: &str) -> Vec<String> {
+        let table = match text.parse::<Table>() {
+            Ok(table) => table,
+            Err(error) => return vec![format!("not TOML: {}", error.message())],
+        };
+        let mut messages = Vec::new();
+        for (key, value) in &table {
+            match ROWS.iter().find(|row| row.key == key) {
+                None => messages.push(format!("unknown key {key}")),
+                Some(row) if (row.read)(self, value).is_none() => messages.push(format!("{key} takes {}", row.takes)),
+                Some(_) => {}
+            }
+        }
+        messages
+    }
+
+    /// The text of a file that says the same. What an earlier file said beside it stays.
+    pub(crate) fn write(&self, earlier: &str) -> String {
+        let mut table = earlier.parse::<Table>().unwrap_or_default();
+        for row in ROWS {
+            table.insert(row.key.to_owned(), (row.write)(self));
+        }
+        table.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut changed =
+            Settings { view: View::Mesh, refresh: Duration::from_millis(250), theme: ThemeChoice::Light, ..Settings::default() };
+        (changed.sort, changed.descending, changed.tree, changed.columns) = (0, false, true, vec![0, 4]);
+        (changed.metric, changed.zoom, changed.worst_first, changed.bell) = (2, 3, true, true);
+        let mut read = Settings::default();
+        assert_eq!(read.read(&changed.write("")), [""; 0]);
+        assert_eq!(read, changed);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_and_left_out() {
+        let mut settings = Settings::default();
+        let messages = settings.read("refresh_ms = 1\nsort = \"nonsense\"\nfuture = 7\ntree = true\n");
+        assert_eq!(messages, ["unknown key future", "refresh_ms takes milliseconds from 50 on", "sort takes the name of a column"]);
+        assert_eq!(settings, Settings { tree: true, ..Settings::default() });
+        assert_eq!(settings.read("= x").len(), 1);
+    }
+
+    #[test]
+    fn foreign_keys_stay() {
+        let written = Settings::default().write("future = 7\ntree = true\n");
+        assert!(written.contains("future = 7") && written.contains("tree = false"), "{written}");
+    }
+}

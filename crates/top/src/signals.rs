@@ -1,0 +1,88 @@
+//! Signals to processes: to the one that was meant, or to none.
+//!
+//! A pid may be another process's by the time somebody has read a question and answered it. So the process is held by a
+//! pidfd, its start time is compared with the one in the dialog, and only then the signal goes through the pidfd.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use ttmon_model::ProcessKey;
+
+/// One that can be sent.
+pub(crate) struct Choice {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    signal: Signal,
+}
+
+/// The polite one first.
+pub(crate) const SIGNALS: &[Choice] = &[
+    Choice { name: "TERM", help: "asks it to end", signal: Signal::TERM },
+    Choice { name: "INT", help: "as Ctrl-C does", signal: Signal::INT },
+    Choice { name: "HUP", help: "its terminal is gone", signal: Signal::HUP },
+    Choice { name: "QUIT", help: "ends it with a core dump", signal: Signal::QUIT },
+    Choice { name: "KILL", help: "ends it at once, whatever it does", signal: Signal::KILL },
+    Choice { name: "STOP", help: "halts it until CONT", signal: Signal::STOP },
+    Choice { name: "CONT", help: "lets it go on", signal: Signal::CONT },
+    Choice { name: "USR1", help: "whatever the program makes of it", signal: Signal::USR1 },
+    Choice { name: "USR2", help: "whatever the program makes of it", signal: Signal::USR2 },
+];
+
+/// Sends it, and says what happened.
+pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
+    let choice = &SIGNALS[at];
+    let failed = |why: String| format!("{} was not sent to {}: {why}", choice.name, key.pid);
+    let Some(pid) = i32::try_from(key.pid).ok().and_then(Pid::from_raw) else {
+        return failed("that is no process".to_owned());
+    };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(Errno::SRCH) => return failed("it has ended already".to_owned()),
+        Err(error) => return failed(error.to_string()),
+    };
+    // From here on the pid cannot come to mean another process unnoticed.
+    if start_ticks(key.pid) != Some(key.start_ticks) {
+        return failed("it has ended, and the number belongs to another process now".to_owned());
+    }
+    match pidfd_send_signal(&process, choice.signal) {
+        Ok(()) => format!("{} was sent to {}", choice.name, key.pid),
+        Err(Errno::PERM) => failed(format!("it belongs to {owner}, and this user may not; try as {owner} or root")),
+        Err(Errno::SRCH) => failed("it has ended already".to_owned()),
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`: signals go to this machine's processes, whatever root is looked at.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn at(name: &str) -> usize {
+        SIGNALS.iter().position(|choice| choice.name == name).unwrap()
+    }
+
+    #[test]
+    fn only_the_process_that_was_meant_gets_it() {
+        let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let key = ProcessKey { pid: child.id(), start_ticks: start_ticks(child.id()).unwrap() };
+        let other = ProcessKey { start_ticks: key.start_ticks + 1, ..key };
+        assert!(send(other, "ana", at("KILL")).contains("belongs to another process now"));
+        assert!(child.try_wait().unwrap().is_none(), "it still runs");
+        assert_eq!(send(key, "ana", at("TERM")), format!("TERM was sent to {}", key.pid));
+        assert!(!child.wait().unwrap().success());
+        assert!(send(key, "ana", at("TERM")).contains("has ended"));
+    }
+
+    #[test]
+    fn the_polite_one_is_first() {
+        assert_eq!(SIGNALS[0].name, "TERM");
+    }
+}

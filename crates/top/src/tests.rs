@@ -1,0 +1,105 @@
+//! Screens and keys, without a terminal.
+
+#[path = "../../wire/src/tests/machine.rs"]
+pub(crate) mod machine;
+
+mod golden;
+mod keys;
+mod properties;
+
+use jiff::tz::TimeZone;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ttmon_model::snapshot::{Health, State as DeviceState};
+use ttmon_model::units::{Celsius, UnixTime, Watts};
+use ttmon_model::{Missing, Snapshot};
+
+use crate::clock::Clock;
+use crate::event::Event;
+use crate::feed::News;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::theme::{Theme, Themes};
+use crate::update::update;
+use crate::view::view;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A state that has seen nothing yet.
+pub(crate) fn blank(size: (u16, u16), theme: Theme) -> State {
+    State::new(size, Settings::default(), Themes { auto: theme }, Clock(TimeZone::UTC))
+}
+
+/// A state that has watched a machine for a while: its values go up and down, and it ends as it was given.
+pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, seconds: u64) -> State {
+    let mut state = blank(size, theme);
+    for second in (0..seconds).rev() {
+        let mut then = snapshot.clone();
+        then.time = UnixTime(snapshot.time.0 - second * SECOND);
+        for (index, device) in then.devices.iter_mut().enumerate() {
+            let wave = f64::from(u32::try_from((second * 7 + index as u64 * 13) % 40).unwrap()) / 40.0 - 0.5;
+            device.temperature = device.temperature.map(|value| Celsius(value.0 + if second == 0 { 0.0 } else { 8.0 * wave }));
+            device.power = device.power.map(|value| Watts(value.0 + if second == 0 { 0.0 } else { 20.0 * wave }));
+        }
+        update(&mut state, Event::News(News::Snapshot(Box::new(then))));
+    }
+    state
+}
+
+/// What is on the screen.
+pub(crate) fn drawn(state: &State) -> Buffer {
+    let (width, height) = state.size;
+    let mut buffer = Buffer::empty(Rect { x: 0, y: 0, width, height });
+    view(state, &mut buffer);
+    buffer
+}
+
+pub(crate) fn text(buffer: &Buffer) -> String {
+    let row = |y: u16| {
+        let mut line = String::new();
+        let mut x = 0;
+        while x < buffer.area.width {
+            let symbol = buffer[(x, y)].symbol();
+            line.push_str(symbol);
+            x += crate::canvas::width(symbol).max(1);
+        }
+        line.trim_end().to_owned()
+    };
+    (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
+}
+
+/// One device in good health with one process.
+pub(crate) fn one() -> Snapshot {
+    let mut snapshot = machine::galaxy();
+    keep(&mut snapshot, 1);
+    snapshot
+}
+
+/// Eight devices: one warm, one at its limit, one in reset, one gone, one that nothing is known of.
+pub(crate) fn eight() -> Snapshot {
+    let mut snapshot = machine::galaxy();
+    keep(&mut snapshot, 8);
+    let ill = [
+        (2, DeviceState::Ok, Health::Warning, "temperature 71 of 75 °C", Ok(71.0)),
+        (3, DeviceState::Ok, Health::Critical, "temperature 76 of 75 °C", Ok(76.0)),
+        (4, DeviceState::Resetting, Health::Unknown, "", Err(Missing::Resetting)),
+        (5, DeviceState::Gone, Health::Unknown, "", Err(Missing::Gone)),
+        (6, DeviceState::Unreadable, Health::Unknown, "", Err(Missing::NoPermission)),
+    ];
+    for (index, state, health, reason, temperature) in ill {
+        let device = &mut snapshot.devices[index];
+        (device.state, device.health, device.temperature) = (state, health, temperature.map(Celsius));
+        device.health_reasons = (!reason.is_empty()).then(|| reason.to_owned()).into_iter().collect();
+        if let Err(why) = temperature {
+            (device.power, device.aiclk, device.memory.dram.used, device.memory.l1.used) = (Err(why), Err(why), Err(why), Err(why));
+        }
+    }
+    snapshot
+}
+
+fn keep(snapshot: &mut Snapshot, count: usize) {
+    snapshot.devices.truncate(count);
+    for process in &mut snapshot.processes {
+        process.devices.truncate(count);
+    }
+}

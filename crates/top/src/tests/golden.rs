@@ -1,0 +1,73 @@
+//! Every view at three sizes for one, eight and thirty-two devices, with devices that are warm, at their limit, in reset,
+//! gone and unknown among them.
+
+use ttmon_model::Snapshot;
+
+use super::{drawn, eight, machine, one, text, watched};
+use crate::state::{Dialog, View};
+use crate::theme::Theme;
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+
+fn check(name: &str, snapshot: &Snapshot) {
+    for (width, height) in SIZES {
+        let mut state = watched(snapshot, (width, height), Theme::default(), 70);
+        let mut screens = String::new();
+        for view in View::ALL {
+            state.view = view;
+            screens += &format!("{}\n{}\n", "=".repeat(usize::from(width)), text(&drawn(&state)));
+        }
+        insta::assert_snapshot!(format!("{name}_{width}x{height}"), screens);
+    }
+}
+
+#[test]
+fn one_device() {
+    check("one", &one());
+}
+
+#[test]
+fn eight_devices() {
+    check("eight", &eight());
+}
+
+#[test]
+fn thirty_two_devices() {
+    check("galaxy", &machine::galaxy());
+}
+
+#[test]
+fn in_ascii() {
+    let theme = Theme { ascii: true, ..Theme::default() };
+    let mut screens = String::new();
+    for view in View::ALL {
+        let mut state = watched(&eight(), (80, 24), theme, 70);
+        state.view = view;
+        let screen = text(&drawn(&state));
+        assert!(screen.is_ascii(), "{screen}");
+        screens += &format!("{}\n{screen}\n", "=".repeat(80));
+    }
+    insta::assert_snapshot!("eight_ascii", screens);
+}
+
+#[test]
+fn dialogs() {
+    let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 70);
+    let key = state.live.as_ref().unwrap().processes[0].key;
+    state.environment = Some((key, Ok(vec!["TT_VISIBLE_DEVICES=0,1".to_owned()])));
+    let mut screens = String::new();
+    for dialog in [
+        Dialog::Help { scroll: 0 },
+        Dialog::Sort { at: 1 },
+        Dialog::Setup { at: 3 },
+        Dialog::Process { key, scroll: 0 },
+        Dialog::Filter { text: "user:ana".to_owned(), before: String::new() },
+    ] {
+        state.dialog = Some(dialog);
+        screens += &format!("{}\n{}\n", "=".repeat(80), text(&drawn(&state)));
+    }
+    state.dialog = None;
+    super::super::update::signal(&mut state);
+    screens += &format!("{}\n{}\n", "=".repeat(80), text(&drawn(&state)));
+    insta::assert_snapshot!("dialogs", screens);
+}

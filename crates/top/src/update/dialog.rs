@@ -1,0 +1,204 @@
+//! Keys while something lies over the view.
+
+use std::time::Duration;
+
+use crossterm::event::KeyCode;
+
+use super::{Effect, bounded, buffers_effect, moved, wants_buffers};
+use crate::columns::COLUMNS;
+use crate::feed::Request;
+use crate::filter::Filter;
+use crate::keys::{self, Action, Chord, KEYS, Motion, Step};
+use crate::metric::METRICS;
+use crate::settings::{REFRESHES, ThemeChoice, ZOOMS};
+use crate::signals::SIGNALS;
+use crate::state::{Dialog, State, View};
+
+/// Longest filter typed.
+const FILTER_CHARACTERS_MAX: usize = 200;
+
+pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effect> {
+    let Some(dialog) = state.dialog.take() else { return Vec::new() };
+    let action = keys::action(chord);
+    match dialog {
+        Dialog::Filter { text, before } => filter(state, text, before, code),
+        Dialog::Help { scroll } => {
+            if let Some(Action::Move(motion)) = action {
+                state.dialog = Some(Dialog::Help { scroll: moved(scroll, motion, KEYS.len(), 10) });
+            } else if !matches!(action, Some(Action::Help | Action::Escape | Action::Quit)) {
+                state.dialog = Some(Dialog::Help { scroll });
+            }
+            Vec::new()
+        }
+        Dialog::Sort { at } => sort(state, at, action),
+        Dialog::Setup { at } => setup(state, at, chord, action),
+        Dialog::Signal(mut dialog) => {
+            match (action, chord) {
+                (Some(Action::Escape | Action::Quit), _) => return Vec::new(),
+                (_, Chord::Char('y')) if dialog.is_asked => return vec![Effect::Signal(dialog.key, dialog.user, dialog.at)],
+                (Some(Action::Move(motion)), _) => {
+                    dialog.at = moved(dialog.at, motion, SIGNALS.len(), 4);
+                    dialog.is_asked = false;
+                }
+                (Some(Action::Details), _) => dialog.is_asked = true,
+                _ => {}
+            }
+            state.dialog = Some(Dialog::Signal(dialog));
+            Vec::new()
+        }
+        Dialog::Process { key, scroll } => {
+            match action {
+                Some(Action::Escape | Action::Quit | Action::Details) => {
+                    state.dialog = Some(Dialog::Process { key, scroll });
+                    let before = wants_buffers(state);
+                    state.dialog = None;
+                    return buffers_effect(state, before);
+                }
+                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Process { key, scroll: moved(scroll, motion, 10_000, 10) }),
+                Some(Action::Signal) => super::signal(state),
+                _ => state.dialog = Some(Dialog::Process { key, scroll }),
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// A key that is no chord of ours: it may still be for a text.
+pub(super) fn typed(state: &mut State, code: KeyCode) -> Vec<Effect> {
+    match state.dialog.take() {
+        Some(Dialog::Filter { text, before }) => filter(state, text, before, code),
+        other => {
+            state.dialog = other;
+            Vec::new()
+        }
+    }
+}
+
+/// What is typed is tried at once; what makes no sense yet is told and changes nothing.
+fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) -> Vec<Effect> {
+    match code {
+        KeyCode::Esc => {
+            state.filter = Filter::parse(&before).unwrap_or_default();
+            state.filter_text = before;
+            return Vec::new();
+        }
+        KeyCode::Enter => {
+            match Filter::parse(&text) {
+                Ok(filter) => (state.filter, state.filter_text) = (filter, text),
+                Err(bad) => super::say(state, bad.to_string()),
+            }
+            return Vec::new();
+        }
+        KeyCode::Backspace => _ = text.pop(),
+        KeyCode::Char(character) if text.chars().count() < FILTER_CHARACTERS_MAX => text.push(character),
+        _ => {}
+    }
+    if let Ok(filter) = Filter::parse(&text) {
+        state.filter = filter;
+        state.filter_text.clone_from(&text);
+    }
+    state.dialog = Some(Dialog::Filter { text, before });
+    Vec::new()
+}
+
+fn sort(state: &mut State, at: usize, action: Option<Action>) -> Vec<Effect> {
+    match action {
+        Some(Action::Escape | Action::Quit) => {}
+        Some(Action::Details) => {
+            if let Some(column) = state.settings.columns.get(at) {
+                // The same column again turns it round.
+                state.settings.descending =
+                    if state.settings.sort == *column { !state.settings.descending } else { COLUMNS[*column].is_number };
+                state.settings.sort = *column;
+            }
+        }
+        Some(Action::Move(motion)) => state.dialog = Some(Dialog::Sort { at: moved(at, motion, state.settings.columns.len(), 5) }),
+        _ => state.dialog = Some(Dialog::Sort { at }),
+    }
+    Vec::new()
+}
+
+/// Settings of the dialog before the columns begin.
+const PLAIN_ROWS: usize = 7;
+
+/// What F2 lists: names and values.
+pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
+    let settings = &state.settings;
+    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    let mut rows: Vec<(String, String)> = vec![
+        ("Refresh".to_owned(), format!("{} ms", settings.refresh.as_millis())),
+        ("Theme".to_owned(), settings.theme.name().to_owned()),
+        ("First view".to_owned(), settings.view.title().to_owned()),
+        ("Charts look back".to_owned(), format!("{} s", ZOOMS[settings.zoom])),
+        ("Metric of charts and mesh".to_owned(), METRICS[settings.metric].title.to_owned()),
+        ("Devices with the worst first".to_owned(), yes(settings.worst_first)),
+        ("Bell for alerts".to_owned(), yes(settings.bell)),
+    ];
+    debug_assert_eq!(rows.len(), PLAIN_ROWS);
+    rows.extend(
+        COLUMNS.iter().enumerate().map(|(index, column)| (format!("Column {}", column.title), yes(settings.columns.contains(&index)))),
+    );
+    rows
+}
+
+fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
+    let count = PLAIN_ROWS + COLUMNS.len();
+    let step = match (chord, action) {
+        (Chord::Left, _) => Some(Step::Before),
+        (Chord::Right | Chord::Enter | Chord::Char(' '), _) => Some(Step::After),
+        (_, Some(Action::Escape | Action::Quit | Action::Setup)) => return Vec::new(),
+        (_, Some(Action::Save)) => {
+            state.dialog = Some(Dialog::Setup { at });
+            return vec![Effect::Save];
+        }
+        (_, Some(Action::Move(motion))) => {
+            state.dialog = Some(Dialog::Setup { at: moved(at, motion, count, 8) });
+            return Vec::new();
+        }
+        _ => None,
+    };
+    state.dialog = Some(Dialog::Setup { at });
+    step.map_or_else(Vec::new, |step| change(state, at, step))
+}
+
+fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
+    let settings = &mut state.settings;
+    match at {
+        0 => {
+            let millis = u64::try_from(settings.refresh.as_millis()).unwrap_or(u64::MAX);
+            let place = REFRESHES.iter().position(|refresh| *refresh >= millis).unwrap_or(REFRESHES.len() - 1);
+            settings.refresh = Duration::from_millis(REFRESHES[bounded(place, step, REFRESHES.len())]);
+            return vec![Effect::Ask(Request::Interval(settings.refresh))];
+        }
+        1 => {
+            let place = ThemeChoice::ALL.iter().position(|theme| *theme == settings.theme).unwrap_or(0);
+            settings.theme = ThemeChoice::ALL[bounded(place, step, ThemeChoice::ALL.len())];
+            state.theme = state.themes.theme(settings.theme);
+        }
+        2 => settings.view = View::ALL[bounded(settings.view.number() - 1, step, View::ALL.len())],
+        3 => settings.zoom = bounded(settings.zoom, step, ZOOMS.len()),
+        4 => settings.metric = bounded(settings.metric, step, METRICS.len()),
+        5 => settings.worst_first = !settings.worst_first,
+        6 => settings.bell = !settings.bell,
+        _ => toggle(settings, at - PLAIN_ROWS),
+    }
+    Vec::new()
+}
+
+/// Columns stay in the order of the table; the last one stays.
+fn toggle(settings: &mut crate::settings::Settings, column: usize) {
+    match settings.columns.iter().position(|shown| *shown == column) {
+        Some(place) if settings.columns.len() > 1 => _ = settings.columns.remove(place),
+        Some(_) => {}
+        None => {
+            let place = settings.columns.iter().position(|shown| *shown > column).unwrap_or(settings.columns.len());
+            settings.columns.insert(place, column);
+        }
+    }
+}
+
+/// Used by the mouse: the wheel is a few arrow keys.
+pub(super) fn wheel(state: &mut State, motion: Motion) -> Vec<Effect> {
+    let chord = if motion == Motion::Up { Chord::Up } else { Chord::Down };
+    press(state, chord, KeyCode::Null)
+}

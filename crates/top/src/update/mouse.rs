@@ -1,0 +1,110 @@
+//! The mouse: a click chooses what it hits, the wheel moves.
+
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui_core::layout::{Position, Rect};
+use ttmon_model::Snapshot;
+
+use super::{Effect, act, dialog, show};
+use crate::columns::COLUMNS;
+use crate::keys::{Action, KEYS, Motion};
+use crate::layout::{self, CELL_COLUMNS, Form, Main, scrolled};
+use crate::state::{Focus, State, View};
+use crate::view::process_rows;
+
+pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
+    let Some(frame) = layout::frame(state.size) else { return Vec::new() };
+    let at = Position { x: event.column, y: event.row };
+    match event.kind {
+        MouseEventKind::ScrollUp => turn(state, Motion::Up),
+        MouseEventKind::ScrollDown => turn(state, Motion::Down),
+        MouseEventKind::Down(MouseButton::Left) if state.dialog.is_none() => {
+            if frame.title.contains(at) {
+                let tab = layout::tabs(frame.title.width, state.view).iter().position(|(from, to)| (*from..*to).contains(&at.x));
+                return tab.map_or_else(Vec::new, |tab| show(state, View::ALL[tab]));
+            }
+            if frame.footer.contains(at) {
+                let hit = layout::footer(frame.footer.width).into_iter().find(|(_, from, to)| (*from..*to).contains(&at.x));
+                return hit.map_or_else(Vec::new, |(key, ..)| act(state, KEYS[key].action));
+            }
+            match state.shown().cloned() {
+                Some(snapshot) if state.view == View::Main => {
+                    click(state, &snapshot, &layout::main(frame.body, snapshot.devices.len()), at)
+                }
+                _ => Vec::new(),
+            }
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn turn(state: &mut State, motion: Motion) -> Vec<Effect> {
+    if state.dialog.is_some() { dialog::wheel(state, motion) } else { act(state, Action::Move(motion)) }
+}
+
+fn click(state: &mut State, snapshot: &Snapshot, layout: &Main, at: Position) -> Vec<Effect> {
+    if layout.processes.contains(at) {
+        return click_process(state, snapshot, layout.processes, at);
+    }
+    if let Some(place) = device_at(state, snapshot, layout, at) {
+        let chosen = state.devices(snapshot).get(place).map(|device| device.id);
+        if chosen.is_some() {
+            state.device = chosen;
+            state.focus = Focus::Devices;
+        }
+    }
+    Vec::new()
+}
+
+/// A column's heading sorts by it, and turns it round the second time; a row is chosen, and opened the second time.
+fn click_process(state: &mut State, snapshot: &Snapshot, area: Rect, at: Position) -> Vec<Effect> {
+    match at.y - area.y {
+        0 => Vec::new(),
+        1 => {
+            let columns = layout::process_columns(&state.settings, area.width);
+            let hit = columns.iter().find(|(_, from, wide)| (*from..=from + wide).contains(&(at.x - area.x)));
+            if let Some((column, ..)) = hit {
+                state.settings.descending =
+                    if state.settings.sort == *column { !state.settings.descending } else { COLUMNS[*column].is_number };
+                state.settings.sort = *column;
+            }
+            Vec::new()
+        }
+        row => {
+            let processes = state.processes(snapshot);
+            let chosen = state.process_row(&processes);
+            let first = scrolled(state.scroll, chosen, process_rows(area), processes.len());
+            let hit = first + usize::from(row) - 2;
+            let Some(key) = processes.get(hit).map(|(process, _)| process.key) else { return Vec::new() };
+            let is_again = state.focus == Focus::Processes && state.process == Some(key);
+            (state.focus, state.process, state.scroll) = (Focus::Processes, Some(key), first);
+            if is_again { act(state, Action::Details) } else { Vec::new() }
+        }
+    }
+}
+
+/// Which device of the list is under the mouse.
+fn device_at(state: &State, snapshot: &Snapshot, layout: &Main, at: Position) -> Option<usize> {
+    let area = layout.devices;
+    let rows = area.height.checked_sub(1 + u16::from(layout.has_sums))?;
+    let list = Rect { y: area.y + 1, height: rows, ..area };
+    if !list.contains(at) {
+        return None;
+    }
+    let (column, row) = (at.x - list.x, at.y - list.y);
+    let devices = state.devices(snapshot);
+    let chosen = state.chosen_device(snapshot).map(|device| device.id);
+    let chosen_row = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
+    match layout.form {
+        Form::Rows { columns } => {
+            let width = (area.width - (columns - 1)) / columns.max(1) + 1;
+            let first = scrolled(state.device_scroll, chosen_row, usize::from(rows) * usize::from(columns), devices.len());
+            Some(first + usize::from(column / width) * usize::from(rows) + usize::from(row))
+        }
+        Form::Grid { columns } => {
+            let lines = devices.len().div_ceil(usize::from(columns.max(1)));
+            let first = scrolled(state.device_scroll, chosen_row / usize::from(columns.max(1)), usize::from(rows), lines);
+            (column / CELL_COLUMNS < columns)
+                .then(|| (first + usize::from(row)) * usize::from(columns) + usize::from(column / CELL_COLUMNS))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! All that is seen: the state drawn into a buffer. Nothing changes here.
+
+mod chart;
+mod charts;
+mod detail;
+mod devices;
+mod dialogs;
+mod memory;
+mod mesh;
+mod processes;
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ttmon_model::Snapshot;
+use ttmon_model::sample::Origin;
+use ttmon_print::quantity;
+
+use crate::alerts::Grade;
+use crate::canvas::{Canvas, Field, width};
+use crate::keys::KEYS;
+use crate::layout::{self, SIZE_MIN};
+use crate::state::{Dialog, State, View};
+use crate::theme::Role;
+
+/// Draws everything.
+pub(crate) fn view(state: &State, buffer: &mut Buffer) {
+    let area = buffer.area;
+    let canvas = &mut Canvas { buffer, theme: state.theme };
+    let Some(frame) = layout::frame((area.width, area.height)) else {
+        return too_small(canvas, area);
+    };
+    title(state, canvas, frame.title);
+    match state.shown() {
+        Some(snapshot) => match state.view {
+            View::Main => main(state, snapshot, canvas, frame.body),
+            View::Charts => charts::draw(state, snapshot, canvas, frame.body),
+            View::Detail => detail::draw(state, snapshot, canvas, frame.body),
+            View::Memory => memory::draw(state, snapshot, canvas, frame.body),
+            View::Mesh => mesh::draw(state, snapshot, canvas, frame.body),
+        },
+        None => {
+            let text = state.lost.as_deref().unwrap_or("reading the machine");
+            let text = canvas.clean(text);
+            canvas.say(frame.body, 2, 1, &text, Role::Dim);
+        }
+    }
+    status(state, canvas, frame.status);
+    footer(state, canvas, frame.footer);
+    if let Some(dialog) = &state.dialog {
+        dialogs::draw(state, dialog, canvas, frame.body);
+    }
+}
+
+/// What a smaller screen is told, as far as it can show even that.
+fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
+    let (columns, rows) = SIZE_MIN;
+    let lines = [
+        format!("ttmon top needs {columns}x{rows};"),
+        format!("this is {}x{}.", area.width, area.height),
+        "Make the terminal larger,".to_owned(),
+        "or try: ttmon".to_owned(),
+    ];
+    for (row, line) in (0..).zip(&lines) {
+        canvas.say(area, 0, row, line, Role::Plain);
+    }
+}
+
+fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    let is_wide = area.width >= layout::TITLE_WIDE_MIN;
+    let tabs = layout::tabs(area.width, state.view);
+    let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
+    let mut at = canvas.say(left, 1, 0, "ttmon", Role::Strong) + 2;
+    if let Some(snapshot) = state.shown() {
+        for (text, role) in title_parts(snapshot, is_wide, canvas) {
+            at = canvas.say(left, at, 0, &text, role) + 2;
+        }
+    }
+    for (view, (from, _)) in View::ALL.into_iter().zip(tabs) {
+        let role = if view == state.view { Role::Selected } else { Role::Dim };
+        canvas.say(area, from, 0, &layout::tab(view, state.view, area.width), role);
+    }
+    let time = state.shown().map_or_else(String::new, |snapshot| state.clock.minute(snapshot.time));
+    let (text, role) = pace(state, canvas);
+    let end = Field::right(area.width.saturating_sub(13), 12);
+    let role = if state.frozen.is_some() { Role::Selected } else { role };
+    canvas.field(area, end, 0, &format!("{time} {text}"), canvas.style(role));
+}
+
+fn title_parts(snapshot: &Snapshot, is_wide: bool, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+    let mut parts = Vec::new();
+    match snapshot.origin {
+        Origin::Sim => parts.push(("[SIMULATED]".to_owned(), Role::Warning)),
+        Origin::Local => {}
+    }
+    parts.push((canvas.clean(&snapshot.host), Role::Plain));
+    let count = snapshot.devices.len();
+    let word = match (is_wide, count) {
+        (true, 1) => "device",
+        (true, _) => "devices",
+        (false, _) => "dev",
+    };
+    parts.push((format!("{count} {word}"), Role::Plain));
+    if let Ok(driver) = &snapshot.driver {
+        parts.push((format!("{} {}", if is_wide { "driver" } else { "drv" }, canvas.clean(driver)), Role::Plain));
+    }
+    parts
+}
+
+/// How often one looks, or why nothing moves.
+fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
+    if state.frozen.is_some() {
+        return ("FROZEN".to_owned(), Role::Selected);
+    }
+    if !state.silent_for.is_zero() {
+        return (format!("{}{}s", canvas.glyphs().age, state.silent_for.as_secs()), Role::Warning);
+    }
+    let millis = state.settings.refresh.as_millis();
+    let text = if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") };
+    (text, Role::Dim)
+}
+
+fn main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+    let layout = layout::main(body, snapshot.devices.len());
+    devices::draw(state, snapshot, canvas, &layout);
+    if let Some(area) = layout.kinds {
+        devices::kinds(state, snapshot, canvas, area);
+    }
+    if let Some(area) = layout.charts {
+        charts::on_main(state, snapshot, canvas, area);
+    }
+    processes::draw(state, snapshot, canvas, layout.processes);
+    if let Some(area) = layout.side {
+        detail::side(state, snapshot, canvas, area);
+    }
+}
+
+/// The newest of: what the user is to know now, why nothing comes, what happened last.
+fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    canvas.rule(area, 0, "", Role::Dim);
+    if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.now())) {
+        let text = canvas.clean(&message.text);
+        return canvas.rule(area, 0, &text, Role::Strong);
+    }
+    if let Some(lost) = &state.lost {
+        let text = canvas.clean(&format!("no answer: {lost}"));
+        return canvas.rule(area, 0, &text, Role::Critical);
+    }
+    if let Some(frozen) = &state.frozen {
+        let ago = quantity::age(frozen.snapshot.time, state.now());
+        let rest = if state.history.is_whole(frozen.back) { "" } else { "; processes are not kept this far back" };
+        let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
+        return canvas.rule(area, 0, &text, Role::Strong);
+    }
+    let mut at = 1;
+    for alert in state.alerts.list().iter().rev().take(4) {
+        let text = canvas.clean(&format!(" {} {} ", state.clock.second(alert.time), alert.text));
+        if at > 1 && at + width(&text) + 1 > area.width {
+            break;
+        }
+        let role = match alert.grade {
+            Grade::Good => Role::Plain,
+            Grade::Warning => Role::Warning,
+            Grade::Critical => Role::Critical,
+        };
+        at = canvas.say(area, at, 0, &text, role);
+    }
+}
+
+fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    if let Some(Dialog::Filter { text, .. }) = &state.dialog {
+        let at = canvas.say(area, 1, 0, "Filter: ", Role::Strong);
+        let text = canvas.clean(text);
+        let at = canvas.say(area, at, 0, &text, Role::Plain);
+        let at = canvas.say(area, at, 0, " ", Role::Selected);
+        canvas.say(area, at + 2, 0, "text user:ana dev:0 mem>1G   Enter keeps it, Esc drops it", Role::Dim);
+        return;
+    }
+    for (index, from, _) in layout::footer(area.width) {
+        let key = &KEYS[index];
+        let name = key.chords.first().map_or_else(String::new, |chord| chord.name());
+        let at = canvas.say(area, from, 0, &name, Role::Strong) + 1;
+        canvas.say(area, at, 0, key.label, Role::Dim);
+    }
+}
+
+/// The role of a share of something that is better not full.
+fn fullness(share: f64) -> Role {
+    match share {
+        share if share >= 0.99 => Role::Critical,
+        share if share >= ttmon_model::limits::WARNING_RATIO => Role::Warning,
+        _ => Role::Plain,
+    }
+}
+
+/// Rows of processes in an area.
+pub(crate) fn process_rows(area: Rect) -> usize {
+    processes::rows(area)
+}
+
+/// Lines of the page about a device.
+pub(crate) fn detail_lines(snapshot: &Snapshot, device: &ttmon_model::Device) -> usize {
+    detail::line_count(snapshot, device)
+}
+
+/// Buffers of a device that are listed.
+pub(crate) fn buffer_count(snapshot: &Snapshot, device: &ttmon_model::Device) -> usize {
+    memory::buffers(snapshot, device).len()
+}

@@ -1,0 +1,165 @@
+//! Charts: every metric of one device, or one metric of every device, in a grid or all in one.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::{Device, Snapshot};
+
+use super::chart::Chart;
+use crate::canvas::{Canvas, Field};
+use crate::layout::panes;
+use crate::metric::METRICS;
+use crate::settings::ZOOMS;
+use crate::state::{State, View};
+use crate::theme::Role;
+
+/// A pane smaller than this shows nothing of use.
+const PANE: (u16, u16) = (38, 7);
+
+pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+    let head = Rect { height: 1, ..body };
+    let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
+    let metric = &METRICS[state.settings.metric];
+    let what = match state.chosen_device(snapshot).filter(|_| state.is_by_device) {
+        Some(device) => format!("Device {} {}", device.id, canvas.clean(&device.label())),
+        None => format!("{} of {} devices", metric.title, snapshot.devices.len()),
+    };
+    let left = format!("{what}, the last {}", duration(ZOOMS[state.settings.zoom]));
+    canvas.say(head, 1, 0, &left, Role::Strong);
+    if head.width >= 110 {
+        let keys = "m metric/device  o overlay  z Z time  [ ] device";
+        canvas.field(head, Field::right(head.width.saturating_sub(60), 49), 0, keys, canvas.style(Role::Dim));
+    }
+    if state.is_by_device {
+        of_device(state, snapshot, canvas, area);
+    } else {
+        of_metric(state, snapshot, canvas, area);
+    }
+}
+
+fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(device) = state.chosen_device(snapshot) else { return };
+    let known: Vec<usize> = (0..METRICS.len()).filter(|metric| has_values(state, device, *metric)).collect();
+    if known.is_empty() {
+        let text = "nothing is measured of this device: a chip reached over Ethernet tells only its memory, once somebody uses it";
+        canvas.say(area, 1, 1, text, Role::Dim);
+        return;
+    }
+    let places = panes(area, known.len(), PANE.0, PANE.1);
+    for (metric, place) in known.iter().zip(&places) {
+        one(state, snapshot, device, *metric, None).draw(canvas, inner(*place));
+    }
+    hidden(canvas, area, known.len(), places.len());
+}
+
+fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let metric = state.settings.metric;
+    if state.is_overlaid {
+        return all(state, snapshot, metric).draw(canvas, inner(area));
+    }
+    let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
+    let places = panes(area, known.len(), 26, 5);
+    for (device, place) in known.iter().zip(&places) {
+        let name = format!("{} {}", device.id, device.label());
+        one(state, snapshot, device, metric, Some(name)).draw(canvas, inner(*place));
+    }
+    hidden(canvas, area, known.len(), places.len());
+}
+
+fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, shown: usize) {
+    if all > shown {
+        let text = format!("+{} {}", all - shown, canvas.glyphs().down);
+        let head = Rect { y: area.y.saturating_sub(1), height: 1, ..area };
+        canvas.field(head, Field::right(head.width.saturating_sub(9), 8), 0, &text, canvas.style(Role::Strong));
+    }
+}
+
+/// A column of space between panes.
+fn inner(place: Rect) -> Rect {
+    Rect { x: place.x + 1, width: place.width.saturating_sub(2), ..place }
+}
+
+/// Charts below the device rows, where there is room.
+pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let metric = state.settings.metric;
+    let [device] = snapshot.devices.as_slice() else {
+        let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
+        if area.width >= 190 && known.len() <= 8 && area.height >= 10 {
+            for (device, place) in known.iter().zip(panes(area, known.len(), 45, 7)) {
+                let name = format!("{} {} {}", device.id, device.label(), METRICS[metric].title);
+                one(state, snapshot, device, metric, Some(name)).draw(canvas, inner(place));
+            }
+            return;
+        }
+        return all(state, snapshot, metric).draw(canvas, inner(area));
+    };
+    let dram = crate::metric::by_name("dram").unwrap_or(0);
+    let second = if metric == dram { 0 } else { dram };
+    let shown: &[usize] = if area.width >= 100 { &[metric, second] } else { &[metric] };
+    for (metric, place) in shown.iter().zip(panes(area, shown.len(), area.width / 2 - 1, area.height)) {
+        one(state, snapshot, device, *metric, None).draw(canvas, inner(place));
+    }
+}
+
+fn has_values(state: &State, device: &Device, metric: usize) -> bool {
+    // Parts of a whole that were never there need no chart of their own.
+    let is_part = matches!(METRICS[metric].name, "cb" | "trace");
+    let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
+    state.history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
+}
+
+fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: Option<String>) -> Chart<'a> {
+    let metric = &METRICS[index];
+    let now = (metric.get)(device);
+    let limit = (metric.limit)(device).ok();
+    let mut title = name.unwrap_or_else(|| metric.title.to_owned());
+    title += &now.map_or_else(|reason| format!("  N/A ({reason})"), |value| format!("  {}", metric.unit.show(value)));
+    if let Some(limit) = limit {
+        title += &format!(" of {}", metric.unit.show(limit));
+    }
+    let share = now.ok().zip(limit).map_or(0.0, |(now, limit)| now / limit);
+    // Power alone is never ill: boards publish limits they may not draw.
+    let is_judged = matches!(metric.name, "temperature" | "dram");
+    let role = if is_judged { super::fullness(share) } else { Role::Plain };
+    Chart {
+        title,
+        role: if role == Role::Plain { Role::Strong } else { role },
+        unit: metric.unit,
+        times: state.history.times(),
+        lines: state.history.column(device.id, index).into_iter().collect(),
+        limit,
+        until: snapshot.time,
+        seconds: ZOOMS[state.settings.zoom],
+        clock: (state.view == View::Charts).then_some(&state.clock),
+    }
+}
+
+/// Every device's line in one chart, with the highest and the middle one named.
+fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
+    let metric = &METRICS[index];
+    let mut values: Vec<(f64, u32)> =
+        snapshot.devices.iter().filter_map(|device| Some(((metric.get)(device).ok()?, device.id.0))).collect();
+    values.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut title = format!("{}, all devices", metric.title);
+    if let (Some((highest, id)), Some((median, _))) = (values.last(), values.get(values.len() / 2)) {
+        title += &format!("  highest {} ({id})  median {}", metric.unit.show(*highest), metric.unit.show(*median));
+    }
+    let lines = snapshot.devices.iter().filter_map(|device| state.history.column(device.id, index));
+    Chart {
+        title,
+        role: Role::Strong,
+        unit: metric.unit,
+        times: state.history.times(),
+        lines: lines.collect(),
+        limit: snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).reduce(f64::min),
+        until: snapshot.time,
+        seconds: ZOOMS[state.settings.zoom],
+        clock: (state.view == View::Charts).then_some(&state.clock),
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        3600.. => "hour".to_owned(),
+        120.. => format!("{} minutes", seconds / 60),
+        seconds => format!("{seconds} seconds"),
+    }
+}

@@ -1,0 +1,135 @@
+//! Everything known of one device: each field with its value, or why there is none, and the file it comes from.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::fields::{DEVICE, Section};
+use ttmon_model::{Device, Kind, Snapshot};
+use ttmon_print::names;
+use ttmon_print::quantity::{size, with_unit};
+
+use crate::canvas::{Canvas, Field};
+use crate::state::State;
+use crate::theme::Role;
+
+/// One line of the page.
+struct Line {
+    name: String,
+    value: String,
+    from: &'static str,
+    role: Role,
+}
+
+/// Columns of the page from here on.
+const TWO_COLUMNS_MIN: u16 = 110;
+
+pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+    let Some(device) = state.chosen_device(snapshot) else { return };
+    let head = format!("Device {} {}  {}  [ ] other devices", device.id, device.label(), device.state.name());
+    let head = canvas.clean(&head);
+    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
+    let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
+    let lines = lines(snapshot, device);
+    let columns: u16 = if area.width >= TWO_COLUMNS_MIN { 2 } else { 1 };
+    let per_page = usize::from(area.height) * usize::from(columns);
+    let first = state.scroll.min(lines.len().saturating_sub(per_page));
+    let width = area.width / columns;
+    for (place, line) in (0u16..).zip(lines.iter().skip(first).take(per_page)) {
+        let (column, row) = (place / area.height, place % area.height);
+        draw_line(canvas, Rect { x: area.x + column * width, width: width - 1, ..area }, row, line);
+    }
+    let below = lines.len().saturating_sub(first + per_page);
+    if below > 0 || first > 0 {
+        let text = format!("+{first} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
+        canvas.field(Rect { height: 1, ..body }, Field::right(body.width.saturating_sub(20), 18), 0, &text, canvas.style(Role::Strong));
+    }
+}
+
+/// The number of lines there are, so that the keys know where the end is.
+pub(crate) fn line_count(snapshot: &Snapshot, device: &Device) -> usize {
+    lines(snapshot, device).len()
+}
+
+fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
+    if line.value.is_empty() && line.from.is_empty() {
+        canvas.say(area, 1, row, &line.name, Role::Heading);
+        return;
+    }
+    canvas.field(area, Field::left(2, 22), row, &line.name, canvas.style(Role::Dim));
+    let from = if area.width >= 76 { 22 } else { 0 };
+    let value = canvas.clean(&line.value);
+    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(25, area.width.saturating_sub(26 + from)) };
+    canvas.field(area, field, row, &value, canvas.style(line.role));
+    if from > 0 {
+        canvas.field(area, Field::left(area.width - from, from), row, line.from, canvas.style(Role::Dim));
+    }
+}
+
+fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for section in Section::ALL {
+        let fields: Vec<_> = DEVICE.iter().filter(|field| field.section == section).collect();
+        if fields.is_empty() {
+            continue;
+        }
+        lines.push(title(section.name()));
+        for field in fields {
+            let from = field.attr.map_or("", |attr| attr.attribute().file);
+            lines.push(match (field.get)(device) {
+                Ok(value) => Line { name: field.title.to_owned(), value: with_unit(&value, field.unit), from, role: Role::Plain },
+                Err(reason) => {
+                    Line { name: field.title.to_owned(), value: format!("N/A: {}", reason.explanation()), from, role: Role::Dim }
+                }
+            });
+        }
+    }
+    lines.push(title("KINDS OF MEMORY"));
+    lines.extend(Kind::ALL.into_iter().map(|kind| kind_line(device, kind)));
+    lines.push(title("PROCESSES"));
+    for (process, use_of) in snapshot.processes_on(device.id) {
+        let name = names::process_name(process).unwrap_or_else(|_| "?".to_owned());
+        let dram = use_of.dram().map_or_else(|_| "N/A".to_owned(), size);
+        lines.push(Line {
+            name: process.key.pid.to_string(),
+            value: format!("{dram} {name}"),
+            from: process.status.name(),
+            role: Role::Plain,
+        });
+    }
+    lines
+}
+
+fn title(text: &str) -> Line {
+    Line { name: text.to_owned(), value: String::new(), from: "", role: Role::Heading }
+}
+
+fn kind_line(device: &Device, kind: Kind) -> Line {
+    let memory = &device.memory.kinds[kind];
+    let name = kind.name().to_owned();
+    match memory.figure.used {
+        Ok(used) => {
+            let mut value = size(used);
+            if let Ok(allocated) = memory.figure.allocated {
+                value += &format!(", {} allocated", size(allocated));
+            }
+            if let Ok(count) = memory.figure.count {
+                value += &format!(" in {count} buffers");
+            }
+            if let Ok(total) = memory.total {
+                value += &format!(" of {}", size(total));
+            }
+            Line { name, value, from: memory.figure.source.map_or("", |source| source.name()), role: Role::Plain }
+        }
+        Err(reason) => Line { name, value: format!("N/A: {}", reason.explanation()), from: "", role: Role::Dim },
+    }
+}
+
+/// The same beside a single device on a wide screen, from the top.
+pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(device) = state.chosen_device(snapshot) else { return };
+    for row in 0..area.height {
+        canvas.say(area, 0, row, canvas.glyphs().vertical, Role::Dim);
+    }
+    let inner = Rect { x: area.x + 1, width: area.width - 1, ..area };
+    for (row, line) in (0..inner.height).zip(&lines(snapshot, device)) {
+        draw_line(canvas, inner, row, line);
+    }
+}

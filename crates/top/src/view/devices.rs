@@ -1,0 +1,347 @@
+//! Devices of the main view: a row each while there is room, small cells on a small screen with many.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::memory::Bar;
+use ttmon_model::snapshot::State as DeviceState;
+use ttmon_model::{Device, Kind, Reading, Snapshot};
+use ttmon_print::quantity::{percent, size};
+use ttmon_print::text::Cut;
+use ttmon_print::{Severity, health_word, lower_bound};
+
+use super::fullness;
+use crate::canvas::{Canvas, Field, spark};
+use crate::layout::{CELL_COLUMNS, Form, Main, scrolled};
+use crate::metric;
+use crate::state::{Focus, State};
+use crate::theme::Role;
+
+/// Less than this and a reason is only half a word.
+const REASON_COLUMNS_MIN: u16 = 24;
+/// Looks in a sparkline.
+const SPARK_COLUMNS: u16 = 5;
+
+/// Columns of a device row from left to right, with the width of the screen from which on each is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Id,
+    Board,
+    Temperature,
+    TemperatureSpark,
+    Power,
+    PowerSpark,
+    Clock,
+    Link,
+    DramBar,
+    Dram,
+    L1Bar,
+    L1,
+    Health,
+}
+
+/// Each part that fits, where it begins and how wide it is.
+fn parts(width: u16) -> Vec<(Part, Field)> {
+    let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
+    let mut widths = vec![
+        (Part::Id, 3),
+        (Part::Board, if width >= 100 { 15 } else { from(78, 8).max(6) }),
+        (Part::Temperature, 5),
+        (Part::TemperatureSpark, from(96, SPARK_COLUMNS)),
+        (Part::Power, 8),
+        (Part::PowerSpark, from(96, SPARK_COLUMNS)),
+        (Part::Clock, if width >= 78 { 7 } else { 4 }),
+        (Part::Link, from(150, 8)),
+        (Part::DramBar, from(78, 9)),
+        (Part::Dram, if width >= 78 { 13 } else { 8 }),
+        (Part::L1Bar, from(110, 8)),
+        (Part::L1, 5),
+        (Part::Health, if width >= 78 { 10 } else { 6 }),
+    ];
+    widths.retain(|(_, columns)| *columns > 0);
+    let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
+    let left = width.saturating_sub(used);
+    // What is left makes bars longer and leaves room for the reasons of ill health.
+    for (part, columns) in &mut widths {
+        *columns += match part {
+            Part::DramBar => (left / 3).min(24),
+            Part::L1Bar => (left / 8).min(8),
+            Part::Health => left - (left / 3).min(24) - (left / 8).min(8),
+            _ => 0,
+        };
+    }
+    let mut at = 0;
+    let place = |(part, columns): (Part, u16)| {
+        let is_left = matches!(part, Part::Board | Part::Health | Part::Link);
+        let field = if is_left { Field { cut: Cut::End, ..Field::left(at, columns) } } else { Field::right(at, columns) };
+        at += columns + 1;
+        (part, field)
+    };
+    widths.into_iter().map(place).collect()
+}
+
+fn heading(part: Part) -> &'static str {
+    match part {
+        Part::Id => "ID",
+        Part::Board => "BOARD",
+        Part::Temperature => "TEMP",
+        Part::Power => "POWER",
+        Part::Clock => "AICLK",
+        Part::Link => "PCIE",
+        Part::Dram => "DRAM",
+        Part::L1 => "L1",
+        Part::Health => "HEALTH",
+        Part::TemperatureSpark | Part::PowerSpark | Part::DramBar | Part::L1Bar => "",
+    }
+}
+
+/// The list with its heading, and sums where there are many.
+pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
+    let area = layout.devices;
+    let devices = state.devices(snapshot);
+    let sums = u16::from(layout.has_sums);
+    let rows = area.height.saturating_sub(1 + sums);
+    let list = Rect { y: area.y + 1, height: rows, ..area };
+    let (columns, is_grid) = match layout.form {
+        Form::Rows { columns } => (columns, false),
+        Form::Grid { columns } => (columns, true),
+    };
+    let chosen = state.chosen_device(snapshot).map(|device| device.id);
+    let chosen_row = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
+    // Columns are filled from the top, so that neighbours stay neighbours; the grid goes row by row.
+    let per_page = usize::from(rows) * usize::from(columns);
+    let first = if is_grid {
+        let lines = devices.len().div_ceil(usize::from(columns.max(1)));
+        scrolled(state.device_scroll, chosen_row / usize::from(columns.max(1)), usize::from(rows), lines) * usize::from(columns)
+    } else {
+        scrolled(state.device_scroll, chosen_row, per_page, devices.len())
+    };
+    let width = if is_grid { CELL_COLUMNS } else { (area.width - (columns - 1)) / columns.max(1) };
+    head(canvas, area, columns, width, is_grid);
+    let shown = devices.iter().skip(first).take(per_page);
+    for (place, device) in (0u16..).zip(shown) {
+        let (column, row) = if is_grid { (place % columns, place / columns) } else { (place / rows.max(1), place % rows.max(1)) };
+        let cell = Rect { x: area.x + column * (width + u16::from(!is_grid)), y: list.y + row, width, height: 1 };
+        let is_chosen = Some(device.id) == chosen && devices.len() > 1;
+        if is_grid {
+            grid_cell(state, device, canvas, cell, is_chosen);
+        } else {
+            device_row(state, device, canvas, cell, is_chosen);
+        }
+    }
+    let hidden = devices.len().saturating_sub(first + per_page);
+    if layout.has_sums {
+        sums_row(&devices, canvas, Rect { y: list.bottom(), height: 1, ..area }, hidden);
+    } else if hidden > 0 {
+        let text = format!("+{hidden} devices {}", canvas.glyphs().down);
+        canvas.field(area, Field::right(area.width.saturating_sub(20), 20), 0, &text, canvas.style(Role::Strong));
+    }
+}
+
+fn head(canvas: &mut Canvas<'_>, area: Rect, columns: u16, width: u16, is_grid: bool) {
+    let style = canvas.style(Role::Heading);
+    canvas.buffer.set_style(Rect { height: 1, ..area }, style);
+    for column in 0..columns {
+        let area = Rect { x: area.x + column * (width + u16::from(!is_grid)), y: area.y, width, height: 1 };
+        if is_grid {
+            canvas.put(area, 0, 0, "ID TEMP  PWR DRAM", style);
+            continue;
+        }
+        for (part, field) in parts(width) {
+            canvas.field(area, field, 0, heading(part), style);
+        }
+    }
+}
+
+fn device_row(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+    let back = state.back();
+    for (part, field) in parts(area.width) {
+        let (text, role) = match part {
+            Part::Id => (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain }),
+            Part::Board => (board(device, canvas, field.width), Role::Plain),
+            Part::Temperature => celsius(device, canvas),
+            Part::Power => or_absent(device.power, |power| {
+                let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
+                format!("{:.0}{limit}W", power.0)
+            }),
+            Part::Clock => or_absent(device.aiclk, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() }),
+            Part::Link => link(device),
+            Part::TemperatureSpark => (line(state, device, "temperature", canvas, back), Role::Dim),
+            Part::PowerSpark => (line(state, device, "power", canvas, back), Role::Dim),
+            Part::Dram => memory(device, device.memory.dram, field.width),
+            Part::L1 => or_absent(device.memory.l1.ratio(), |ratio| format!("{}{}", lower_bound(device), percent(ratio))),
+            Part::DramBar | Part::L1Bar => {
+                let bar = if part == Part::DramBar { device.memory.dram } else { device.memory.l1 };
+                if let Ok(share) = bar.ratio() {
+                    canvas.bar(area, field, 0, share, canvas.style(fullness(share)));
+                }
+                continue;
+            }
+            Part::Health => health(device, canvas, field.width),
+        };
+        let style = canvas.style(role);
+        canvas.field(area, field, 0, &text, style);
+    }
+    if is_chosen && state.focus == Focus::Devices {
+        canvas.buffer.set_style(area, canvas.theme.style(Role::Selected));
+    }
+}
+
+fn board(device: &Device, canvas: &Canvas<'_>, width: u16) -> String {
+    let label = canvas.clean(&device.label());
+    match device.via {
+        Ok(via) if width >= 14 => format!("{label} via {via}"),
+        _ => label,
+    }
+}
+
+fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> (String, Role) {
+    reading.map_or_else(|_| ("N/A".to_owned(), Role::Dim), |value| (show(value), Role::Plain))
+}
+
+/// Warm is told by the temperature itself, too.
+fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Role) {
+    let (text, role) = or_absent(device.temperature, |value| format!("{:.0}{}", value.0, canvas.glyphs().celsius));
+    let share = device.temperature.and_then(|now| device.temperature_limit.map(|limit| now.0 / limit.0));
+    match share {
+        Ok(share) if share >= 1.0 => (text, Role::Critical),
+        Ok(share) if share >= ttmon_model::limits::WARNING_RATIO => (text, Role::Warning),
+        _ => (text, role),
+    }
+}
+
+fn link(device: &Device) -> (String, Role) {
+    let link = device.pcie.gen_now.and_then(|generation| device.pcie.width.map(|width| (generation, width)));
+    or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
+}
+
+fn line(state: &State, device: &Device, name: &str, canvas: &Canvas<'_>, back: usize) -> String {
+    let Some(index) = metric::by_name(name) else { return String::new() };
+    let values = state.history.last(device.id, index, usize::from(SPARK_COLUMNS), back);
+    let limit = (metric::METRICS[index].limit)(device).unwrap_or(100.0);
+    spark(&values, (0.0, limit), canvas.glyphs().spark)
+}
+
+/// `2.4/12.0GB`: the unit once, that of the total.
+fn memory(device: &Device, bar: Bar, width: u16) -> (String, Role) {
+    let sign = lower_bound(device);
+    match (bar.used, bar.total) {
+        (Ok(used), Ok(total)) if width >= 11 => (format!("{sign}{}/{}", in_unit_of(used, total), size(total)), Role::Plain),
+        (Ok(used), _) => (format!("{sign}{}", size(used)), Role::Plain),
+        (Err(_), Ok(total)) if width >= 11 => (format!("N/A/{}", size(total)), Role::Dim),
+        (Err(_), _) => ("N/A".to_owned(), Role::Dim),
+    }
+}
+
+/// A size as a number of the unit another one is shown in: `0.3` of `12.0GB`. What is used is never shown as nothing.
+fn in_unit_of(bytes: u64, other: u64) -> String {
+    let steps = (0..7).rev().find(|step| other >> (10 * step) > 0).unwrap_or(0);
+    let number = bytes as f64 / (1u64 << (10 * steps)) as f64;
+    match number {
+        number if number > 0.0 && number < 0.05 => "<0.1".to_owned(),
+        number => format!("{number:.1}"),
+    }
+}
+
+pub(super) fn severity_role(severity: Severity) -> Role {
+    match severity {
+        Severity::Fine => Role::Plain,
+        Severity::Unknown => Role::Dim,
+        Severity::Warning => Role::Warning,
+        Severity::Critical => Role::Critical,
+    }
+}
+
+/// The word, and where there is room why.
+fn health(device: &Device, canvas: &Canvas<'_>, width: u16) -> (String, Role) {
+    let (word, severity) = health_word(device);
+    let text = match (device.health_reasons.is_empty(), device.via) {
+        (true, Ok(via)) => format!("{word} via {via}"),
+        (true, Err(_)) => word.to_owned(),
+        (false, _) if width < REASON_COLUMNS_MIN => word.to_owned(),
+        (false, _) => format!("{word} {}", canvas.clean(&device.health_reasons.join(", "))),
+    };
+    (text, severity_role(severity))
+}
+
+/// `12  65°  38W ███▌░ W`: colour and a letter for health.
+fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+    let (word, severity) = health_word(device);
+    let role = severity_role(severity);
+    let id = if is_chosen { Role::Selected } else { Role::Plain };
+    canvas.field(area, Field::right(0, 2), 0, &device.id.to_string(), canvas.style(id));
+    if matches!(device.state, DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable) {
+        canvas.say(area, 3, 0, word, role);
+        return;
+    }
+    let degree = canvas.glyphs().degree;
+    let (temperature, temperature_role) = or_absent(device.temperature, |value| format!("{:.0}{degree}", value.0));
+    canvas.field(area, Field::right(3, 4), 0, dashes(&temperature), canvas.style(temperature_role));
+    let (power, power_role) = or_absent(device.power, |value| format!("{:.0}W", value.0));
+    canvas.field(area, Field::right(8, 4), 0, dashes(&power), canvas.style(power_role));
+    match device.memory.dram.ratio() {
+        Ok(share) => canvas.bar(area, Field::left(13, 4), 0, share, canvas.style(fullness(share))),
+        Err(_) => _ = canvas.say(area, 13, 0, "N/A", Role::Dim),
+    }
+    let sign = match severity {
+        Severity::Fine => " ",
+        _ => word.get(..1).unwrap_or("?"),
+    };
+    canvas.say(area, 18, 0, sign, role);
+    if is_chosen && state.focus == Focus::Devices {
+        canvas.buffer.set_style(Rect { width: 19, ..area }, canvas.theme.style(Role::Selected));
+    }
+}
+
+fn dashes(text: &str) -> &str {
+    if text == "N/A" { "--" } else { text }
+}
+
+fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: usize) {
+    let hottest = devices.iter().filter_map(|device| device.temperature.ok().map(|value| (value.0, device.id)));
+    let hottest = hottest.max_by(|one, other| one.0.total_cmp(&other.0));
+    let power: Vec<f64> = devices.iter().filter_map(|device| device.power.ok().map(|value| value.0)).collect();
+    let add = |get: fn(&Device) -> Reading<u64>| ttmon_model::memory::sum(devices.iter().map(|device| get(device)));
+    let of = |used: Reading<u64>, total: Reading<u64>| match (used, total) {
+        (Ok(used), Ok(total)) => format!("{}/{}", size(used), size(total)),
+        _ => "N/A".to_owned(),
+    };
+    let ill = devices.iter().filter(|device| health_word(device).1 >= Severity::Warning).count();
+    let mut parts = vec![format!("{} devices", devices.len())];
+    parts.extend(hottest.map(|(value, id)| format!("hottest {value:.0}{} ({id})", canvas.glyphs().celsius)));
+    if !power.is_empty() {
+        parts.push(format!("{:.0}W", power.iter().sum::<f64>()));
+    }
+    parts.push(format!("DRAM {}", of(add(|device| device.memory.dram.used), add(|device| device.memory.dram.total))));
+    parts.push(if ill == 0 { "none ill".to_owned() } else { format!("{ill} ill") });
+    if hidden > 0 {
+        parts.push(format!("+{hidden} {}", canvas.glyphs().down));
+    }
+    canvas.say(area, 0, 0, &parts.join("  "), if ill > 0 { Role::Warning } else { Role::Strong });
+}
+
+/// A single device's memory, kind by kind.
+pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(device) = state.chosen_device(snapshot) else { return };
+    let cb = device.memory.kinds[Kind::Cb].figure.used;
+    let rows = [
+        ("DRAM", device.memory.dram.used, device.memory.dram.total),
+        ("L1", device.memory.l1.used, device.memory.l1.total),
+        ("of it CBs", cb, device.memory.l1.total),
+    ];
+    for (row, (name, used, total)) in (0..).zip(rows) {
+        canvas.field(area, Field::left(1, 10), row, name, canvas.style(Role::Dim));
+        let share = used.and_then(|used| total.map(|total| if total == 0 { 0.0 } else { used as f64 / total as f64 }));
+        let bar = Field::left(12, area.width.saturating_sub(44).min(60));
+        if let Ok(share) = share {
+            canvas.bar(area, bar, row, share, canvas.style(fullness(share)));
+        }
+        let (text, role) = or_absent(share, percent);
+        let at = bar.column + bar.width + 1;
+        canvas.field(area, Field::right(at, 5), row, &text, canvas.style(role));
+        let text = match (used, total) {
+            (Ok(used), Ok(total)) => format!("{}{} of {}", lower_bound(device), size(used), size(total)),
+            (Ok(used), Err(_)) => size(used),
+            (Err(reason), _) => format!("N/A: {reason}"),
+        };
+        canvas.say(area, at + 7, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim });
+    }
+}

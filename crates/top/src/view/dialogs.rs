@@ -1,0 +1,166 @@
+//! What lies over a view: help, lists to choose from, a process in full.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::{Kind, ProcessKey, Snapshot};
+use ttmon_print::names;
+use ttmon_print::quantity::{age, size};
+
+use crate::canvas::{Canvas, Field, spark};
+use crate::columns::COLUMNS;
+use crate::keys::KEYS;
+use crate::layout::{scrolled, window};
+use crate::signals::SIGNALS;
+use crate::state::{Dialog, SignalDialog, State};
+use crate::theme::Role;
+use crate::update::setup_rows;
+
+pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
+    match dialog {
+        Dialog::Help { scroll } => help(*scroll, canvas, body),
+        Dialog::Filter { .. } => {}
+        Dialog::Sort { at } => sort(state, *at, canvas, body),
+        Dialog::Signal(dialog) => signal(dialog, canvas, body),
+        Dialog::Setup { at } => setup(state, *at, canvas, body),
+        Dialog::Process { key, scroll } => process(state, *key, *scroll, canvas, body),
+    }
+}
+
+fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let rows = u16::try_from(KEYS.len()).unwrap_or(u16::MAX) + 2;
+    let inside = canvas.window(window(body, 76, rows), "Help: Esc closes it, Up and Down scroll");
+    let first = scroll.min(KEYS.len().saturating_sub(usize::from(inside.height)));
+    for (row, key) in (0..inside.height).zip(&KEYS[first..]) {
+        let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
+        canvas.field(inside, Field::left(1, 16), row, &chords.join(" "), canvas.style(Role::Strong));
+        canvas.say(inside, 18, row, key.help, Role::Plain);
+    }
+}
+
+/// A list with a cursor, in a window.
+fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
+    let inside = canvas.window(window(body, 60, rows), title);
+    let first = scrolled(0, at, usize::from(inside.height), lines.len());
+    for (row, (index, line)) in (0..inside.height).zip(lines.iter().enumerate().skip(first)) {
+        let role = if index == at { Role::Selected } else { Role::Plain };
+        canvas.field(inside, Field::left(0, inside.width), row, &format!(" {line}"), canvas.style(role));
+    }
+}
+
+fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let line = |index: &usize| format!("{:<14} {}", COLUMNS[*index].title, COLUMNS[*index].help);
+    let lines: Vec<String> = state.settings.columns.iter().map(line).collect();
+    choices("Sort by: Enter chooses, Esc leaves it", &lines, at, canvas, body);
+}
+
+fn setup(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let lines: Vec<String> = setup_rows(state).into_iter().map(|(name, value)| format!("{name:<34} {value}")).collect();
+    choices("Setup: Left and Right change, F12 keeps, Esc closes", &lines, at, canvas, body);
+}
+
+fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
+    let rows = u16::try_from(SIGNALS.len()).unwrap_or(0) + 6;
+    let title = format!("Send a signal to {} of {}", dialog.key.pid, canvas.clean(&dialog.user));
+    let inside = canvas.window(window(body, 64, rows), &title);
+    let command = canvas.clean(&dialog.command);
+    canvas.field(inside, Field::left(1, inside.width.saturating_sub(2)), 0, &command, canvas.style(Role::Plain));
+    for (row, (index, signal)) in (2..inside.height).zip(SIGNALS.iter().enumerate()) {
+        let role = if index == dialog.at { Role::Selected } else { Role::Plain };
+        canvas.field(
+            inside,
+            Field::left(1, inside.width.saturating_sub(2)),
+            row,
+            &format!(" {:<6} {}", signal.name, signal.help),
+            canvas.style(role),
+        );
+    }
+    let last = inside.height.saturating_sub(1);
+    if dialog.is_asked {
+        let name = SIGNALS[dialog.at].name;
+        canvas.say(inside, 1, last, &format!("Really send {name}? y sends it, Esc does not"), Role::Critical);
+    } else {
+        canvas.say(inside, 1, last, "Enter asks once more, Esc closes", Role::Dim);
+    }
+}
+
+fn process(state: &State, key: ProcessKey, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let area = window(body, body.width - 4, body.height);
+    let Some(snapshot) = state.shown() else { return };
+    let lines = process_lines(state, snapshot, key, canvas);
+    let title = format!("Process {}: Esc closes it, Up and Down scroll, F9 sends a signal", key.pid);
+    let inside = canvas.window(area, &title);
+    let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
+    for (row, (text, role)) in (0..inside.height).zip(lines.iter().skip(first)) {
+        let text = canvas.clean(text);
+        canvas.say(inside, 1, row, &text, *role);
+    }
+}
+
+/// Everything known of a process: what it is, its memory by chip and kind, its variables, its buffers.
+fn process_lines(state: &State, snapshot: &Snapshot, key: ProcessKey, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+    let Some(process) = snapshot.processes.iter().find(|process| process.key == key) else {
+        return vec![("it is no longer there".to_owned(), Role::Warning)];
+    };
+    let or_absent = |text: Option<&String>| text.map_or("N/A".to_owned(), Clone::clone);
+    let mut lines = vec![
+        (format!("command    {}", or_absent(process.command.as_ref().ok())), Role::Plain),
+        (format!("user       {}", or_absent(process.user.as_ref().ok())), Role::Plain),
+        (format!("memory is  {}", process.status.title()), Role::Plain),
+    ];
+    if let Ok(start) = process.start_time {
+        let text = format!("started    {}, {} ago", state.clock.date(start), age(start, snapshot.time));
+        lines.push((text, Role::Plain));
+    }
+    let host = process.rss.map_or_else(|_| "N/A".to_owned(), size);
+    let cpu = process.cpu.map_or_else(|_| "N/A".to_owned(), |cpu| format!("{:.0}%", cpu * 100.0));
+    lines.push((format!("host       memory {host}, CPU {cpu}"), Role::Plain));
+    lines.extend(names::all_workloads(process).into_iter().map(|workload| (format!("runs in    {workload}"), Role::Plain)));
+    lines.push(("MEMORY".to_owned(), Role::Heading));
+    for use_of in &process.devices {
+        for kind in Kind::ALL {
+            let figure = &use_of.kinds[kind];
+            if let Ok(used @ 1..) = figure.used {
+                let peak = figure.peak.map_or_else(|_| String::new(), |peak| format!(", peak {}", size(peak)));
+                lines.push((format!("device {:<3} {:<9} {}{peak}", use_of.device, kind.name(), size(used)), Role::Plain));
+            }
+        }
+    }
+    let values = state.history.process(key);
+    let highest = values.iter().flatten().fold(0.0f32, |high, value| high.max(*value));
+    if highest > 0.0 {
+        let tail = &values[values.len().saturating_sub(60)..];
+        lines.push((format!("DRAM over time {}", spark(tail, (0.0, f64::from(highest)), canvas.glyphs().spark)), Role::Plain));
+    }
+    environment(state, key, &mut lines);
+    buffers(snapshot, key, &mut lines);
+    lines
+}
+
+fn environment(state: &State, key: ProcessKey, lines: &mut Vec<(String, Role)>) {
+    lines.push(("VARIABLES".to_owned(), Role::Heading));
+    match state.environment.as_ref().filter(|(of, _)| *of == key) {
+        None => lines.push(("not asked for yet".to_owned(), Role::Dim)),
+        Some((_, Err(why))) => lines.push((format!("N/A: {why}"), Role::Dim)),
+        Some((_, Ok(variables))) if variables.is_empty() => lines.push(("none that begins with TT".to_owned(), Role::Dim)),
+        Some((_, Ok(variables))) => lines.extend(variables.iter().map(|variable| (variable.clone(), Role::Plain))),
+    }
+}
+
+fn buffers(snapshot: &Snapshot, key: ProcessKey, lines: &mut Vec<(String, Role)>) {
+    let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process == key).collect();
+    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.entry.size));
+    lines.push((format!("BUFFERS ({})", buffers.len()), Role::Heading));
+    for buffer in buffers.iter().take(1000) {
+        let entry = &buffer.entry;
+        let devices = names::ranges(buffer.devices.iter().copied());
+        let tag = entry.tag.as_deref().unwrap_or_default();
+        let text = format!(
+            "{:>9} {:<9} {:>14} dev {devices:<6} {:>6} {tag}",
+            size(entry.size),
+            entry.kind.name(),
+            format!("{:#x}", entry.address),
+            age(entry.time, snapshot.time)
+        );
+        lines.push((text, Role::Plain));
+    }
+}

@@ -1,0 +1,116 @@
+//! Memory of one device: its kinds, who has what, the largest buffers.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::snapshot::Buffer;
+use ttmon_model::{Device, Kind, Reading, Snapshot};
+use ttmon_print::quantity::{age, percent, size};
+
+use super::fullness;
+use crate::canvas::{Canvas, Field};
+use crate::layout::scrolled;
+use crate::state::State;
+use crate::theme::Role;
+
+/// A column of the table of kinds.
+type KindColumn = (&'static str, u16);
+const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
+
+pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
+    let Some(device) = state.chosen_device(snapshot) else { return };
+    let head = format!("Memory of device {} {}  [ ] other devices", device.id, device.label());
+    let head = canvas.clean(&head);
+    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
+    let kinds = Rect { y: body.y + 1, height: 7, ..body };
+    draw_kinds(snapshot, device, canvas, kinds);
+    let rest = Rect { y: kinds.bottom(), height: body.height - 8, ..body };
+    draw_buffers(state, snapshot, device, canvas, rest);
+}
+
+fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+    canvas.buffer.set_style(Rect { height: 1, ..area }, canvas.theme.style(Role::Heading));
+    let mut at = 1;
+    for (title, columns) in KIND_COLUMNS {
+        let field = if title == "KIND" { Field::left(at, columns) } else { Field::right(at, columns) };
+        canvas.field(area, field, 0, title, canvas.style(Role::Heading));
+        at += columns + 1;
+    }
+    for (row, kind) in (1..).zip(Kind::ALL) {
+        let memory = &device.memory.kinds[kind];
+        let peak = ttmon_model::memory::sum(snapshot.processes_on(device.id).map(|(_, use_of)| use_of.kinds[kind].peak));
+        let texts = [
+            Ok(kind.name().to_owned()),
+            memory.figure.used.map(size),
+            memory.figure.allocated.map(size),
+            memory.free.map(size),
+            memory.figure.count.map(|count| count.to_string()),
+            peak.map(size),
+            memory.figure.source.map(|source| source.name().to_owned()),
+        ];
+        let mut at = 1;
+        for ((title, columns), text) in KIND_COLUMNS.iter().zip(texts) {
+            let field = if *title == "KIND" { Field::left(at, *columns) } else { Field::right(at, *columns) };
+            let (text, role) = or_absent(text);
+            canvas.field(area, field, row, &text, canvas.style(role));
+            at += columns + 1;
+        }
+        let share = memory.figure.used.and_then(|used| memory.total.map(|total| used as f64 / total.max(1) as f64));
+        if let (Ok(share), true) = (share, area.width >= at + 20) {
+            let bar = Field::left(at + 1, area.width - at - 8);
+            canvas.bar(area, bar, row, share, canvas.style(fullness(share)));
+            canvas.field(area, Field::right(area.width - 6, 5), row, &percent(share), canvas.style(Role::Plain));
+        }
+    }
+}
+
+fn or_absent(text: Reading<String>) -> (String, Role) {
+    text.map_or_else(|_| ("N/A".to_owned(), Role::Dim), |text| (text, Role::Plain))
+}
+
+/// Buffers of a device, largest first.
+pub(crate) fn buffers<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<&'a Buffer> {
+    let mut buffers: Vec<&Buffer> = snapshot.buffers.iter().filter(|buffer| buffer.devices.contains(&device.id)).collect();
+    buffers.sort_by_key(|buffer| (std::cmp::Reverse(buffer.entry.size), buffer.entry.address));
+    buffers
+}
+
+fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+    let buffers = buffers(snapshot, device);
+    let rows = usize::from(area.height.saturating_sub(2));
+    let first = scrolled(state.scroll, state.scroll, rows, buffers.len());
+    let more = if buffers.len() > rows { format!(", from {} on", first + 1) } else { String::new() };
+    canvas.rule(area, 0, &format!("Largest of {} buffers{more}", buffers.len()), Role::Strong);
+    if buffers.is_empty() {
+        canvas.say(area, 1, 1, "no live buffer is known here: no tracked process has one on this device", Role::Dim);
+        return;
+    }
+    canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
+    let fields = [
+        ("SIZE", Field::right(1, 9)),
+        ("KIND", Field::left(11, 9)),
+        ("ADDRESS", Field::right(21, 14)),
+        ("PER BANK", Field::right(36, 9)),
+        ("AGE", Field::right(46, 6)),
+        ("PID", Field::right(53, 8)),
+        ("TAG", Field::left(62, area.width.saturating_sub(63))),
+    ];
+    for (title, field) in fields {
+        canvas.field(area, field, 1, title, canvas.style(Role::Heading));
+    }
+    for (row, buffer) in (2..area.height).zip(buffers.iter().skip(first)) {
+        let entry = &buffer.entry;
+        let tag = entry.tag.as_deref().map(|tag| canvas.clean(tag)).unwrap_or_default();
+        let texts = [
+            size(entry.size),
+            entry.kind.name().to_owned(),
+            format!("{:#x}", entry.address),
+            entry.per_bank.map_or_else(|| "N/A".to_owned(), size),
+            age(entry.time, snapshot.time),
+            buffer.process.pid.to_string(),
+            tag,
+        ];
+        for ((_, field), text) in fields.iter().zip(texts) {
+            let role = if text == "N/A" { Role::Dim } else { Role::Plain };
+            canvas.field(area, *field, row, &text, canvas.style(role));
+        }
+    }
+}

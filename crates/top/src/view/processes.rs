@@ -1,0 +1,99 @@
+//! The process table: the columns chosen that fit, sorted, filtered, as a list or a tree.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::Snapshot;
+
+use crate::canvas::{Canvas, Field};
+use crate::columns::COLUMNS;
+use crate::layout::{process_columns, scrolled};
+use crate::state::{Depth, Focus, State};
+use crate::theme::Role;
+
+/// Rows of the list itself in an area: a rule and the heading go off.
+pub(crate) fn rows(area: Rect) -> usize {
+    usize::from(area.height.saturating_sub(2))
+}
+
+pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let processes = state.processes(snapshot);
+    let chosen = state.process_row(&processes);
+    let first = scrolled(state.scroll, chosen, rows(area), processes.len());
+    rule(state, snapshot, canvas, area, &processes, first);
+    let columns = process_columns(&state.settings, area.width);
+    canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
+    for (index, at, width) in &columns {
+        let column = &COLUMNS[*index];
+        let sign = match (*index == state.settings.sort, state.settings.descending) {
+            (false, _) => "",
+            (true, true) => canvas.glyphs().descending,
+            (true, false) => canvas.glyphs().ascending,
+        };
+        let field = if column.is_number { Field::right(*at, *width) } else { Field::left(*at, *width) };
+        canvas.field(area, field, 1, &format!("{}{sign}", column.title), canvas.style(Role::Heading));
+    }
+    if processes.is_empty() {
+        return nothing(state, snapshot, canvas, area);
+    }
+    for (row, (process, depth)) in (2..area.height).zip(processes.iter().skip(first)) {
+        let is_chosen = first + usize::from(row) - 2 == chosen;
+        for (index, at, width) in &columns {
+            let column = &COLUMNS[*index];
+            let (text, role) = match (column.text)(process, snapshot.time) {
+                Ok(text) => (canvas.clean(&text), Role::Plain),
+                // A process that runs nowhere special has nothing there.
+                Err(ttmon_model::Missing::NoSource) if column.name == "container" => (String::new(), Role::Dim),
+                Err(_) => ("N/A".to_owned(), Role::Dim),
+            };
+            let text = if column.name == "name" { format!("{}{text}", branch(*depth, canvas)) } else { text };
+            let field = if column.is_number { Field::right(*at, *width) } else { Field::left(*at, *width) };
+            canvas.field(area, field, row, &text, canvas.style(role));
+        }
+        if is_chosen && state.focus == Focus::Processes {
+            canvas.buffer.set_style(Rect { y: area.y + row, height: 1, ..area }, canvas.theme.style(Role::Selected));
+        }
+    }
+}
+
+fn rule(
+    state: &State,
+    snapshot: &Snapshot,
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    processes: &[(&ttmon_model::Process, Depth)],
+    first: usize,
+) {
+    let (all, shown) = (snapshot.processes.len(), processes.len());
+    let count = if all == shown { all.to_string() } else { format!("{shown} of {all}") };
+    let mut text = format!("Processes ({count})  sort: {}", COLUMNS[state.settings.sort].name);
+    if !state.filter_text.is_empty() {
+        text += &format!("  filter: {}", canvas.clean(&state.filter_text));
+    }
+    if state.settings.tree {
+        text += "  tree";
+    }
+    let below = shown.saturating_sub(first + rows(area));
+    if below > 0 || first > 0 {
+        text += &format!("  +{first} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
+    }
+    canvas.rule(area, 0, &text, Role::Strong);
+}
+
+fn nothing(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let is_certain = snapshot.devices.iter().all(|device| device.memory.dram.used.is_ok());
+    let text = match () {
+        () if !snapshot.processes.is_empty() => "no process passes the filter; Esc drops it",
+        () if state.frozen.is_some() && !state.history.is_whole(state.back()) => "processes are not kept this far back",
+        () if is_certain => "no process holds a device",
+        () => "no process is seen to hold a device",
+    };
+    canvas.say(area, 1, 2, text, Role::Dim);
+}
+
+fn branch(depth: Depth, canvas: &Canvas<'_>) -> String {
+    if depth.level == 0 {
+        return String::new();
+    }
+    let glyphs = canvas.glyphs();
+    let indent = " ".repeat(usize::from(depth.level.min(12) - 1) * 2);
+    format!("{indent}{}", if depth.is_last { glyphs.last_branch } else { glyphs.branch })
+}

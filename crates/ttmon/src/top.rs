@@ -1,0 +1,106 @@
+//! `ttmon top`: the interactive monitor, on the machine a command line names.
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use jiff::tz::TimeZone;
+use signal_hook::low_level::emulate_default_handler;
+use ttmon_source::Reach;
+use ttmon_source::ledgers::Detail;
+use ttmon_source::read::Pace;
+use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Settings, Theme, Themes, View};
+
+use crate::cli::TopArgs;
+use crate::failure::Failure;
+use crate::meant::{self, Context};
+use crate::open::Opened;
+
+/// Runs it until the user leaves.
+pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
+    if context.json {
+        return Err(Failure::usage("top is a screen; for JSON again and again use ttmon -w --json"));
+    }
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
+    }
+    let (settings, config, message) = settings(args)?;
+    let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
+    let (machine, selection, proc, simulation) = opened.into_parts();
+    let options = Options {
+        settings,
+        config,
+        themes: Themes { auto: theme(context) },
+        clock: Clock(TimeZone::system()),
+        is_read_only: args.read_only,
+        message,
+    };
+    let end = ttmon_top::run(Feed::Local(Box::new(Local { machine, selection, proc })), options);
+    // The simulated machine ends with the screen that shows it, before this program may die of a signal.
+    drop(simulation);
+    match end {
+        Ok(End::Left) => Ok(()),
+        Ok(End::Signal(signal)) => {
+            emulate_default_handler(signal)?;
+            Ok(())
+        }
+        Err(Error::Lost(lost)) if lost.is_no_device => Err(Failure::no_device(lost.message)),
+        Err(Error::Lost(lost)) => Err(Failure::new(lost.message)),
+        Err(Error::Terminal(error)) => Err(Failure::new(format!("the terminal does not answer: {error}; start it again"))),
+    }
+}
+
+/// The file, and flags over it.
+fn settings(args: &TopArgs) -> Result<(Settings, Option<PathBuf>, Option<String>), Failure> {
+    let mut settings = Settings::default();
+    let named = args.config.clone().or_else(|| env::var_os("TTMON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from));
+    let own = named.clone().or_else(user_config);
+    let mut message = None;
+    let system = named.is_none().then(|| PathBuf::from("/etc/ttmon/config.toml"));
+    for path in system.iter().chain(&own) {
+        match fs::read_to_string(path) {
+            Ok(text) => {
+                let said = settings.read(&text);
+                if !said.is_empty() {
+                    message = Some(format!("{}: {}", path.display(), said.join("; ")));
+                }
+            }
+            // One that is not there yet is made by F12.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => message = Some(format!("{}: {error}", path.display())),
+        }
+    }
+    if let Some(text) = &args.refresh {
+        settings.refresh = meant::parse_refresh(text)?;
+    }
+    if let Some(number) = args.view {
+        let view = View::ALL.get(number.wrapping_sub(1));
+        settings.view = *view.ok_or_else(|| Failure::usage(format!("--view {number}: views are 1 to {}", View::ALL.len())))?;
+    }
+    Ok((settings, own, message))
+}
+
+/// `$XDG_CONFIG_HOME/ttmon/config.toml`, below `~/.config` where that is not set.
+fn user_config() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+    Some(directory.join("ttmon/config.toml"))
+}
+
+/// What the terminal seems to be able to show.
+fn theme(context: &Context) -> Theme {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let colors = match (context.terminal.colors, variable("COLORTERM").as_str(), variable("TERM").as_str()) {
+        (false, ..) => Colors::None,
+        (_, "truecolor" | "24bit", _) => Colors::True,
+        (_, _, term) if term.contains("256color") => Colors::Palette,
+        _ => Colors::Sixteen,
+    };
+    // Terminals that say so say `letters;background`, by the numbers of the sixteen colours.
+    let background = match variable("COLORFGBG").rsplit(';').next() {
+        Some("7" | "15") => Background::Light,
+        _ => Background::Dark,
+    };
+    Theme { colors, background, ascii: context.terminal.ascii }
+}

@@ -1,0 +1,204 @@
+//! Every key, the mouse and a change of size, and what they bring to the screen.
+
+use crate::terminal::Terminal;
+
+const UP: &str = "\x1b[A";
+const DOWN: &str = "\x1b[B";
+const RIGHT: &str = "\x1b[C";
+const ESCAPE: &str = "\x1b";
+
+fn t3k() -> Terminal {
+    let terminal = Terminal::top(120, 40, "--sim t3k -r 200");
+    terminal.wait_for("Processes (3)");
+    terminal
+}
+
+#[test]
+fn views() {
+    let mut top = t3k();
+    top.expect("2", "Device 0 n300 L, the last 60 seconds");
+    top.expect("m", "Temperature of 8 devices");
+    top.expect("o", "all devices  highest");
+    top.expect("Z", "the last 5 minutes");
+    top.expect("z", "the last 60 seconds");
+    top.expect("3", "IDENTITY");
+    top.expect("]", "Device 1 n300 L");
+    top.expect(RIGHT, "Device 2 n300 L");
+    top.expect("[", "Device 1 n300 L");
+    top.expect("[", "Device 0 n300 L");
+    top.expect("4", "Memory of device 0");
+    top.wait("buffers of a tracked process", |text| text.contains("Largest of") && !text.contains("Largest of 0"));
+    top.expect("5", "t3k (4 x n300), 2x4");
+    top.expect("m", "Power");
+    top.expect("1", "Processes (3)");
+    top.expect("\x1bOP", "show or hide this help");
+    top.expect("\x1b[6~", "leave");
+    top.press(ESCAPE);
+    top.wait("the help to close", |text| !text.contains("show or hide this help"));
+    top.expect("?", "main view: devices and processes");
+    top.press("h");
+    top.wait("the help to close", |text| !text.contains("show or hide this help"));
+}
+
+#[test]
+fn processes() {
+    let mut top = t3k();
+    top.expect("/serve", "Filter: serve");
+    top.wait_for("Processes (1 of 3)");
+    top.expect("\r", "filter: serve");
+    top.press(ESCAPE);
+    top.wait("the filter to go", |text| text.contains("Processes (3)"));
+    top.expect("\x1b[17~", "Sort by: Enter");
+    top.press(ESCAPE);
+    top.wait("the menu to close", |text| !text.contains("Sort by: Enter"));
+    top.expect(">", "sort: l1");
+    top.expect("<", "sort: dram");
+    top.expect("I", "DRAM▲");
+    top.expect("I", "DRAM▼");
+    top.expect("t", "  tree");
+    top.press("t");
+    top.press(DOWN);
+    top.press(UP);
+    top.expect("\r", "VARIABLES");
+    top.wait_for("TTMON_SIM_PART");
+    top.press(ESCAPE);
+    top.wait("the details to close", |text| !text.contains("VARIABLES"));
+    top.press("\t");
+    top.expect("\r", "IDENTITY");
+    top.expect(ESCAPE, "Processes (3)");
+}
+
+/// The process that was chosen gets the signal, after a question.
+#[test]
+fn signals() {
+    let mut top = t3k();
+    top.expect("K", "Send a signal to");
+    top.press(DOWN);
+    top.press(UP);
+    top.expect("\r", "Really send TERM? y sends it");
+    top.expect("y", "TERM was sent to");
+    top.wait_for("Processes (2)");
+    top.expect("\x1b[20~", "Send a signal to");
+    top.press(ESCAPE);
+    top.wait("the dialog to close", |text| !text.contains("Send a signal to"));
+
+    let mut careful = Terminal::top(120, 40, "--sim t3k --read-only");
+    careful.wait_for("Processes (3)");
+    careful.expect("K", "signals are off");
+}
+
+#[test]
+fn time_and_pace() {
+    let mut top = t3k();
+    top.expect(" ", "FROZEN");
+    top.wait_for("frozen at");
+    top.expect(",", "ago");
+    top.press(".");
+    top.press(" ");
+    top.wait("it to go on", |text| !text.contains("FROZEN"));
+    top.expect("+", " 250ms");
+    top.expect("-", " 100ms");
+    top.press("r");
+    top.press("\x1b[15~");
+    top.press("w");
+    top.wait_for("Processes (3)");
+}
+
+#[test]
+fn settings_are_kept() {
+    let mut top = t3k();
+    top.expect("\x1bOQ", "Setup: Left and Right");
+    top.press(DOWN);
+    top.expect(RIGHT, "dark");
+    top.expect("\x1b[24~", "the settings are kept in");
+    let path = top.home.path().join("ttmon/config.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains("theme = \"dark\"") && text.contains("refresh_ms = 200"), "{text}");
+
+    let config = top.home.path().join("odd.toml");
+    std::fs::write(&config, "view = \"Mesh\"\nnonsense = 1\n").unwrap();
+    let other = Terminal::top(120, 40, &format!("--sim t3k --config {}", config.display()));
+    other.wait_for("Mesh: t3k");
+    other.wait_for("unknown key nonsense");
+}
+
+#[test]
+fn mouse() {
+    let mut top = t3k();
+    let heading = top.row_of("PID");
+    let line = top.text().lines().nth(usize::from(heading)).unwrap().to_owned();
+    let column = u16::try_from(line.chars().position(|character| character == 'P').unwrap()).unwrap();
+    top.click(column, heading);
+    top.wait_for("PID▼");
+    top.click(column, heading);
+    top.wait_for("PID▲");
+    top.click(10, heading + 1);
+    top.click(10, heading + 1);
+    top.wait_for("VARIABLES");
+    top.press(ESCAPE);
+    top.wait("the details to close", |text| !text.contains("VARIABLES"));
+    let title = top.text().lines().next().unwrap().to_owned();
+    let column = u16::try_from(title.split("2 Charts").next().unwrap().chars().count()).unwrap();
+    top.click(column + 1, 0);
+    top.wait_for("the last 60 seconds");
+    top.press("1\x1b[<64;10;10M\x1b[<65;10;10M");
+    top.wait_for("Processes (3)");
+}
+
+#[test]
+fn sizes() {
+    let mut top = t3k();
+    top.resize(80, 24);
+    top.wait_for("Processes (3)");
+    top.resize(40, 10);
+    top.wait_for("ttmon top needs 80x24");
+    top.resize(1, 1);
+    top.resize(0, 0);
+    top.resize(200, 50);
+    top.wait_for("COMMAND");
+    top.press("q");
+    let (status, after) = top.end();
+    assert!(status.success());
+    after.assert_whole();
+}
+
+#[test]
+fn ascii_and_no_colour() {
+    let top = Terminal::top_with(80, 24, "--sim t3k --ascii", &[("NO_COLOR", "1")]);
+    let text = top.wait_for("Processes (3)");
+    assert!(text.is_ascii(), "{text}");
+}
+
+/// A source that hangs holds nothing up: keys are answered, and the other chip is shown.
+#[test]
+fn a_hanging_source() {
+    let mut top = Terminal::top(120, 40, "--sim p150x2,fault=hang:0 --read-timeout 300 -r 500");
+    top.wait_for("Processes (");
+    top.expect("2", "the last 60 seconds");
+    top.expect("1", "UNREAD");
+}
+
+/// A machine on which nothing changes costs no bytes.
+#[test]
+fn nothing_changed_nothing_written() {
+    let root = tempfile::tempdir().unwrap();
+    let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("p150x8,idle").unwrap(), 1).unwrap();
+    machine.write(root.path(), 0, &vec![None; machine.process_count()]).unwrap();
+    let mut top = Terminal::top(80, 24, &format!("--root {} -r 50", root.path().display()));
+    top.wait_for("no process holds a device");
+    // The second look may still change something: a rate is known by then.
+    let mut quiet = 0;
+    let mut before = top.bytes();
+    for _ in 0..100 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let now = top.bytes();
+        quiet = if now == before { quiet + 1 } else { 0 };
+        before = now;
+        if quiet == 10 {
+            break;
+        }
+    }
+    assert_eq!(quiet, 10, "bytes are written though nothing changes");
+    top.press("q");
+    assert!(top.end().0.success());
+}

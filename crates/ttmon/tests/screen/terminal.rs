@@ -1,0 +1,183 @@
+//! A terminal for one program: a pseudo-terminal, and an emulator that reads what is written to it.
+
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use vt100::Parser;
+
+/// A machine under heavy load gets this long for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the emulator knows, and how many bytes it was given.
+struct Seen {
+    parser: Parser,
+    bytes: usize,
+    is_closed: bool,
+}
+
+pub(crate) struct Terminal {
+    master: Box<dyn MasterPty + Send>,
+    keyboard: Box<dyn Write + Send>,
+    pub(crate) child: Box<dyn Child + Send + Sync>,
+    seen: Arc<(Mutex<Seen>, Condvar)>,
+    /// Settings of this run, and of no other.
+    pub(crate) home: tempfile::TempDir,
+}
+
+fn size(columns: u16, rows: u16) -> PtySize {
+    PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 }
+}
+
+fn parser(columns: u16, rows: u16) -> Parser {
+    let at_least_one = |number: u16| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
+    Parser::new(at_least_one(rows), at_least_one(columns), 0)
+}
+
+impl Terminal {
+    /// Starts `ttmon top` with these words.
+    pub(crate) fn top(columns: u16, rows: u16, arguments: &str) -> Self {
+        Self::top_with(columns, rows, arguments, &[])
+    }
+
+    pub(crate) fn top_with(columns: u16, rows: u16, arguments: &str, variables: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_ttmon"));
+        command.arg("top");
+        command.args(arguments.split_ascii_whitespace());
+        for variable in ["TTMON_SIM", "TTMON_ROOT", "TTMON_CONFIG", "NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE", "COLORTERM", "COLORFGBG"] {
+            command.env_remove(variable);
+        }
+        for (name, value) in [("LANG", "C.UTF-8"), ("TZ", "UTC"), ("TERM", "xterm-256color")].iter().chain(variables) {
+            command.env(name, value);
+        }
+        command.env("XDG_CONFIG_HOME", home.path());
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let seen = Arc::new((Mutex::new(Seen { parser: parser(columns, rows), bytes: 0, is_closed: false }), Condvar::new()));
+        let theirs = Arc::clone(&seen);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            loop {
+                let count = reader.read(&mut bytes).unwrap_or(0);
+                let mut seen = theirs.0.lock().unwrap();
+                seen.parser.process(&bytes[..count]);
+                seen.bytes += count;
+                seen.is_closed = count == 0;
+                theirs.1.notify_all();
+                if count == 0 {
+                    return;
+                }
+            }
+        });
+        let keyboard = pair.master.take_writer().unwrap();
+        Self { master: pair.master, keyboard, child, seen, home }
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    /// A click of the left button, counted from 0.
+    pub(crate) fn click(&mut self, column: u16, row: u16) {
+        self.press(&format!("\x1b[<0;{0};{1}M\x1b[<0;{0};{1}m", column + 1, row + 1));
+    }
+
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        self.seen.0.lock().unwrap().parser = parser(columns, rows);
+        self.master.resize(size(columns, rows)).unwrap();
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.seen.0.lock().unwrap().parser.screen().contents()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.seen.0.lock().unwrap().bytes
+    }
+
+    /// Waits until the screen is as wanted, and returns it.
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let (lock, changed) = &*self.seen;
+        let mut seen = lock.lock().unwrap();
+        loop {
+            let text = seen.parser.screen().contents();
+            if is_so(&text) {
+                return text;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && !seen.is_closed, "{what} did not come; the screen is:\n{text}");
+            seen = changed.wait_timeout(seen, left).unwrap().0;
+        }
+    }
+
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        self.wait(text, |screen| screen.contains(text))
+    }
+
+    /// Presses keys and waits for what they bring.
+    pub(crate) fn expect(&mut self, keys: &str, text: &str) -> String {
+        self.press(keys);
+        self.wait_for(text)
+    }
+
+    /// The row of the screen, from 0, that has this text.
+    pub(crate) fn row_of(&self, text: &str) -> u16 {
+        let screen = self.wait_for(text);
+        u16::try_from(screen.lines().position(|line| line.contains(text)).unwrap()).unwrap()
+    }
+
+    /// Waits for the end, and returns how it ended and what the terminal is like then.
+    pub(crate) fn end(mut self) -> (portable_pty::ExitStatus, After) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if Instant::now() > deadline => panic!("it did not end; the screen is:\n{}", self.text()),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let flags = self.master.get_termios().map(|termios| format!("{:?}", termios.local_flags)).unwrap_or_default();
+        let (lock, changed) = &*self.seen;
+        let mut seen = lock.lock().unwrap();
+        // What it wrote last may still be on its way.
+        while !seen.is_closed && (seen.parser.screen().alternate_screen() || seen.parser.screen().hide_cursor()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "the terminal was not given back");
+            seen = changed.wait_timeout(seen, left).unwrap().0;
+        }
+        let screen = seen.parser.screen();
+        let after = After {
+            is_alternate: screen.alternate_screen(),
+            is_cursor_hidden: screen.hide_cursor(),
+            has_mouse: screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None,
+            is_cooked: flags.contains("ICANON") && flags.contains("ECHO"),
+            text: screen.contents(),
+        };
+        drop(seen);
+        (status, after)
+    }
+}
+
+/// The terminal once the program is gone.
+#[derive(Debug)]
+pub(crate) struct After {
+    pub(crate) is_alternate: bool,
+    pub(crate) is_cursor_hidden: bool,
+    pub(crate) has_mouse: bool,
+    pub(crate) is_cooked: bool,
+    pub(crate) text: String,
+}
+
+impl After {
+    pub(crate) fn assert_whole(&self) {
+        assert!(!self.is_alternate && !self.is_cursor_hidden && !self.has_mouse && self.is_cooked, "{self:?}");
+    }
+}
