@@ -67,6 +67,8 @@ assert ttmon.available
 assert ttmon.report_allocation(0, 1, ttmon.DRAM, 1) == ttmon.OFF
 with ttmon.tag("nothing"):
     assert ttmon.mark() == ttmon.OFF
+assert ttmon.memory_allocated() is None and ttmon.max_memory_allocated(0, "l1") is None
+assert ttmon.reset_peak() == ttmon.OFF
 assert ledger() is None
 """
         )
@@ -89,6 +91,39 @@ assert live() == (3, 123), live()
 """
         self.run_program(text, TTMON_TRACKING="1")
         self.run_program(text, TT_ALLOC_TRACKING_ENABLED="1")
+
+    def test_own_figures(self):
+        self.run_program(
+            """
+assert ttmon.memory_allocated() == ttmon.max_memory_allocated(7, "l1") == 0
+ttmon.report_allocation(3, 100, ttmon.DRAM, 0x1000)
+ttmon.report_allocation(3, 50, ttmon.DRAM, 0x2000)
+ttmon.report_allocation(3, 7, ttmon.L1_SMALL, 0x2000)
+ttmon.report_deallocation(3, 0x1000)
+
+class Mesh:
+    def get_device_ids(self):
+        return [3, 4]
+
+for device in (3, Mesh()):
+    for kind in ("dram", "DRAM", "BufferType.DRAM", ttmon.DRAM):
+        assert ttmon.memory_allocated(device, kind) == 50, (device, kind)
+        assert ttmon.max_memory_allocated(device, kind) == 150, (device, kind)
+assert ttmon.memory_allocated(3, "l1_small") == 7
+assert ttmon.reset_peak(3) == ttmon.RECORDED
+assert ttmon.max_memory_allocated(3) == 50
+for device, kind in [(-1, "dram"), (2**31, "dram"), (3, "no such"), (3, 256), (3, -1)]:
+    assert ttmon.memory_allocated(device, kind) is None, (device, kind)
+assert ttmon.reset_peak(-1) == ttmon.BAD_ARGUMENT
+try:
+    ttmon.memory_allocated("0")
+except TypeError:
+    pass
+else:
+    raise SystemExit("took a wrong type")
+""",
+            TTMON_TRACKING="1",
+        )
 
     def test_numbers_that_do_not_fit(self):
         self.run_program(
@@ -169,6 +204,7 @@ assert not ttmon.available
 assert ttmon.report_allocation(0, 1, ttmon.DRAM, 1) == ttmon.OFF
 assert ttmon.report_allocation(-1, 1, ttmon.DRAM, 1) == ttmon.OFF
 assert ttmon.device_close(0) == ttmon.OFF
+assert ttmon.memory_allocated() is None and ttmon.reset_peak() == ttmon.OFF
 with ttmon.tag("nothing"):
     assert ttmon.mark() == ttmon.OFF
 """,

@@ -7,6 +7,7 @@ Functions return RECORDED, OFF (tracking is off, or there is no library) or a ne
 """
 
 import contextlib
+import ctypes
 import operator
 
 from . import _library
@@ -25,6 +26,8 @@ __all__ = [
     "available",
     "device_close",
     "mark",
+    "max_memory_allocated",
+    "memory_allocated",
     "report_allocation",
     "report_cb_allocation",
     "report_cb_deallocation",
@@ -32,6 +35,7 @@ __all__ = [
     "report_device_close",
     "report_kernel_load",
     "report_kernel_unload",
+    "reset_peak",
     "tag",
 ]
 
@@ -97,6 +101,26 @@ def mark():
     return _call("ttmon_mark")
 
 
+def memory_allocated(device=0, kind="dram"):
+    """Bytes of this program's live buffers on one chip, as they were asked for; None where tracking is off.
+
+    `device` is TT-Metal's number of a chip in this program, or an open device of ttnn: of a mesh its first chip, for a mesh
+    has the same on all. `kind` is "dram", "l1", "l1_small" or "trace", or ttnn's buffer type.
+    """
+    return _figure("ttmon_memory_allocated", device, kind)
+
+
+def max_memory_allocated(device=0, kind="dram"):
+    """The most that `memory_allocated` was since tracking began or since `reset_peak`; None where tracking is off."""
+    return _figure("ttmon_max_memory_allocated", device, kind)
+
+
+def reset_peak(device=0, kind="dram"):
+    """From now on `max_memory_allocated` is that of what follows. What ttmon shows as the peak stays."""
+    device, kind = _chip(device), _kind(kind)
+    return BAD_ARGUMENT if device is None or kind is None else _call("ttmon_reset_peak", device, kind)
+
+
 class tag(contextlib.ContextDecorator):
     """What this thread allocates carries the text, at most 62 bytes of UTF-8, inside `with`, or in every call of a
     decorated function."""
@@ -113,6 +137,31 @@ class tag(contextlib.ContextDecorator):
     def __exit__(self, *exception):
         _call("ttmon_tag_pop")
         return False
+
+
+_KINDS = {"dram": DRAM, "l1": L1, "l1_small": L1_SMALL, "trace": TRACE}
+
+
+def _figure(name, device, kind):
+    device, kind, bytes_ = _chip(device), _kind(kind), ctypes.c_uint64()
+    if device is None or kind is None:
+        return None
+    return bytes_.value if _call(name, device, kind, ctypes.byref(bytes_)) == RECORDED else None
+
+
+def _chip(device):
+    """TT-Metal's number of the chip; None for none that could be."""
+    if hasattr(device, "get_device_ids"):
+        device = next(iter(device.get_device_ids()), -1)
+    device = operator.index(device)
+    return device if 0 <= device < 2**31 else None
+
+
+def _kind(kind):
+    """The number of a buffer type, by its name, ttnn's value of it, or as it is; None for none that could be."""
+    if isinstance(kind, int):
+        return kind if 0 <= kind < 256 else None
+    return _KINDS.get(str(kind).rsplit(".", 1)[-1].lower())
 
 
 def _type(number):

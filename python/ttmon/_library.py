@@ -10,6 +10,7 @@ NAME = "libttmon_client.so"
 _DEVICE = ctypes.c_int32
 _NUMBER = ctypes.c_uint64
 _TYPE = ctypes.c_uint8
+_RESULT = ctypes.POINTER(ctypes.c_uint64)
 
 FUNCTIONS = {
     "ttmon_report_allocation": (_DEVICE, _NUMBER, _TYPE, _NUMBER),
@@ -22,6 +23,9 @@ FUNCTIONS = {
     "ttmon_tag_push": (ctypes.c_char_p,),
     "ttmon_tag_pop": (),
     "ttmon_mark": (),
+    "ttmon_memory_allocated": (_DEVICE, _TYPE, _RESULT),
+    "ttmon_max_memory_allocated": (_DEVICE, _TYPE, _RESULT),
+    "ttmon_reset_peak": (_DEVICE, _TYPE),
 }
 
 

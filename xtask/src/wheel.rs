@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::project::{self, Project, output};
+use crate::libs::{self, Profile};
+use crate::project::{Project, output};
 use crate::stop::{Stop, no_arguments};
 
 const BUILDER: &str = "xtask/wheel/build.py";
@@ -17,7 +18,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
 
 /// The wheel as the tree is now, below the target directory.
 pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
-    let libraries = libraries(project)?;
+    let libraries = libs::build(project, Profile::Release)?;
     let folder = project.metadata()?.target.join("wheel");
     // What an earlier version left would be taken for this one's.
     if folder.exists() {
@@ -29,13 +30,6 @@ pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     let version = version(project)?;
     let arguments = ["-B", BUILDER, "python", LICENSE, &version, &libraries, &folder];
     Ok(output(&mut project.command("python3", &arguments))?.trim().into())
-}
-
-/// Where the optimised libraries are, built now.
-fn libraries(project: &Project) -> Result<PathBuf, String> {
-    project::run(&mut project.cargo(&["xtask", "libs", "--release"]))?;
-    project::run(&mut project.cargo(&["build", "--quiet", "--release", "--package", "ttmon-client", "--package", "ttmon-monitor"]))?;
-    Ok(project.metadata()?.target.join("release"))
 }
 
 /// What the workspace calls itself.

@@ -77,7 +77,7 @@ impl Driver<'_> {
     }
 
     fn follow(&self, running: &mut Running, case: &Case, chips: &Chips) -> Result<String, String> {
-        let mut scene = Scene::new(chips, has_regions(&self.environment.version, case));
+        let mut scene = Scene::new(chips, has_regions(self.environment, case));
         let mut last = Value::Null;
         loop {
             let line = match running.lines.recv_timeout(STEP_LIMIT) {
@@ -117,9 +117,8 @@ impl Driver<'_> {
 }
 
 /// TT-Metal publishes statistics from 0.70 on, unless told not to.
-fn has_regions(version: &str, case: &Case) -> bool {
-    let minor: u32 = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
-    minor >= 70 && !case.variables.iter().any(|(name, _)| *name == "TT_METAL_SHM_TRACKING_DISABLED")
+fn has_regions(environment: &Environment, case: &Case) -> bool {
+    environment.minor() >= 70 && !case.variables.iter().any(|(name, _)| *name == "TT_METAL_SHM_TRACKING_DISABLED")
 }
 
 /// The end of what the script complained of.

@@ -14,6 +14,8 @@ use crate::project::Project;
 const PYTHONS: &[&str] = &["3.12", "3.10"];
 /// 670 MB come over the network; from a mirror nearby it takes half a minute.
 const INSTALL_LIMIT: Duration = Duration::from_secs(420);
+/// Older ones crash on mock chips in fast dispatch, tracked or not.
+const FAST_DISPATCH_SINCE: u32 = 77;
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A version of ttnn, ready to run.
@@ -62,6 +64,11 @@ impl Environment {
         Ok(Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("ttnn"))
     }
 
+    /// 81 of 0.81.1.
+    pub(super) fn minor(&self) -> u32 {
+        self.version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0)
+    }
+
     /// This Python, or one that was lent its ttnn, in a folder of its own on mock chips: quiet, and with nothing of the caller's that would change what it does.
     pub(super) fn command(&self, python: &Path, chips: &Chips, folder: &Path) -> Command {
         let mut command = Command::new(python);
@@ -74,6 +81,9 @@ impl Environment {
         }
         command.env("TT_METAL_MOCK_CLUSTER_DESC_PATH", &chips.path).env("TT_METAL_CACHE", self.folder.join("cache"));
         command.env("TT_METAL_LOGS_PATH", folder).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONWARNINGS", "ignore");
+        if self.minor() < FAST_DISPATCH_SINCE {
+            command.env("TT_METAL_SLOW_DISPATCH_MODE", "1");
+        }
         command.envs([("TT_LOGGER_LEVEL", "fatal"), ("TT_METAL_LOGGER_LEVEL", "fatal"), ("LOGURU_LEVEL", "ERROR")]);
         command
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::case::Started;
 use super::patience;
+use crate::libs::{self, Profile};
 use crate::project::{self, Project};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -22,9 +23,9 @@ pub(crate) struct Tracking {
 impl Tracking {
     /// Builds them as they are now.
     pub(crate) fn build(project: &Project) -> Result<Self, String> {
-        project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon", "--package", "ttmon-hook"]))?;
-        let folder = project.metadata()?.target.join("debug");
-        Ok(Self { ttmon: folder.join("ttmon"), libraries: folder })
+        let libraries = libs::build(project, Profile::Debug)?;
+        project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
+        Ok(Self { ttmon: libraries.join("ttmon"), libraries })
     }
 
     /// The command started tracked, in one of the ways there are.
@@ -32,7 +33,7 @@ impl Tracking {
         match started {
             Started::Preloaded => {
                 let mut command = command;
-                command.env("LD_PRELOAD", self.libraries.join("libttmon_hook.so")).env("TTMON_TRACKING", "1");
+                command.env("LD_PRELOAD", self.libraries.join("libttmon_stub.so")).env("TTMON_TRACKING", "1");
                 command
             }
             Started::ByWheel => {

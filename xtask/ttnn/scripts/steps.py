@@ -49,20 +49,26 @@ def sharded(shard, cores, how="HEIGHT", kind=ttnn.BufferType.L1):
 def view(device, kind):
     """What the allocator says of one kind, in the words of `ttmon mem --json`; blocks with their addresses."""
     said = ttnn.get_memory_view(device, KINDS[kind])
+    try:
+        table = said.block_table
+    except TypeError:
+        # ttnn 0.69 has it and cannot hand it to Python.
+        table = None
     return {
         "banks": said.num_banks,
         "bank_bytes": said.total_bytes_per_bank,
         "allocated_per_bank": said.total_bytes_allocated_per_bank,
         "free_per_bank": said.total_bytes_free_per_bank,
         "largest_free_per_bank": said.largest_contiguous_bytes_free_per_bank,
-        "blocks": len(said.block_table),
-        "table": sorted([int(block["address"]), int(block["size"]), block["allocated"] == "no"] for block in said.block_table),
+        "blocks": table and len(table),
+        "table": table and sorted([int(block["address"]), int(block["size"]), block["allocated"] == "no"] for block in table),
     }
 
 
 def views(device):
-    """One open mesh with all its kinds. Device addresses are those of the table plus the base."""
-    base = {kind: ttnn.get_allocator_base_address(device, of) for kind, of in KINDS.items() if kind in ("dram", "l1")}
+    """One open mesh with all its kinds. Device addresses are those of the table plus the base, which old versions do not tell."""
+    ask = getattr(ttnn, "get_allocator_base_address", lambda device, kind: None)
+    base = {kind: ask(device, KINDS[kind]) for kind in ("dram", "l1")}
     shape = list(device.shape)
     return {"chips": list(device.get_device_ids()), "mesh": shape, "base": base, "kinds": {kind: view(device, kind) for kind in KINDS}}
 
