@@ -3,17 +3,22 @@
 //! Recorded is an allocation after the real one returned and a free before the real one: else another thread may be given the
 //! address first. An allocation that throws is noted on the exception's way to the program, which gets it as it is.
 
+use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, Refused};
-use ttmon_ledger::writer::{Failure, Key};
+use ttmon_ledger::writer::{Failure, Key, SelfCheck, Session};
 
 use crate::buffer::{self, Facts};
 use crate::caught::{Witness, watched};
+use crate::check::{self, Call};
+use crate::coverage::{Feature, hit};
 use crate::device::Device;
 use crate::edge::{is_off, quietly};
-use crate::geometry::Asked;
+use crate::geometry::{Asked, BANKED};
 use crate::library::Library;
+use crate::message::words_of;
+use crate::operation::{self, Name};
 use crate::symbols::Symbol;
-use crate::tables::{self, Description};
+use crate::tables::{self, Allocator, Description};
 use crate::{identity, thread};
 
 /// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: the address; throws when there is no room.
@@ -22,7 +27,7 @@ use crate::{identity, thread};
 /// Called by TT-Metal.
 #[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE")]
 pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u64 {
-    // SAFETY: an allocator has virtual functions; the real function gets what we got.
+    // SAFETY: the real function gets what we got.
     unsafe {
         let library = Library::of_object(this);
         let real = library.real(Symbol::Allocate);
@@ -30,10 +35,14 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
             let real: unsafe extern "C-unwind" fn(usize, usize) -> u64 = std::mem::transmute(real);
             return real(this, buffer);
         }
-        let witness = Witness { library, tell: refused, this, argument: buffer, more: 0 };
+        let _call = Call::begin();
+        let witness = Witness { library, tell: refused, this, argument: buffer, was_removed: false };
         let address = watched(real, &witness);
         if let Some(facts) = buffer::facts(library, library.way(), buffer) {
-            quietly(|| allocated(library, this, &facts, address));
+            let flags = thread::flags() | per_core_flag(library, buffer);
+            quietly(|| allocated(library, this, &facts, address, flags));
+        } else {
+            quietly(|| unreadable(library));
         }
         address
     }
@@ -53,10 +62,10 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
             let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(real);
             return real(this, buffer);
         }
-        if let Some((kind, address)) = buffer::place(library, library.way(), buffer) {
-            quietly(|| freed(this, kind, address));
-        }
-        let witness = Witness { library, tell: not_freed, this, argument: buffer, more: 0 };
+        let _call = Call::begin();
+        let place = buffer::place(library, library.way(), buffer);
+        let was_removed = place.is_some_and(|(kind, address)| quietly(|| freed(this, kind, address)) == Some(true));
+        let witness = Witness { library, tell: not_freed, this, argument: buffer, was_removed };
         watched(real, &witness);
     }
 }
@@ -103,35 +112,154 @@ pub unsafe extern "C-unwind" fn base_destroyed(this: usize) {
 
 /// A function without arguments or result, of which we take note first.
 #[inline(always)]
-unsafe fn before(symbol: Symbol, this: usize, note: fn(usize)) {
+unsafe fn before(symbol: Symbol, this: usize, note: fn(&'static Library, usize)) {
     // SAFETY: an allocator has virtual functions, in its destructor too; the real function gets what we got.
     unsafe {
         let library = Library::of_object(this);
         let real: unsafe extern "C-unwind" fn(usize) = std::mem::transmute(library.real(symbol));
-        if !is_off() {
-            quietly(|| note(this));
+        if is_off() {
+            return real(this);
         }
+        let _call = Call::begin();
+        quietly(|| note(library, this));
         real(this);
     }
 }
 
-fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64) {
-    let (flags, operation) = (thread::flags(), 0);
-    let is_known = tables::with(|session, tables| {
-        tables.find(this).is_some_and(|known| {
-            known.insert(session, facts, address, flags, operation);
-            true
-        })
-    });
-    if is_known != Some(false) {
-        return;
-    }
-    // SAFETY: the buffer was just allocated in it, on that device.
-    let description = unsafe { describe(library, this, facts.device) };
-    tables::with(|session, tables| {
-        if let Some(known) = tables.open(session, &description) {
-            known.insert(session, facts, address, flags, operation);
+/// `void AllocatorImpl::shrink_allocator_size(const BufferType&, uint64_t bytes, bool from the bottom)`: L1 begins higher.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl21shrink_allocator_sizeERKNS0_10BufferTypeEmb")]
+pub unsafe extern "C-unwind" fn shrink_allocator_size(this: usize, kind: *const i32, bytes: u64, from_bottom: bool) {
+    // SAFETY: as in `allocate_buffer`; the kind is a reference.
+    unsafe {
+        let library = Library::of_object(this);
+        let real: unsafe extern "C-unwind" fn(usize, *const i32, u64, bool) = std::mem::transmute(library.real(Symbol::Shrink));
+        let is_l1 = kind.read() == L1;
+        real(this, kind, bytes, from_bottom);
+        if !is_off() {
+            hit(Feature::Resizes);
+            if is_l1 && from_bottom {
+                quietly(|| resized(this, |shrunk| shrunk.saturating_add(bytes)));
+            }
         }
+    }
+}
+
+/// `void AllocatorImpl::reset_allocator_size(const BufferType&)`.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl20reset_allocator_sizeERKNS0_10BufferTypeE")]
+pub unsafe extern "C-unwind" fn reset_allocator_size(this: usize, kind: *const i32) {
+    // SAFETY: as in `shrink_allocator_size`.
+    unsafe {
+        let library = Library::of_object(this);
+        let real: unsafe extern "C-unwind" fn(usize, *const i32) = std::mem::transmute(library.real(Symbol::ResetSize));
+        let is_l1 = kind.read() == L1;
+        real(this, kind);
+        if !is_off() {
+            hit(Feature::Resizes);
+            if is_l1 {
+                quietly(|| resized(this, |_| 0));
+            }
+        }
+    }
+}
+
+/// `void AllocatorImpl::override_state(const AllocatorState&)`: blocks without buffers take the place of all there were.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal13AllocatorImpl14override_stateERKNS0_14AllocatorStateE")]
+pub unsafe extern "C-unwind" fn override_state(this: usize, state: usize) {
+    // SAFETY: as in `allocate_buffer`.
+    unsafe {
+        let library = Library::of_object(this);
+        let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(Symbol::OverrideState));
+        if !is_off() {
+            hit(Feature::Restores);
+            quietly(|| restored(this));
+        }
+        real(this, state);
+    }
+}
+
+/// TT-Metal's number of L1.
+const L1: i32 = 1;
+/// An entry's flag: its address is another on each core.
+const FLAG_PER_CORE: u16 = 2;
+
+/// Whether the buffer has an address for each core: only in the allocator's hybrid mode, and only there it is asked.
+#[inline]
+unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
+    if !thread::is_hybrid() || !library.has_symbol(Symbol::IsPerCore) {
+        return 0;
+    }
+    // SAFETY: a function of a buffer that returns a member.
+    let is_per_core = unsafe {
+        let function: unsafe extern "C-unwind" fn(usize) -> bool = std::mem::transmute(library.address(Symbol::IsPerCore));
+        function(buffer)
+    };
+    if is_per_core { FLAG_PER_CORE } else { 0 }
+}
+
+fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64, flags: u16) {
+    hit(Feature::Allocations);
+    let mut name = Name::EMPTY;
+    if operation::is_wanted() {
+        operation::name(&mut name);
+    }
+    let mut is_due = false;
+    let is_known = tables::with(|session, tables| {
+        let Some(known) = tables.find_mut(this) else { return false };
+        is_due = known.pace.tick() && !known.is_unchecked;
+        record(session, known, facts, address, flags, &name);
+        true
+    });
+    if is_known == Some(false) {
+        // SAFETY: the buffer was just allocated in it, on that device.
+        let description = unsafe { describe(library, this, facts.device) };
+        tables::with(|session, tables| {
+            if let Some(known) = tables.open(session, &description) {
+                record(session, known, facts, address, flags, &name);
+            }
+        });
+    }
+    if is_due {
+        check::compare(library, this);
+    }
+}
+
+#[inline]
+fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, name: &Name) {
+    let operation = operation_of(session, name);
+    if flags & FLAG_PER_CORE != 0 && !known.is_unchecked {
+        known.is_unchecked = true;
+        hit(Feature::PerCore);
+        session.check(known.id, SelfCheck::PerCore);
+    }
+    known.insert(session, facts, address, flags, operation);
+}
+
+#[inline]
+fn operation_of(session: &mut Session<'_>, name: &Name) -> u32 {
+    if name.as_str().is_empty() {
+        return 0;
+    }
+    hit(Feature::Operations);
+    session.tag(name.as_str())
+}
+
+/// A buffer that is not laid out as known: what is not recorded is said.
+#[cold]
+fn unreadable(library: &'static Library) {
+    hit(Feature::Allocations);
+    tables::with(|session, _| {
+        crate::coverage::cover(session, library);
+        crate::coverage::step_aside(session, Feature::Allocations, "a Buffer that is not laid out as known");
+        session.lose(Lost::NoAllocator);
     });
 }
 
@@ -146,64 +274,119 @@ pub(crate) unsafe fn describe(library: &'static Library, pointer: usize, device:
     Description { pointer, device, library, geometry, chips }
 }
 
-fn freed(this: usize, kind: u8, address: u64) {
-    tables::with(|session, tables| {
-        // Of an allocator that was never seen there is nothing to free: a child after fork, or tracking that came late.
-        let Some(known) = tables.find(this) else { return };
-        if session.remove(Key { allocator: known.id, kind, address }).is_none() {
+/// Whether it was there.
+fn freed(this: usize, kind: u8, address: u64) -> bool {
+    // Of an allocator that was never seen there is nothing to free, and no ledger to make: a child after fork.
+    if !hooked::writer().is_started() {
+        return false;
+    }
+    hit(Feature::Frees);
+    let was_there = tables::with(|session, tables| {
+        let known = tables.find_mut(this)?;
+        known.pace.tick();
+        let size = session.remove(Key { allocator: known.id, kind, address });
+        if size.is_none() {
             session.lose(Lost::UnknownFree);
         }
+        size
     });
+    was_there.flatten().is_some()
 }
 
-fn freed_all(this: usize) {
+fn freed_all(library: &'static Library, this: usize) {
+    if !hooked::writer().is_started() {
+        return;
+    }
+    hit(Feature::FreeAll);
+    check::compare(library, this);
     tables::with(|session, tables| {
-        if let Some(known) = tables.find(this) {
+        if let Some(known) = tables.find_mut(this) {
             session.free_all(known.id);
+            // Blocks without buffers went with the others.
+            known.is_unchecked = false;
         }
     });
 }
 
-fn gone(this: usize) {
-    tables::with(|session, tables| tables.close(session, this));
+fn gone(_library: &'static Library, this: usize) {
+    if hooked::writer().is_started() {
+        hit(Feature::AllocatorEnd);
+        tables::with(|session, tables| tables.close(session, this));
+    }
+}
+
+fn resized(this: usize, change: impl FnOnce(u64) -> u64) {
+    tables::with(|session, tables| {
+        let Some(known) = tables.find_mut(this) else { return };
+        known.shrunk = change(known.shrunk);
+        let [_, l1, ..] = known.geometry.kinds;
+        let outcome = match known.shrunk {
+            0 => SelfCheck::Unshrunk,
+            shrunk => SelfCheck::Shrunk { l1_lower_end: l1.base.saturating_add(shrunk) },
+        };
+        session.check(known.id, outcome);
+    });
+}
+
+fn restored(this: usize) {
+    tables::with(|session, tables| {
+        if let Some(known) = tables.find_mut(this) {
+            session.free_all(known.id);
+            session.check(known.id, SelfCheck::Restored);
+            known.is_unchecked = true;
+        }
+    });
 }
 
 /// The allocation threw: what it asked for. The allocator's own frames are unwound, and its lock is free.
-fn refused(witness: &Witness<'_>, _message: &[u8]) {
+fn refused(witness: &Witness, message: &[u8]) {
     let Witness { library, this, argument, .. } = *witness;
     // SAFETY: the buffer is the caller's and lives; the allocator has asked it the same before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, library.way(), argument) }) else { return };
     quietly(|| {
+        let mut name = Name::EMPTY;
+        if operation::is_wanted() {
+            operation::name(&mut name);
+        }
+        // SAFETY: it has just refused a buffer on that device.
+        let (asked, description) = unsafe { (Asked::new(library, this), describe(library, this, facts.device)) };
+        let number = BANKED.iter().find(|(kind, _)| *kind == facts.kind).map(|(_, number)| *number);
+        let statistics = number.and_then(|number| asked.statistics(number)).unwrap_or_default();
         tables::with(|session, tables| {
-            if let Some(known) = tables.find(this) {
-                session.failed(&Failure {
-                    what: Refused::OutOfMemory,
-                    allocator: known.id,
-                    kind: facts.kind,
-                    size: facts.size,
-                    per_bank: u64::from(known.block(facts.per_bank)),
-                    banks: 0,
-                    free_per_bank: 0,
-                    largest_free_per_bank: 0,
-                    tag: 0,
-                    operation: 0,
-                    message: "",
-                });
-            }
+            let Some(known) = tables.open(session, &description) else { return };
+            let banks = known.geometry.kinds.get(usize::from(facts.kind)).map_or(0, |kind| kind.banks);
+            let operation = operation_of(session, &name);
+            let mut words = [0; 512];
+            session.failed(&Failure {
+                what: Refused::OutOfMemory,
+                allocator: known.id,
+                kind: facts.kind,
+                size: facts.size,
+                per_bank: known.rounded(facts.per_bank),
+                banks,
+                free_per_bank: statistics.free,
+                largest_free_per_bank: statistics.largest_free,
+                tag: hooked::tag(),
+                operation,
+                message: words_of(message, &mut words),
+            });
         });
     });
 }
 
 /// The free threw: what was taken out is still there.
-fn not_freed(witness: &Witness<'_>, _message: &[u8]) {
-    let Witness { library, this, argument, .. } = *witness;
-    // SAFETY: as in `refused`.
+fn not_freed(witness: &Witness, _message: &[u8]) {
+    let Witness { library, this, argument, was_removed, .. } = *witness;
+    if !was_removed {
+        return;
+    }
+    // SAFETY: as in `refused`; its place was asked for before, and nothing has changed it.
     let (facts, place) = unsafe { (buffer::facts(library, library.way(), argument), buffer::place(library, library.way(), argument)) };
-    if let (Some(facts), Some((_, address))) = (facts, place) {
+    if let (Some(facts), Some((kind, address))) = (facts, place) {
         quietly(|| {
             tables::with(|session, tables| {
                 if let Some(known) = tables.find(this) {
-                    known.insert(session, &facts, address, 0, 0);
+                    session.restore(Key { allocator: known.id, kind, address }, &known.buffer(&facts, 0, 0));
                 }
             });
         });

@@ -148,12 +148,13 @@ pub(crate) unsafe fn caught(library: &Library, function: usize, arguments: [u64;
 }
 
 /// What is to be told when an exception passes.
-pub(crate) struct Witness<'a> {
-    pub(crate) library: &'a Library,
-    pub(crate) tell: fn(&Witness<'_>, message: &[u8]),
+pub(crate) struct Witness {
+    pub(crate) library: &'static Library,
+    pub(crate) tell: fn(&Witness, message: &[u8]),
     pub(crate) this: usize,
     pub(crate) argument: usize,
-    pub(crate) more: u64,
+    /// Of a free: that the ledger had it.
+    pub(crate) was_removed: bool,
 }
 
 /// The program's own call: an exception passes on to the program, and `witness.tell` hears of it on the way.
@@ -161,7 +162,7 @@ pub(crate) struct Witness<'a> {
 /// # Safety
 /// `function` is one of the witness's library and takes (this, argument).
 #[inline(always)]
-pub(crate) unsafe fn watched(function: usize, witness: &Witness<'_>) -> u64 {
+pub(crate) unsafe fn watched(function: usize, witness: &Witness) -> u64 {
     // SAFETY: what the caller promises; the witness lives until the call returned, or the exception passed this frame.
     unsafe { ttmon_hook_watched(function, witness.this, witness.argument, (&raw const *witness).cast()) }
 }
@@ -229,7 +230,7 @@ unsafe extern "C" fn swallow(exception: *mut c_void, library: *const Library) {
     }
 }
 
-unsafe extern "C" fn passing(witness: *const Witness<'_>, exception: *const u8) {
+unsafe extern "C" fn passing(witness: *const Witness, exception: *const u8) {
     // SAFETY: `watched` passed a reference; its frame is below ours and still there.
     let witness = unsafe { &*witness };
     // SAFETY: the unwinder gave the exception, which lives until it is caught.

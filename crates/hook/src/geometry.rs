@@ -58,10 +58,10 @@ impl Asked {
             }
         }
         let [in_dram, in_l1, small, trace, ..] = &mut geometry.kinds;
-        in_dram.base = dram;
-        in_l1.base = l1;
-        small.base = l1.saturating_add(in_l1.bank_bytes);
-        trace.base = dram.saturating_add(in_dram.bank_bytes);
+        let bases = [dram, l1, l1.saturating_add(in_l1.bank_bytes), dram.saturating_add(in_dram.bank_bytes)];
+        for (kind, base) in [in_dram, in_l1, small, trace].into_iter().zip(bases) {
+            kind.base = if kind.banks == 0 { 0 } else { base };
+        }
         geometry
     }
 

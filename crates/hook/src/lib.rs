@@ -7,19 +7,23 @@
 //!
 //! The library contains the client too and exports its functions: a process has one ledger and one writer.
 
-#![allow(dead_code, reason = "programs and the check of ourselves come with the ledger's new tables")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod allocator;
 mod buffer;
 mod caught;
+mod check;
+mod coverage;
 mod device;
 mod edge;
 mod geometry;
 mod identity;
 mod library;
+mod message;
 mod object;
 mod opening;
+mod operation;
+mod program;
 mod regions;
 mod symbols;
 mod tables;
@@ -27,6 +31,7 @@ mod thread;
 
 pub use allocator::*;
 pub use opening::*;
+pub use program::*;
 
 // So that the linker keeps the client's functions.
 pub use ttmon_client::*;

@@ -97,11 +97,6 @@ impl Library {
         self.address(symbol) != 0
     }
 
-    /// Which one, for those who keep something of each.
-    pub(crate) fn number(&self) -> usize {
-        KNOWN.iter().position(|known| ptr::eq(known, self)).unwrap_or(0)
-    }
-
     #[inline(always)]
     pub(crate) fn has(&self, address: usize) -> bool {
         // Acquire, with the release of `publish`: the rest is there.
@@ -144,16 +139,28 @@ pub(crate) fn forget_unloaded() {
 #[inline(never)]
 fn find(address: usize) -> &'static Library {
     let errno = crate::edge::errno();
-    let found = known(address).or_else(|| discover(address)).or_else(only);
+    let found = known(address).or_else(plain).or_else(|| discover(address)).or_else(only);
     crate::edge::set_errno(errno);
     found.unwrap_or_else(|| defined_nowhere())
+}
+
+/// The only library, where its allocators have no virtual functions: asking the loader about each of them would be in vain.
+fn plain() -> Option<&'static Library> {
+    only_known().filter(|library| !library.has_symbol(Symbol::AllocatorTable))
 }
 
 /// Up to 0.69 allocators have no virtual functions, and what they begin with is no address of a library: it is the one that there
 /// is, which several threads may have found at once.
 fn only() -> Option<&'static Library> {
+    if KNOWN.iter().any(|library| library.bytes.load(Acquire) != 0) {
+        return only_known();
+    }
+    discover(Object::named(c"libtt_metal.so")?.start)
+}
+
+fn only_known() -> Option<&'static Library> {
     let mut there = KNOWN.iter().filter(|library| library.bytes.load(Acquire) != 0);
-    let Some(first) = there.next() else { return discover(Object::named(c"libtt_metal.so")?.start) };
+    let first = there.next()?;
     there.all(|other| other.start.load(Relaxed) == first.start.load(Relaxed)).then_some(first)
 }
 

@@ -5,11 +5,12 @@ use std::ffi::c_void;
 
 use crate::allocator::describe;
 use crate::caught::caught;
+use crate::coverage::{Feature, hit};
 use crate::edge::{is_off, quietly};
 use crate::library::{self, Library};
 use crate::symbols::Symbol;
 use crate::thread::Loading;
-use crate::{device, identity, tables};
+use crate::{device, identity, tables, thread};
 
 /// `std::span<const uint32_t>`, passed by value.
 #[repr(C)]
@@ -37,7 +38,10 @@ pub unsafe extern "C-unwind" fn initialize_impl(
 ) -> bool {
     type Real = unsafe extern "C-unwind" fn(usize, usize, u8, u64, u64, u64, Span, bool) -> bool;
     if !is_off() {
-        quietly(library::forget_unloaded);
+        quietly(|| {
+            library::forget_unloaded();
+            thread::look_for_hybrid();
+        });
     }
     // SAFETY: a mesh has virtual functions; the real function gets what we got.
     unsafe {
@@ -45,13 +49,14 @@ pub unsafe extern "C-unwind" fn initialize_impl(
         let real: Real = std::mem::transmute(library.real(Symbol::OpenMesh));
         let is_open = real(this, mesh, queues, l1_small, trace, worker_l1, banks, is_minimal);
         if is_open && !is_off() {
+            hit(Feature::DeviceOpen);
             quietly(|| opened(library, mesh));
         }
         is_open
     }
 }
 
-fn opened(library: &'static Library, mesh: usize) {
+pub(crate) fn opened(library: &'static Library, mesh: usize) {
     // SAFETY: the mesh was just opened.
     let allocator = unsafe { allocator_of(library, mesh) };
     if let Some(allocator) = allocator {
@@ -102,6 +107,7 @@ unsafe extern "C-unwind" fn stats_provider_from(this: usize, unique_id: u64, met
         real(this, unique_id, metal_id, is_verbose, more);
     }
     if !is_off() {
+        hit(Feature::UniqueIds);
         quietly(|| identity::opened(metal_id, unique_id));
     }
 }
@@ -116,7 +122,11 @@ pub unsafe extern "C-unwind" fn load_binaries(this: usize, queue: usize) {
     unsafe {
         let library = Library::of_object(queue);
         let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(Symbol::LoadBinaries));
-        let _loading = (!is_off()).then(Loading::begin);
+        if is_off() {
+            return real(this, queue);
+        }
+        hit(Feature::ProgramCache);
+        let _loading = Loading::begin();
         real(this, queue);
     }
 }

@@ -9,7 +9,6 @@ macro_rules! symbols {
     ($($name:ident = $text:literal;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
-        #[allow(dead_code, reason = "the table is what the library knows by name")]
         pub(crate) enum Symbol { $($name),* }
 
         /// In the order of [`Symbol`].
@@ -37,6 +36,8 @@ symbols! {
     AllocateDataflow = c"_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE";
     MarkAddress = c"_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm";
     DeallocateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
+    InvalidateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv";
+    InvalidateDataflow = c"_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_dataflow_buffer_allocationEv";
     ProgramD1 = c"_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
     ValidateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE";
     ValidateDataflow = c"_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE";
@@ -56,7 +57,7 @@ symbols! {
     Base = c"_ZNK2tt8tt_metal13AllocatorImpl23get_base_allocator_addrERKNS0_10HalMemTypeE";
     Alignment = c"_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE";
     Statistics = c"_ZNK2tt8tt_metal13AllocatorImpl14get_statisticsERKNS0_10BufferTypeE";
-    LowestL1 = c"_ZNK2tt8tt_metal13AllocatorImpl30get_lowest_occupied_l1_addressEj";
+    AllocatorTable = c"_ZTVN2tt8tt_metal13AllocatorImplE";
     MeshAllocator = c"_ZNK2tt8tt_metal11distributed10MeshDevice14allocator_implEv";
     MeshId = c"_ZNK2tt8tt_metal11distributed10MeshDevice2idEv";
     MeshChips = c"_ZNK2tt8tt_metal11distributed10MeshDevice14get_device_idsEv";
@@ -65,7 +66,6 @@ symbols! {
     MeshTable = c"_ZTVN2tt8tt_metal11distributed10MeshDeviceE";
     DeviceTable = c"_ZTVN2tt8tt_metal6DeviceE";
     CoreRanges = c"_ZNK2tt8tt_metal12CoreRangeSet6rangesEv";
-    CoreCount = c"_ZNK2tt8tt_metal12CoreRangeSet9num_coresEv";
     ProgramId = c"_ZNK2tt8tt_metal6detail11ProgramImpl6get_idEv";
     // Of the C++ runtime.
     Delete = c"_ZdlPv";

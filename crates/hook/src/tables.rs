@@ -10,6 +10,8 @@ use ttmon_ledger::layout::{Lost, kind};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Session};
 
 use crate::buffer::Facts;
+use crate::check::Pace;
+use crate::coverage::cover;
 use crate::device::{CHIPS_MAX, Device};
 use crate::geometry::Geometry;
 use crate::identity;
@@ -30,6 +32,11 @@ pub(crate) struct Allocator {
     pub(crate) id: AllocatorId,
     pub(crate) geometry: Geometry,
     pub(crate) chips: Device,
+    pub(crate) pace: Pace,
+    /// Its own statistics do not tell what we tell: not to be compared.
+    pub(crate) is_unchecked: bool,
+    /// Where its L1 begins above its base.
+    pub(crate) shrunk: u64,
 }
 
 /// What is known of an allocator before it has a place.
@@ -88,12 +95,17 @@ impl Tables {
     /// The open allocator that TT-Metal's object is.
     #[inline]
     pub(crate) fn find(&mut self, pointer: usize) -> Option<&Allocator> {
+        self.find_mut(pointer).map(|known| &*known)
+    }
+
+    #[inline]
+    pub(crate) fn find_mut(&mut self, pointer: usize) -> Option<&mut Allocator> {
         let is_last = self.allocators.get(self.last).is_some_and(|place| place.as_ref().is_some_and(|known| known.pointer == pointer));
         if !is_last {
             let used = self.allocators.get(..self.used)?;
             self.last = used.iter().position(|place| place.as_ref().is_some_and(|known| known.pointer == pointer))?;
         }
-        self.allocators.get(self.last)?.as_ref()
+        self.allocators.get_mut(self.last)?.as_mut()
     }
 
     /// The open allocator of a device.
@@ -102,7 +114,7 @@ impl Tables {
     }
 
     /// Opens it in the ledger, unless another thread has done so meanwhile.
-    pub(crate) fn open(&mut self, session: &mut Session<'_>, description: &Description) -> Option<&Allocator> {
+    pub(crate) fn open(&mut self, session: &mut Session<'_>, description: &Description) -> Option<&mut Allocator> {
         let Description { pointer, device, library, geometry, chips } = *description;
         if self.find(pointer).is_some_and(|known| known.device != device && device != 0) {
             // Another device at the same place, and we have not seen the old one go.
@@ -121,10 +133,12 @@ impl Tables {
             let given_id = chips.chips().first().copied().unwrap_or(u32::MAX);
             let spec = AllocatorSpec { given_id, origin: ORIGIN_HOOK, mesh: chips.mesh, kinds: geometry.kinds, chips: named };
             let id = session.open_allocator(&spec).ok()?;
-            *self.allocators.get_mut(place)? = Some(Allocator { pointer, device, library, id, geometry, chips });
+            cover(session, library);
+            *self.allocators.get_mut(place)? =
+                Some(Allocator { pointer, device, library, id, geometry, chips, pace: Pace::NEW, is_unchecked: false, shrunk: 0 });
             self.used = self.used.max(place + 1);
         }
-        self.find(pointer)
+        self.find_mut(pointer)
     }
 
     /// Closes it in the ledger, with what it has left.
@@ -141,9 +155,9 @@ impl Tables {
 impl Allocator {
     /// The bytes of each bank that a buffer takes.
     #[inline]
-    pub(crate) fn block(&self, per_bank: u64) -> u32 {
+    pub(crate) fn rounded(&self, per_bank: u64) -> u64 {
         let mask = self.geometry.block.wrapping_sub(1);
-        u32::try_from(per_bank.wrapping_add(mask) & !mask).unwrap_or(0)
+        per_bank.wrapping_add(mask) & !mask
     }
 
     /// Puts a buffer into the ledger.
@@ -157,7 +171,7 @@ impl Allocator {
     pub(crate) fn buffer(&self, facts: &Facts, flags: u16, operation: u32) -> Buffer {
         Buffer {
             size: facts.size,
-            per_bank: if facts.kind == kind::HOST { 0 } else { self.block(facts.per_bank) },
+            per_bank: if facts.kind == kind::HOST { 0 } else { u32::try_from(self.rounded(facts.per_bank)).unwrap_or(0) },
             page: u32::try_from(facts.page).unwrap_or(u32::MAX),
             layout: facts.layout,
             cores: u16::try_from(facts.cores).unwrap_or(u16::MAX),

@@ -430,11 +430,6 @@ impl Session<'_> {
         self.books.named(origin, given_id)
     }
 
-    /// Tells the open allocators that lie on a chip, by TT-Metal's number, each with its origin.
-    pub fn allocators_on(&self, metal_id: u32, each: impl FnMut(AllocatorId, u32)) {
-        self.books.each_on(metal_id, each);
-    }
-
     /// Frees what it has left and closes it.
     pub fn close_allocator(&mut self, allocator: AllocatorId) {
         self.books.close(self.time, allocator);

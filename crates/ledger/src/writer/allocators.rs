@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Key, KindGeometry,
+    AllocatorId, AllocatorSpec, Key, KindGeometry, Session,
     books::Books,
     event::{Event, Fact},
     memory::{low, pair},
@@ -23,6 +23,13 @@ const GENERATION: usize = COUNT * 3;
 const BANKS: usize = COUNT * 4;
 /// No origin is that large.
 const NO_NAME: u64 = u64::MAX;
+
+impl Session<'_> {
+    /// Tells the open allocators that lie on a chip, by TT-Metal's number, each with its origin.
+    pub fn allocators_on(&self, metal_id: u32, each: impl FnMut(AllocatorId, u32)) {
+        self.books.each_on(metal_id, each);
+    }
+}
 
 impl Books {
     /// The row of a key, if its allocator is open.

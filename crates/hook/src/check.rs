@@ -1,0 +1,160 @@
+//! Do our figures equal the allocator's own?
+//!
+//! Its statistics walk all blocks under its lock, so this is rare: after some events, ever more of them, and before everything
+//! is freed. It is only believed if no other thread was in the allocator from before to after; what is different twice in
+//! a row is inexact, and the ledger says so.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire},
+};
+
+use ttmon_ledger::writer::SelfCheck;
+
+use crate::coverage::{Feature, hit, step_aside};
+use crate::geometry::{Asked, BANKED};
+use crate::library::Library;
+use crate::tables;
+
+/// Calls into allocators that began, and that are over. On a line of their own.
+#[repr(align(64))]
+struct Calls {
+    begun: AtomicU64,
+    over: AtomicU64,
+}
+
+static CALLS: Calls = Calls { begun: AtomicU64::new(0), over: AtomicU64::new(0) };
+
+/// A call into an allocator, from before the real function to after our record. An exception ends it too.
+pub(crate) struct Call(());
+
+impl Call {
+    #[inline(always)]
+    pub(crate) fn begin() -> Self {
+        CALLS.begun.fetch_add(1, AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for Call {
+    #[inline(always)]
+    fn drop(&mut self) {
+        CALLS.over.fetch_add(1, AcqRel);
+    }
+}
+
+/// The number of calls that began, if the caller's is the only one under way.
+fn alone() -> Option<u64> {
+    let over = CALLS.over.load(Acquire);
+    let begun = CALLS.begun.load(Acquire);
+    (begun.wrapping_sub(over) == 1).then_some(begun)
+}
+
+/// When an allocator is compared next, by the events it had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    events: u32,
+    next: u32,
+    differences: u8,
+}
+
+const FIRST: u32 = 16;
+const LONGEST: u32 = 4096;
+/// Of one thread among many, who was not alone: not at once again.
+const LATER: u32 = 64;
+
+impl Pace {
+    pub(crate) const NEW: Self = Self { events: 0, next: FIRST, differences: 0 };
+
+    /// One event more; whether it is time.
+    #[inline]
+    pub(crate) fn tick(&mut self) -> bool {
+        self.events = self.events.wrapping_add(1);
+        self.events >= self.next
+    }
+
+    fn postpone(&mut self) {
+        self.next = self.events.saturating_add(LATER);
+    }
+
+    /// Whether that was the second difference in a row.
+    fn done(&mut self, is_same: bool) -> bool {
+        let step = self.events.saturating_mul(3).clamp(FIRST, LONGEST);
+        self.next = if self.events > u32::MAX / 2 { 0 } else { self.events.saturating_add(step) };
+        if self.next == 0 {
+            *self = Self { next: LONGEST, ..Self::NEW };
+        }
+        self.differences = if is_same { 0 } else { self.differences.saturating_add(1) };
+        self.differences == 2
+    }
+}
+
+/// Compares. To be called within a [`Call`], without the ledger's lock, and with the allocator alive and its lock free.
+#[cold]
+pub(crate) fn compare(library: &'static Library, pointer: usize) {
+    let before = alone();
+    let known = tables::with(|session, tables| {
+        let known = tables.find_mut(pointer)?;
+        known.pace.postpone();
+        let figures = BANKED.map(|(kind, _)| session.figures(known.id, kind).map_or(0, |figures| figures.allocated));
+        (!known.is_unchecked).then_some((figures, known.geometry))
+    });
+    let (Some(before), Some(Some((figures, geometry)))) = (before, known) else { return };
+    hit(Feature::SelfCheck);
+    // SAFETY: the caller promises that it lives, and that its lock is free.
+    let asked = unsafe { Asked::new(library, pointer) };
+    let mut is_same = true;
+    for ((kind, number), ours) in BANKED.into_iter().zip(figures) {
+        let banks = geometry.kinds.get(usize::from(kind)).map_or(0, |kind| kind.banks);
+        if banks == 0 {
+            continue;
+        }
+        match asked.statistics(number) {
+            Some(theirs) => is_same &= theirs.allocated.wrapping_mul(u64::from(banks)) == ours,
+            None => {
+                tables::with(|session, _| step_aside(session, Feature::SelfCheck, "the allocator's statistics are missing or threw"));
+                return;
+            }
+        }
+    }
+    if alone() != Some(before) {
+        return;
+    }
+    tables::with(|session, tables| {
+        let Some(known) = tables.find_mut(pointer) else { return };
+        session.check(known.id, if is_same { SelfCheck::Same } else { SelfCheck::Different });
+        if known.pace.done(is_same) {
+            session.check(known.id, SelfCheck::Inexact);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_become_rare_and_two_differences_count() {
+        let mut pace = Pace::NEW;
+        let mut checked = Vec::new();
+        for event in 1..20_000 {
+            if pace.tick() {
+                checked.push(event);
+                assert!(!pace.done(true));
+            }
+        }
+        assert_eq!(checked, [16, 64, 256, 1024, 4096, 8192, 12_288, 16_384]);
+        assert!(!pace.done(false));
+        assert!(!pace.done(true));
+        assert!(!pace.done(false));
+        assert!(pace.done(false));
+    }
+
+    #[test]
+    fn counting_never_ends_the_checks() {
+        let mut pace = Pace { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
+        assert!(pace.tick());
+        pace.done(true);
+        assert!((0..LONGEST).any(|_| pace.tick()));
+    }
+}

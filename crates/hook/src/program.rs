@@ -1,0 +1,433 @@
+//! Programs: their circular and dataflow buffers, their launches, their end.
+//!
+//! A program lays out its buffers when it first runs on a mesh. Circular buffers are told to `GraphTracker`, once for each chip;
+//! dataflow buffers are only marked in a `CircularBufferAllocator`, one a core range. Both are attributed to the program whose
+//! `allocate_*` is on this thread's stack. The bytes are not added up here: programs share them, and occupancy is for the
+//! reader to find, core by core.
+
+use std::arch::naked_asm;
+use std::cell::Cell;
+use std::ptr;
+
+use ttmon_client::hooked;
+use ttmon_ledger::layout::{Refused, kind};
+use ttmon_ledger::writer::{Circular, Failure, Session};
+
+use crate::buffer::low;
+use crate::caught::{Witness, watched};
+use crate::coverage::{Feature, hit, step_aside};
+use crate::device::Device;
+use crate::edge::{is_off, quietly};
+use crate::geometry::Asked;
+use crate::library::Library;
+use crate::message::words_of;
+use crate::opening;
+use crate::operation::{self, Name};
+use crate::symbols::Symbol;
+use crate::tables::{self, Allocator};
+
+/// Ranges of one circular buffer that are looked at.
+const RANGES_MAX: usize = 256;
+/// No grid of cores is wider or higher.
+const CORES_END: usize = 64;
+
+/// A program that lays out its buffers on this thread.
+struct Layout {
+    program: u32,
+    mesh: usize,
+    library: &'static Library,
+    /// The circular buffer that chips are being told of.
+    pending: Cell<Option<Pending>>,
+}
+
+/// `GraphTracker` hears of a circular buffer chip by chip: one record where it is all of them.
+#[derive(Clone, Copy)]
+struct Pending {
+    cores: usize,
+    address: u64,
+    size: u64,
+    is_global: bool,
+    /// By their place in the mesh.
+    chips: u64,
+}
+
+thread_local! {
+    static LAYOUT: Cell<*const Layout> = const { Cell::new(ptr::null()) };
+}
+
+/// `void ProgramImpl::allocate_circular_buffers(const IDevice*)`.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_circular_buffersEPKNS0_7IDeviceE")]
+pub unsafe extern "C-unwind" fn allocate_circular_buffers(this: usize, device: usize) {
+    // SAFETY: as TT-Metal calls it.
+    unsafe { laid_out(Symbol::AllocateCirculars, this, device) }
+}
+
+/// `void ProgramImpl::allocate_dataflow_buffers(const IDevice*)`.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE")]
+pub unsafe extern "C-unwind" fn allocate_dataflow_buffers(this: usize, device: usize) {
+    // SAFETY: as TT-Metal calls it.
+    unsafe { laid_out(Symbol::AllocateDataflow, this, device) }
+}
+
+/// Takes the layout away from the thread again, also when an exception passes.
+struct Leave(*const Layout);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        LAYOUT.set(self.0);
+    }
+}
+
+unsafe fn laid_out(symbol: Symbol, this: usize, device: usize) {
+    // SAFETY: a device has virtual functions; the real function gets what we got.
+    unsafe {
+        let library = Library::of_object(device);
+        let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(library.real(symbol));
+        if is_off() {
+            return real(this, device);
+        }
+        let program = number(library, this);
+        let layout = Layout { program, mesh: device, library, pending: Cell::new(None) };
+        let leave = Leave(LAYOUT.replace(&raw const layout));
+        real(this, device);
+        drop(leave);
+        quietly(|| layout.flush());
+    }
+}
+
+/// `void GraphTracker::track_allocate_cb(const CoreRangeSet&, uint64_t address, uint64_t size, bool is global, const IDevice*)`.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal12GraphTracker17track_allocate_cbERKNS0_12CoreRangeSetEmmbPKNS0_7IDeviceE")]
+pub unsafe extern "C-unwind" fn track_allocate_cb(this: usize, cores: usize, address: u64, size: u64, is_global: bool, device: usize) {
+    type Real = unsafe extern "C-unwind" fn(usize, usize, u64, u64, bool, usize);
+    // SAFETY: a device has virtual functions; the real function gets what we got.
+    unsafe {
+        let library = Library::of_object(device);
+        let real: Real = std::mem::transmute(library.real(Symbol::TrackCircular));
+        if !is_off() {
+            hit(Feature::Circulars);
+            quietly(|| {
+                // SAFETY: `allocate_circular_buffers` is below us on this thread's stack, if it is not null.
+                if let Some(layout) = LAYOUT.get().as_ref() {
+                    let chips = Device::describe(library, device);
+                    layout.told(Pending { cores, address, size, is_global, chips: 0 }, &chips);
+                }
+            });
+        }
+        real(this, cores, address, size, is_global, device);
+    }
+}
+
+/// `void CircularBufferAllocator::mark_address(uint64_t address, uint64_t size, uint64_t base)`: a dataflow buffer on a range of cores.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(naked)]
+#[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm")]
+pub unsafe extern "C-unwind" fn mark_address() {
+    // The fifth argument is who calls.
+    naked_asm!("mov r8, [rsp]", "jmp {}", sym mark_address_from)
+}
+
+unsafe extern "C-unwind" fn mark_address_from(this: usize, address: u64, size: u64, base: u64, caller: usize) {
+    let library = Library::of(caller);
+    // SAFETY: the real function gets what we got; what it did to its object is looked at afterwards.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(usize, u64, u64, u64) = std::mem::transmute(library.real(Symbol::MarkAddress));
+        real(this, address, size, base);
+        if !is_off() {
+            hit(Feature::Dataflow);
+            quietly(|| {
+                // SAFETY: `allocate_dataflow_buffers` is below us on this thread's stack, if it is not null.
+                if let Some(layout) = LAYOUT.get().as_ref() {
+                    layout.marked(this, address, size);
+                }
+            });
+        }
+    }
+}
+
+impl Layout {
+    fn told(&self, mut told: Pending, chips: &Device) {
+        let Some(chip) = chips.chips().first() else { return };
+        let place = self.with_mesh(|_, known| known.chips.chips().iter().position(|other| other == chip));
+        let Some(place) = place.flatten() else { return };
+        told.chips = 1 << (place % 64);
+        match self.pending.get() {
+            Some(known) if (known.cores, known.address, known.size) == (told.cores, told.address, told.size) => {
+                told.chips |= known.chips;
+            }
+            _ => self.flush(),
+        }
+        self.pending.set(Some(told));
+    }
+
+    /// Records what was told.
+    fn flush(&self) {
+        let Some(told) = self.pending.take() else { return };
+        let mut ranges = [[0; 4]; RANGES_MAX];
+        // SAFETY: the set belongs to a circular buffer of the program, which is being laid out.
+        let count = unsafe { core_ranges(self.library, told.cores, &mut ranges) };
+        self.with_mesh(|session, known| {
+            let (Some(count), Ok(address), Ok(size)) = (count, u32::try_from(told.address), u32::try_from(told.size)) else {
+                step_aside(session, Feature::Circulars, "a CoreRangeSet that is not laid out as known");
+                return;
+            };
+            let all = u64::MAX.checked_shr(64 - u32::try_from(known.chips.chips().len()).unwrap_or(64)).unwrap_or(0);
+            for cores in ranges.into_iter().take(count) {
+                let circular = Circular {
+                    allocator: known.id,
+                    chip: None,
+                    program: self.program,
+                    address,
+                    size,
+                    cores,
+                    is_dataflow: false,
+                    is_global: told.is_global,
+                };
+                if told.chips == all {
+                    // What it could not record is counted in the ledger.
+                    let _ = session.add_circular(&circular);
+                    continue;
+                }
+                for chip in (0..64).filter(|chip| told.chips >> chip & 1 == 1) {
+                    let _ = session.add_circular(&Circular { chip: Some(chip), ..circular });
+                }
+            }
+        });
+    }
+
+    /// A `CircularBufferAllocator` is a core range and the regions it has taken; the last of them ends where the new one does.
+    fn marked(&self, allocator: usize, address: u64, size: u64) {
+        // SAFETY: the real function has just used it as such. Its words are numbers; the place of its last region is read only if
+        // the words before say that there is one.
+        let cores = unsafe {
+            let words = std::slice::from_raw_parts(allocator as *const usize, 7);
+            let [x0, y0, x1, y1, begin, end, room] = *words else { return };
+            let has_regions = begin != 0 && begin < end && end <= room && (end - begin).is_multiple_of(16);
+            let is_marked = has_regions && ((end - 8) as *const u64).read() == address.wrapping_add(size);
+            is_marked.then(|| range([x0, y0, x1, y1])).flatten()
+        };
+        self.with_mesh(|session, known| {
+            let (Some(cores), Ok(address), Ok(size)) = (cores, u32::try_from(address), u32::try_from(size)) else {
+                step_aside(session, Feature::Dataflow, "a CircularBufferAllocator that is not laid out as known");
+                return;
+            };
+            let allocator = known.id;
+            let circular =
+                Circular { allocator, chip: None, program: self.program, address, size, cores, is_dataflow: true, is_global: false };
+            let _ = session.add_circular(&circular);
+        });
+    }
+
+    /// The mesh's allocator, which is opened now if that was not seen.
+    fn with_mesh<T>(&self, work: impl FnOnce(&mut Session<'_>, &Allocator) -> T) -> Option<T> {
+        if tables::with(|_, tables| tables.of_device(self.mesh).is_none())? {
+            opening::opened(self.library, self.mesh);
+        }
+        tables::with(|session, tables| {
+            let known = *tables.of_device(self.mesh)?;
+            Some(work(session, &known))
+        })?
+    }
+}
+
+/// The ranges of a `CoreRangeSet`, as first and last core; `None` where it is not laid out as known.
+unsafe fn core_ranges(library: &Library, set: usize, into: &mut [[u8; 4]; RANGES_MAX]) -> Option<usize> {
+    // SAFETY: `ranges()` returns a reference to a vector of four words each, and does nothing else.
+    unsafe {
+        let function: unsafe extern "C-unwind" fn(usize) -> *const [usize; 3] = std::mem::transmute(library.address(Symbol::CoreRanges));
+        let [begin, end, room] = *function(set).as_ref()?;
+        if begin == 0 || end <= begin || room < end || !(end - begin).is_multiple_of(32) {
+            return None;
+        }
+        let ranges = std::slice::from_raw_parts(begin as *const [usize; 4], (end - begin) / 32);
+        for (place, words) in into.iter_mut().zip(ranges) {
+            *place = range(*words)?;
+        }
+        Some(ranges.len().min(RANGES_MAX))
+    }
+}
+
+/// First and last core: columns and rows of a real grid, in order.
+fn range([x0, y0, x1, y1]: [usize; 4]) -> Option<[u8; 4]> {
+    if x0 > x1 || y0 > y1 || x1 >= CORES_END || y1 >= CORES_END {
+        return None;
+    }
+    let small = |core| u8::try_from(core).ok();
+    Some([small(x0)?, small(y0)?, small(x1)?, small(y1)?])
+}
+
+/// The program's number of its own, else its address.
+unsafe fn number(library: &Library, program: usize) -> u32 {
+    if !library.has_symbol(Symbol::ProgramId) {
+        return low(program as u64 >> 4);
+    }
+    // SAFETY: a function of `ProgramImpl` that returns a member.
+    unsafe {
+        let function: unsafe extern "C-unwind" fn(usize) -> u64 = std::mem::transmute(library.address(Symbol::ProgramId));
+        low(function(program))
+    }
+}
+
+macro_rules! program_ends {
+    ($($(#[$doc:meta])* $function:ident, $from:ident, $symbol:ident, $name:literal;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Called by TT-Metal.
+        #[unsafe(naked)]
+        #[unsafe(export_name = $name)]
+        pub unsafe extern "C-unwind" fn $function() {
+            // The second argument is who calls.
+            naked_asm!("mov rsi, [rsp]", "jmp {}", sym $from)
+        }
+
+        unsafe extern "C-unwind" fn $from(this: usize, caller: usize) {
+            let library = Library::of(caller);
+            // SAFETY: the real function gets what we got; the program is there until it returned.
+            unsafe {
+                let real: unsafe extern "C-unwind" fn(usize) = std::mem::transmute(library.real(Symbol::$symbol));
+                if !is_off() {
+                    let program = number(library, this);
+                    quietly(|| ended(program));
+                }
+                real(this);
+            }
+        }
+    )* };
+}
+
+program_ends! {
+    /// The program's destructor.
+    program_destroyed, program_destroyed_from, ProgramD1, "_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
+    /// `void ProgramImpl::deallocate_circular_buffers()`.
+    deallocate_circular_buffers, deallocate_circular_buffers_from, DeallocateCirculars, "_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
+    /// `void ProgramImpl::invalidate_circular_buffer_allocation()`: they will be laid out anew.
+    invalidate_circulars, invalidate_circulars_from, InvalidateCirculars, "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv";
+    /// `void ProgramImpl::invalidate_dataflow_buffer_allocation()`.
+    invalidate_dataflow, invalidate_dataflow_from, InvalidateDataflow, "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_dataflow_buffer_allocationEv";
+}
+
+fn ended(program: u32) {
+    hit(Feature::ProgramEnd);
+    // Of a process that never opened a device there is nothing to forget, and no ledger to make.
+    if hooked::writer().is_started() {
+        tables::with(|session, _| session.remove_program(program));
+    }
+}
+
+/// `void GraphTracker::track_program(Program*, const IDevice*)`: every launch, cached or not.
+///
+/// # Safety
+/// Called by ttnn.
+#[unsafe(export_name = "_ZN2tt8tt_metal12GraphTracker13track_programEPNS0_7ProgramEPKNS0_7IDeviceE")]
+pub unsafe extern "C-unwind" fn track_program(this: usize, program: usize, device: usize) {
+    // SAFETY: a device has virtual functions; the real function gets what we got.
+    unsafe {
+        let library = Library::of_object(device);
+        let real: unsafe extern "C-unwind" fn(usize, usize, usize) = std::mem::transmute(library.real(Symbol::TrackProgram));
+        if !is_off() {
+            quietly(|| launched(device));
+        }
+        real(this, program, device);
+    }
+}
+
+fn launched(device: usize) {
+    hit(Feature::Launches);
+    let chips = tables::with(|_, tables| tables.of_device(device).map(|known| known.chips)).flatten();
+    if let Some(chips) = chips {
+        hooked::writer().launched_on(chips.chips());
+    }
+}
+
+/// `void ProgramImpl::validate_circular_buffer_region(const IDevice*)`: throws where they reach into an L1 buffer.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE")]
+pub unsafe extern "C-unwind" fn validate_circular_buffer_region(this: usize, device: usize) {
+    // SAFETY: as TT-Metal calls it.
+    unsafe { validated(Symbol::ValidateCirculars, this, device) }
+}
+
+/// `void ProgramImpl::validate_dataflow_buffer_region(const IDevice*)`.
+///
+/// # Safety
+/// Called by TT-Metal.
+#[unsafe(export_name = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE")]
+pub unsafe extern "C-unwind" fn validate_dataflow_buffer_region(this: usize, device: usize) {
+    // SAFETY: as TT-Metal calls it.
+    unsafe { validated(Symbol::ValidateDataflow, this, device) }
+}
+
+unsafe fn validated(symbol: Symbol, this: usize, device: usize) {
+    // SAFETY: a device has virtual functions; the real function gets what we got.
+    unsafe {
+        let library = Library::of_object(device);
+        let real = library.real(symbol);
+        if is_off() {
+            let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(real);
+            return real(this, device);
+        }
+        let witness = Witness { library, tell: clashed, this, argument: device, was_removed: false };
+        watched(real, &witness);
+    }
+}
+
+/// It threw: circular buffers and an L1 buffer want the same bytes.
+fn clashed(witness: &Witness, message: &[u8]) {
+    hit(Feature::Clashes);
+    quietly(|| {
+        let known = tables::with(|_, tables| tables.of_device(witness.argument).copied()).flatten();
+        let Some(known) = known else { return };
+        // SAFETY: the device is open, and its allocator with it; nobody holds its lock here.
+        let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
+        let mut name = Name::EMPTY;
+        if operation::is_wanted() {
+            operation::name(&mut name);
+        }
+        tables::with(|session, _| {
+            let operation = if name.as_str().is_empty() { 0 } else { session.tag(name.as_str()) };
+            let banks = known.geometry.kinds.get(usize::from(kind::L1)).map_or(0, |kind| kind.banks);
+            let mut words = [0; 512];
+            session.failed(&Failure {
+                what: Refused::Clash,
+                allocator: known.id,
+                kind: kind::L1,
+                size: 0,
+                per_bank: 0,
+                banks,
+                free_per_bank: statistics.free,
+                largest_free_per_bank: statistics.largest_free,
+                tag: hooked::tag(),
+                operation,
+                message: words_of(message, &mut words),
+            });
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_cores_is_in_order_and_on_a_grid() {
+        assert_eq!(range([0, 0, 7, 7]), Some([0, 0, 7, 7]));
+        assert_eq!(range([3, 4, 3, 4]), Some([3, 4, 3, 4]));
+        assert_eq!(range([1, 0, 0, 0]), None);
+        assert_eq!(range([0, 1, 0, 0]), None);
+        assert_eq!(range([0, 0, CORES_END, 0]), None);
+        assert_eq!(range([usize::MAX, 0, usize::MAX, 0]), None);
+    }
+}
