@@ -485,22 +485,6 @@ impl Session<'_> {
         }
     }
 
-    /// Puts back what a free had removed that then did not happen: no allocation more, a free less. A buffer that has the key
-    /// since stays.
-    pub fn restore(&mut self, key: Key, buffer: &Buffer) {
-        let books = self.books;
-        let Some(number) = books.row_for(key).filter(|_| self.live(key).is_none()) else { return };
-        let event = books.begin(self.time);
-        let row = books.region.row(number);
-        let counts = [layout::row::ALLOCS, layout::row::FREES].map(|field| (field, row.get(field)));
-        counts.iter().for_each(|(field, _)| row.subtract(*field, 1));
-        // The same event number: what `insert` begins is what was begun.
-        if self.insert(key, buffer).is_err() && books.is_half_done() {
-            counts.iter().for_each(|(field, count)| row.set(*field, *count));
-            books.end(event, Op::Nothing, &Fact::default());
-        }
-    }
-
     /// Frees the buffer whatever its references, and returns its size. `None` is not counted: what it means is the caller's policy.
     pub fn remove(&mut self, key: Key) -> Option<u64> {
         let place = self.live(key)?;

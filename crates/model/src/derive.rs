@@ -1,7 +1,12 @@
 //! From samples to a snapshot: the one place where values are judged, rates computed and sources merged. Pure.
 
+mod allocator;
+mod blocks;
+mod circulars;
 mod device;
+mod launches;
 mod ledger;
+mod overlap;
 mod process;
 mod rows;
 
@@ -9,7 +14,7 @@ use crate::health;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, sum};
 use crate::missing::{Missing, Reading};
 use crate::sample::{DeviceSample, Sample};
-use crate::snapshot::{Device, Location, Process, Snapshot, State};
+use crate::snapshot::{Allocator, Device, Location, Process, Snapshot, State};
 
 use rows::Row;
 
@@ -20,7 +25,7 @@ impl Snapshot {
         let mut problems = sample.problems.clone();
         rows::report_strangers(sample, &rows, &mut problems);
         let attribution = process::attribute(sample, &rows, &mut problems);
-        let tracked = ledger::attribute(sample, &rows, &mut problems);
+        let tracked = ledger::attribute(sample, previous, &rows, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {
@@ -30,7 +35,7 @@ impl Snapshot {
             };
             device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
-            device.memory = memory(&device, row, holders, &processes, attribution.stale_bytes[index]);
+            device.memory = memory(&device, row, holders, &processes, &tracked.allocators, attribution.stale_bytes[index]);
             let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
             (device.health, device.health_reasons) = health::judge(&device, row.product, is_in_use);
             devices.push(device);
@@ -52,7 +57,14 @@ impl Snapshot {
 
 type Holders<'a> = Reading<&'a crate::sample::Users>;
 
-fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Process], stale_bytes: u64) -> Memory {
+fn memory(
+    device: &Device,
+    row: &Row<'_>,
+    holders: Holders<'_>,
+    processes: &[Process],
+    allocators: &[Allocator],
+    stale_bytes: u64,
+) -> Memory {
     let (dram_total, l1_total) = totals(device, row);
     let uses: Vec<_> = processes.iter().filter_map(|process| process.on(device.id)).collect();
     let (pids, hidden, is_complete) = match holders {
@@ -99,12 +111,24 @@ fn memory(device: &Device, row: &Row<'_>, holders: Holders<'_>, processes: &[Pro
                 [first, ..] => uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).map_or(first.kinds[kind].source, Ok),
             },
         };
-        let free = total.and_then(|total| figure.used.map(|used| total.saturating_sub(used)));
-        KindMemory { total, capacity: Err(Missing::NotTracked), free, figure }
+        let capacity = capacity(device, kind, allocators);
+        let of_capacity = capacity.and_then(|capacity| figure.allocated.map(|allocated| capacity.saturating_sub(allocated)));
+        let free = of_capacity.or_else(|_| total.and_then(|total| figure.used.map(|used| total.saturating_sub(used))));
+        KindMemory { total, capacity, free, figure }
     });
     let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
     let (dram, l1) = (Bar::new(dram_total, used(&Kind::DRAM_BAR)), Bar::new(l1_total, used(&Kind::L1_BAR)));
     Memory { kinds, dram, l1, untracked_processes: untracked, hidden_processes: hidden, stale_bytes }
+}
+
+/// The most that an allocator on the chip may hand out: a mesh's and its submesh's are the same bytes.
+fn capacity(device: &Device, kind: Kind, allocators: &[Allocator]) -> Reading<u64> {
+    let here = allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&device.id));
+    let of = |allocator: &Allocator| {
+        let banks = allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?;
+        Some(banks.banks.saturating_mul(banks.bank_bytes))
+    };
+    here.filter_map(of).max().ok_or(Missing::NotTracked)
 }
 
 /// DRAM and L1 the chip has, by the product table.

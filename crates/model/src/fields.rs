@@ -3,7 +3,7 @@
 use crate::attributes::Attr;
 use crate::memory::{Figure, Kind, KindMemory};
 use crate::missing::{Missing, Reading};
-use crate::snapshot::{AllocatorKind, Device, Location, Process};
+use crate::snapshot::{AllocatorKind, Banks, Device, Location, Process};
 use crate::units::{Unit, UnixTime};
 
 /// A value ready to be printed by any face.
@@ -134,6 +134,10 @@ impl<T> Field<T> {
     }
 }
 
+fn of_banks(kind: &AllocatorKind, get: fn(&Banks) -> Reading<u64>) -> Reading<Value> {
+    kind.banks.as_ref().map_err(|reason| *reason).and_then(get).map(Value::Integer)
+}
+
 fn text(value: &str) -> Reading<Value> {
     Ok(Value::Text(value.to_owned()))
 }
@@ -258,6 +262,18 @@ pub const ALLOCATOR_KIND: &[Field<AllocatorKind>] = &[
     A::new("peak_time", "peak time", S::Memory, U::Time, "When that was.", |k| k.figure.peak_time.map(Value::Time)),
 ];
 
+/// Fields of one kind of memory of an allocator, as its banks have it.
+#[rustfmt::skip] // one row a line
+pub const ALLOCATOR_BANKS: &[Field<AllocatorKind>] = &[
+    A::new("banks", "banks", S::Memory, U::Count, "Banks; a buffer takes as many bytes of each.", |k| of_banks(k, |b| Ok(b.banks))),
+    A::new("bank_bytes", "bank", S::Memory, U::Bytes, "Bytes of a bank that can be handed out.", |k| of_banks(k, |b| Ok(b.bank_bytes))),
+    A::new("allocated_per_bank", "allocated", S::Memory, U::Bytes, "Bytes of a bank that are.", |k| of_banks(k, |b| b.allocated_per_bank)),
+    A::new("free_per_bank", "free", S::Memory, U::Bytes, "Bytes of a bank that are not.", |k| of_banks(k, |b| b.free_per_bank)),
+    A::new("largest_free_per_bank", "largest", S::Memory, U::Bytes, "The largest block of those.", |k| of_banks(k, |b| b.largest_free_per_bank)),
+    A::new("fragmentation", "frag", S::Memory, U::Ratio, "How much of the free bytes is not in that block: 1 - largest / free.", |k| k.banks.as_ref().map_err(|reason| *reason).and_then(|b| b.fragmentation).map(Value::Float)),
+    A::new("blocks", "blocks", S::Memory, U::Count, "Blocks, used and free, as TT-Metal counts them.", |k| of_banks(k, |b| b.blocks)),
+];
+
 /// Fields of a process.
 #[rustfmt::skip] // one row a line
 pub const PROCESS: &[Field<Process>] = &[
@@ -276,10 +292,10 @@ pub const PROCESS: &[Field<Process>] = &[
     P::new("status", "Status", S::Pids, U::None, "What is known of its memory: tracked, reported, open, no_permission or dead.", |p| text(p.status.name())),
     P::new("source", "Source", S::Pids, U::None, "Where its figures come from.", |p| p.source().map(|source| Value::Text(source.name().to_owned()))),
     P::new("memory", "DRAM used", S::Pids, U::Bytes, "DRAM (dram + trace) it uses on all its chips.", |p| whole(p.total_of(&Kind::DRAM_BAR))),
-    P::new("overlap_bytes", "Overlap", S::Pids, U::Bytes, "Bytes on which two of its live buffers lie: corruption.", |_| Err(Missing::NotTracked)),
-    P::new("launches", "Launches", S::Pids, U::Count, "Programs it started on its chips.", |_| Err(Missing::NotTracked)),
-    P::new("launches_per_s", "Launches/s", S::Pids, U::None, "Programs it starts a second.", |_| Err(Missing::NotTracked)).rate(Samples::Two),
-    P::new("last_launch", "Last launch", S::Pids, U::Time, "When it last started one: busy or hung.", |_| Err(Missing::NotTracked)),
+    P::new("overlap_bytes", "Overlap", S::Pids, U::Bytes, "Bytes on which two of its live buffers lie: corruption.", |p| whole(p.overlap_bytes)),
+    P::new("launches", "Launches", S::Pids, U::Count, "Programs it started on its chips; on a mesh each chip counts.", |p| whole(p.launches)),
+    P::new("launches_per_s", "Launches/s", S::Pids, U::None, "Programs it starts a second.", |p| p.launches_per_s.map(Value::Float)).rate(Samples::Two),
+    P::new("last_launch", "Last launch", S::Pids, U::Time, "When it last started one: busy or hung.", |p| p.last_launch.map(Value::Time)),
 ];
 
 /// A device's field asked for by name: a row of [`DEVICE`], or one of a kind of memory.
@@ -369,6 +385,7 @@ mod tests {
         check(PROCESS_KIND);
         check(PROCESS);
         check(ALLOCATOR_KIND);
+        check(ALLOCATOR_BANKS);
     }
 
     #[test]

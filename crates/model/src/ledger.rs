@@ -1,7 +1,7 @@
-//! What a process's ledger said: allocators, rows, and buffers where they were asked for.
+//! What a process's ledger said: allocators, rows, programs, and buffers where they were asked for.
 
 use crate::identity::ProcessKey;
-use crate::memory::Kind;
+use crate::memory::{Kind, PerKind};
 use crate::missing::Reading;
 use crate::units::UnixTime;
 
@@ -21,6 +21,10 @@ pub struct Ledger {
     pub is_exact: bool,
     /// Its buffers changed faster than they could be listed: their sum may differ from the figures, which are exact.
     pub is_changing: bool,
+    /// Whether [`Ledger::buffers`] are all that are live, but for those that no list has.
+    pub is_listed: bool,
+    /// Who wrote it.
+    pub writer: LedgerWriter,
     /// The chips are TT-Metal's mock or simulated ones: they are on no row.
     pub is_mock: bool,
     /// TT_VISIBLE_DEVICES as the process saw it.
@@ -29,8 +33,27 @@ pub struct Ledger {
     pub events: u64,
     /// Allocators, closed ones too: they had peaks.
     pub allocators: Vec<LedgerAllocator>,
-    /// Live buffers, where they were asked for.
+    /// Live buffers, where they were asked for, or needed to be compared.
     pub buffers: Vec<LedgerBuffer>,
+    /// Circular and dataflow buffers of programs.
+    pub circulars: Vec<LedgerCircular>,
+    /// Programs launched, by chip.
+    pub launches: Vec<LedgerLaunches>,
+    /// What its hook covers; empty where none wrote it.
+    pub coverage: Vec<LedgerFeature>,
+}
+
+/// Who writes a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerWriter {
+    /// The client library: what the program reports.
+    Client,
+    /// The preloaded hook: what TT-Metal does.
+    Hook,
+    /// The service, for a program on its socket.
+    Service,
+    /// One that this version does not know.
+    Unknown,
 }
 
 /// TT_VISIBLE_DEVICES of a process.
@@ -57,8 +80,14 @@ pub struct LedgerAllocator {
     pub mesh: Option<(u16, u16)>,
     /// The id the program gave.
     pub given_id: u32,
+    /// Who reports it.
+    pub origin: LedgerWriter,
     /// Its chips.
     pub chips: Vec<LedgerChip>,
+    /// How its memory is laid out, where that is known.
+    pub geometry: PerKind<Option<LedgerGeometry>>,
+    /// How far it may be believed.
+    pub self_check: LedgerSelfCheck,
     /// Its figures, for the kinds that had an event.
     pub rows: Vec<LedgerRow>,
 }
@@ -70,6 +99,99 @@ pub struct LedgerChip {
     pub metal_id: Option<u32>,
     /// UMD's id.
     pub unique_id: Option<u64>,
+}
+
+/// How one kind of an allocator's memory is laid out on a chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerGeometry {
+    /// Banks; a buffer takes as many bytes of each.
+    pub banks: u64,
+    /// Bytes of one.
+    pub bank_bytes: u64,
+    /// Address of the first.
+    pub base: u64,
+}
+
+/// What the hook found when it compared an allocator with its own statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerSelfCheck {
+    /// They differ.
+    pub is_inexact: bool,
+    /// Its state was put back by the program: it has blocks without buffers.
+    pub is_restored: bool,
+    /// It has buffers with an address of their own on each core.
+    pub is_per_core: bool,
+    /// Where its L1 begins, if that is not at its base.
+    pub l1_lower_end: Option<u64>,
+    /// How often they were compared.
+    pub checks: u64,
+    /// How often they differed.
+    pub differences: u64,
+}
+
+/// A circular or dataflow buffer of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerCircular {
+    /// Index in [`Ledger::allocators`].
+    pub allocator: usize,
+    /// Index in [`LedgerAllocator::chips`]; `None`: on all of them.
+    pub chip: Option<usize>,
+    /// The program, by a number of the hook's.
+    pub program: u32,
+    /// Where it begins on each core.
+    pub address: u64,
+    /// Bytes on each core.
+    pub size: u64,
+    /// First column and row, last column and row of cores, inclusive.
+    pub cores: [u8; 4],
+    /// It lies in an L1 buffer, which is counted already.
+    pub is_global: bool,
+}
+
+/// Programs launched on a chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerLaunches {
+    /// TT-Metal's id of the chip inside that process.
+    pub metal_id: u32,
+    /// How many.
+    pub programs: u64,
+    /// When the last was.
+    pub last: UnixTime,
+}
+
+/// Something that the hook looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerFeature {
+    /// Its name.
+    pub name: String,
+    /// How often the program came by.
+    pub hits: u64,
+    /// Whether it works.
+    pub state: FeatureState,
+    /// Why not, or what else there is to say.
+    pub reason: Option<String>,
+}
+
+/// Whether a feature of the hook works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureState {
+    /// Its symbol was found.
+    Found,
+    /// It is there and not used.
+    SteppedAside,
+    /// Its symbol is not there.
+    Missing,
+}
+
+impl FeatureState {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::SteppedAside => "stepped_aside",
+            Self::Missing => "missing",
+        }
+    }
 }
 
 /// One kind of memory of one allocator; sizes are per chip.
@@ -132,7 +254,7 @@ pub struct LedgerBuffer {
     pub per_bank: Option<u64>,
     /// Bytes of a page, where known.
     pub page_size: Option<u64>,
-    /// How it lies: interleaved, height_sharded, width_sharded, block_sharded.
+    /// How it lies: interleaved, height_sharded, width_sharded, block_sharded, nd_sharded.
     pub layout: Option<&'static str>,
     /// Cores it lies on, where known.
     pub cores: Option<u64>,
@@ -142,4 +264,6 @@ pub struct LedgerBuffer {
     pub time: UnixTime,
     /// The tag it was allocated under.
     pub tag: Option<String>,
+    /// It has an address of its own on each core.
+    pub is_per_core: bool,
 }

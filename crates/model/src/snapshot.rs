@@ -1,7 +1,7 @@
 //! What a sample means: devices, processes, health, ready to be shown.
 
 use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
-use crate::ledger::{BufferKind, LedgerBuffer};
+use crate::ledger::{BufferKind, LedgerBuffer, LedgerFeature, LedgerSelfCheck};
 use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
@@ -50,7 +50,11 @@ pub struct Allocator {
     pub devices: Vec<DeviceId>,
     /// The ids of those that are not.
     pub unmapped: Vec<u64>,
-    /// Its figures per chip, for the kinds that had an event.
+    /// What the hook that reports it covers, and why there is none.
+    pub coverage: Reading<Vec<LedgerFeature>>,
+    /// What the hook found when it compared it with its own statistics.
+    pub self_check: LedgerSelfCheck,
+    /// Its figures per chip, for the kinds that are known: those that had an event, or whose banks the hook was told.
     pub kinds: PerKind<Option<AllocatorKind>>,
     /// The same for what belongs to no bar: host memory, and types nobody knows.
     pub others: Vec<(BufferKind, AllocatorKind)>,
@@ -65,6 +69,81 @@ pub struct AllocatorKind {
     pub free: Reading<u64>,
     /// Live buffers too many to be listed, and their bytes.
     pub unlisted: (u64, u64),
+    /// Its banks, where they are known.
+    pub banks: Reading<Banks>,
+    /// Of circular buffers: the programs they belong to, and what they take of the core with most.
+    pub programs: Option<Programs>,
+}
+
+/// Programs with circular or dataflow buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Programs {
+    /// How many.
+    pub count: u64,
+    /// Bytes on the core with most.
+    pub per_core: u64,
+}
+
+/// One kind of an allocator's memory, as each of its banks has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Banks {
+    /// How many.
+    pub banks: u64,
+    /// Bytes of one that can be handed out.
+    pub bank_bytes: u64,
+    /// Bytes that are.
+    pub allocated_per_bank: Reading<u64>,
+    /// Bytes that are not.
+    pub free_per_bank: Reading<u64>,
+    /// The largest block of those.
+    pub largest_free_per_bank: Reading<u64>,
+    /// How much of the free bytes is not in it.
+    pub fragmentation: Reading<f64>,
+    /// Blocks, used and free.
+    pub blocks: Reading<u64>,
+    /// The blocks, in the order of their addresses, where they are known.
+    pub table: Vec<Block>,
+    /// Why they are not, although they were asked for.
+    pub no_blocks: Option<NoBlocks>,
+}
+
+/// A block of an allocator's memory: of each bank the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its address on the device.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Nobody has it.
+    pub is_free: bool,
+}
+
+/// Why an allocator has no block table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoBlocks {
+    /// Some buffers have an address of their own on each core.
+    PerCore,
+    /// The program put back an earlier state: there are blocks without buffers.
+    Restored,
+    /// More buffers are live than the ledger lists.
+    Unlisted,
+    /// The buffers change faster than they can be listed.
+    Changing,
+    /// Of some buffers nobody knows what they take of a bank.
+    SizeUnknown,
+}
+
+impl NoBlocks {
+    /// The reason in words.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::PerCore => "some buffers have an address of their own on each core",
+            Self::Restored => "the program put back an earlier state, which has blocks without buffers",
+            Self::Unlisted => "more buffers are live than can be listed",
+            Self::Changing => "the buffers change faster than they can be listed",
+            Self::SizeUnknown => "of some buffers it is not known what they take of a bank",
+        }
+    }
 }
 
 /// One live buffer.
@@ -299,6 +378,10 @@ pub struct Process {
     pub rss: Reading<u64>,
     pub workload: Workload,
     pub status: Status,
+    pub overlap_bytes: Reading<u64>,
+    pub launches: Reading<u64>,
+    pub launches_per_s: Reading<f64>,
+    pub last_launch: Reading<UnixTime>,
     /// Its memory on each chip it has to do with.
     pub devices: Vec<DeviceUse>,
     /// Memory it reported under ids that fit no row, or more than one.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, PROCESS, PROCESS_KIND, Samples};
+use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, DEVICE, DEVICE_KIND, Field, PROCESS, PROCESS_KIND, Samples};
 use ttmon_model::units::{Unit, Version};
 use ttmon_model::{Arch, Kind, Missing};
 
@@ -64,6 +64,12 @@ pub fn fields_markdown() -> String {
     let of_process = "`kinds` of a process on one device: in `processes` of a device, in `devices` and `unmapped` of a process. \
                       `kinds` of the process itself has only `used`, the sum over its chips.";
     section(&mut page, "Memory of a process by kind", of_process, "kinds.KIND.", PROCESS_KIND);
+    let of_allocator = "`kinds` of each object in `allocators` of `ttmon mem --json`, per chip. `cb` has `programs` too, and `per_core`: \
+                        bytes on the core with most. `unlisted` is there where more buffers are live than can be listed.";
+    section(&mut page, "Memory of an allocator by kind", of_allocator, "kinds.KIND.", ALLOCATOR_KIND);
+    let of_banks = "The same with `--banks`, for the kinds whose banks the hook was told. A buffer takes as many bytes of every bank, so \
+                    one bank tells for all. Where the blocks cannot be told, `no_blocks` says why.";
+    section(&mut page, "Banks of an allocator by kind", of_banks, "kinds.KIND.", ALLOCATOR_BANKS);
     page.push_str("\n## Why a value is missing\n\n| reason | meaning |\n| --- | --- |\n");
     for reason in Missing::ALL {
         line(&mut page, &[&code(reason.name()), reason.explanation()]);

@@ -13,6 +13,7 @@
 //! }
 //! ```
 
+mod banks;
 mod bar;
 mod breakdown;
 mod csv;
@@ -26,12 +27,14 @@ mod nvidia;
 mod processes;
 pub mod quantity;
 mod query;
+mod reports;
 mod snapshot;
 mod style;
 mod table;
 pub mod text;
 mod who;
 
+pub use banks::{banks, blocks};
 pub use csv::{CsvOptions, csv_fields};
 pub use devices::{Severity, health_word, lower_bound};
 pub use help::{fields_markdown, help_fields};
@@ -39,6 +42,7 @@ pub use list::list;
 pub use memory::{Change, Sign, buffers, changes, memory};
 pub use nvidia::{AppField, GpuField, csv_apps, csv_gpu};
 pub use query::query;
+pub use reports::{ReportFile, reports};
 pub use snapshot::snapshot;
 pub use style::Style;
 pub use who::who;

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::ledger::BufferKind;
+use ttmon_model::ledger::{BufferKind, FeatureState};
 use ttmon_model::memory::Figure;
 use ttmon_model::sample::Origin;
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer, Programs};
 use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 
 use crate::names::{process_name, ranges};
@@ -48,7 +48,7 @@ pub fn memory(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
 }
 
 /// What was not looked at, and what could not be read. No user of a simulated machine is kept from looking.
-fn print_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn print_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     match snapshot.denied_processes {
         _ if snapshot.origin == Origin::Sim => {}
         0 => {}
@@ -89,7 +89,45 @@ fn print_process(
     for (name, count, bytes) in unlisted(allocators) {
         writeln!(out, "    {name}: {count} more not listed ({})", size(bytes))?;
     }
+    let open = allocators.iter().filter(|allocator| allocator.is_open);
+    let mut lines: Vec<String> = open
+        .clone()
+        .filter_map(|allocator| programs_line(allocator.kinds[Kind::Cb].as_ref()?))
+        .chain(launches_line(snapshot, process))
+        .collect();
+    lines.extend(open.filter_map(|allocator| not_tracked(allocator)));
+    lines.dedup();
+    for text in lines {
+        writeln!(out, "{}", line(&format!("    {text}"), style))?;
+    }
     Ok(())
+}
+
+/// What programs' circular buffers take of the core with most.
+pub(crate) fn programs_line(item: &AllocatorKind) -> Option<String> {
+    let Programs { count, per_core } = item.programs?;
+    let programs = if count == 1 { "1 program".to_owned() } else { format!("{count} programs") };
+    Some(format!("cb: {programs}, at most {} on a core", size(per_core)))
+}
+
+/// Busy or hung?
+fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
+    let launches = process.launches.ok()?;
+    let rate = process.launches_per_s.map_or(String::new(), |rate| format!(" ({rate:.1}/s)"));
+    let last = process.last_launch.map_or(String::new(), |last| format!(", the last {} ago", age(last, snapshot.time)));
+    Some(format!("launches: {launches}{rate}{last}"))
+}
+
+/// What the hook does not see of an allocator, which is not the same as nothing there.
+pub(crate) fn not_tracked(allocator: &Allocator) -> Option<String> {
+    let coverage = allocator.coverage.as_ref().ok()?;
+    let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none()).map(|kind| kind.name().to_owned());
+    let aside = coverage.iter().filter(|feature| feature.state != FeatureState::Found).map(|feature| match &feature.reason {
+        Some(reason) => format!("{} ({reason})", feature.name),
+        None => feature.name.clone(),
+    });
+    let parts: Vec<String> = absent.chain(aside).collect();
+    (!parts.is_empty()).then(|| format!("not tracked: {}", parts.join(", ")))
 }
 
 fn print_figure(snapshot: &Snapshot, name: &str, figure: &Figure, out: &mut dyn Write) -> io::Result<()> {
@@ -148,7 +186,7 @@ fn row(cells: &[String; 6]) -> String {
     format!("    {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
 }
 
-fn line(text: &str, style: &Style<'_>) -> String {
+pub(crate) fn line(text: &str, style: &Style<'_>) -> String {
     cut(style.clean(text).trim_end(), style.columns(), Cut::Middle, style.glyphs().ellipsis)
 }
 
@@ -272,7 +310,7 @@ mod tests {
     use super::*;
     use crate::tests::{machine, printed};
     use insta::assert_snapshot;
-    use ttmon_model::ledger::LedgerBuffer;
+    use ttmon_model::ledger::{LedgerBuffer, LedgerSelfCheck};
     use ttmon_model::sample::Problem;
     use ttmon_model::{DeviceId, Source};
 
@@ -289,7 +327,13 @@ mod tests {
             count: Ok(3),
             source: Ok(Source::Ledger),
         };
-        let kind = |used, unlisted| AllocatorKind { figure: figure(used), free: Err(Missing::NotTracked), unlisted };
+        let kind = |used, unlisted| AllocatorKind {
+            figure: figure(used),
+            free: Err(Missing::NotTracked),
+            unlisted,
+            banks: Err(Missing::NotTracked),
+            programs: None,
+        };
         let allocator = |slot: u16| Allocator {
             id: format!("{}.{slot}.0", process.pid),
             process,
@@ -298,6 +342,8 @@ mod tests {
             mesh: None,
             devices: vec![DeviceId(0)],
             unmapped: Vec::new(),
+            coverage: Err(Missing::NoSource),
+            self_check: LedgerSelfCheck::default(),
             kinds: PerKind::from_fn(|of| (of == Kind::Dram).then(|| kind(1 << 20, (7, 4096)))),
             others: vec![(BufferKind::Host, kind(1 << 10, (0, 0))), (BufferKind::Other, kind(100, (1, 50)))],
         };
@@ -318,6 +364,7 @@ mod tests {
                 refs: 1,
                 time,
                 tag: Some(tag.to_owned()),
+                is_per_core: false,
             },
         };
         snapshot.buffers = vec![buffer(0x10, "kv"), buffer(0xffff_ffff, "layers.0.attention.weights.and.more"), buffer(0x20, "a\u{9b}b")];

@@ -44,6 +44,7 @@ pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::R
 fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Reading<u64>, l1: Reading<u64>) -> Vec<String> {
     let or_absent = |text: Reading<String>| text.unwrap_or_else(|_| ABSENT.to_owned());
     let started = process.start_time.map(|start| format!("{} ago", age(start, snapshot.time)));
+    let launched = process.last_launch.ok().map(|last| format!("last program {} ago", age(last, snapshot.time)));
     let mut row = place.to_vec();
     row.extend([
         process.key.pid.to_string(),
@@ -52,7 +53,7 @@ fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Readin
         format!("{} DRAM", size_or_absent(dram)),
         format!("{} L1", size_or_absent(l1)),
         format!("started {}", or_absent(started)),
-        all_workloads(process).join(", "),
+        launched.into_iter().chain(all_workloads(process)).collect::<Vec<_>>().join(", "),
     ]);
     row
 }

@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
-use ttmon_ledger::layout::{NAME, kind, status};
-use ttmon_ledger::reader::{Allocator, Chip, Entry, Exactness, Region, Row, Totals};
+use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, status};
+use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, Totals};
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerRow, VisibleDevices};
+use ttmon_model::ledger::{
+    BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature, LedgerGeometry,
+    LedgerLaunches, LedgerRow, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+};
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Kind, Missing, Reading};
+use ttmon_model::{Kind, Missing, PerKind, Reading};
 
 use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
@@ -181,21 +184,29 @@ fn belongs(region: &Region, process: &ProcessSample, machine: u64) -> bool {
     identity.pid == process.namespace_pid && identity.start_ticks == process.key.start_ticks && identity.machine == machine
 }
 
+/// Buffers that are listed to be compared with each other although nobody asked for them.
+const COMPARED_MAX: u64 = 100_000;
+
 /// What a ledger says now.
-pub(crate) fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
+pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
     let unreadable = |_| Missing::Unparsable;
-    let (totals, entries, tags) = match detail {
-        Detail::Totals => (region.totals().map_err(unreadable)?, Vec::new(), Vec::new()),
-        Detail::Buffers => {
+    let quick = if detail == Detail::Totals { Some(region.totals().map_err(unreadable)?) } else { None };
+    let (totals, listed) = match quick {
+        Some(totals) if !shares_chips(&totals) => (totals, None),
+        _ => {
             let listing = region.list().map_err(unreadable)?;
-            (listing.totals, listing.entries, listing.tags)
+            (listing.totals, Some((listing.entries, listing.tags)))
         }
     };
+    let circulars = region.circulars(&totals).map_err(unreadable)?;
     let identity = region.identity();
-    let buffers = entries.iter().filter_map(|entry| buffer(entry, &totals, &tags)).collect();
+    let places = Places::of(&totals);
+    let buffers = |(entries, tags): &(Vec<Entry>, Vec<String>)| entries.iter().filter_map(|entry| buffer(entry, &places, tags)).collect();
     Ok(Ledger {
         is_exact: totals.status & status::INEXACT == 0,
         is_changing: totals.exactness == Exactness::Changing,
+        is_listed: listed.is_some(),
+        writer: identity.writer.map_or(LedgerWriter::Unknown, writer),
         is_mock: identity.is_mock,
         visible_devices: match (&identity.visible_devices, identity.is_visible_cut) {
             (_, true) => VisibleDevices::Cut,
@@ -204,8 +215,64 @@ pub(crate) fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
         },
         events: totals.events,
         allocators: totals.allocators.iter().map(allocator).collect(),
-        buffers,
+        buffers: listed.as_ref().map_or_else(Vec::new, buffers),
+        circulars: circulars.iter().filter_map(|one| circular(one, &places)).collect(),
+        launches: totals
+            .launches
+            .iter()
+            .map(|chip| LedgerLaunches { metal_id: chip.metal_id, programs: chip.programs, last: UnixTime(chip.last_time) })
+            .collect(),
+        coverage: totals.coverage.iter().map(feature).collect(),
     })
+}
+
+/// Whether two of its allocators have buffers on one chip, so that these may lie on the same bytes.
+fn shares_chips(totals: &Totals) -> bool {
+    let holds = |allocator: &&Allocator| allocator.is_open && allocator.rows.iter().any(|row| row.count > 0 && row.geometry.is_some());
+    let holders: Vec<&Allocator> = totals.allocators.iter().filter(holds).collect();
+    let shares = |one: &Allocator, other: &Allocator| one.chips.iter().any(|chip| other.chips.contains(chip));
+    let pairs = || holders.iter().enumerate().any(|(index, one)| holders[..index].iter().any(|other| shares(one, other)));
+    totals.live_entries <= COMPARED_MAX && pairs()
+}
+
+/// Index of each slot among the allocators.
+struct Places([Option<usize>; 256]);
+
+impl Places {
+    fn of(totals: &Totals) -> Self {
+        let mut places = [None; 256];
+        for (index, allocator) in totals.allocators.iter().enumerate() {
+            if let Some(place) = places.get_mut(usize::from(allocator.slot)) {
+                *place = Some(index);
+            }
+        }
+        Self(places)
+    }
+
+    fn get(&self, slot: u16) -> Option<usize> {
+        self.0.get(usize::from(slot)).copied().flatten()
+    }
+}
+
+fn writer(kind: WriterKind) -> LedgerWriter {
+    match kind {
+        WriterKind::Client => LedgerWriter::Client,
+        WriterKind::Hook => LedgerWriter::Hook,
+        WriterKind::Service => LedgerWriter::Service,
+    }
+}
+
+fn feature(feature: &Feature) -> LedgerFeature {
+    LedgerFeature {
+        name: feature.name.clone(),
+        hits: feature.hits,
+        state: match feature.state {
+            Coverage::Found => FeatureState::Found,
+            Coverage::SteppedAside => FeatureState::SteppedAside,
+            Coverage::Missing => FeatureState::Missing,
+        },
+        reason: Some(feature.reason.clone()).filter(|reason| !reason.is_empty()),
+    }
 }
 
 fn allocator(allocator: &Allocator) -> LedgerAllocator {
@@ -215,9 +282,25 @@ fn allocator(allocator: &Allocator) -> LedgerAllocator {
         is_open: allocator.is_open,
         mesh: allocator.mesh,
         given_id: allocator.given_id,
+        origin: match allocator.origin {
+            1 => LedgerWriter::Client,
+            2 => LedgerWriter::Hook,
+            3 => LedgerWriter::Service,
+            _ => LedgerWriter::Unknown,
+        },
         chips: allocator.chips.iter().map(|chip: &Chip| LedgerChip { metal_id: chip.metal_id, unique_id: chip.unique_id }).collect(),
+        geometry: PerKind::from_fn(|kind| {
+            let geometry = allocator.geometry.get(kind as usize).copied().flatten()?;
+            Some(LedgerGeometry { banks: u64::from(geometry.banks), bank_bytes: geometry.bank_bytes, base: geometry.base })
+        }),
+        self_check: self_check(allocator.self_check),
         rows: allocator.rows.iter().map(row).collect(),
     }
+}
+
+fn self_check(check: SelfCheck) -> LedgerSelfCheck {
+    let SelfCheck { is_inexact, is_restored, is_per_core, l1_lower_end, checks, differences } = check;
+    LedgerSelfCheck { is_inexact, is_restored, is_per_core, l1_lower_end, checks, differences }
 }
 
 fn row(row: &Row) -> LedgerRow {
@@ -234,10 +317,22 @@ fn row(row: &Row) -> LedgerRow {
     }
 }
 
-fn buffer(entry: &Entry, totals: &Totals, tags: &[String]) -> Option<LedgerBuffer> {
+fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
+    Some(LedgerCircular {
+        allocator: places.get(circular.allocator)?,
+        chip: circular.chip.map(usize::from),
+        program: circular.program,
+        address: u64::from(circular.address),
+        size: u64::from(circular.size),
+        cores: circular.cores,
+        is_global: circular.is_global,
+    })
+}
+
+fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffer> {
     let known = |value: u32| Some(u64::from(value)).filter(|value| *value > 0);
     Some(LedgerBuffer {
-        allocator: totals.allocators.iter().position(|allocator| allocator.slot == entry.allocator)?,
+        allocator: places.get(entry.allocator)?,
         kind: buffer_kind(entry.kind),
         address: entry.address,
         size: entry.size,
@@ -248,12 +343,14 @@ fn buffer(entry: &Entry, totals: &Totals, tags: &[String]) -> Option<LedgerBuffe
             2 => Some("height_sharded"),
             3 => Some("width_sharded"),
             4 => Some("block_sharded"),
+            5 => Some("nd_sharded"),
             _ => None,
         },
         cores: known(u32::from(entry.cores)),
         refs: u64::from(entry.refs),
         time: UnixTime(entry.time),
         tag: usize::try_from(entry.tag).ok().filter(|tag| *tag > 0).and_then(|tag| tags.get(tag).cloned()),
+        is_per_core: entry.flags & flag::PER_CORE != 0,
     })
 }
 

@@ -204,6 +204,15 @@ pub(crate) struct MemArgs {
     /// List the live buffers.
     #[arg(long)]
     pub(crate) buffers: bool,
+    /// How each allocator's banks are filled: free, largest free block, fragmentation.
+    #[arg(long)]
+    pub(crate) banks: bool,
+    /// List the blocks of each allocator, used and free.
+    #[arg(long)]
+    pub(crate) blocks: bool,
+    /// Write the summaries of TT-Metal's MemoryReporter and a table of all blocks into DIR.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
     /// Only this process.
     #[arg(long, value_name = "P")]
     pub(crate) pid: Option<u32>,

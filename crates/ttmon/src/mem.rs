@@ -1,5 +1,7 @@
 //! `ttmon mem`: the memory of tracked processes.
 
+mod reports;
+
 use std::cmp::Reverse;
 use std::io::Write;
 use std::thread;
@@ -11,7 +13,7 @@ use ttmon_print::Style;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
-use ttmon_wire::{Layout, MemoryJson, SnapshotJson};
+use ttmon_wire::{Layout, MemoryJson, MemoryParts, SnapshotJson};
 
 use crate::cli::{MemArgs, Order};
 use crate::diff;
@@ -29,9 +31,15 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
     check(context, args, refresh)?;
     let earlier = args.diff.as_deref().map(diff::read).transpose()?;
-    let detail = if args.buffers || earlier.is_some() { Detail::Buffers } else { Detail::Totals };
+    let needs_buffers = args.buffers || args.banks || args.blocks || args.csv.is_some() || earlier.is_some();
+    let detail = if needs_buffers { Detail::Buffers } else { Detail::Totals };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
     let mut opened = Opened::with_ledgers(context, pace, true, detail, args.pid.map_or(Reach::Everybody, Reach::Process))?;
+    if let Some(directory) = &args.csv {
+        let mut snapshot = opened.snapshot()?;
+        choose(&mut snapshot, args)?;
+        return reports::write(&snapshot, directory);
+    }
     let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
         let mut snapshot = opened.snapshot()?;
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
@@ -64,6 +72,13 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
 fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result<(), Failure> {
     if refresh.is_some() && !args.watch {
         return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
+    }
+    let has_parts = args.buffers || args.banks || args.blocks;
+    if args.csv.is_some() && (context.json || args.watch || args.diff.is_some() || has_parts) {
+        return Err(Failure::usage("--csv writes files and prints nothing; ask for what is to be printed without it"));
+    }
+    if args.diff.is_some() && (args.banks || args.blocks) {
+        return Err(Failure::usage("--diff compares buffers; --banks and --blocks are for one moment"));
     }
     if args.diff.is_some() && context.json {
         return Err(Failure::usage("--diff is for people; compare two --json --buffers with a JSON tool instead"));
@@ -123,12 +138,23 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
 fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal, out: &mut dyn Write) -> Result<(), Failure> {
     if json {
         let layout = if args.watch { Layout::Line } else { Layout::Pretty };
-        let document = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, has_buffers: args.buffers };
+        let parts = MemoryParts { buffers: args.buffers, banks: args.banks, blocks: args.blocks };
+        let document = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
         ttmon_wire::write(&document, layout, out)?;
-    } else if args.buffers {
-        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), &style(snapshot, terminal), out)?;
-    } else {
-        ttmon_print::memory(snapshot, &style(snapshot, terminal), out)?;
+        return Ok(());
+    }
+    let style = style(snapshot, terminal);
+    if args.banks {
+        ttmon_print::banks(snapshot, &style, out)?;
+    }
+    if args.blocks {
+        ttmon_print::blocks(snapshot, &style, out)?;
+    }
+    if args.buffers {
+        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), &style, out)?;
+    }
+    if !args.banks && !args.blocks && !args.buffers {
+        ttmon_print::memory(snapshot, &style, out)?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::sample::Problem;
 
 use device::DeviceJson;
-pub use memory::MemoryJson;
+pub use memory::{MemoryJson, MemoryParts};
 use process::ProcessJson;
 use table::Reasons;
 use value::Escaping;

@@ -1,21 +1,34 @@
-//! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes and their buffers.
+//! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes, their buffers and their blocks.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use ttmon_model::fields::ALLOCATOR_KIND;
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer};
+use ttmon_model::Kind;
+use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, Field};
+use ttmon_model::ledger::{LedgerFeature, LedgerSelfCheck};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Kind, Missing};
 
 use crate::SnapshotJson;
-use crate::table::{Reasons, Rows};
+use crate::table::Reasons;
+use crate::value::ReadingJson;
 
 /// A snapshot with its allocators.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryJson<'a> {
     /// The snapshot.
     pub snapshot: SnapshotJson<'a>,
-    /// Whether its buffers were asked for.
-    pub has_buffers: bool,
+    /// What was asked for besides.
+    pub parts: MemoryParts,
+}
+
+/// Parts of the document that are there when they are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryParts {
+    /// Every live buffer.
+    pub buffers: bool,
+    /// Of each kind of an allocator's memory, how its banks are filled.
+    pub banks: bool,
+    /// Their blocks.
+    pub blocks: bool,
 }
 
 impl Serialize for MemoryJson<'_> {
@@ -23,25 +36,35 @@ impl Serialize for MemoryJson<'_> {
         let snapshot = self.snapshot.snapshot;
         let mut map = serializer.serialize_map(None)?;
         self.snapshot.entries(&mut map)?;
-        map.serialize_entry(
-            "allocators",
-            &snapshot.allocators.iter().filter(|allocator| allocator.is_open).map(AllocatorJson).collect::<Vec<_>>(),
-        )?;
-        if self.has_buffers {
+        let open = || snapshot.allocators.iter().filter(|allocator| allocator.is_open);
+        let allocators = open().map(|allocator| AllocatorJson { allocator, has_banks: self.parts.banks });
+        map.serialize_entry("allocators", &allocators.collect::<Vec<_>>())?;
+        if self.parts.blocks {
+            map.serialize_entry("blocks", &BlocksJson(&snapshot.allocators))?;
+        }
+        if self.parts.buffers {
             map.serialize_entry("buffers", &BuffersJson { buffers: &snapshot.buffers, now: snapshot.time })?;
         }
         map.end()
     }
 }
 
-struct AllocatorJson<'a>(&'a Allocator);
+struct AllocatorJson<'a> {
+    allocator: &'a Allocator,
+    has_banks: bool,
+}
+
+/// The fields of a kind.
+fn fields(has_banks: bool) -> impl Iterator<Item = &'static Field<AllocatorKind>> {
+    ALLOCATOR_KIND.iter().chain(ALLOCATOR_BANKS.iter().filter(move |_| has_banks))
+}
 
 impl Serialize for AllocatorJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let allocator = self.0;
+        let Self { allocator, has_banks } = *self;
         let mut reasons = Reasons::default();
         for (kind, item) in known(allocator) {
-            for field in ALLOCATOR_KIND {
+            for field in fields(has_banks) {
                 reasons.note(format!("kinds.{}.{}", kind.name(), field.name), (field.get)(item).err());
             }
         }
@@ -52,10 +75,12 @@ impl Serialize for AllocatorJson<'_> {
         map.serialize_entry("devices", &allocator.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
         map.serialize_entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
         map.serialize_entry("source", "ledger")?;
-        // Which hooks were hit: the client has none.
-        reasons.note("coverage", Some(Missing::NoSource));
-        map.serialize_entry("coverage", &None::<u8>)?;
-        map.serialize_entry("kinds", &KindsJson(allocator))?;
+        reasons.note("coverage", allocator.coverage.as_ref().err().copied());
+        map.serialize_entry("coverage", &allocator.coverage.as_ref().ok().map(|features| CoverageJson(features)))?;
+        map.serialize_entry("kinds", &KindsJson { allocator, has_banks })?;
+        if allocator.coverage.is_ok() {
+            map.serialize_entry("self_check", &SelfCheckJson(&allocator.self_check))?;
+        }
         map.serialize_entry("missing", &reasons)?;
         map.end()
     }
@@ -65,26 +90,112 @@ fn known(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind)> 
     allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?)))
 }
 
-/// The kinds that had an event.
-struct KindsJson<'a>(&'a Allocator);
+/// By name, what became of each feature of the hook, and how often the program came by.
+struct CoverageJson<'a>(&'a [LedgerFeature]);
 
-impl Serialize for KindsJson<'_> {
+impl Serialize for CoverageJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let others = self.0.others.iter().map(|(kind, item)| (kind.name(), KindJson(item)));
-        serializer.collect_map(known(self.0).map(|(kind, item)| (kind.name(), KindJson(item))).chain(others))
+        serializer.collect_map(self.0.iter().map(|feature| (&feature.name, FeatureJson(feature))))
     }
 }
 
-struct KindJson<'a>(&'a AllocatorKind);
+struct FeatureJson<'a>(&'a LedgerFeature);
+
+impl Serialize for FeatureJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("state", self.0.state.name())?;
+        map.serialize_entry("hits", &self.0.hits)?;
+        map.serialize_entry("reason", &self.0.reason)?;
+        map.end()
+    }
+}
+
+struct SelfCheckJson<'a>(&'a LedgerSelfCheck);
+
+impl Serialize for SelfCheckJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("checks", &self.0.checks)?;
+        map.serialize_entry("differences", &self.0.differences)?;
+        map.serialize_entry("inexact", &self.0.is_inexact)?;
+        map.serialize_entry("restored", &self.0.is_restored)?;
+        map.serialize_entry("per_core", &self.0.is_per_core)?;
+        map.serialize_entry("shrunk", &self.0.l1_lower_end.is_some())?;
+        map.end()
+    }
+}
+
+/// The kinds that are known.
+struct KindsJson<'a> {
+    allocator: &'a Allocator,
+    has_banks: bool,
+}
+
+impl Serialize for KindsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let has_banks = self.has_banks;
+        let others = self.allocator.others.iter().map(|(kind, item)| (kind.name(), KindJson { item, has_banks: false }));
+        serializer.collect_map(known(self.allocator).map(|(kind, item)| (kind.name(), KindJson { item, has_banks })).chain(others))
+    }
+}
+
+struct KindJson<'a> {
+    item: &'a AllocatorKind,
+    has_banks: bool,
+}
 
 impl Serialize for KindJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let item = self.item;
         let mut map = serializer.serialize_map(None)?;
-        Rows { table: ALLOCATOR_KIND, item: self.0 }.entries(&mut map)?;
-        let (count, bytes) = self.0.unlisted;
+        for field in fields(self.has_banks) {
+            map.serialize_entry(field.name, &ReadingJson((field.get)(item)))?;
+        }
+        if let Some(reason) = item.banks.as_ref().ok().and_then(|banks| banks.no_blocks).filter(|_| self.has_banks) {
+            map.serialize_entry("no_blocks", reason.explanation())?;
+        }
+        if let Some(programs) = item.programs {
+            map.serialize_entry("programs", &programs.count)?;
+            map.serialize_entry("per_core", &programs.per_core)?;
+        }
+        let (count, bytes) = item.unlisted;
         if count > 0 {
             map.serialize_entry("unlisted", &UnlistedJson { count, bytes })?;
         }
+        map.end()
+    }
+}
+
+struct BlockJson<'a> {
+    allocator: &'a Allocator,
+    kind: Kind,
+    block: Block,
+}
+
+/// One after another: there may be a million.
+struct BlocksJson<'a>(&'a [Allocator]);
+
+impl Serialize for BlocksJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let open = self.0.iter().filter(|allocator| allocator.is_open);
+        let kinds = open.flat_map(|allocator| known(allocator).map(move |(kind, item)| (allocator, kind, item)));
+        let blocks = kinds.flat_map(|(allocator, kind, item)| {
+            let table = item.banks.as_ref().map_or(&[][..], |banks| banks.table.as_slice());
+            table.iter().map(move |block| BlockJson { allocator, kind, block: *block })
+        });
+        serializer.collect_seq(blocks)
+    }
+}
+
+impl Serialize for BlockJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("allocator", &self.allocator.id)?;
+        map.serialize_entry("kind", self.kind.name())?;
+        map.serialize_entry("address", &format!("{:#x}", self.block.address))?;
+        map.serialize_entry("size", &self.block.size)?;
+        map.serialize_entry("free", &self.block.is_free)?;
         map.end()
     }
 }

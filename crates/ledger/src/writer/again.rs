@@ -1,10 +1,10 @@
-//! A live key once more: another reference, or a buffer whose predecessor's free was missed.
+//! A live key once more: another reference, a buffer whose predecessor's free was missed, or one whose free did not happen.
 
-use crate::layout::{Lost, Op, entry};
+use crate::layout::{Lost, Op, entry, row};
 
 use super::{
     Buffer, Key, Session,
-    event::{NewEntry, references_of},
+    event::{Fact, NewEntry, references_of},
     index::Place,
 };
 
@@ -16,6 +16,22 @@ impl Session<'_> {
     /// is as in [`Session::insert`].
     pub fn insert_or_reference(&mut self, key: Key, buffer: &Buffer) -> Result<(), Lost> {
         self.put(key, buffer, Self::refer_or_replace)
+    }
+
+    /// Puts back what a free had removed that then did not happen: no allocation more, a free less. A buffer that has the key
+    /// since stays.
+    pub fn restore(&mut self, key: Key, buffer: &Buffer) {
+        let books = self.books;
+        let Some(number) = books.row_for(key).filter(|_| self.live(key).is_none()) else { return };
+        let event = books.begin(self.time);
+        let row = books.region.row(number);
+        let counts = [row::ALLOCS, row::FREES].map(|field| (field, row.get(field)));
+        counts.iter().for_each(|(field, _)| row.subtract(*field, 1));
+        // The same event number: what `insert` begins is what was begun.
+        if self.insert(key, buffer).is_err() && books.is_half_done() {
+            counts.iter().for_each(|(field, count)| row.set(*field, *count));
+            books.end(event, Op::Nothing, &Fact::default());
+        }
     }
 
     fn refer_or_replace(&mut self, place: Place, new: &NewEntry<'_>) -> Result<(), Lost> {

@@ -1,13 +1,19 @@
 //! Ledgers: which chip each allocator's chips are, and what a process has there.
 
+use std::collections::BTreeMap;
+
+use super::allocator::{self, Lists, looks_at_programs, of_occupancy, of_row};
+use super::circulars::occupancy;
+use super::launches::{Launches, launches};
+use super::overlap;
 use super::process::{Target, row_of};
 use super::rows::Row;
 use crate::identity::{DeviceId, ProcessKey};
-use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, VisibleDevices};
-use crate::memory::{Figure, PerKind, Source};
+use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerWriter, VisibleDevices};
+use crate::memory::{Figure, Kind, PerKind};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Problem, Sample};
-use crate::snapshot::{Allocator, AllocatorKind, Buffer};
+use crate::snapshot::{Allocator, Buffer};
 
 /// What all ledgers say.
 pub(super) struct Tracked {
@@ -18,8 +24,12 @@ pub(super) struct Tracked {
     pub(super) confirmed: Vec<Option<u64>>,
 }
 
-/// One process's memory by place.
-pub(super) struct OfProcess(Vec<(Target, PerKind<Option<Figure>>)>);
+/// One process's memory by place, and what it started.
+pub(super) struct OfProcess {
+    places: Vec<(Target, PerKind<Option<Figure>>)>,
+    pub(super) launches: Launches,
+    pub(super) overlap_bytes: Reading<u64>,
+}
 
 impl Tracked {
     /// A process's ledger, if it has one.
@@ -32,57 +42,81 @@ impl Tracked {
 impl OfProcess {
     /// Its figures at a place.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
-        self.0.iter().find(|(at, _)| *at == target).map(|(_, kinds)| kinds)
+        self.places.iter().find(|(at, _)| *at == target).map(|(_, kinds)| kinds)
     }
 
     /// The places it has to do with.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
-        self.0.iter().map(|(target, _)| *target)
+        self.places.iter().map(|(target, _)| *target)
     }
 
     fn entry(&mut self, target: Target) -> &mut PerKind<Option<Figure>> {
-        let index = self.0.iter().position(|(at, _)| *at == target).unwrap_or_else(|| {
-            self.0.push((target, PerKind::default()));
-            self.0.len() - 1
+        let index = self.places.iter().position(|(at, _)| *at == target).unwrap_or_else(|| {
+            self.places.push((target, PerKind::default()));
+            self.places.len() - 1
         });
-        &mut self.0[index].1
+        &mut self.places[index].1
     }
 }
 
-pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Tracked {
+pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Tracked {
     let mut tracked = Tracked { processes: Vec::new(), allocators: Vec::new(), buffers: Vec::new(), confirmed: vec![None; rows.len()] };
-    for sample in &sample.ledgers {
-        let content = match &sample.content {
+    for found in &sample.ledgers {
+        let content = match &found.content {
             Ok(ledger) => {
-                let flaws = [
-                    (!ledger.is_exact, "some of its events were lost, so its figures may be off"),
-                    (ledger.is_changing, "its buffers change faster than they can be listed; its totals are exact, the list is not"),
-                ];
-                problems.extend(flaws.into_iter().filter(|(is_so, _)| *is_so).map(|(_, detail)| Problem {
-                    part: format!("ledger of process {}", sample.owner.pid),
-                    reason: Missing::NotTracked,
-                    detail: detail.to_owned(),
-                }));
-                Ok(take(sample.owner, ledger, rows, &mut tracked))
+                report_flaws(found.owner, ledger, problems);
+                let launches = launches(found.owner, ledger, sample, previous);
+                Ok(take(found.owner, ledger, launches, rows, &mut tracked, problems))
             }
             Err(reason) => Err(*reason),
         };
-        tracked.processes.push((sample.owner, content));
+        tracked.processes.push((found.owner, content));
     }
     tracked
 }
 
-fn take(owner: ProcessKey, ledger: &Ledger, rows: &[Row<'_>], tracked: &mut Tracked) -> OfProcess {
-    let mut process = OfProcess(Vec::new());
+fn report_flaws(owner: ProcessKey, ledger: &Ledger, problems: &mut Vec<Problem>) {
+    let is_wrong = |allocator: &LedgerAllocator| allocator.self_check.is_inexact;
+    let is_restored = |allocator: &LedgerAllocator| allocator.is_open && allocator.self_check.is_restored;
+    let flaws = [
+        (!ledger.is_exact, "some of its events were lost, so its figures may be off"),
+        (ledger.is_changing, "its buffers change faster than they can be listed; its totals are exact, the list is not"),
+        (ledger.allocators.iter().any(is_wrong), "it differs from TT-Metal's own statistics, so its figures may be off"),
+        (
+            ledger.allocators.iter().any(is_restored),
+            "it put back an earlier state of an allocator: blocks without buffers are not in its figures",
+        ),
+    ];
+    problems.extend(flaws.into_iter().filter(|(is_so, _)| *is_so).map(|(_, detail)| Problem {
+        part: format!("ledger of process {}", owner.pid),
+        reason: Missing::NotTracked,
+        detail: detail.to_owned(),
+    }));
+}
+
+fn take(
+    owner: ProcessKey,
+    ledger: &Ledger,
+    launches: Launches,
+    rows: &[Row<'_>],
+    tracked: &mut Tracked,
+    problems: &mut Vec<Problem>,
+) -> OfProcess {
+    let lists = Lists::of(ledger);
+    let mut process = OfProcess { places: Vec::new(), launches, overlap_bytes: Err(Missing::NotTracked) };
+    let targets: Vec<Vec<Target>> = ledger
+        .allocators
+        .iter()
+        .map(|allocator| allocator.chips.iter().map(|chip| target_of(*chip, allocator, ledger, rows)).collect())
+        .collect();
     let mut names = Vec::with_capacity(ledger.allocators.len());
-    for allocator in &ledger.allocators {
-        let targets: Vec<Target> = allocator.chips.iter().map(|chip| target_of(*chip, allocator, ledger, rows)).collect();
-        for (chip, target) in allocator.chips.iter().zip(&targets) {
+    for (index, (allocator, targets)) in ledger.allocators.iter().zip(&targets).enumerate() {
+        for (chip, target) in allocator.chips.iter().zip(targets) {
             if let (Target::Row(row), Some(id)) = (target, chip.unique_id) {
                 tracked.confirmed[*row] = Some(id);
             }
-            add(process.entry(*target), allocator);
         }
+        let kinds = allocator::kinds(ledger, index, &lists);
         let name = format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation);
         let devices: Vec<DeviceId> = targets.iter().filter_map(|target| device_of(*target, rows)).collect();
         let unmapped = targets.iter().filter_map(|target| match target {
@@ -97,14 +131,23 @@ fn take(owner: ProcessKey, ledger: &Ledger, rows: &[Row<'_>], tracked: &mut Trac
             mesh: allocator.mesh,
             devices: devices.clone(),
             unmapped: unmapped.collect(),
-            kinds: PerKind::from_fn(|kind| row_of_kind(allocator, BufferKind::Of(kind)).map(of_allocator)),
+            // The client looks at nothing by itself.
+            coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
+            self_check: allocator.self_check,
+            kinds,
             others: [BufferKind::Host, BufferKind::Other]
                 .into_iter()
-                .filter_map(|kind| Some((kind, of_allocator(row_of_kind(allocator, kind)?))))
+                .filter_map(|kind| Some((kind, of_row(row_of_kind(allocator, kind)?))))
                 .collect(),
         });
         names.push((name, devices));
     }
+    add_places(&mut process, ledger, &targets, tracked);
+    add_programs(&mut process, ledger, &targets);
+    process.overlap_bytes = overlap::find(ledger, &targets, &lists).map(|overlaps| {
+        problems.extend(overlaps.iter().map(|(target, bytes)| overlap_problem(owner, *target, *bytes, rows)));
+        overlaps.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    });
     for buffer in &ledger.buffers {
         if let Some((allocator, devices)) = names.get(buffer.allocator) {
             let (allocator, devices) = (allocator.clone(), devices.clone());
@@ -112,6 +155,69 @@ fn take(owner: ProcessKey, ledger: &Ledger, rows: &[Row<'_>], tracked: &mut Trac
         }
     }
     process
+}
+
+fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Row<'_>]) -> Problem {
+    let place = match (device_of(target, rows), target) {
+        (Some(device), _) => format!("device {device}"),
+        (None, Target::Unmapped(id)) => format!("chip {id}"),
+        (None, Target::Row(_)) => "a chip".to_owned(),
+    };
+    Problem {
+        part: format!("memory of process {}", owner.pid),
+        reason: Missing::OutOfRange,
+        detail: format!("{bytes} bytes of {place} belong to two live buffers at once: a mesh and its submesh overwrite each other"),
+    }
+}
+
+/// Adds up what each chip has of an allocator's buffers. What the hook sees is not added to what the program reports itself.
+fn add_places(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], tracked: &Tracked) {
+    let first = tracked.allocators.len() - ledger.allocators.len();
+    let mut hooked: Vec<(Target, Kind)> = Vec::new();
+    let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
+    let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
+    for (index, is_hook) in by_hook.into_iter().map(|index| (index, true)).chain(by_program.into_iter().map(|index| (index, false))) {
+        let kinds = &tracked.allocators[first + index].kinds;
+        for target in &targets[index] {
+            let place = process.entry(*target);
+            for (kind, item) in kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))) {
+                if (is_hook && kind == Kind::Cb) || (!is_hook && hooked.contains(&(*target, kind))) {
+                    continue;
+                }
+                if is_hook && !hooked.contains(&(*target, kind)) {
+                    hooked.push((*target, kind));
+                }
+                add(&mut place[kind], &item.figure);
+            }
+        }
+    }
+}
+
+/// What programs' circular buffers take of each chip, whichever allocator they ran on.
+fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>]) {
+    let looks =
+        |allocator: &LedgerAllocator| allocator.is_open && allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
+    let looking: Vec<usize> = (0..targets.len()).filter(|index| looks(&ledger.allocators[*index])).collect();
+    let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
+    // By where the chip stands in each allocator that has it; where no buffer names a chip, all of a mesh are alike.
+    let mut known: BTreeMap<Vec<(usize, usize)>, Option<Figure>> = BTreeMap::new();
+    for (target, place) in &mut process.places {
+        let here = |index: &usize| Some((*index, targets[*index].iter().position(|at| at == target)?));
+        let here: Vec<(usize, usize)> = looking.iter().filter_map(here).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let alike = here.iter().map(|(index, chip)| (*index, if names_chips { *chip } else { 0 })).collect();
+        let figure = known.entry(alike).or_insert_with(|| {
+            let is_here = |circular: &&LedgerCircular| {
+                here.iter().any(|(index, chip)| circular.allocator == *index && circular.chip.is_none_or(|at| at == *chip))
+            };
+            occupancy(ledger.circulars.iter().filter(is_here)).as_ref().map(of_occupancy)
+        });
+        if figure.is_some() {
+            place[Kind::Cb] = figure.clone();
+        }
+    }
 }
 
 fn device_of(target: Target, rows: &[Row<'_>]) -> Option<DeviceId> {
@@ -125,38 +231,15 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
     allocator.rows.iter().find(|row| row.kind == kind)
 }
 
-fn of_allocator(row: &LedgerRow) -> AllocatorKind {
-    AllocatorKind {
-        figure: figure(row),
-        free: row.capacity.zip(row.allocated).map(|(capacity, allocated)| capacity.saturating_sub(allocated)).ok_or(Missing::NotTracked),
-        unlisted: (row.unlisted_count, row.unlisted_bytes),
-    }
-}
-
-fn figure(row: &LedgerRow) -> Figure {
-    Figure {
-        used: Ok(row.used),
-        allocated: row.allocated.ok_or(Missing::NotTracked),
-        peak: Ok(row.peak),
-        peak_time: if row.peak > 0 && row.peak_time.0 > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
-        count: Ok(row.count),
-        source: Ok(Source::Ledger),
-    }
-}
-
 /// Adds an allocator's figures to those of its chip. Closed ones hold nothing, but had their peaks.
-fn add(kinds: &mut PerKind<Option<Figure>>, allocator: &LedgerAllocator) {
-    for row in &allocator.rows {
-        let BufferKind::Of(kind) = row.kind else { continue };
-        let new = figure(row);
-        let figure = kinds[kind].get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), ..new.clone() });
-        let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
-        figure.used = plus(figure.used, new.used);
-        figure.allocated = plus(figure.allocated, new.allocated);
-        figure.count = plus(figure.count, new.count);
-        if figure.peak < new.peak {
-            (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
-        }
+fn add(sum: &mut Option<Figure>, new: &Figure) {
+    let figure = sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), ..new.clone() });
+    let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
+    figure.used = plus(figure.used, new.used);
+    figure.allocated = plus(figure.allocated, new.allocated);
+    figure.count = plus(figure.count, new.count);
+    if figure.peak < new.peak {
+        (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
     }
 }
 

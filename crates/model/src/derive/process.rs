@@ -157,6 +157,7 @@ impl Reports<'_> {
         let mine: Vec<_> = self.attribution.live.iter().filter(|(owner, ..)| *owner == index).collect();
         let ledger = self.tracked.of(process.key);
         let facts = process.facts.as_ref().map_err(|reason| *reason);
+        let tracked = ledger.unwrap_or(Err(Missing::NotTracked));
         let status = match (facts, ledger) {
             (Err(Missing::Gone), _) => Status::Dead,
             (_, Some(Ok(_))) => Status::Tracked,
@@ -177,6 +178,10 @@ impl Reports<'_> {
             rss: facts.map(|facts| facts.rss),
             workload: process.workload.clone(),
             status,
+            overlap_bytes: tracked.and_then(|tracked| tracked.overlap_bytes),
+            launches: tracked.and_then(|tracked| tracked.launches.programs),
+            launches_per_s: tracked.and_then(|tracked| tracked.launches.per_s),
+            last_launch: tracked.and_then(|tracked| tracked.launches.last),
             devices: self.devices(index, process, &mine, ledger.and_then(Result::ok)),
             unmapped: unmapped(&mine, ledger.and_then(Result::ok)),
         }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use ttmon_model::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, VisibleDevices};
+use ttmon_model::ledger::{
+    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+};
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Kind, Missing, Sample, Snapshot, Source};
+use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Snapshot, Source};
 
 use crate::tree::{N300, Tree, device};
 
@@ -40,14 +42,38 @@ fn row(kind: Kind, used: u64, peak: u64) -> LedgerRow {
 }
 
 fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -> LedgerAllocator {
-    LedgerAllocator { slot, generation: 1, is_open, mesh: None, given_id: 0, chips: vec![chip], rows }
+    LedgerAllocator {
+        slot,
+        generation: 1,
+        is_open,
+        mesh: None,
+        given_id: 0,
+        origin: LedgerWriter::Client,
+        chips: vec![chip],
+        geometry: PerKind::default(),
+        self_check: LedgerSelfCheck::default(),
+        rows,
+    }
 }
 
 fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Snapshot {
     let mut sample: Sample = tree.machine().sample().unwrap();
     let owner = sample.processes[0].key;
     let visible_devices = visible.map_or(VisibleDevices::All, |text| VisibleDevices::Only(text.to_owned()));
-    let ledger = Ledger { is_exact: true, is_changing: false, is_mock, visible_devices, events: 1, allocators, buffers: Vec::new() };
+    let ledger = Ledger {
+        is_exact: true,
+        is_changing: false,
+        is_listed: false,
+        writer: LedgerWriter::Client,
+        is_mock,
+        visible_devices,
+        events: 1,
+        allocators,
+        buffers: Vec::new(),
+        circulars: Vec::new(),
+        launches: Vec::new(),
+        coverage: Vec::new(),
+    };
     sample.ledgers = vec![LedgerSample { owner, content: Ok(ledger) }];
     Snapshot::derive(&sample, None)
 }

@@ -1,0 +1,187 @@
+//! What an allocator has of each kind of memory, and how its banks are filled.
+
+use std::collections::HashMap;
+
+use super::blocks::Table;
+use super::circulars::{Occupancy, occupancy};
+use crate::ledger::{BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerRow, LedgerWriter};
+use crate::memory::{Figure, Kind, PerKind, Source};
+use crate::missing::Missing;
+use crate::snapshot::{AllocatorKind, Banks, NoBlocks, Programs};
+
+/// Kinds whose blocks an allocator keeps.
+const BANKED: [Kind; 4] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
+
+/// Live blocks of a ledger, by allocator and kind.
+#[derive(Debug, Default)]
+pub(super) struct Lists(HashMap<(usize, Kind), Live>);
+
+/// Live blocks of one kind of one allocator.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    /// Address and bytes of each bank.
+    pub(super) blocks: Vec<(u64, u64)>,
+    has_per_core: bool,
+    has_unknown: bool,
+}
+
+impl Lists {
+    pub(super) fn of(ledger: &Ledger) -> Self {
+        let mut lists = Self::default();
+        for buffer in &ledger.buffers {
+            let BufferKind::Of(kind) = buffer.kind else { continue };
+            let live = lists.0.entry((buffer.allocator, kind)).or_default();
+            match buffer.per_bank {
+                _ if buffer.is_per_core => live.has_per_core = true,
+                Some(per_bank) => live.blocks.push((buffer.address, per_bank)),
+                None => live.has_unknown = true,
+            }
+        }
+        lists
+    }
+
+    pub(super) fn get(&self, allocator: usize, kind: Kind) -> Option<&Live> {
+        self.0.get(&(allocator, kind))
+    }
+}
+
+/// All kinds of one allocator.
+pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists) -> PerKind<Option<AllocatorKind>> {
+    let Some(allocator) = ledger.allocators.get(index) else { return PerKind::default() };
+    PerKind::from_fn(|kind| match kind {
+        Kind::Cb if allocator.origin == LedgerWriter::Hook => of_programs(ledger, index),
+        _ => of_buffers(ledger, index, kind, lists),
+    })
+}
+
+fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists) -> Option<AllocatorKind> {
+    let allocator = ledger.allocators.get(index)?;
+    let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
+    // An open allocator whose banks are known and that never had a buffer has none: that is not nothing known.
+    let nothing = || (allocator.is_open && BANKED.contains(&kind) && allocator.geometry[kind].is_some()).then(|| empty(kind));
+    let row = row.cloned().or_else(nothing)?;
+    let mut item = of_row(&row);
+    if let Some(banks) = banks(ledger, index, kind, &row, lists) {
+        if let Ok(free) = banks.free_per_bank {
+            item.free = Ok(free.saturating_mul(banks.banks));
+        }
+        item.banks = Ok(banks);
+    }
+    Some(item)
+}
+
+fn empty(kind: Kind) -> LedgerRow {
+    LedgerRow {
+        kind: BufferKind::Of(kind),
+        used: 0,
+        allocated: Some(0),
+        count: 0,
+        peak: 0,
+        peak_time: crate::units::UnixTime(0),
+        unlisted_count: 0,
+        unlisted_bytes: 0,
+        capacity: None,
+    }
+}
+
+/// What a row says, without its banks.
+pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
+    AllocatorKind {
+        figure: Figure {
+            used: Ok(row.used),
+            allocated: row.allocated.ok_or(Missing::NotTracked),
+            peak: Ok(row.peak),
+            peak_time: if row.peak > 0 && row.peak_time.0 > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
+            count: Ok(row.count),
+            source: Ok(Source::Ledger),
+        },
+        free: row.capacity.zip(row.allocated).map(|(capacity, allocated)| capacity.saturating_sub(allocated)).ok_or(Missing::NotTracked),
+        unlisted: (row.unlisted_count, row.unlisted_bytes),
+        banks: Err(Missing::NotTracked),
+        programs: None,
+    }
+}
+
+fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lists) -> Option<Banks> {
+    let allocator = ledger.allocators.get(index)?;
+    let geometry = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && BANKED.contains(&kind))?;
+    let lower_end = allocator.self_check.l1_lower_end.filter(|_| kind == Kind::L1).unwrap_or(geometry.base);
+    let end = geometry.base.saturating_add(geometry.bank_bytes);
+    let start = geometry.base.max(lower_end).min(end);
+    let live = lists.get(index, kind);
+    let no_blocks = no_blocks(allocator, ledger, kind, row, live);
+    let bank_bytes = end - start;
+    let is_taken_known = !matches!(no_blocks, Some(NoBlocks::Restored | NoBlocks::PerCore | NoBlocks::SizeUnknown));
+    let allocated = row.allocated.filter(|allocated| is_taken_known && allocated % geometry.banks == 0).map(|bytes| bytes / geometry.banks);
+    let free = allocated.map(|allocated| bank_bytes.saturating_sub(allocated));
+    let has_table = no_blocks.is_none() && (ledger.is_listed || row.count == 0);
+    let table = has_table.then(|| Table::new(start, end, live.map_or_else(Vec::new, |live| live.blocks.clone())));
+    let largest = table.as_ref().zip(free).map(|(table, free)| table.largest_free().min(free));
+    let fragmentation = largest.zip(free).filter(|(_, free)| *free > 0).map(|(largest, free)| 1.0 - largest as f64 / free as f64);
+    let known = |value: Option<u64>| value.ok_or(Missing::NotTracked);
+    Some(Banks {
+        banks: geometry.banks,
+        bank_bytes,
+        allocated_per_bank: known(allocated),
+        free_per_bank: known(free),
+        largest_free_per_bank: known(largest),
+        // Where nothing is free there is nothing to be in pieces.
+        fragmentation: fragmentation.ok_or(if largest.is_some() { Missing::NoSource } else { Missing::NotTracked }),
+        blocks: known(table.as_ref().map(|table| table.blocks.len() as u64)),
+        table: table.map_or_else(Vec::new, |table| table.blocks),
+        no_blocks,
+    })
+}
+
+fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &LedgerRow, live: Option<&Live>) -> Option<NoBlocks> {
+    let is_l1 = matches!(kind, Kind::L1 | Kind::L1Small);
+    match () {
+        () if allocator.self_check.is_restored => Some(NoBlocks::Restored),
+        () if (allocator.self_check.is_per_core && is_l1) || live.is_some_and(|live| live.has_per_core) => Some(NoBlocks::PerCore),
+        () if row.count == 0 => None,
+        () if live.is_some_and(|live| live.has_unknown) => Some(NoBlocks::SizeUnknown),
+        () if row.unlisted_count > 0 => Some(NoBlocks::Unlisted),
+        () if ledger.is_listed && ledger.is_changing => Some(NoBlocks::Changing),
+        () => None,
+    }
+}
+
+/// Circular buffers of the programs that ran on an allocator, on the chip with most.
+fn of_programs(ledger: &Ledger, index: usize) -> Option<AllocatorKind> {
+    let allocator = ledger.allocators.get(index)?;
+    let chips = 0..allocator.chips.len().max(1);
+    let on = |chip: usize| {
+        occupancy(ledger.circulars.iter().filter(|circular| circular.allocator == index && circular.chip.is_none_or(|at| at == chip)))
+    };
+    // Chips differ only where a buffer names one.
+    let differ = ledger.circulars.iter().any(|circular| circular.allocator == index && circular.chip.is_some());
+    let most = chips.take(if differ { usize::MAX } else { 1 }).map(on).max_by_key(|of_chip| of_chip.map(|of_chip| of_chip.bytes))??;
+    (allocator.is_open && looks_at_programs(ledger, allocator)).then(|| AllocatorKind {
+        figure: of_occupancy(&most),
+        free: Err(Missing::NoSource),
+        unlisted: (0, 0),
+        banks: Err(Missing::NoSource),
+        programs: Some(Programs { count: most.programs, per_core: most.per_core }),
+    })
+}
+
+/// What circular buffers take, as a figure: it has no peak.
+pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
+    Figure {
+        used: Ok(occupancy.bytes),
+        allocated: Ok(occupancy.bytes),
+        peak: Err(Missing::NoSource),
+        peak_time: Err(Missing::NoSource),
+        count: Ok(occupancy.count),
+        source: Ok(Source::Ledger),
+    }
+}
+
+/// Whether none would mean that there are none: the hook saw one here, or one of any program.
+pub(super) fn looks_at_programs(ledger: &Ledger, allocator: &LedgerAllocator) -> bool {
+    let had_one = allocator.rows.iter().any(|row| row.kind == BufferKind::Of(Kind::Cb));
+    let is_of_programs = |name: &str| name.contains("circular") || name.contains("dataflow");
+    let was_hit =
+        || ledger.coverage.iter().any(|feature| feature.state == FeatureState::Found && feature.hits > 0 && is_of_programs(&feature.name));
+    had_one || was_hit()
+}

@@ -1,0 +1,132 @@
+//! The block table of an allocator, from outside: its live blocks in the order of their addresses, and what is free between
+//! them. TT-Metal's own table has the same blocks: one for each buffer, and free ones joined with their neighbours.
+
+use crate::snapshot::Block;
+
+/// All blocks of one kind of memory of one bank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Table {
+    pub(super) blocks: Vec<Block>,
+}
+
+impl Table {
+    /// The table of the bytes from `start` to `end`; `live` are addresses and sizes. What overlaps is cut, so that the blocks
+    /// always make the whole. Without a live buffer there is one free block, also where there are no bytes at all.
+    pub(super) fn new(start: u64, end: u64, mut live: Vec<(u64, u64)>) -> Self {
+        live.retain(|(_, size)| *size > 0);
+        live.sort_unstable();
+        let end = end.max(start);
+        let mut table = Self { blocks: Vec::with_capacity(live.len() * 2 + 1) };
+        let mut next = start;
+        for (address, size) in live {
+            let behind = address.saturating_add(size);
+            let (first, last) = (address.clamp(next, end), behind.clamp(next, end));
+            if first > next {
+                table.blocks.push(Block { address: next, size: first - next, is_free: true });
+            }
+            if last > first {
+                table.blocks.push(Block { address: first, size: last - first, is_free: false });
+            }
+            next = last;
+        }
+        if next < end || table.blocks.is_empty() {
+            table.blocks.push(Block { address: next, size: end - next, is_free: true });
+        }
+        table
+    }
+
+    pub(super) fn largest_free(&self) -> u64 {
+        self.blocks.iter().filter(|block| block.is_free).map(|block| block.size).max().unwrap_or(0)
+    }
+}
+
+/// Bytes that lie in more than one of these, each (address, size) of another buffer.
+pub(super) fn shared(mut intervals: Vec<(u64, u64)>) -> u64 {
+    intervals.sort_unstable();
+    // Up to `once` somebody is there, up to `twice` two are.
+    let (mut once, mut twice, mut bytes) = (0_u64, 0_u64, 0_u64);
+    for (address, size) in intervals {
+        let end = address.saturating_add(size);
+        let (first, last) = (address.max(twice), end.min(once));
+        if last > first {
+            bytes = bytes.saturating_add(last - first);
+            twice = last;
+        }
+        once = once.max(end);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn allocated(table: &Table) -> u64 {
+        table.blocks.iter().filter(|block| !block.is_free).map(|block| block.size).sum()
+    }
+
+    fn told(table: &Table) -> Vec<(u64, u64, bool)> {
+        table.blocks.iter().map(|block| (block.address, block.size, block.is_free)).collect()
+    }
+
+    #[test]
+    fn nothing_live_is_one_free_block() {
+        assert_eq!(told(&Table::new(0x100, 0x500, vec![])), [(0x100, 0x400, true)]);
+        assert_eq!(told(&Table::new(0x100, 0x100, vec![])), [(0x100, 0, true)], "also where there is no memory");
+        assert_eq!(told(&Table::new(7, 3, vec![])), [(7, 0, true)]);
+    }
+
+    #[test]
+    fn blocks_and_what_is_between_them() {
+        let table = Table::new(100, 200, vec![(150, 10), (100, 20), (160, 40)]);
+        assert_eq!(told(&table), [(100, 20, false), (120, 30, true), (150, 10, false), (160, 40, false)]);
+        assert_eq!((allocated(&table), table.largest_free()), (70, 30));
+        let full = Table::new(0, 10, vec![(0, 10)]);
+        assert_eq!((told(&full), full.largest_free()), (vec![(0, 10, false)], 0));
+    }
+
+    #[test]
+    fn what_overlaps_or_lies_outside_is_cut() {
+        let table = Table::new(100, 200, vec![(110, 20), (120, 20), (125, 5), (190, 20), (50, 60)]);
+        let expected = [(100, 10, false), (110, 20, false), (130, 10, false), (140, 50, true), (190, 10, false)];
+        assert_eq!(told(&table), expected);
+    }
+
+    #[test]
+    fn bytes_of_two_buffers() {
+        assert_eq!(shared(vec![(0, 10), (10, 10)]), 0);
+        assert_eq!(shared(vec![(0, 10), (5, 10), (8, 1)]), 5);
+        assert_eq!(shared(vec![(0, 100), (10, 10), (15, 10), (50, 10)]), 25);
+        assert_eq!(shared(vec![(u64::MAX - 1, 10), (u64::MAX - 1, 10)]), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_always_make_the_whole(
+            start in 0..1000_u64,
+            length in 0..1000_u64,
+            live in prop::collection::vec((0..2500_u64, prop_oneof![0..200_u64, Just(u64::MAX)]), 0..40),
+        ) {
+            let end = start + length;
+            let asked = live.iter().fold(0_u64, |sum, (_, size)| sum.saturating_add(*size));
+            let table = Table::new(start, end, live);
+            prop_assert_eq!(table.blocks.iter().map(|block| block.size).sum::<u64>(), length);
+            prop_assert_eq!(table.blocks[0].address, start);
+            for pair in table.blocks.windows(2) {
+                prop_assert_eq!(pair[0].address + pair[0].size, pair[1].address, "without a gap");
+                prop_assert!(!(pair[0].is_free && pair[1].is_free), "free neighbours are joined");
+            }
+            prop_assert!(table.blocks.len() == 1 || table.blocks.iter().all(|block| block.size > 0));
+            prop_assert!(table.largest_free() <= length - allocated(&table));
+            prop_assert!(allocated(&table) <= asked);
+        }
+
+        #[test]
+        fn shared_bytes_are_those_counted_twice(intervals in prop::collection::vec((0..60_u64, 0..30_u64), 0..12)) {
+            let depth = |byte: u64| intervals.iter().filter(|(address, size)| (*address..address + size).contains(&byte)).count();
+            let counted = (0..100).filter(|byte| depth(*byte) > 1).count() as u64;
+            prop_assert_eq!(shared(intervals.clone()), counted);
+        }
+    }
+}

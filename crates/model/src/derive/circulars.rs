@@ -1,0 +1,129 @@
+//! What circular and dataflow buffers take of L1: on each core the union of the ranges that live programs have there, for
+//! programs use the same bytes one after another.
+
+use std::collections::BTreeSet;
+
+use crate::ledger::LedgerCircular;
+
+/// What they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Occupancy {
+    /// Over all cores.
+    pub(super) bytes: u64,
+    /// On the core with most.
+    pub(super) per_core: u64,
+    /// Buffers, with those that lie in L1 buffers.
+    pub(super) count: u64,
+    /// Programs they belong to.
+    pub(super) programs: u64,
+}
+
+/// More work than any machine makes: whoever writes such a ledger is told nothing.
+const WORK_MAX: usize = 50_000_000;
+
+/// What these take of one chip; `None` where there are more than can be.
+pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>) -> Option<Occupancy> {
+    let (mut count, mut programs, mut ranges) = (0, BTreeSet::new(), BTreeSet::new());
+    for circular in circulars {
+        count += 1;
+        programs.insert(circular.program);
+        if !circular.is_global && circular.size > 0 {
+            ranges.insert((circular.address, circular.address.saturating_add(circular.size), circular.cores));
+        }
+    }
+    // Cores differ only where a range begins or ends.
+    let edges = |first: usize, last: usize| -> Vec<u64> {
+        let edges: BTreeSet<u64> = ranges.iter().flat_map(|(_, _, cores)| [u64::from(cores[first]), u64::from(cores[last]) + 1]).collect();
+        edges.into_iter().collect()
+    };
+    let (columns, rows) = (edges(0, 2), edges(1, 3));
+    if columns.len().saturating_mul(rows.len()).saturating_mul(ranges.len()) > WORK_MAX {
+        return None;
+    }
+    let mut sum = Occupancy { count, programs: programs.len() as u64, ..Occupancy::default() };
+    for column in columns.windows(2) {
+        for row in rows.windows(2) {
+            let is_here = |cores: &[u8; 4]| {
+                (u64::from(cores[0])..=u64::from(cores[2])).contains(&column[0])
+                    && (u64::from(cores[1])..=u64::from(cores[3])).contains(&row[0])
+            };
+            let (mut bytes, mut next) = (0_u64, 0_u64);
+            // In the order of their addresses.
+            for (start, end, _) in ranges.iter().filter(|(_, _, cores)| is_here(cores)) {
+                bytes = bytes.saturating_add(end.saturating_sub(next.max(*start)));
+                next = next.max(*end);
+            }
+            let cores = (column[1] - column[0]) * (row[1] - row[0]);
+            sum.bytes = sum.bytes.saturating_add(bytes.saturating_mul(cores));
+            sum.per_core = sum.per_core.max(bytes);
+        }
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn circular(program: u32, address: u64, size: u64, cores: [u8; 4]) -> LedgerCircular {
+        LedgerCircular { allocator: 0, chip: None, program, address, size, cores, is_global: false }
+    }
+
+    #[test]
+    fn programs_share_their_bytes() {
+        let all = [0, 0, 7, 7];
+        let two = [circular(1, 100, 50, all), circular(2, 100, 80, all)];
+        assert_eq!(occupancy(two.iter()), Some(Occupancy { bytes: 80 * 64, per_core: 80, count: 2, programs: 2 }));
+        assert_eq!(occupancy([].iter()), Some(Occupancy::default()));
+    }
+
+    #[test]
+    fn cores_are_counted_one_by_one() {
+        let some = [circular(1, 0, 10, [0, 0, 1, 1]), circular(1, 10, 10, [1, 1, 2, 2]), circular(1, 15, 10, [1, 1, 1, 1])];
+        // Four cores with 10, of which one has 25; three more with 10.
+        assert_eq!(occupancy(some.iter()), Some(Occupancy { bytes: 3 * 10 + 25 + 3 * 10, per_core: 25, count: 3, programs: 1 }));
+    }
+
+    #[test]
+    fn what_lies_in_an_l1_buffer_is_counted_there() {
+        let global = LedgerCircular { is_global: true, ..circular(1, 0, 1000, [0, 0, 7, 7]) };
+        assert_eq!(occupancy([global].iter()), Some(Occupancy { bytes: 0, per_core: 0, count: 1, programs: 1 }));
+    }
+
+    #[test]
+    fn too_much_is_given_up() {
+        let many: Vec<LedgerCircular> =
+            (0..65_536).map(|n: u32| circular(n, n.into(), 8, [(n % 60) as u8, (n % 61) as u8, 63, 63])).collect();
+        assert_eq!(occupancy(many.iter()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn as_counted_byte_by_byte(
+            ranges in prop::collection::vec((0..4_u32, 0..40_u64, 0..20_u64, 0..5_u8, 0..5_u8, 0..3_u8, 0..3_u8, any::<bool>()), 0..10),
+        ) {
+            let circulars: Vec<LedgerCircular> = ranges
+                .iter()
+                .map(|&(program, address, size, x, y, width, height, is_global)| LedgerCircular {
+                    is_global,
+                    ..circular(program, address, size, [x, y, x + width, y + height])
+                })
+                .collect();
+            let (mut bytes, mut per_core) = (0, 0);
+            for (x, y) in (0..8_u8).flat_map(|x| (0..8_u8).map(move |y| (x, y))) {
+                let takes = |byte: u64| {
+                    circulars.iter().any(|one| {
+                        let is_here = (one.cores[0]..=one.cores[2]).contains(&x) && (one.cores[1]..=one.cores[3]).contains(&y);
+                        !one.is_global && is_here && (one.address..one.address + one.size).contains(&byte)
+                    })
+                };
+                let on_core = (0..80).filter(|byte| takes(*byte)).count() as u64;
+                bytes += on_core;
+                per_core = on_core.max(per_core);
+            }
+            let found = occupancy(circulars.iter()).expect("few");
+            prop_assert_eq!((found.bytes, found.per_core), (bytes, per_core));
+        }
+    }
+}

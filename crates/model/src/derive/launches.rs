@@ -1,0 +1,46 @@
+//! Programs that a process started: busy or hung?
+
+use crate::identity::ProcessKey;
+use crate::ledger::{FeatureState, Ledger, LedgerWriter};
+use crate::missing::{Missing, Reading};
+use crate::sample::Sample;
+use crate::units::UnixTime;
+
+/// What a process started on all its chips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Launches {
+    pub(super) programs: Reading<u64>,
+    pub(super) per_s: Reading<f64>,
+    pub(super) last: Reading<UnixTime>,
+}
+
+/// What a ledger says now, against what it said before.
+pub(super) fn launches(owner: ProcessKey, ledger: &Ledger, sample: &Sample, previous: Option<&Sample>) -> Launches {
+    let programs = counted(ledger);
+    let last = ledger.launches.iter().map(|chip| chip.last).max().filter(|last| last.0 > 0);
+    Launches {
+        programs,
+        per_s: programs.and_then(|now| rate(owner, now, sample, previous)),
+        last: programs.and_then(|_| last.ok_or(Missing::NoSource)),
+    }
+}
+
+fn counted(ledger: &Ledger) -> Reading<u64> {
+    let looks_at_launches = || {
+        let is_launches = |name: &str| name.contains("launch");
+        ledger.coverage.iter().any(|feature| feature.state == FeatureState::Found && is_launches(&feature.name))
+    };
+    let is_known = !ledger.launches.is_empty() || (ledger.writer == LedgerWriter::Hook && looks_at_launches());
+    let sum = ledger.launches.iter().fold(0_u64, |sum, chip| sum.saturating_add(chip.programs));
+    is_known.then_some(sum).ok_or(Missing::NotTracked)
+}
+
+fn rate(owner: ProcessKey, now: u64, sample: &Sample, previous: Option<&Sample>) -> Reading<f64> {
+    let before = previous.ok_or(Missing::FirstSample)?;
+    let same = before.ledgers.iter().find(|other| other.owner == owner).ok_or(Missing::FirstSample)?;
+    let then = same.content.as_ref().map_err(|_| Missing::FirstSample).and_then(counted).map_err(|_| Missing::FirstSample)?;
+    let elapsed = sample.at.saturating_sub(before.at);
+    // After exec it counts anew.
+    let started = now.checked_sub(then).filter(|_| !elapsed.is_zero()).ok_or(Missing::FirstSample)?;
+    Ok(started as f64 / elapsed.as_secs_f64())
+}

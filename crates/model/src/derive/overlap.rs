@@ -1,0 +1,61 @@
+//! Two live buffers of one process on the same bytes of a chip: a mesh and its submesh have allocators that do not know of each
+//! other. It is corruption, and nobody else shows it.
+
+use std::collections::BTreeMap;
+
+use super::allocator::Lists;
+use super::blocks::shared;
+use super::process::Target;
+use crate::ledger::{BufferKind, Ledger, LedgerRow};
+use crate::memory::Kind;
+use crate::missing::{Missing, Reading};
+
+/// Kinds that lie in the same bytes of a chip.
+const SPACES: [[Kind; 2]; 2] = [[Kind::Dram, Kind::Trace], [Kind::L1, Kind::L1Small]];
+
+/// Bytes of each chip that belong to two live buffers, where any do.
+pub(super) type Overlaps = Vec<(Target, u64)>;
+
+/// `targets` are the chips of each allocator.
+pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists) -> Reading<Overlaps> {
+    let with_banks = |index: usize| {
+        let allocator = &ledger.allocators[index];
+        let has = |row: &LedgerRow| matches!(row.kind, BufferKind::Of(kind) if row.count > 0 && allocator.geometry[kind].is_some());
+        allocator.is_open && allocator.rows.iter().any(has)
+    };
+    if !ledger.allocators.iter().any(|allocator| allocator.geometry.iter().any(|(_, geometry)| geometry.is_some())) {
+        return Err(Missing::NotTracked);
+    }
+    let mut chips: Vec<(Target, Vec<usize>)> = Vec::new();
+    for (index, targets) in targets.iter().enumerate().filter(|(index, _)| with_banks(*index)) {
+        for target in targets {
+            match chips.iter_mut().find(|(at, _)| at == target) {
+                Some((_, sharing)) if sharing.contains(&index) => {}
+                Some((_, sharing)) => sharing.push(index),
+                None => chips.push((*target, vec![index])),
+            }
+        }
+    }
+    let is_shared = chips.iter().any(|(_, sharing)| sharing.len() > 1);
+    let has_unlisted = ledger.allocators.iter().flat_map(|allocator| &allocator.rows).any(|row| row.unlisted_count > 0);
+    if is_shared && (!ledger.is_listed || ledger.is_changing || has_unlisted) {
+        return Err(Missing::NotTracked);
+    }
+    let mut known: BTreeMap<&[usize], u64> = BTreeMap::new();
+    let bytes = chips.iter().map(|(target, sharing)| (*target, *known.entry(sharing).or_insert_with(|| on_chip(ledger, sharing, lists))));
+    Ok(bytes.filter(|(_, bytes)| *bytes > 0).collect())
+}
+
+fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists) -> u64 {
+    let of_space = |space: &[Kind; 2]| {
+        let (mut intervals, mut banks) = (Vec::new(), 0);
+        for (index, kind) in sharing.iter().flat_map(|index| space.iter().map(move |kind| (*index, *kind))) {
+            if let (Some(live), Some(geometry)) = (lists.get(index, kind), ledger.allocators[index].geometry[kind]) {
+                intervals.extend_from_slice(&live.blocks);
+                banks = geometry.banks.max(banks);
+            }
+        }
+        shared(intervals).saturating_mul(banks)
+    };
+    SPACES.iter().map(of_space).fold(0, u64::saturating_add)
+}

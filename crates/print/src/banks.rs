@@ -1,0 +1,148 @@
+//! `ttmon mem --banks` and `--blocks`: how each allocator's banks are filled, as an outside observer sees it.
+
+use std::io::{self, Write};
+
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block};
+use ttmon_model::{Kind, Reading, Snapshot};
+
+use crate::memory::{line, not_tracked, print_end, programs_line};
+use crate::names::{process_name, ranges};
+use crate::quantity::{ABSENT, percent, size, size_or_absent};
+use crate::snapshot::origin_mark;
+use crate::style::Style;
+use crate::text::{Align, pad};
+
+/// From this width on a row has what programs asked for too.
+const WIDE: usize = 110;
+
+/// Prints a table for each open allocator: of each kind its banks, and what is free in them.
+pub fn banks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for allocator in open(snapshot, style, out)? {
+        writeln!(out, "{}", line(&heading(snapshot, allocator), style))?;
+        print_kinds(allocator, style, out)?;
+    }
+    print_end(snapshot, style, out)
+}
+
+/// Prints every block of each open allocator, used and free, in the order of their addresses.
+pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for allocator in open(snapshot, style, out)? {
+        writeln!(out, "{}", line(&heading(snapshot, allocator), style))?;
+        writeln!(out, "{}", block_row(&["kind", "address", "size", "bytes", ""].map(str::to_owned)))?;
+        for (kind, banks) in with_banks(allocator) {
+            for block in &banks.table {
+                writeln!(out, "{}", block_row(&block_cells(kind, block)))?;
+            }
+            print_no_blocks(kind, banks, style, out)?;
+        }
+    }
+    print_end(snapshot, style, out)
+}
+
+/// Open allocators; says so where there are none.
+fn open<'a>(snapshot: &'a Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<Vec<&'a Allocator>> {
+    let open: Vec<&Allocator> = snapshot.allocators.iter().filter(|allocator| allocator.is_open).collect();
+    if open.is_empty() {
+        let text = format!("No tracked process has an allocator. {}", origin_mark(snapshot));
+        writeln!(out, "{}", line(&text, style))?;
+    }
+    Ok(open)
+}
+
+fn heading(snapshot: &Snapshot, allocator: &Allocator) -> String {
+    let process = snapshot.processes.iter().find(|process| process.key == allocator.process);
+    let name = process.and_then(|process| process_name(process).ok()).unwrap_or_else(|| ABSENT.to_owned());
+    let mesh = allocator.mesh.map_or(String::new(), |(rows, columns)| format!("  mesh {rows}x{columns}"));
+    let place = match (allocator.devices.as_slice(), allocator.unmapped.as_slice()) {
+        ([only], []) => format!("device {only}"),
+        ([], [only]) => format!("chip {only} (on no device here)"),
+        ([], chips) => format!("{} chips on no device here", chips.len()),
+        (devices, []) => format!("devices {}", ranges(devices.iter().copied())),
+        (devices, chips) => format!("devices {} and {} chips on no device here", ranges(devices.iter().copied()), chips.len()),
+    };
+    let pid = allocator.process.pid;
+    format!("Allocator {}{mesh}  {place}  pid {pid}  {name}  {}", allocator.id, origin_mark(snapshot))
+}
+
+fn with_banks(allocator: &Allocator) -> impl Iterator<Item = (Kind, &Banks)> {
+    allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?.banks.as_ref().ok()?)))
+}
+
+fn print_kinds(allocator: &Allocator, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let is_wide = style.columns() >= WIDE;
+    let known: Vec<(Kind, &AllocatorKind)> =
+        allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))).filter(|(_, item)| item.banks.is_ok()).collect();
+    if known.is_empty() {
+        return writeln!(out, "    {ABSENT} (the program does not tell its banks; start it with `ttmon run -- CMD`)");
+    }
+    let head = ["kind", "used", "count", "banks", "per bank", "allocated", "free", "largest", "frag", "blocks"];
+    writeln!(out, "{}", row(&head.map(str::to_owned), is_wide))?;
+    for (kind, item) in &known {
+        if let Ok(banks) = &item.banks {
+            writeln!(out, "{}", row(&cells(*kind, item, banks), is_wide))?;
+        }
+    }
+    if let Some(item) = &allocator.kinds[Kind::Cb]
+        && let Some(text) = programs_line(item)
+    {
+        writeln!(out, "    {text}")?;
+    }
+    for (kind, banks) in with_banks(allocator) {
+        print_no_blocks(kind, banks, style, out)?;
+    }
+    if allocator.self_check.is_inexact {
+        let check = &allocator.self_check;
+        let text = format!("    inexact: differs from TT-Metal's own statistics in {} of {} comparisons", check.differences, check.checks);
+        writeln!(out, "{}", line(&text, style))?;
+    }
+    if let Some(text) = not_tracked(allocator) {
+        writeln!(out, "{}", line(&format!("    {text}"), style))?;
+    }
+    Ok(())
+}
+
+fn print_no_blocks(kind: Kind, banks: &Banks, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    match banks.no_blocks {
+        Some(reason) => writeln!(out, "{}", line(&format!("    {}: no block table: {}", kind.name(), reason.explanation()), style)),
+        None => Ok(()),
+    }
+}
+
+fn cells(kind: Kind, item: &AllocatorKind, banks: &Banks) -> [String; 10] {
+    let number = |value: Reading<u64>| value.map_or_else(|_| ABSENT.to_owned(), |value| value.to_string());
+    [
+        kind.name().to_owned(),
+        size_or_absent(item.figure.used),
+        number(item.figure.count),
+        banks.banks.to_string(),
+        size(banks.bank_bytes),
+        size_or_absent(banks.allocated_per_bank),
+        size_or_absent(banks.free_per_bank),
+        size_or_absent(banks.largest_free_per_bank),
+        banks.fragmentation.map_or_else(|_| ABSENT.to_owned(), percent),
+        number(banks.blocks),
+    ]
+}
+
+fn row(cells: &[String; 10], is_wide: bool) -> String {
+    let widths = [8, 9, 9, 5, 9, 9, 9, 9, 5, 8];
+    let shown = cells.iter().zip(widths).enumerate().filter(|(index, _)| is_wide || !matches!(index, 1 | 2));
+    let cells: Vec<String> =
+        shown.map(|(index, (cell, width))| pad(cell, width, if index == 0 { Align::Left } else { Align::Right })).collect();
+    format!("    {}", cells.join(" ")).trim_end().to_owned()
+}
+
+fn block_cells(kind: Kind, block: &Block) -> [String; 5] {
+    [
+        kind.name().to_owned(),
+        format!("{:#x}", block.address),
+        size(block.size),
+        block.size.to_string(),
+        if block.is_free { "free".to_owned() } else { String::new() },
+    ]
+}
+
+fn block_row(cells: &[String; 5]) -> String {
+    let [kind, address, size, bytes, free] = cells;
+    format!("    {kind:<8} {address:>14} {size:>10} {bytes:>12}  {free}").trim_end().to_owned()
+}
