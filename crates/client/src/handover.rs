@@ -1,8 +1,10 @@
 //! The hand-over: whoever collects ledgers gets a descriptor of this one as soon as it exists, so that a process that
 //! lives shorter than a poll is not lost.
 //!
-//! One datagram to each place that may listen: the descriptor, and 16 bytes saying whose it is. Nothing waits and nothing
-//! is repeated; that nobody listens is the usual case.
+//! One datagram to each place that may listen: the descriptor, and 16 bytes saying whose it is. That nobody listens is the
+//! usual case. Nothing waits, with one exception: a socket holds ten messages on most machines, so that of many processes
+//! that start together some would be lost to whoever started them all to look at them. Where TTMON_HANDOVER names
+//! a socket that is full, the first report waits a moment for its reader.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
@@ -15,22 +17,46 @@ use crate::tags;
 pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
 
 const SERVICE: &[u8] = b"/run/ttmon/handover.sock";
+/// Longest wait for a reader, once in the life of a ledger.
+static PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
+/// A signal of the program's ends a wait early.
+const TRIES: u32 = 4;
+
 const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
 
 /// Called by the ledger's writer, in the program's thread that made the first report.
 pub(crate) fn ledger_created(ledger: RawFd) {
     tags::ledger_created();
     // SAFETY: without memory; the result is checked, and closed below.
-    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return;
     }
-    let places = [variable(c"TTMON_HANDOVER", b""), Address::new(SERVICE, b""), variable(c"XDG_RUNTIME_DIR", BELOW_RUNTIME_DIR)];
-    for place in places.iter().flatten() {
-        send(socket, place, ledger);
+    if let Some(place) = variable(c"TTMON_HANDOVER", b"") {
+        let waiting = if is_patient(socket) { 0 } else { libc::MSG_DONTWAIT };
+        let is_interrupted = || send(socket, &place, ledger, waiting) < 0 && error() == libc::EINTR;
+        let _ = (0..TRIES).all(|_| is_interrupted());
+    }
+    for place in [Address::new(SERVICE, b""), variable(c"XDG_RUNTIME_DIR", BELOW_RUNTIME_DIR)].iter().flatten() {
+        send(socket, place, ledger, libc::MSG_DONTWAIT);
     }
     // SAFETY: ours, and not used again.
     unsafe { libc::close(socket) };
+}
+
+/// Bounds a wait; without a bound there must be none.
+fn is_patient(socket: c_int) -> bool {
+    let value = (&raw const PATIENCE).cast::<c_void>();
+    // SAFETY: the value lives for the whole program and has the length given.
+    unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, value, PATIENCE_BYTES) == 0 }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "16 bytes")]
+const PATIENCE_BYTES: libc::socklen_t = size_of::<libc::timeval>() as libc::socklen_t;
+
+fn error() -> c_int {
+    // SAFETY: glibc gives the place of this thread's own number.
+    unsafe { *libc::__errno_location() }
 }
 
 struct Address(libc::sockaddr_un);
@@ -83,7 +109,7 @@ union Control {
 /// Of one descriptor, an int.
 const DESCRIPTOR_BYTES: u32 = c_int::BITS / 8;
 
-fn send(socket: c_int, place: &Address, ledger: RawFd) {
+fn send(socket: c_int, place: &Address, ledger: RawFd, flags: c_int) -> isize {
     let mut payload = payload();
     let mut parts = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
     let mut control = Control { bytes: [0; 64] };
@@ -98,14 +124,14 @@ fn send(socket: c_int, place: &Address, ledger: RawFd) {
     message.msg_controllen = unsafe { libc::CMSG_SPACE(DESCRIPTOR_BYTES) } as _;
     // SAFETY: the message points at `control`, which is aligned for a header and has `msg_controllen` bytes, so the first
     // header is there and has room for an int behind it. All it points at lives until sendmsg returned; the kernel copies
-    // and writes nothing. Neither full queue nor missing listener makes it wait or raise a signal.
+    // and writes nothing. A missing listener makes it neither wait nor raise a signal, nor does a full one with MSG_DONTWAIT.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(DESCRIPTOR_BYTES) as _;
         ptr::write_unaligned(libc::CMSG_DATA(header).cast::<c_int>(), ledger);
-        libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+        libc::sendmsg(socket, &raw const message, flags | libc::MSG_NOSIGNAL)
     }
 }
 

@@ -102,11 +102,16 @@ impl Receiver {
         self.refused
     }
 
+    /// Whether nothing is received for now: descriptors of file systems that do not answer are still being closed.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed) >= STUCK_MAX
+    }
+
     /// What has come, at most `most` messages of it. Never waits: poll the descriptor for that.
     pub fn receive(&mut self, most: usize) -> Vec<Handed> {
         let mut handed = Vec::new();
         for _ in 0..most {
-            if self.stuck.load(Ordering::Relaxed) >= STUCK_MAX {
+            if self.is_stuck() {
                 break;
             }
             match self.next() {

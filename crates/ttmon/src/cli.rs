@@ -1,6 +1,7 @@
 //! The command line as typed. What it means is decided in `meant.rs`.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -136,6 +137,19 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// The interactive monitor: devices, processes, charts, memory, mesh. h shows its keys.
     Top(TopArgs),
+    /// Start a command with its device memory tracked, and tell what it did when it has ended.
+    ///
+    /// The command runs as it would without: terminal, signals, input, output and exit code pass through. What it starts
+    /// is tracked too. On standard error: peaks by device and what made them, what was left, what was refused. Exit codes of
+    /// our own: 123 a check did not hold, 125 ttmon failed before the command was started, 126 it cannot be executed, 127 it was
+    /// not found.
+    Run(RunArgs),
+    /// Print what `run` sets in the environment, for a shell: eval "$(ttmon env)".
+    Env {
+        /// Name the operation behind each buffer, too.
+        #[arg(long)]
+        ops: bool,
+    },
     /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client.
     Alias(AliasArgs),
     /// Print a shell's completion script.
@@ -234,6 +248,35 @@ pub(crate) struct MemArgs {
     /// Refresh of --watch in milliseconds, at least 50 [default: 500].
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunArgs {
+    /// Write everything that is known at the end to FILE, as JSON, whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print nothing at the end but what failed.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// Name the operation behind each buffer by its native stack (about 5 us an allocation).
+    #[arg(long)]
+    pub(crate) ops: bool,
+    /// Fail when more than BYTES (default 0) were never freed; the program cache's do not count.
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub(crate) fail_on_leak: Option<String>,
+    /// Fail when BYTES (default 0) more were live at the end than at the last ttmon.mark() of the program.
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub(crate) fail_on_growth: Option<String>,
+    /// Fail when a chip's allocated DRAM ever was above a size (10G) or a share of what it has (90%).
+    #[arg(long, value_name = "SIZE|PCT")]
+    pub(crate) max_dram: Option<String>,
+    /// The same for L1.
+    #[arg(long, value_name = "SIZE|PCT")]
+    pub(crate) max_l1: Option<String>,
+    /// The command, with its arguments.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Order of buffers.

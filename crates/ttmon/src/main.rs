@@ -4,6 +4,7 @@ mod alias;
 mod cli;
 mod diff;
 mod earlier;
+mod env;
 mod events;
 mod failure;
 mod meant;
@@ -12,6 +13,8 @@ mod names;
 mod open;
 mod output;
 mod pages;
+mod refusal;
+mod run;
 mod show;
 mod terminal;
 mod top;
@@ -19,7 +22,6 @@ mod wait;
 mod watch;
 mod who;
 
-use std::env;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     if let Some(code) = ttmon_sim::run_as_part() {
         return code;
     }
-    let cli = match Cli::try_parse_from(names::translate(env::args_os())) {
+    let cli = match Cli::try_parse_from(names::translate(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.to_string();
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    match run(&cli) {
+    match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Failure> {
+fn dispatch(cli: &Cli) -> Result<(), Failure> {
     if cli.command.is_some() && cli.snapshot != SnapshotArgs::default() {
         return Err(Failure::usage("flags of the snapshot (-w, -l, -L, -q, --fields, -f ...) do not go with a sub-command"));
     }
@@ -83,6 +85,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Run(args)) => run::run(&cli.common, args),
+        Some(Command::Env { ops }) => Output::Stdout.write(env::run(*ops)?.as_bytes()),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
         Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),

@@ -29,7 +29,11 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     let called = Path::new(&program).file_name().unwrap_or(OsStr::new("ttmon"));
     let name = NAMES.iter().find(|name| called == name.name);
     let needless = name.map_or(&[][..], |name| name.needless_flags);
-    let mut rest: Vec<OsString> = arguments.filter(|argument| !needless.iter().any(|flag| argument == flag)).map(spell).collect();
+    // Words of a command that ttmon starts are that command's own.
+    let arguments: Vec<OsString> = arguments.collect();
+    let own = arguments.iter().position(|argument| argument == "--" || argument == "run").unwrap_or(arguments.len());
+    let (own, foreign) = arguments.split_at(own);
+    let mut rest: Vec<OsString> = own.iter().filter(|argument| !needless.iter().any(|flag| argument == flag)).map(spell).collect();
     let is_watch = |argument: &OsString| argument == "-w" || argument == "--watch";
     let mut means = name.map_or(&[][..], |name| name.means);
     if let Some(name) = name.filter(|name| !name.watched.is_empty() && rest.iter().any(is_watch)) {
@@ -37,15 +41,15 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
         rest.retain(|argument| !is_watch(argument));
     }
     let words = ["ttmon"].iter().chain(means).map(OsString::from);
-    words.chain(rest).collect()
+    words.chain(rest).chain(foreign.iter().cloned()).collect()
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.
-fn spell(argument: OsString) -> OsString {
+fn spell(argument: &OsString) -> OsString {
     match argument.to_str() {
         Some("-lms") => "--loop-ms".into(),
         Some(text) if text.starts_with("-lms=") => text.replacen("-lms", "--loop-ms", 1).into(),
-        _ => argument,
+        _ => argument.clone(),
     }
 }
 
@@ -68,6 +72,8 @@ mod tests {
         check("tt_smi_umd --sysfs -w -r 500", "ttmon top -r 500");
         check("tt-nvtop --view 2", "ttmon top --view 2");
         check("ttmon --sysfs", "ttmon --sysfs");
+        check("ttmon -lms 1 run x -lms 5", "ttmon --loop-ms 1 run x -lms 5");
+        check("ttmon run -- x -lms 5", "ttmon run -- x -lms 5");
         check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -d 0 -d 1 -r 500");
     }
 }

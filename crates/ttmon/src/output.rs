@@ -5,6 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
+use rustix::fs::{Access, access};
+
 use crate::failure::Failure;
 
 /// What a stream writes at once.
@@ -31,6 +33,14 @@ impl Output {
                 .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", path.display()))),
         }
     }
+
+    /// Whether a text is likely to be written, for those who will have one only after a long time.
+    pub(crate) fn try_out(&self) -> io::Result<()> {
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(path) => try_file(path),
+        }
+    }
 }
 
 /// Standard output for a text that is better not held in memory as a whole.
@@ -43,22 +53,47 @@ pub(crate) fn stream(write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) 
 
 /// Beside the file first, then in its place. A pipe or a device is written to as it is.
 fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
-    let target = match fs::canonicalize(path) {
-        Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => where_link_leads(path),
-        Err(error) => return Err(error),
-    };
-    let existing = fs::metadata(&target).ok();
+    let (target, existing) = resolve(path)?;
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
         return OpenOptions::new().write(true).open(&target)?.write_all(text);
     }
-    let temporary = target.with_file_name(format!(".ttmon-{}", process::id()));
+    let temporary = beside(&target);
     let written =
         write_new(&temporary, text, existing.map(|metadata| metadata.permissions())).and_then(|()| fs::rename(&temporary, &target));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Whether [`write_file`] is likely to succeed; changes nothing.
+fn try_file(path: &Path) -> io::Result<()> {
+    let (target, existing) = resolve(path)?;
+    match existing {
+        Some(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // Opening a pipe would wait for its reader.
+        Some(metadata) if !metadata.is_file() => Ok(access(&target, Access::WRITE_OK)?),
+        _ => {
+            let temporary = beside(&target);
+            File::create_new(&temporary)?;
+            fs::remove_file(&temporary)
+        }
+    }
+}
+
+/// The file itself, behind links, and what is there now.
+fn resolve(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
+    let target = match fs::canonicalize(path) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => where_link_leads(path),
+        Err(error) => return Err(error),
+    };
+    let existing = fs::metadata(&target).ok();
+    Ok((target, existing))
+}
+
+fn beside(target: &Path) -> PathBuf {
+    target.with_file_name(format!(".ttmon-{}", process::id()))
 }
 
 /// The file a link without a target would be; the path itself if it is no link.
@@ -112,6 +147,21 @@ mod tests {
         assert!(write_file(&directory.path().join("none/out"), b"x").is_err());
         assert!(write_file(directory.path(), b"x").is_err());
         assert_eq!(names(directory.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn trying_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out");
+        symlink("later", directory.path().join("link")).unwrap();
+        fs::write(&path, "old").unwrap();
+        for good in [path.clone(), directory.path().join("new"), directory.path().join("link"), PathBuf::from("/dev/null")] {
+            try_file(&good).unwrap();
+        }
+        for bad in [directory.path().to_owned(), directory.path().join("none/out"), path.join("out")] {
+            assert!(try_file(&bad).is_err(), "{bad:?}");
+        }
+        assert_eq!((names(directory.path()), fs::read(&path).unwrap()), (vec!["link".to_owned(), "out".to_owned()], b"old".to_vec()));
     }
 
     #[test]

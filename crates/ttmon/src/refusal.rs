@@ -1,0 +1,109 @@
+//! What a program was refused, in words: the request, what was free, and whether order alone would have made room.
+
+use ttmon_ledger::layout::Refused;
+use ttmon_ledger::reader::Failure;
+use ttmon_print::size;
+use ttmon_source::ledgers::buffer_kind;
+
+/// Whether the free memory would have been enough in one piece; `None` where the request per bank is not known.
+pub(crate) fn fits_without_fragmentation(failure: &Failure) -> Option<bool> {
+    (failure.what == Refused::OutOfMemory && failure.per_bank > 0).then_some(failure.per_bank <= failure.free_per_bank)
+}
+
+/// One line for people; `place` is where it was asked for.
+pub(crate) fn words(failure: &Failure, place: &str) -> String {
+    match failure.what {
+        Refused::OutOfMemory => out_of_memory(failure, place),
+        Refused::Clash => clash(failure, place),
+    }
+}
+
+fn out_of_memory(failure: &Failure, place: &str) -> String {
+    let kind = buffer_kind(failure.kind).name().to_uppercase();
+    let mut text = format!("asked {} {kind} on {place}", size(failure.size));
+    if failure.per_bank == 0 || failure.banks == 0 {
+        return text;
+    }
+    let banks = if failure.banks == 1 { "in one bank".to_owned() } else { format!("in each of {} banks", failure.banks) };
+    text += &format!(
+        " ({} {banks}): {} free per bank, largest block {}: ",
+        size(failure.per_bank),
+        size(failure.free_per_bank),
+        size(failure.largest_free_per_bank)
+    );
+    text += &match failure.per_bank {
+        // The allocator had its own reasons; ours would be a guess.
+        asked if asked <= failure.largest_free_per_bank => "there is a block of that size".to_owned(),
+        asked if asked <= failure.free_per_bank => "would fit if not fragmented".to_owned(),
+        asked => format!("{} per bank too little is free", size(asked - failure.free_per_bank)),
+    };
+    text
+}
+
+fn clash(failure: &Failure, place: &str) -> String {
+    let text = format!("circular buffers clash with an L1 buffer on {place}");
+    match first_line(&failure.message) {
+        "" => text,
+        message => format!("{text}: {message}"),
+    }
+}
+
+/// TT-Metal's messages go on with a backtrace.
+fn first_line(message: &str) -> &str {
+    message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(what: Refused) -> Failure {
+        Failure {
+            number: 1,
+            time: 0,
+            event: 1,
+            what,
+            kind: 1,
+            allocator: 0,
+            generation: 1,
+            size: 32 << 20,
+            per_bank: 512 << 10,
+            banks: 64,
+            free_per_bank: 700 << 10,
+            largest_free_per_bank: 410 << 10,
+            tag: String::new(),
+            operation: String::new(),
+            largest: Vec::new(),
+            message: "\n  Out of Memory: not enough space\nbacktrace:\n".to_owned(),
+            is_message_cut: false,
+        }
+    }
+
+    #[test]
+    fn the_request_and_what_was_free() {
+        let fragmented = failure(Refused::OutOfMemory);
+        assert_eq!(
+            words(&fragmented, "device 0"),
+            "asked 32.0MB L1 on device 0 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
+        );
+        assert_eq!(fits_without_fragmentation(&fragmented), Some(true));
+        let full = Failure { free_per_bank: 12 << 10, largest_free_per_bank: 12 << 10, ..failure(Refused::OutOfMemory) };
+        assert!(words(&full, "device 0").ends_with("12.0KB free per bank, largest block 12.0KB: 500.0KB per bank too little is free"));
+        assert_eq!(fits_without_fragmentation(&full), Some(false));
+        let unknown = Failure { per_bank: 0, banks: 0, ..failure(Refused::OutOfMemory) };
+        assert_eq!(words(&unknown, "device 0"), "asked 32.0MB L1 on device 0");
+        assert_eq!(fits_without_fragmentation(&unknown), None);
+    }
+
+    #[test]
+    fn a_clash_is_told_in_the_programs_words() {
+        let clash = Failure { message: "Statically allocated circular buffers clash\nbacktrace".to_owned(), ..failure(Refused::Clash) };
+        assert_eq!(
+            words(&clash, "device 0"),
+            "circular buffers clash with an L1 buffer on device 0: Statically allocated circular buffers clash"
+        );
+        assert_eq!(fits_without_fragmentation(&clash), None);
+        let silent = Failure { message: String::new(), ..failure(Refused::Clash) };
+        assert_eq!(words(&silent, "device 0"), "circular buffers clash with an L1 buffer on device 0");
+    }
+}

@@ -1,0 +1,240 @@
+//! `ttmon run`: a command with its memory tracked, and otherwise as if it had been started without us.
+//!
+//! Our library goes into `LD_PRELOAD`; the command and what it starts hand their ledgers over to a socket of ours. When the
+//! command has ended, a few lines on standard error tell what it did, `--report` all of it, and we end as it ended.
+
+mod account;
+mod checks;
+mod child;
+mod collect;
+mod digest;
+mod epilogue;
+pub(crate) mod library;
+mod program;
+mod report;
+mod size;
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use ttmon_model::Sample;
+use ttmon_print::Style;
+use ttmon_source::Reach;
+use ttmon_source::ledgers::Detail;
+use ttmon_source::read::Pace;
+use ttmon_wire::Layout;
+
+use crate::cli::{Everywhere, RunArgs};
+use crate::failure::{Failure, complain};
+use crate::meant::{Context, Place};
+use crate::open::Opened;
+use crate::output::Output;
+use crate::show::VERSION;
+
+use account::Account;
+use checks::Checks;
+use child::{Change, Child, End, Signals};
+use collect::Collector;
+use program::Linkage;
+
+/// So long nothing must have come before ledgers of ended processes are read.
+const QUIET_NS: i64 = 20_000_000;
+const LONG_QUIET_NS: i64 = 999_000_000;
+
+/// We failed; the command was not started.
+const FAILED: u8 = 125;
+/// The command is there and cannot be started.
+const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command.
+const NOT_FOUND: u8 = 127;
+/// The command succeeded, and what was asked to hold does not.
+const NOT_HELD: u8 = 123;
+
+/// Runs the command. Does not return when it died of a signal.
+pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
+    check(common, args)?;
+    let checks = args.checks()?;
+    // Whatever else `--cluster` and the like say must make sense before, not after the command.
+    let context = Context::new(common, &[])?;
+    if !matches!(context.place, Place::Real) {
+        return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
+    }
+    let program = args.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
+    let linkage = program::linkage(program);
+    let library = library::find(&library::places()).map_err(failed)?;
+    let output = args.report.as_deref().map(prepare).transpose()?;
+    let mut collector =
+        Collector::open().map_err(|error| failed(format!("cannot make a socket for ledgers: {error}; set TMPDIR to a writable folder")))?;
+    let mut command = command(args, linkage, &library, collector.path());
+    let signals = Signals::take().map_err(|error| failed(format!("cannot take over signals: {error}; run the command without ttmon")))?;
+    let began = now();
+    let child = match Child::start(&mut command, &signals) {
+        Ok(child) => child,
+        Err(error) => return Err(not_started(program, &error)),
+    };
+    collector.make_room();
+    let end = accompany(&child, &signals, &mut collector)?;
+    let span = (began, now());
+    let (digests, unread) = collector.finish();
+    let machine = if digests.is_empty() { None } else { machine(&context) };
+    let told = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut account = Account::new(told, end, span, digests, machine.as_ref());
+    (account.unread, account.untracked) = (unread, linkage.reason());
+    tell(&context, args, &checks, &account, output)
+}
+
+/// Flags of other commands that would be without meaning here.
+fn check(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
+    if common.sim.is_some() {
+        return Err(Failure::usage(
+            "--sim shows a simulated machine; run starts a real program, which has real devices or TT-Metal's mock ones",
+        ));
+    }
+    if common.root.is_some() {
+        return Err(Failure::usage("--root shows a machine below a directory; run starts a program on this one"));
+    }
+    if common.json {
+        return Err(Failure::usage("--json is for commands that print; the report of run is JSON: --report FILE"));
+    }
+    if !common.device.is_empty() || !common.id.is_empty() {
+        return Err(Failure::usage(
+            "-d chooses what is shown; run tracks whatever devices the program uses (TT_VISIBLE_DEVICES limits those)",
+        ));
+    }
+    if args.report.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage("--report - would mix with the program's own output; give a file, or /dev/stderr"));
+    }
+    Ok(())
+}
+
+impl RunArgs {
+    fn checks(&self) -> Result<Checks, Failure> {
+        let size = |flag: &str, text: &Option<String>| match text {
+            Some(text) => text.parse::<size::Size>().map(|size| Some(size.0)).map_err(|why| Failure::usage(format!("{flag}: {why}"))),
+            None => Ok(None),
+        };
+        let limit = |flag: &str, text: &Option<String>| {
+            let parsed = text.as_deref().map(str::parse::<size::Limit>).transpose();
+            parsed.map_err(|why| Failure::usage(format!("{flag}: {why}")))
+        };
+        Ok(Checks {
+            leak: size("--fail-on-leak", &self.fail_on_leak)?,
+            growth: size("--fail-on-growth", &self.fail_on_growth)?,
+            max_dram: limit("--max-dram", &self.max_dram)?,
+            max_l1: limit("--max-l1", &self.max_l1)?,
+        })
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    Failure { message: message.into(), code: FAILED }
+}
+
+/// A report that cannot be written is better known before a long run than after it.
+fn prepare(path: &Path) -> Result<Output, Failure> {
+    // The command cannot change our directory, and neither does anything else.
+    let output = Output::File(path.to_owned());
+    match output.try_out() {
+        Ok(()) => Ok(output),
+        Err(error) => Err(failed(format!("cannot write the report {}: {error}; the command was not started", path.display()))),
+    }
+}
+
+fn command(args: &RunArgs, linkage: Linkage, library: &Path, handover: &Path) -> Command {
+    let mut words = args.command.iter();
+    let mut command = Command::new(words.next().cloned().unwrap_or_default());
+    command.args(words).env("TTMON_TRACKING", "1").env("TTMON_HANDOVER", handover);
+    if args.ops {
+        command.env("TTMON_OPS", "1");
+    }
+    if linkage.takes_preload() {
+        command.env(library::PRELOAD, library::preload(env::var_os(library::PRELOAD).as_deref(), library));
+    }
+    command
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> Failure {
+    let program = program.to_string_lossy();
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => Failure { message: format!("{program}: command not found; check its name and PATH"), code: NOT_FOUND },
+        Some(Errno::AGAIN | Errno::NOMEM) => failed(format!("cannot start {program}: {error}; the system is out of processes or memory")),
+        _ => Failure { message: format!("{program}: cannot be executed: {error}"), code: NOT_EXECUTABLE },
+    }
+}
+
+/// Waits for the command to end, taking what is handed over meanwhile.
+fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<End, Failure> {
+    // All those held go on: nothing to read for a while.
+    let mut is_stuck = false;
+    loop {
+        let mut wanted = vec![PollFd::new(signals, PollFlags::IN)];
+        if collector.is_listening() {
+            wanted.push(PollFd::new(&*collector, PollFlags::IN));
+        }
+        let quiet = Timespec { tv_sec: 0, tv_nsec: if is_stuck { LONG_QUIET_NS } else { QUIET_NS } };
+        match poll(&mut wanted, collector.is_behind().then_some(&quiet)) {
+            Ok(0) => {
+                drop(wanted);
+                is_stuck = !collector.let_one_go();
+                continue;
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            // Out of memory for a moment: giving up would end the command.
+            Err(_) => thread::sleep(Duration::from_millis(10)),
+        }
+        drop(wanted);
+        collector.take();
+        match child.attend(signals) {
+            Ok(Change::None) => {}
+            Ok(Change::Ended(end)) => return Ok(end),
+            Err(error) => return Err(Failure::new(format!("lost sight of the command: {error}; how it ended is not known"))),
+        }
+    }
+}
+
+/// The devices of this machine, to put the figures on; without, they stand under the ids that the program gave.
+fn machine(context: &Context) -> Option<Sample> {
+    Opened::with_ledgers(context, Pace::Once, false, Detail::Totals, Reach::Process(0)).ok()?.machine.sample().ok()
+}
+
+/// Epilogue, report, checks; then the end that the command had.
+fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, output: Option<Output>) -> Result<(), Failure> {
+    if !args.quiet {
+        let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
+        let lines = epilogue::lines(account, &style);
+        let _ = writeln!(io::stderr(), "ttmon: {}", lines.join("\n"));
+    }
+    let written = match output {
+        Some(output) => output.write(format!("{}\n", ttmon_wire::to_string(&report::document(account), Layout::Pretty)).as_bytes()),
+        None => Ok(()),
+    };
+    if let Err(failure) = &written {
+        complain(&format!("--report: {}", failure.message));
+    }
+    if !checks.is_empty() && account.is_empty() {
+        complain("the checks had nothing to judge: nothing was tracked");
+    }
+    let not_held = checks.failures(account);
+    for line in &not_held {
+        complain(line);
+    }
+    match account.end {
+        End::Signal(signal) => child::die_of(signal),
+        End::Exit(0) if !not_held.is_empty() => Err(Failure { message: String::new(), code: NOT_HELD }),
+        End::Exit(0) if written.is_err() => Err(failed("")),
+        End::Exit(0) => Ok(()),
+        End::Exit(code) => Err(Failure { message: String::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }),
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

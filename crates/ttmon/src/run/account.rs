@@ -1,0 +1,241 @@
+//! What the command did with device memory, all processes together: by device and kind, what made the peaks, what was left.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ttmon_ledger::reader::Failure;
+use ttmon_model::ledger::{BufferKind, LedgerSample};
+use ttmon_model::memory::Kind;
+use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Sample, Snapshot};
+
+use super::child::End;
+use super::digest::{Digest, DigestRow, Group, Left};
+
+/// A chip: on a row of this machine, or under the id the program gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Device(DeviceId),
+    Unmapped(u64),
+}
+
+/// The whole story.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) command: Vec<String>,
+    pub(crate) end: End,
+    /// When it began and ended, in nanoseconds since 1970.
+    pub(crate) span: (u64, u64),
+    pub(crate) digests: Vec<Digest>,
+    /// Chips of each digest's allocators, in their order.
+    pub(crate) places: Vec<Vec<Vec<Place>>>,
+    /// Ledgers that could not be read.
+    pub(crate) unread: u64,
+    pub(crate) chips: BTreeMap<Place, OnChip>,
+    /// Why the program could not be tracked, if that is known.
+    pub(crate) untracked: Option<&'static str>,
+}
+
+/// What happened on one chip.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OnChip {
+    pub(crate) kinds: BTreeMap<BufferKind, OfKind>,
+    /// What nobody freed: count and bytes.
+    pub(crate) leaked: (u64, u64),
+    /// The same of the program cache.
+    pub(crate) cached: (u64, u64),
+}
+
+/// One kind of memory on one chip.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OfKind {
+    pub(crate) peak: u64,
+    pub(crate) peak_time: u64,
+    /// Where the banks are known.
+    pub(crate) peak_allocated: Option<u64>,
+    pub(crate) at_end: u64,
+    /// The allocator's limit.
+    capacity: Option<u64>,
+    /// What the chip has.
+    total: Option<u64>,
+    /// What was there at the peak.
+    pub(crate) groups: Vec<Group>,
+    /// Several allocators held memory at the same time: together they may have had more than any of them.
+    pub(crate) is_at_least: bool,
+    lives: Vec<(u64, u64)>,
+}
+
+/// A buffer that nobody freed, with its chips.
+pub(crate) struct Leftover<'a> {
+    pub(crate) digest: &'a Digest,
+    pub(crate) left: &'a Left,
+    pub(crate) places: &'a [Place],
+}
+
+/// A refused allocation, with its chips.
+pub(crate) struct Refusal<'a> {
+    pub(crate) failure: &'a Failure,
+    pub(crate) places: &'a [Place],
+}
+
+impl Account {
+    /// Puts what the ledgers say onto the machine's devices.
+    pub(crate) fn new(command: Vec<String>, end: End, span: (u64, u64), digests: Vec<Digest>, machine: Option<&Sample>) -> Self {
+        let places: Vec<Vec<Vec<Place>>> = digests.iter().map(|digest| places(digest, machine)).collect();
+        let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
+        let mut chips: BTreeMap<Place, OnChip> = BTreeMap::new();
+        for (digest, places) in digests.iter().zip(&places) {
+            for (allocator, places) in digest.allocators.iter().zip(places) {
+                for place in places {
+                    let chip = chips.entry(*place).or_default();
+                    for row in &allocator.rows {
+                        chip.add(row, allocator.life, total(snapshot.as_ref(), *place, row.kind));
+                    }
+                }
+            }
+        }
+        Self { command, end, span, digests, places, unread: 0, chips, untracked: None }
+    }
+
+    /// Nothing of the command is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.digests.iter().all(|digest| digest.events == 0)
+    }
+
+    /// Whether the figures are all there is.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.unread == 0 && self.digests.iter().all(|digest| digest.is_exact)
+    }
+
+    /// Allocations made.
+    pub(crate) fn allocations(&self) -> u64 {
+        self.rows().map(|(row, _)| row.row.allocs).fold(0, u64::saturating_add)
+    }
+
+    /// Every row with its chips.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&DigestRow, &[Place])> {
+        self.digests.iter().zip(&self.places).flat_map(|(digest, places)| {
+            let allocators = digest.allocators.iter().zip(places);
+            allocators.flat_map(|(allocator, places)| allocator.rows.iter().map(|row| (row, places.as_slice())))
+        })
+    }
+
+    /// Buffers nobody freed, largest first: the program's own, or those of its cache.
+    pub(crate) fn left(&self, is_cached: bool) -> Vec<Leftover<'_>> {
+        let digests = self.digests.iter().zip(&self.places);
+        let mut left: Vec<Leftover<'_>> = digests
+            .flat_map(|(digest, places)| {
+                let ours = digest.left.iter().filter(move |left| left.is_cached == is_cached && is_of_device(left.kind));
+                ours.filter_map(move |left| Some(Leftover { digest, left, places: places.get(left.allocator)? }))
+            })
+            .collect();
+        left.sort_by_key(|leftover| (Reverse(leftover.left.entry.size), leftover.digest.pid, leftover.left.entry.address));
+        left
+    }
+
+    /// Bytes and buffers nobody freed on all chips, the program cache's not counted.
+    pub(crate) fn leaked(&self) -> (u64, u64) {
+        let of_devices = self.rows().filter(|(row, _)| is_of_device(row.kind));
+        of_devices.fold((0, 0), |sum, (row, places)| {
+            (sum.0 + row.leaked.0, sum.1.saturating_add(row.leaked.1.saturating_mul(places.len() as u64)))
+        })
+    }
+
+    /// How much more was live at the end than at the program's last mark, on all chips; `None` without a mark.
+    pub(crate) fn growth(&self) -> Option<i64> {
+        let marked = self.rows().filter(|(row, _)| is_of_device(row.kind) && row.row.marked.is_some());
+        let mut growth: Option<i64> = None;
+        for (row, places) in marked {
+            let at_mark = row.row.marked.map_or(0, |marked| marked.used);
+            let more = i64::try_from(row.at_end).unwrap_or(i64::MAX).saturating_sub(i64::try_from(at_mark).unwrap_or(i64::MAX));
+            let chips = i64::try_from(places.len()).unwrap_or(1);
+            growth = Some(growth.unwrap_or(0).saturating_add(more.saturating_mul(chips)));
+        }
+        growth
+    }
+
+    /// What the program was refused, in the order of time.
+    pub(crate) fn refusals(&self) -> Vec<Refusal<'_>> {
+        let mut refusals = Vec::new();
+        for (digest, places) in self.digests.iter().zip(&self.places) {
+            for failure in &digest.failures {
+                let index = digest.allocators.iter().position(|allocator| allocator.slot == failure.allocator);
+                let places = index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice);
+                refusals.push(Refusal { failure, places });
+            }
+        }
+        refusals.sort_by_key(|refusal| refusal.failure.time);
+        refusals
+    }
+
+    /// Seconds since the command began.
+    pub(crate) fn seconds(&self, time: u64) -> f64 {
+        let millis = time.saturating_sub(self.span.0) / 1_000_000;
+        millis as f64 / 1000.0
+    }
+}
+
+/// Host memory is listed by some programs, and is on no chip.
+fn is_of_device(kind: BufferKind) -> bool {
+    matches!(kind, BufferKind::Of(Kind::Dram | Kind::L1 | Kind::L1Small | Kind::Trace))
+}
+
+impl OfKind {
+    /// How much there is.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.capacity.or(self.total)
+    }
+}
+
+impl OnChip {
+    fn add(&mut self, row: &DigestRow, life: (u64, u64), total: Option<u64>) {
+        let of_kind = self.kinds.entry(row.kind).or_default();
+        let geometry = row.row.geometry.as_ref();
+        let capacity = geometry.map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes));
+        (of_kind.capacity, of_kind.total) = (of_kind.capacity.max(capacity), total);
+        of_kind.at_end = of_kind.at_end.saturating_add(row.row.used);
+        if geometry.is_some() {
+            of_kind.peak_allocated = of_kind.peak_allocated.max(Some(row.row.peak_allocated));
+        }
+        if row.row.peak > 0 {
+            of_kind.is_at_least |= of_kind.lives.iter().any(|other| other.0 < life.1 && life.0 < other.1);
+            of_kind.lives.push(life);
+        }
+        if row.row.peak > of_kind.peak {
+            (of_kind.peak, of_kind.peak_time) = (row.row.peak, row.row.peak_time);
+            of_kind.groups.clone_from(&row.groups);
+        }
+        if is_of_device(row.kind) {
+            self.leaked = (self.leaked.0 + row.leaked.0, self.leaked.1.saturating_add(row.leaked.1));
+            self.cached = (self.cached.0 + row.cached.0, self.cached.1.saturating_add(row.cached.1));
+        }
+    }
+}
+
+/// What a chip has of a kind, where the machine knows it.
+fn total(snapshot: Option<&Snapshot>, place: Place, kind: BufferKind) -> Option<u64> {
+    let (Place::Device(id), BufferKind::Of(kind)) = (place, kind) else { return None };
+    snapshot?.device(id)?.memory.kinds[kind].total.ok()
+}
+
+/// The chips of each allocator.
+fn places(digest: &Digest, machine: Option<&Sample>) -> Vec<Vec<Place>> {
+    let Some(machine) = machine else {
+        let given = |allocator: &ttmon_model::ledger::LedgerAllocator| {
+            let id = |chip: &ttmon_model::ledger::LedgerChip| chip.unique_id.or(chip.metal_id.map(u64::from));
+            allocator.chips.iter().map(|chip| Place::Unmapped(id(chip).unwrap_or(u64::from(allocator.given_id)))).collect()
+        };
+        return digest.places.allocators.iter().map(given).collect();
+    };
+    let owner = ttmon_model::identity::ProcessKey { pid: digest.pid, start_ticks: 0 };
+    let ledgers = vec![LedgerSample { owner, content: Ok(digest.places.clone()) }];
+    let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), time: UnixTime(0), ..machine.clone() };
+    Snapshot::derive(&sample, None)
+        .allocators
+        .iter()
+        .map(|allocator| {
+            let mapped = allocator.devices.iter().map(|id| Place::Device(*id));
+            mapped.chain(allocator.unmapped.iter().map(|id| Place::Unmapped(*id))).collect()
+        })
+        .collect()
+}

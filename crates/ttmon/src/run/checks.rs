@@ -1,0 +1,96 @@
+//! What a continuous-integration job wants to hold: no leaks, no growth, a bound on the peaks.
+
+use ttmon_model::ledger::BufferKind;
+use ttmon_model::memory::Kind;
+use ttmon_print::size;
+
+use super::account::{Account, Place};
+use super::size::Limit;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Checks {
+    /// Most bytes that may be left.
+    pub(crate) leak: Option<u64>,
+    /// Most bytes more than at the mark.
+    pub(crate) growth: Option<u64>,
+    pub(crate) max_dram: Option<Limit>,
+    pub(crate) max_l1: Option<Limit>,
+}
+
+impl Checks {
+    /// Whether anything was.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none()
+    }
+
+    /// What does not hold, a line each.
+    pub(crate) fn failures(&self, account: &Account) -> Vec<String> {
+        let mut failures = Vec::new();
+        if let Some(most) = self.leak {
+            let (count, bytes) = account.leaked();
+            if bytes > most {
+                failures.push(format!("--fail-on-leak: {} left in {}, {} allowed", size(bytes), buffers(count), size(most)));
+            }
+        }
+        match (self.growth, account.growth()) {
+            (Some(most), Some(growth)) => {
+                let growth = u64::try_from(growth).unwrap_or(0);
+                if growth > most {
+                    failures.push(format!(
+                        "--fail-on-growth: {} more at the end than at the last mark, {} allowed",
+                        size(growth),
+                        size(most)
+                    ));
+                }
+            }
+            (Some(_), None) if !account.is_empty() => {
+                failures.push("--fail-on-growth: the program set no mark to compare with; call ttmon.mark() once it is warm".to_owned());
+            }
+            _ => {}
+        }
+        for (flag, limit, kind) in [("--max-dram", self.max_dram, Kind::Dram), ("--max-l1", self.max_l1, Kind::L1)] {
+            if let Some(limit) = limit {
+                failures.extend(above(account, flag, limit, kind));
+            }
+        }
+        failures
+    }
+}
+
+/// Chips whose peak is above a limit.
+fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String> {
+    let chips = account.chips.iter().filter_map(|(place, chip)| Some((*place, chip.kinds.get(&BufferKind::Of(kind))?)));
+    chips
+        .filter_map(|(place, of_kind)| {
+            // Where the banks are not known, what was asked for is the least that was taken.
+            let peak = of_kind.peak_allocated.unwrap_or(of_kind.peak);
+            let (is_above, most) = match (limit, of_kind.limit()) {
+                (Limit::Bytes(most), _) => (peak > most, size(most)),
+                (Limit::Share(share), Some(capacity)) => {
+                    (peak as f64 > share * capacity as f64, format!("{:.0}% of {}", share * 100.0, size(capacity)))
+                }
+                (Limit::Share(_), None) => {
+                    return Some(format!(
+                        "{flag}: how much {} has is not known, so a share of it cannot be judged; give a size",
+                        name(place)
+                    ));
+                }
+            };
+            is_above.then(|| format!("{flag}: the peak on {} was {}, {most} allowed", name(place), size(peak)))
+        })
+        .collect()
+}
+
+/// `device 0`, or what stands for it.
+pub(crate) fn name(place: Place) -> String {
+    match place {
+        Place::Device(id) => format!("device {id}"),
+        Place::Unmapped(id) => format!("chip {id} (on no device here)"),
+    }
+}
+
+/// `3 buffers`.
+pub(crate) fn buffers(count: u64) -> String {
+    if count == 1 { "1 buffer".to_owned() } else { format!("{count} buffers") }
+}

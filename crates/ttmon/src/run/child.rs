@@ -1,0 +1,205 @@
+//! The command itself: started, waited for, and not disturbed.
+//!
+//! It is a child in our own process group, so that the terminal's signals (Ctrl-C, Ctrl-Z, a hang-up) reach it without us.
+//! We take every signal that can be taken as a message instead of acting on it, pass on those that were meant for the
+//! command and went to us alone, stop when it stops, and end the way it ended. If we are killed outright, the kernel kills
+//! it too, as it would have been without us between.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::{fs, thread, time::Duration};
+
+use nix::sys::signal::{SigSet, Signal as Named};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// What became of it since we last asked.
+pub(crate) enum Change {
+    /// It runs, or is stopped.
+    None,
+    /// It ended.
+    Ended(End),
+}
+
+/// A fault of the program that caused it: not to be taken as a message, nor to be passed on.
+const FAULTS: [Named; 8] =
+    [Named::SIGSEGV, Named::SIGBUS, Named::SIGFPE, Named::SIGILL, Named::SIGTRAP, Named::SIGSYS, Named::SIGABRT, Named::SIGPIPE];
+
+/// How far up a sender's ancestors are looked through.
+const ANCESTORS_MAX: usize = 64;
+
+/// The signals of this process, as messages.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    messages: SignalFd,
+    /// Those that were held back before we came, which is how the command is to find it.
+    before: SigSet,
+}
+
+impl Signals {
+    /// From now on no signal ends or stops this process by itself, but for those that no process can refuse.
+    pub(crate) fn take() -> io::Result<Self> {
+        // Inherited as ignored, it would make the kernel forget how our child ended.
+        signal_hook::flag::register(signal_hook::consts::SIGCHLD, Arc::new(AtomicBool::new(false)))?;
+        let mut set = SigSet::empty();
+        Named::iterator().filter(|signal| !FAULTS.contains(signal)).for_each(|signal| set.add(signal));
+        let before = SigSet::thread_get_mask()?;
+        set.thread_block()?;
+        Ok(Self { messages: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, before })
+    }
+
+    fn next(&self) -> Option<siginfo> {
+        self.messages.read_signal().ok().flatten()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.messages.as_fd()
+    }
+}
+
+/// The running command.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+}
+
+impl Child {
+    /// Starts it, with the signals as they were before we took them.
+    pub(crate) fn start(command: &mut Command, signals: &Signals) -> io::Result<Self> {
+        let parent = process::id();
+        let (mut failure, mut report) = io::pipe()?;
+        match fork::fork()? {
+            fork::Fork::Parent(pid) => {
+                drop(report);
+                let mut number = [0; 4];
+                // Closed by the exec: then there is nothing to read.
+                if failure.read_exact(&mut number).is_ok() {
+                    let pid = Pid::from_raw(pid).ok_or(Errno::CHILD)?;
+                    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+                    return Err(io::Error::from_raw_os_error(i32::from_le_bytes(number)));
+                }
+                Ok(Self { pid: Pid::from_raw(pid).ok_or(Errno::CHILD)? })
+            }
+            fork::Fork::Child => {
+                let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+                if rustix::process::getppid().is_none_or(|pid| pid.as_raw_nonzero().get().unsigned_abs() != parent) {
+                    process::exit(0); // Killed in between: nobody is there to tell.
+                }
+                let _ = signals.before.thread_set_mask();
+                let number = command.exec().raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+                let _ = report.write_all(&number.to_le_bytes());
+                process::exit(125)
+            }
+        }
+    }
+
+    /// Its pid.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Deals with the signals that came.
+    pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Change> {
+        while let Some(signal) = signals.next() {
+            match Named::try_from(i32::try_from(signal.ssi_signo).unwrap_or_default()) {
+                Ok(Named::SIGCHLD) => match self.state()? {
+                    Change::None => {}
+                    ended @ Change::Ended(_) => return Ok(ended),
+                },
+                Ok(named) if self.is_for_it(&signal) => self.send(named),
+                _ => {}
+            }
+        }
+        // Several children's signals of one kind are one.
+        self.state()
+    }
+
+    fn state(&self) -> io::Result<Change> {
+        loop {
+            let waited = match rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Err(Errno::INTR) => continue,
+                waited => waited?,
+            };
+            let Some((_, status)) = waited else { return Ok(Change::None) };
+            match end(status) {
+                Some(end) => return Ok(Change::Ended(end)),
+                None => stop_too(),
+            }
+        }
+    }
+
+    /// The terminal sends to the whole process group, so the command has it already; and what the command or its children
+    /// sent to their group, or to their parent, is not for the command.
+    fn is_for_it(&self, signal: &siginfo) -> bool {
+        let is_from_kernel = signal.ssi_code > 0;
+        !is_from_kernel && !self.is_ancestor_of(signal.ssi_pid)
+    }
+
+    fn is_ancestor_of(&self, pid: u32) -> bool {
+        let mut pid = pid;
+        for _ in 0..ANCESTORS_MAX {
+            if pid == self.pid() {
+                return true;
+            }
+            match parent_of(pid) {
+                Some(parent) if parent > 1 => pid = parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn send(&self, signal: Named) {
+        if let Some(signal) = Signal::from_named_raw(signal as i32) {
+            let _ = rustix::process::kill_process(self.pid, signal);
+        }
+    }
+}
+
+/// `1234 (name) S 1 ...`: a name may have spaces and parentheses of its own.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn end(status: WaitStatus) -> Option<End> {
+    status.exit_status().map(End::Exit).or_else(|| status.terminating_signal().map(End::Signal))
+}
+
+/// A shell that has us in the foreground waits for us to stop. Without a terminal nobody does, and who lets the command go
+/// on knows nothing of us.
+fn stop_too() {
+    if fs::File::open("/dev/tty").is_ok() {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+    }
+}
+
+/// Dies of the signal that the command died of, without a core of our own in the place of its.
+pub(crate) fn die_of(signal: i32) -> ! {
+    let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    if signal == signal_hook::consts::SIGKILL {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+        loop {
+            thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+    // One without a default of its own, as real-time signals: what a shell makes of such an end.
+    process::exit(128 + signal)
+}

@@ -1,0 +1,215 @@
+//! The ledgers of the command and its children, as they are handed over.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
+
+use rustix::process::{Resource, Rlimit};
+use ttmon_ledger::reader::Region;
+use ttmon_source::handover::{Handed, Receiver};
+
+use super::digest::{self, Digest};
+
+/// Messages taken in one go.
+const AT_ONCE: usize = 256;
+/// Ledgers held open before those of dead processes are read and let go, in a quiet moment; and at once.
+const HELD: usize = 128;
+const HELD_MAX: usize = 4096;
+/// Open files that are not ledgers: ours, and those that came from whoever started us.
+const OTHER_FILES: u64 = 64;
+/// Processes told apart; those after them are only counted.
+const PROCESSES_MAX: usize = 16_384;
+
+/// Where ledgers come in: a socket in a directory of its own.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    receiver: Receiver,
+    // After the receiver, which removes its socket first.
+    _directory: Directory,
+    held: Vec<Held>,
+    digests: Vec<Digest>,
+    seen: HashSet<(u64, u64)>,
+    /// Ledgers that came and could not be read, or were too many.
+    unread: u64,
+    held_max: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    region: Region,
+    pid: Option<u32>,
+}
+
+/// Removed when dropped.
+#[derive(Debug)]
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+impl Collector {
+    /// Makes the socket. A child may be another user (`su`), so everybody who knows its name may send; nobody else can
+    /// find that name out.
+    pub(crate) fn open() -> io::Result<Self> {
+        let places = [env::var_os("TMPDIR").filter(|value| !value.is_empty()).map(PathBuf::from), Some(PathBuf::from("/tmp"))];
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for place in places.into_iter().flatten() {
+            match Self::open_in(&place) {
+                Ok(collector) => return Ok(collector),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn open_in(place: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(place)?.join(format!("ttmon-run-{}", random()));
+        fs::DirBuilder::new().mode(0o711).create(&path)?;
+        let directory = Directory(path);
+        fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
+        let receiver = Receiver::bind(&directory.0.join(random()), 0o666)?;
+        Ok(Self {
+            receiver,
+            _directory: directory,
+            held: Vec::new(),
+            digests: Vec::new(),
+            seen: HashSet::new(),
+            unread: 0,
+            held_max: HELD,
+        })
+    }
+
+    /// Where to send.
+    pub(crate) fn path(&self) -> &Path {
+        self.receiver.path()
+    }
+
+    /// Lets many be held at the same time: each is an open file. To be called once the command is started, whose own limit
+    /// stays what it was.
+    pub(crate) fn make_room(&mut self) {
+        let limit = rustix::process::getrlimit(Resource::Nofile);
+        let raised = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let files = if raised.is_ok() { limit.maximum } else { limit.current };
+        let room = files.map_or(HELD_MAX, |files| usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(HELD_MAX));
+        self.held_max = room.clamp(1, HELD_MAX);
+    }
+
+    /// Takes what has come. Whoever sends waits only a moment, and of a hundred programs that start together ours gets but a
+    /// hundredth of the processor: nothing else is done here unless it must be.
+    pub(crate) fn take(&mut self) {
+        loop {
+            let handed = self.receiver.receive(AT_ONCE);
+            let is_idle = handed.is_empty();
+            for ledger in handed {
+                self.keep(ledger);
+            }
+            if is_idle && (self.held.len() < self.held_max || !self.let_one_go()) {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is something to do in a quiet moment.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.held.len() > HELD
+    }
+
+    /// Whether more may come; otherwise somebody sent what cannot be let go of.
+    pub(crate) fn is_listening(&self) -> bool {
+        !self.receiver.is_stuck()
+    }
+
+    fn keep(&mut self, ledger: Handed) {
+        if !self.seen.insert(ledger.identity) {
+            return;
+        }
+        if self.digests.len() + self.held.len() >= PROCESSES_MAX {
+            self.unread += 1;
+            return;
+        }
+        self.held.push(Held { region: ledger.region, pid: ledger.sender.map(|sender| sender.pid) });
+    }
+
+    /// Reads the ledger of a process that has ended, and lets it go; false if all go on.
+    pub(crate) fn let_one_go(&mut self) -> bool {
+        let Some(index) = self.held.iter().position(|held| !held.is_running()) else { return false };
+        let held = self.held.swap_remove(index);
+        self.read(&held, false);
+        true
+    }
+
+    fn read(&mut self, held: &Held, is_running: bool) {
+        match digest::read(&held.region, held.pid, is_running) {
+            Ok(digest) => self.digests.push(digest),
+            Err(_) => self.unread += 1,
+        }
+    }
+
+    /// What all of them say, once the command has ended; and how many could not be read.
+    pub(crate) fn finish(mut self) -> (Vec<Digest>, u64) {
+        self.take();
+        for held in std::mem::take(&mut self.held) {
+            let is_running = held.is_running();
+            self.read(&held, is_running);
+        }
+        let unread = self.unread + self.receiver.refused();
+        (self.digests, unread)
+    }
+}
+
+impl AsFd for Collector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+}
+
+impl Held {
+    /// Whether the process that made it is still there: that pid, begun at that time.
+    fn is_running(&self) -> bool {
+        let identity = self.region.identity();
+        let pid = self.pid.unwrap_or(identity.pid);
+        start_ticks(pid) == Some(identity.start_ticks)
+    }
+}
+
+/// Field 22 of a process that has not ended: a zombie's memory is gone.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok()).flatten()
+}
+
+/// A name that cannot be guessed: the hasher's keys are the system's random numbers.
+fn random() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        let own = start_ticks(std::process::id()).unwrap();
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        assert_eq!(stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap(), own.to_string());
+        assert_eq!(start_ticks(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_place_is_private_and_goes_away() {
+        let collector = Collector::open().unwrap();
+        let directory = collector.path().parent().unwrap().to_owned();
+        let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o777;
+        assert_eq!((mode(&directory), mode(collector.path())), (0o711, 0o666));
+        assert_eq!(collector.finish().0.len(), 0);
+        assert!(!directory.exists());
+    }
+}

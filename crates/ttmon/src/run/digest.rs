@@ -1,0 +1,185 @@
+//! What one ledger has to say at the end, in bounded space: a command may start thousands of tracked processes.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use ttmon_ledger::layout::{flag, status};
+use ttmon_ledger::reader::{Entry, Failure, Feature, Listing, PeakSet, Refusal, Region, Row};
+use ttmon_model::ledger::{BufferKind, Ledger};
+use ttmon_source::ledgers::{self, Detail, buffer_kind};
+
+/// Buffers and groups kept of each ledger; the rest is counted.
+const LEFT_MAX: usize = 1000;
+const GROUPS_MAX: usize = 64;
+
+/// One ledger, read for the last time.
+#[derive(Debug)]
+pub(crate) struct Digest {
+    /// The process, as seen from here.
+    pub(crate) pid: u32,
+    /// Its program.
+    pub(crate) program: String,
+    /// It goes on although the command has ended.
+    pub(crate) is_running: bool,
+    /// No event was lost.
+    pub(crate) is_exact: bool,
+    pub(crate) events: u64,
+    /// Lost events by reason.
+    pub(crate) lost: [u64; ttmon_ledger::layout::LOST_KINDS],
+    /// The allocators as the model wants them, to find their devices.
+    pub(crate) places: Ledger,
+    /// In the order of `places`.
+    pub(crate) allocators: Vec<DigestAllocator>,
+    /// Buffers nobody freed, largest first.
+    pub(crate) left: Vec<Left>,
+    /// What it was refused.
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) coverage: Vec<Feature>,
+}
+
+/// An allocator of it.
+#[derive(Debug)]
+pub(crate) struct DigestAllocator {
+    pub(crate) slot: u16,
+    pub(crate) generation: u32,
+    /// From when to when it was there, in nanoseconds since 1970.
+    pub(crate) life: (u64, u64),
+    pub(crate) rows: Vec<DigestRow>,
+}
+
+/// One kind of memory of an allocator; bytes are per chip.
+#[derive(Debug)]
+pub(crate) struct DigestRow {
+    pub(crate) kind: BufferKind,
+    pub(crate) row: Row,
+    /// Live bytes at the end: of an allocator that was torn down, at that moment.
+    pub(crate) at_end: u64,
+    /// What nobody freed: count and bytes; of the program cache, and of others.
+    pub(crate) cached: (u64, u64),
+    pub(crate) leaked: (u64, u64),
+    /// What was there at the peak, largest first.
+    pub(crate) groups: Vec<Group>,
+}
+
+/// Buffers with one tag and one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) tag: Option<String>,
+    pub(crate) operation: Option<String>,
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
+/// A buffer that nobody freed.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    /// Index among the allocators.
+    pub(crate) allocator: usize,
+    pub(crate) kind: BufferKind,
+    pub(crate) entry: Entry,
+    pub(crate) tag: Option<String>,
+    pub(crate) operation: Option<String>,
+    /// It belongs to the program cache, which lives as long as its device.
+    pub(crate) is_cached: bool,
+}
+
+/// Reads a ledger.
+pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool) -> Result<Digest, Refusal> {
+    let listing = region.list()?;
+    let places = ledgers::read(region, Detail::Totals).map_err(|_| Refusal::NotReady)?;
+    let identity = region.identity();
+    let totals = &listing.totals;
+    let mut left: Vec<Left> = listing.entries.iter().chain(&listing.left).filter_map(|entry| leftover(entry, &listing)).collect();
+    let mut allocators: Vec<DigestAllocator> = Vec::new();
+    for allocator in &totals.allocators {
+        let life = (allocator.opened, allocator.closed.unwrap_or(totals.last_time));
+        let rows = allocator.rows.iter().map(|row| {
+            let set = listing.peak_sets.iter().find(|set| (set.allocator, set.kind) == (allocator.slot, row.kind));
+            let is_torn_down = !allocator.is_open && row.left_time >= allocator.opened;
+            DigestRow {
+                kind: buffer_kind(row.kind),
+                row: *row,
+                at_end: if is_torn_down { row.left_last.1 } else { row.used },
+                cached: (0, 0),
+                leaked: (0, 0),
+                groups: set.map_or(Vec::new(), |set| groups(set, &listing)),
+            }
+        });
+        let rows = rows.collect();
+        allocators.push(DigestAllocator { slot: allocator.slot, generation: allocator.generation, life, rows });
+    }
+    count_left(&mut allocators, &left);
+    left.sort_by_key(|left| (Reverse(left.entry.size), left.entry.address));
+    left.truncate(LEFT_MAX);
+    Ok(Digest {
+        pid: pid.unwrap_or(identity.pid),
+        program: identity.program.clone(),
+        is_running,
+        is_exact: totals.status & status::INEXACT == 0,
+        events: totals.events,
+        lost: totals.lost,
+        places,
+        allocators,
+        left,
+        failures: region.failures()?,
+        coverage: totals.coverage.clone(),
+    })
+}
+
+fn leftover(entry: &Entry, listing: &Listing) -> Option<Left> {
+    Some(Left {
+        allocator: listing.totals.allocators.iter().position(|allocator| allocator.slot == entry.allocator)?,
+        kind: buffer_kind(entry.kind),
+        entry: *entry,
+        tag: text(&listing.tags, entry.tag),
+        operation: text(&listing.tags, entry.operation),
+        is_cached: entry.flags & flag::CACHE != 0,
+    })
+}
+
+/// Text of a tag; 0 is none.
+fn text(tags: &[String], id: u32) -> Option<String> {
+    usize::try_from(id).ok().filter(|id| *id > 0).and_then(|id| tags.get(id)).filter(|text| !text.is_empty()).cloned()
+}
+
+/// What is in no list, because there was too much of it, belongs to the program as far as anybody knows.
+fn count_left(allocators: &mut [DigestAllocator], left: &[Left]) {
+    for (index, allocator) in allocators.iter_mut().enumerate() {
+        for row in &mut allocator.rows {
+            let ours = left.iter().filter(|left| left.allocator == index && left.kind == row.kind);
+            let (mut cached, mut others) = ((0, 0), (0, 0));
+            for left in ours {
+                let sum = if left.is_cached { &mut cached } else { &mut others };
+                *sum = (sum.0 + 1, u64::saturating_add(sum.1, left.entry.size));
+            }
+            let all = (row.row.count.saturating_add(row.row.left.0), row.row.used.saturating_add(row.row.left.1));
+            row.cached = cached;
+            row.leaked = (others.0.max(all.0.saturating_sub(cached.0)), others.1.max(all.1.saturating_sub(cached.1)));
+        }
+    }
+}
+
+fn groups(set: &PeakSet, listing: &Listing) -> Vec<Group> {
+    let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
+    for member in set.members(&listing.entries) {
+        let sum = sums.entry((member.tag, member.operation)).or_default();
+        *sum = (sum.0.saturating_add(member.size), sum.1 + 1);
+    }
+    let rest = set.unlisted.1.saturating_add(set.lost.1);
+    let mut groups: Vec<Group> = sums
+        .into_iter()
+        .map(|((tag, operation), (bytes, count))| Group {
+            tag: text(&listing.tags, tag),
+            operation: text(&listing.tags, operation),
+            bytes,
+            count,
+        })
+        .collect();
+    groups.sort_by(|a, b| (b.bytes, &a.tag, &a.operation).cmp(&(a.bytes, &b.tag, &b.operation)));
+    let cut = groups.split_off(groups.len().min(GROUPS_MAX));
+    let other = cut.iter().fold((rest, set.unlisted.0 + set.lost.0), |sum, group| (sum.0.saturating_add(group.bytes), sum.1 + group.count));
+    if other.1 > 0 {
+        groups.push(Group { tag: Some("(other)".to_owned()), operation: None, bytes: other.0, count: other.1 });
+    }
+    groups
+}

@@ -1,0 +1,326 @@
+//! The few lines after the command has ended: what a person wants to know of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ttmon_model::ledger::BufferKind;
+use ttmon_model::memory::Kind;
+use ttmon_print::{Style, percent, ranges, size};
+
+use super::account::{Account, Leftover, OfKind, OnChip, Place};
+use super::checks::{buffers, name};
+use super::child::End;
+use super::digest::Group;
+use crate::refusal;
+
+/// More than a screen nobody reads.
+const LINES_MAX: usize = 24;
+/// Groups told of a peak; the rest is "other".
+const GROUPS: usize = 3;
+const REFUSALS: usize = 3;
+const LEFTOVERS: usize = 3;
+/// Longer tags are cut.
+const TAG_CHARACTERS: usize = 40;
+
+/// The lines, without the name of the program that prints them.
+pub(crate) fn lines(account: &Account, style: &Style) -> Vec<String> {
+    let writer = Writer { account, style };
+    let mut lines = vec![writer.head()];
+    if account.is_empty() {
+        return lines;
+    }
+    lines.extend(writer.chips());
+    lines.extend(writer.peaks());
+    lines.extend(writer.leaks());
+    lines.extend(writer.refusals());
+    lines.extend(writer.remarks());
+    let more = lines.len().saturating_sub(LINES_MAX);
+    if more > 0 {
+        lines.truncate(LINES_MAX - 1);
+        lines.push(format!("  {} more lines; --report FILE has everything", more + 1));
+    }
+    lines
+}
+
+struct Writer<'a> {
+    account: &'a Account,
+    style: &'a Style<'a>,
+}
+
+impl Writer<'_> {
+    /// `python model.py: exit 0 after 2m13s, 18,204 allocations`
+    fn head(&self) -> String {
+        let account = self.account;
+        let command = self.style.clean(&cut(&account.command.join(" "), 60));
+        let end = match account.end {
+            End::Exit(code) => format!("exit {code}"),
+            End::Signal(signal) => signal_hook::low_level::signal_name(signal).map_or(format!("signal {signal}"), str::to_owned),
+        };
+        let took = duration(Duration::from_nanos(account.span.1.saturating_sub(account.span.0)));
+        let what = if account.is_empty() {
+            format!("nothing was tracked: {}", account.untracked.unwrap_or("it never came to TT-Metal"))
+        } else {
+            let count = account.allocations();
+            format!("{} allocation{}", thousands(count), if count == 1 { "" } else { "s" })
+        };
+        format!("{command}: {end} after {took}, {what}")
+    }
+
+    /// A line for chips that fared the same: `devices 0-31  DRAM peak ...`.
+    fn chips(&self) -> Vec<String> {
+        let mut alike: Vec<(Vec<Place>, &OnChip)> = Vec::new();
+        for (place, chip) in &self.account.chips {
+            match alike.iter_mut().find(|(_, other)| self.is_alike(chip, other)) {
+                Some((places, _)) => places.push(*place),
+                None => alike.push((vec![*place], chip)),
+            }
+        }
+        let names: Vec<String> = alike.iter().map(|(places, _)| names(places)).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        alike.iter().zip(names).map(|((_, chip), name)| format!("  {name:width$}  {}", self.chip(chip))).collect()
+    }
+
+    /// Chips of one mesh differ in nothing that is told.
+    fn is_alike(&self, one: &OnChip, other: &OnChip) -> bool {
+        self.chip(one) == self.chip(other)
+    }
+
+    fn chip(&self, chip: &OnChip) -> String {
+        let shown = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
+        let kinds = shown.into_iter().filter_map(|kind| Some((kind, chip.kinds.get(&BufferKind::Of(kind))?)));
+        let mut parts: Vec<String> =
+            kinds.filter(|(_, of_kind)| of_kind.peak > 0).map(|(kind, of_kind)| self.peak(kind, of_kind)).collect();
+        parts.push(match (chip.leaked, chip.cached) {
+            ((0, _), (0, _)) => "free at end: all".to_owned(),
+            ((0, _), (_, bytes)) => format!("free at end: all but {} of the program cache", size(bytes)),
+            ((count, bytes), _) => format!("LEFT {} in {}", size(bytes), buffers(count)),
+        });
+        parts.join("   ")
+    }
+
+    /// `DRAM peak 9.8GB of 12.0GB (82%) at 00:41`
+    fn peak(&self, kind: Kind, of_kind: &OfKind) -> String {
+        let least = if of_kind.is_at_least { "at least " } else { "" };
+        let mut text = format!("{} peak {least}{}", kind.name().to_uppercase(), size(of_kind.peak));
+        if let Some(limit) = of_kind.limit().filter(|limit| *limit > 0) {
+            text += &format!(" of {} ({})", size(limit), percent(of_kind.peak as f64 / limit as f64));
+        }
+        text + &format!(" at {}", clock(of_kind.peak_time.saturating_sub(self.account.span.0)))
+    }
+
+    /// What made the highest DRAM peak, and the highest L1 peak.
+    fn peaks(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for kind in [Kind::Dram, Kind::L1] {
+            let chips = self.account.chips.iter().filter_map(|(place, chip)| Some((place, chip.kinds.get(&BufferKind::Of(kind))?)));
+            let highest =
+                chips.filter(|(_, of_kind)| of_kind.peak > 0).max_by_key(|(place, of_kind)| (of_kind.peak, std::cmp::Reverse(**place)));
+            if let Some((place, of_kind)) = highest {
+                let groups = self.groups(&of_kind.groups, of_kind.peak);
+                if !groups.is_empty() {
+                    lines.push(format!("  at the {} peak of {}:   {}", kind.name().to_uppercase(), name(*place), groups.join("   ")));
+                }
+            }
+        }
+        lines
+    }
+
+    /// The largest groups, those with numbered tags as one: `2.1GB tag "layer *" (64 buffers)`.
+    fn groups(&self, groups: &[Group], peak: u64) -> Vec<String> {
+        let mut families: BTreeMap<String, Vec<&Group>> = BTreeMap::new();
+        for group in groups.iter().filter(|group| group.tag.is_some() || group.operation.is_some()) {
+            families.entry(family(&label(group))).or_default().push(group);
+        }
+        let mut told: Vec<(u64, u64, String)> = families
+            .into_iter()
+            .map(|(family, groups)| {
+                let bytes = groups.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
+                let text = if let [only] = groups.as_slice() { label(only) } else { family };
+                (bytes, groups.iter().map(|group| group.count).sum(), text)
+            })
+            .collect();
+        told.sort_by(|a, b| (b.0, &a.2).cmp(&(a.0, &b.2)));
+        told.truncate(GROUPS);
+        let named: u64 = told.iter().map(|(bytes, ..)| *bytes).fold(0, u64::saturating_add);
+        let mut parts: Vec<String> = told
+            .iter()
+            .map(|(bytes, count, text)| {
+                let several = if *count > 1 { format!(" ({})", buffers(*count)) } else { String::new() };
+                format!("{} {}{several}", size(*bytes), self.style.clean(text))
+            })
+            .collect();
+        // Without a single tag there is nothing to tell.
+        if !parts.is_empty() && peak > named {
+            parts.push(format!("{} other", size(peak - named)));
+        }
+        parts
+    }
+
+    /// The largest buffers that nobody freed.
+    fn leaks(&self) -> Vec<String> {
+        let left = self.account.left(false);
+        let Some(first) = left.first() else { return Vec::new() };
+        let total = self.account.leaked().0;
+        let mut parts: Vec<String> = left.iter().take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
+        let more = total.saturating_sub(parts.len() as u64);
+        if more > 0 {
+            parts.push(format!("{more} more"));
+        }
+        vec![format!("  left at exit on {}:  {}", names(first.places), parts.join("   "))]
+    }
+
+    /// `64.0MB DRAM 0x4a01000 tag "layer 7" age 1m02s`
+    fn leftover(&self, leftover: &Leftover<'_>) -> String {
+        let left = leftover.left;
+        let kind = left.kind.name().to_uppercase();
+        let label = [
+            left.tag.as_ref().map(|tag| format!(" tag \"{}\"", cut(tag, TAG_CHARACTERS))),
+            left.operation.as_ref().map(|op| format!(" op {op}")),
+        ];
+        let label: String = label.into_iter().flatten().collect();
+        let age = duration(Duration::from_nanos(self.account.span.1.saturating_sub(left.entry.time)));
+        format!("{} {kind} {:#x}{} age {age}", size(left.entry.size), left.entry.address, self.style.clean(&label))
+    }
+
+    /// Out of memory, and clashes.
+    fn refusals(&self) -> Vec<String> {
+        let refusals = self.account.refusals();
+        let mut lines: Vec<String> = Vec::new();
+        for refusal in refusals.iter().take(REFUSALS) {
+            let words = refusal::words(refusal.failure, &names(refusal.places));
+            lines.push(format!("  {}", self.style.clean(&cut(&words, 240))));
+            let largest: Vec<String> = refusal.failure.largest.iter().take(3).map(|large| self.large(large)).collect();
+            if !largest.is_empty() {
+                lines.push(format!("    largest there:  {}", largest.join("   ")));
+            }
+        }
+        if refusals.len() > REFUSALS {
+            lines.push(format!("  {} more requests were refused", refusals.len() - REFUSALS));
+        }
+        lines
+    }
+
+    fn large(&self, large: &ttmon_ledger::reader::Large) -> String {
+        let tag = if large.tag.is_empty() { String::new() } else { format!(" tag \"{}\"", cut(&large.tag, TAG_CHARACTERS)) };
+        format!("{} {:#x}{}", size(large.size), large.address, self.style.clean(&tag))
+    }
+
+    /// What is not as it should be with the figures themselves.
+    fn remarks(&self) -> Vec<String> {
+        let account = self.account;
+        let mut lines = Vec::new();
+        let lost: u64 = account.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
+        if lost > 0 || account.unread > 0 {
+            lines.push("  not exact: events were lost, or a process could not be read; --report FILE says which".to_owned());
+        }
+        let running: Vec<String> = account.digests.iter().filter(|digest| digest.is_running).map(|digest| digest.pid.to_string()).collect();
+        if !running.is_empty() {
+            let plural = if running.len() == 1 { "process" } else { "processes" };
+            lines.push(format!("  {} {plural} still running (pid {}): figures as of now", running.len(), cut(&running.join(", "), 60)));
+        }
+        lines
+    }
+}
+
+/// `device 0`, `devices 0-3`, `chips 0,1 (on no device here)`.
+pub(crate) fn names(places: &[Place]) -> String {
+    let devices: Vec<_> = places.iter().filter_map(|place| if let Place::Device(id) = place { Some(*id) } else { None }).collect();
+    let others: Vec<String> =
+        places.iter().filter_map(|place| if let Place::Unmapped(id) = place { Some(id.to_string()) } else { None }).collect();
+    match (devices.as_slice(), others.as_slice()) {
+        ([], []) => "an unknown device".to_owned(),
+        ([], [_]) | ([_], []) => name(places[0]),
+        ([], others) => format!("chips {} (on no device here)", cut(&others.join(","), 40)),
+        (devices, []) => format!("devices {}", ranges(devices.iter().copied())),
+        (devices, others) => format!("devices {} and chips {}", ranges(devices.iter().copied()), cut(&others.join(","), 40)),
+    }
+}
+
+fn label(group: &Group) -> String {
+    let tag = group.tag.as_ref().map(|tag| if tag == "(other)" { tag.clone() } else { format!("tag \"{}\"", cut(tag, TAG_CHARACTERS)) });
+    let operation = group.operation.as_ref().map(|operation| format!("op {operation}"));
+    tag.into_iter().chain(operation).collect::<Vec<_>>().join(" ")
+}
+
+/// With every number in it as a star: `layer 7` and `layer 12` are of one family.
+fn family(label: &str) -> String {
+    let mut text = String::new();
+    for letter in label.chars() {
+        match letter {
+            '0'..='9' if text.ends_with('*') => {}
+            '0'..='9' => text.push('*'),
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+/// The beginning, with a sign that there is more.
+fn cut(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_owned();
+    }
+    text.chars().take(characters.saturating_sub(3)).chain("...".chars()).collect()
+}
+
+/// `00:41` since the start; with hours where there are any.
+fn clock(nanoseconds: u64) -> String {
+    let seconds = nanoseconds / 1_000_000_000;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
+}
+
+/// `0.3s`, `41s`, `2m13s`, `1h02m`.
+fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match () {
+        () if seconds >= 3600 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        () if seconds >= 60 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        () if seconds >= 10 => format!("{seconds}s"),
+        () => format!("{:.1}s", time.as_secs_f64()),
+    }
+}
+
+/// `18,204`
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0, 999, 1000, 18_204, 1_234_567].map(thousands), ["0", "999", "1,000", "18,204", "1,234,567"]);
+        let texts = [0.04, 9.94, 41.0, 133.0, 3723.0].map(|seconds| duration(Duration::from_secs_f64(seconds)));
+        assert_eq!(texts, ["0.0s", "9.9s", "41s", "2m13s", "1h02m"]);
+        assert_eq!([0, 41, 3723].map(|seconds| clock(seconds * 1_000_000_000)), ["00:00", "00:41", "1:02:03"]);
+    }
+
+    #[test]
+    fn numbered_tags_are_of_one_family() {
+        assert_eq!(family("tag \"layer 12\""), family("tag \"layer 7\""));
+        assert_eq!(family("layer 12.3"), "layer *.*");
+        assert_ne!(family("load"), family("loads"));
+    }
+
+    #[test]
+    fn chips_by_name() {
+        use ttmon_model::DeviceId;
+        let device = |id| Place::Device(DeviceId(id));
+        assert_eq!(names(&[device(0)]), "device 0");
+        assert_eq!(names(&[device(0), device(1), device(2)]), "devices 0-2");
+        assert_eq!(names(&[Place::Unmapped(7)]), "chip 7 (on no device here)");
+        assert_eq!(names(&[Place::Unmapped(7), Place::Unmapped(8)]), "chips 7,8 (on no device here)");
+        assert_eq!(names(&[]), "an unknown device");
+    }
+}

@@ -1,0 +1,105 @@
+//! The libraries that are preloaded, and how they get into the command's environment.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Records what the program does; the stub loads it with the first call of TT-Metal.
+const HOOK: &str = "libttmon_hook.so";
+/// A few kilobytes that cost next to nothing in programs that never touch TT-Metal.
+const STUB: &str = "libttmon_stub.so";
+
+/// The variable that the dynamic linker reads.
+pub(crate) const PRELOAD: &str = "LD_PRELOAD";
+
+/// Where the libraries are looked for, in this order.
+pub(crate) fn places() -> Vec<PathBuf> {
+    let named = env::var_os("TTMON_LIB").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let program = env::current_exe().ok();
+    let own = program.as_deref().and_then(Path::parent);
+    let installed = own.and_then(Path::parent).map(|prefix| prefix.join("lib/ttmon"));
+    named.into_iter().chain(own.map(Path::to_owned)).chain(installed).collect()
+}
+
+/// What to preload: the stub with the hook beside it, else the hook itself.
+pub(crate) fn find(places: &[PathBuf]) -> Result<PathBuf, String> {
+    let Some(folder) = places.iter().find(|place| place.join(HOOK).is_file()) else {
+        let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        return Err(format!(
+            "{HOOK} not found: looked in {}; build it with `cargo xtask libs`, or name its folder in TTMON_LIB",
+            looked.join(", ")
+        ));
+    };
+    let stub = folder.join(STUB);
+    let library = if stub.is_file() { stub } else { folder.join(HOOK) };
+    // The command may run in another directory.
+    let library = std::path::absolute(&library).unwrap_or(library);
+    // The dynamic linker takes both for the end of a name, and has no way to say otherwise.
+    if library.as_os_str().as_bytes().iter().any(|byte| b" \t\n:;".contains(byte)) {
+        return Err(format!(
+            "{} cannot be preloaded: there is a space, colon or semicolon in its path; put the libraries elsewhere and name the folder in TTMON_LIB",
+            library.display()
+        ));
+    }
+    Ok(library)
+}
+
+/// The new value of `LD_PRELOAD`: what was there stays, and comes first (some, such as sanitizers, insist on it).
+pub(crate) fn preload(present: Option<&OsStr>, library: &Path) -> OsString {
+    let present = present.map_or(&b""[..], OsStr::as_bytes);
+    let is_there = present.split(|byte| b" \t\n:;".contains(byte)).any(|name| name == library.as_os_str().as_bytes());
+    let mut value = present.to_vec();
+    if !is_there {
+        if !value.is_empty() {
+            value.push(b':');
+        }
+        value.extend_from_slice(library.as_os_str().as_bytes());
+    }
+    OsString::from_vec(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn check(present: &str, expected: &str) {
+        assert_eq!(preload(Some(OsStr::new(present)), Path::new("/l/libttmon_stub.so")), expected);
+    }
+
+    #[test]
+    fn what_was_preloaded_stays() {
+        assert_eq!(preload(None, Path::new("/l/libttmon_stub.so")), "/l/libttmon_stub.so");
+        check("", "/l/libttmon_stub.so");
+        check("/a.so", "/a.so:/l/libttmon_stub.so");
+        check("/a.so /b.so", "/a.so /b.so:/l/libttmon_stub.so");
+        check("/a.so:/l/libttmon_stub.so", "/a.so:/l/libttmon_stub.so");
+        check("/a.so:/l/libttmon_stub.so.old", "/a.so:/l/libttmon_stub.so.old:/l/libttmon_stub.so");
+    }
+
+    #[test]
+    fn the_stub_goes_before_the_hook_and_never_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+        for (folder, name) in [(&first, STUB), (&second, HOOK)] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let places = [first.clone(), second.clone()];
+        assert_eq!(find(&places).unwrap(), second.join(HOOK), "a stub without a hook is of no use");
+        fs::write(second.join(STUB), "").unwrap();
+        assert_eq!(find(&places).unwrap(), second.join(STUB));
+        let missing = find(std::slice::from_ref(&first)).unwrap_err();
+        assert!(missing.contains(&first.display().to_string()) && missing.contains("cargo xtask libs"), "{missing}");
+    }
+
+    #[test]
+    fn a_path_that_the_linker_would_take_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("my libs");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(HOOK), "").unwrap();
+        assert!(find(&[folder]).unwrap_err().contains("a space"));
+    }
+}

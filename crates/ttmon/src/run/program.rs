@@ -1,0 +1,187 @@
+//! The program behind a command: whether a library can be preloaded into it at all.
+//!
+//! The dynamic linker writes a complaint to standard error of every program it cannot preload our library into, and that of
+//! musl gives up. A command of such a kind is started without.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// Whether a library can be preloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linkage {
+    /// It can, or it cannot be told.
+    Dynamic,
+    /// There is no dynamic linker in it. What it starts may have one.
+    Static,
+    /// Its dynamic linker is musl's, which does not take libraries made for another C library.
+    Musl,
+    /// It is for another processor, or for 32 bits.
+    Foreign,
+}
+
+impl Linkage {
+    /// Whether to put our library into its environment.
+    pub(crate) fn takes_preload(self) -> bool {
+        matches!(self, Self::Dynamic | Self::Static)
+    }
+
+    /// Why nothing of it can be tracked.
+    pub(crate) fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Dynamic => None,
+            Self::Static => Some("it is statically linked, so nothing can be preloaded"),
+            Self::Musl => Some("it uses musl's dynamic linker, which cannot preload our library"),
+            Self::Foreign => Some("it is a program for another processor or for 32 bits"),
+        }
+    }
+}
+
+/// What is known of a command's program before it is started.
+pub(crate) fn linkage(command: &OsStr) -> Linkage {
+    // Opening a pipe would wait for somebody to write to it.
+    let program = resolve(command, env::var_os("PATH").as_deref()).filter(|path| path.is_file());
+    program.and_then(|path| File::open(path).ok()).map_or(Linkage::Dynamic, |file| of_file(&file))
+}
+
+/// The file that would be started: a name with a slash is a path, any other is looked for in `PATH`.
+fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    if command.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(command));
+    }
+    let is_program = |candidate: &PathBuf| candidate.is_file() && access(candidate, Access::EXEC_OK).is_ok();
+    env::split_paths(path.unwrap_or(OsStr::new("/bin:/usr/bin"))).map(|folder| folder.join(Path::new(command))).find(is_program)
+}
+
+const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES: usize = 56;
+/// Programs have about a dozen.
+const SEGMENTS_MAX: u16 = 256;
+const INTERPRETER: u32 = 3;
+const INTERPRETER_BYTES_MAX: u64 = 4096;
+
+/// The parts of an ELF header that say for whom it is: class, byte order and machine.
+type Target = (u8, u8, u16);
+
+fn of_file(file: &File) -> Linkage {
+    let Some(header) = header(file) else { return Linkage::Dynamic };
+    if own_target().is_some_and(|own| own != target(&header)) {
+        return Linkage::Foreign;
+    }
+    match interpreter(file, &header) {
+        Some(Some(path)) if path.windows(7).any(|part| part == b"ld-musl") => Linkage::Musl,
+        Some(None) => Linkage::Static,
+        _ => Linkage::Dynamic,
+    }
+}
+
+/// Of a 64-bit or 32-bit ELF file; anything else (a script) has none.
+fn header(file: &File) -> Option<[u8; HEADER_BYTES]> {
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0).ok()?;
+    header.starts_with(b"\x7fELF").then_some(header)
+}
+
+fn target(header: &[u8; HEADER_BYTES]) -> Target {
+    (header[4], header[5], u16_at(header, 18))
+}
+
+/// What our own libraries are made for: the same as this program.
+fn own_target() -> Option<Target> {
+    header(&File::open(env::current_exe().ok()?).ok()?).map(|header| target(&header))
+}
+
+/// The path of the dynamic linker; `Some(None)` where there is none, `None` where it cannot be told.
+fn interpreter(file: &File, header: &[u8; HEADER_BYTES]) -> Option<Option<Vec<u8>>> {
+    let (offset, bytes, count) = (u64_at(header, 32), usize::from(u16_at(header, 54)), u16_at(header, 56));
+    if bytes != SEGMENT_BYTES || count > SEGMENTS_MAX {
+        return None;
+    }
+    let mut segments = vec![0; bytes * usize::from(count)];
+    file.read_exact_at(&mut segments, offset).ok()?;
+    let Some(segment) = segments.chunks_exact(SEGMENT_BYTES).find(|segment| u32_at(segment, 0) == INTERPRETER) else {
+        return Some(None);
+    };
+    let mut path = vec![0; usize::try_from(u64_at(segment, 32).min(INTERPRETER_BYTES_MAX)).ok()?];
+    file.read_exact_at(&mut path, u64_at(segment, 8)).ok()?;
+    Some(Some(path))
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+    bytes.get(offset..offset + 2).and_then(|part| part.try_into().ok()).map_or(0, u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..offset + 4).and_then(|part| part.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..offset + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A header and its segments, each a type and a text it points at.
+    fn elf(target: Target, segments: &[(u32, &[u8])]) -> File {
+        let mut header = [0; HEADER_BYTES];
+        header[..4].copy_from_slice(b"\x7fELF");
+        (header[4], header[5]) = (target.0, target.1);
+        header[18..20].copy_from_slice(&target.2.to_le_bytes());
+        header[32..40].copy_from_slice(&64_u64.to_le_bytes());
+        header[54..56].copy_from_slice(&56_u16.to_le_bytes());
+        header[56..58].copy_from_slice(&u16::try_from(segments.len()).unwrap().to_le_bytes());
+        let (mut table, mut texts) = (Vec::new(), Vec::new());
+        for (kind, text) in segments {
+            let mut segment = [0; SEGMENT_BYTES];
+            segment[..4].copy_from_slice(&kind.to_le_bytes());
+            segment[8..16].copy_from_slice(&((64 + 56 * segments.len() + texts.len()) as u64).to_le_bytes());
+            segment[32..40].copy_from_slice(&(text.len() as u64).to_le_bytes());
+            table.extend_from_slice(&segment);
+            texts.extend_from_slice(text);
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[&header[..], &table, &texts].concat()).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_can_be_preloaded() {
+        let own = own_target().unwrap();
+        assert_eq!(of_file(&elf(own, &[(1, b"code"), (3, b"/lib64/ld-linux-x86-64.so.2\0")])), Linkage::Dynamic);
+        assert_eq!(of_file(&elf(own, &[(3, b"/lib/ld-musl-x86_64.so.1\0")])), Linkage::Musl);
+        assert_eq!(of_file(&elf(own, &[(1, b"code")])), Linkage::Static);
+        assert_eq!(of_file(&elf((1, own.1, 3), &[])), Linkage::Foreign);
+        assert_eq!(of_file(&File::open(env::current_exe().unwrap()).unwrap()), Linkage::Dynamic);
+    }
+
+    #[test]
+    fn what_is_no_program_cannot_be_told() {
+        for bytes in [&b""[..], b"#!/bin/sh\nexit 0\n", &[0x7f; 200]] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            assert_eq!(of_file(&file), Linkage::Dynamic);
+        }
+        // A segment that points outside, and a table that does.
+        let own = own_target().unwrap();
+        let file = elf(own, &[(3, b"x")]);
+        file.write_all_at(&u64::MAX.to_le_bytes(), 64 + 8).unwrap();
+        assert_eq!(of_file(&file), Linkage::Dynamic);
+        file.write_all_at(&u64::MAX.to_le_bytes(), 32).unwrap();
+        assert_eq!(of_file(&file), Linkage::Dynamic);
+    }
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        assert_eq!(resolve(OsStr::new("./x"), None), Some(PathBuf::from("./x")));
+        assert!(resolve(OsStr::new("sh"), env::var_os("PATH").as_deref()).is_some_and(|path| path.is_absolute()));
+        assert_eq!(resolve(OsStr::new("no-such-program-anywhere"), env::var_os("PATH").as_deref()), None);
+    }
+}

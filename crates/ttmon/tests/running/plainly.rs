@@ -1,0 +1,225 @@
+//! A command under `ttmon run` behaves as it does without.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use crate::Case;
+use crate::tools::{Running, eventually, file, is_alive, ran, reported, run, scripted};
+
+pub(crate) const CASES: &[Case] = &[
+    ("exit_codes_pass_through", exit_codes_pass_through),
+    ("a_command_that_cannot_be_started", a_command_that_cannot_be_started),
+    ("deaths_by_signal_pass_through", deaths_by_signal_pass_through),
+    ("input_and_output_pass_through", input_and_output_pass_through),
+    ("arguments_and_environment_pass_through", arguments_and_environment_pass_through),
+    ("libraries_that_are_not_there", libraries_that_are_not_there),
+    ("flags_that_make_no_sense", flags_that_make_no_sense),
+    ("another_directory", another_directory),
+    ("closed_standard_files", closed_standard_files),
+    ("a_script_without_an_interpreter", a_script_without_an_interpreter),
+    ("children_that_outlive_the_command", children_that_outlive_the_command),
+    ("nothing_is_left_behind", nothing_is_left_behind),
+    ("a_killed_ttmon_takes_the_command_along", a_killed_ttmon_takes_the_command_along),
+    ("lines_for_a_shell", lines_for_a_shell),
+];
+
+fn exit_codes_pass_through() {
+    for code in [0, 1, 2, 3, 42, 122, 123, 125, 126, 127, 128, 130, 255] {
+        for script in ["", "a 0 10 1; "] {
+            let ran = ran(&mut scripted(&["--quiet"], &format!("{script}exit {code}")));
+            assert_eq!((ran.code(), ran.stdout.as_str(), ran.stderr.as_str()), (Some(code), "", ""), "{script}");
+        }
+    }
+}
+
+fn a_command_that_cannot_be_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = file(folder.path(), "plain", "#!/bin/sh\n", 0o644);
+    let garbage = file(folder.path(), "garbage", "\x7fELF nonsense", 0o755);
+    let lost = file(folder.path(), "lost", "#!/no/such/interpreter\n", 0o755);
+    let check = |command: &str, code: i32, words: &str| {
+        let ran = ran(&mut run(&["--", command]));
+        assert_eq!(ran.code(), Some(code), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with("ttmon: ") && ran.stderr.lines().count() == 1 && ran.stderr.contains(words), "{}", ran.stderr);
+    };
+    check("no-such-command-anywhere", 127, "not found");
+    check("/no/such/command", 127, "not found");
+    check("", 127, "not found");
+    check(lost.to_str().unwrap(), 127, "not found");
+    check(folder.path().to_str().unwrap(), 126, "Permission denied");
+    // Root may open anything, and execute only what somebody may.
+    check(plain.to_str().unwrap(), 126, "Permission denied");
+    // What the kernel does not know is given to the shell, as everywhere; that one says what it thinks of it.
+    let shell = ran(&mut run(&["--quiet", "--", garbage.to_str().unwrap()]));
+    assert!(matches!(shell.code(), Some(2 | 126 | 127)), "{:?} {}", shell.code(), shell.stderr);
+    let ran = ran(&mut run(&[]));
+    assert_eq!(ran.code(), Some(2), "{}", ran.stderr);
+}
+
+fn deaths_by_signal_pass_through() {
+    for signal in [1, 2, 3, 6, 8, 9, 10, 11, 13, 14, 15, 24] {
+        let ran = ran(&mut scripted(&[], &format!("a 0 10 1; die {signal}")));
+        assert_eq!((ran.output.status.signal(), ran.output.status.core_dumped()), (Some(signal), false), "{}", ran.stderr);
+        let name = signal_hook_name(signal);
+        assert!(ran.stderr.lines().next().unwrap().contains(&format!(": {name} after")), "{}", ran.stderr);
+    }
+}
+
+fn signal_hook_name(signal: i32) -> String {
+    let kill = std::process::Command::new("sh").args(["-c", &format!("kill -l {signal}")]).output().unwrap();
+    format!("SIG{}", String::from_utf8(kill.stdout).unwrap().trim())
+}
+
+fn input_and_output_pass_through() {
+    let mut running = Running::start(&mut scripted(&["--quiet"], "say hello; flush; echo; a 0 10 1; say bye"));
+    assert_eq!(running.line(), "hello");
+    writeln!(running.child.stdin.as_mut().unwrap(), "from outside").unwrap();
+    assert_eq!((running.line(), running.line()), ("from outside".to_owned(), "bye".to_owned()));
+    assert_eq!(running.end().stderr, "");
+    // The reader of its output leaves.
+    let mut running = Running::start(&mut run(&["--quiet", "--", "yes"]));
+    assert_eq!(running.line(), "y");
+    assert_eq!(running.leave().signal(), Some(13));
+}
+
+fn arguments_and_environment_pass_through() {
+    let echo = ran(&mut run(&["--quiet", "printf", "%s|", "-lms", "--json", "a b", "", "--", "-d"]));
+    assert_eq!(echo.stdout, "-lms|--json|a b||--|-d|");
+    let plain = ran(run(&["--quiet", "--", "env"]).env("LD_PRELOAD", "").env("KEPT", "yes"));
+    let variables: Vec<&str> = plain
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("TTMON") || line.starts_with("LD_PRELOAD") || line.starts_with("KEPT"))
+        .collect();
+    let names: Vec<&str> = variables.iter().filter_map(|line| line.split('=').next()).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["KEPT", "LD_PRELOAD", "TTMON_HANDOVER", "TTMON_LIB", "TTMON_TRACKING"], "{variables:?}");
+    let library = |line: &str| line.starts_with("LD_PRELOAD=/") && line.ends_with("/libttmon_hook.so");
+    assert!(variables.iter().any(|line| library(line)), "{variables:?}");
+    // One that was there stays, and stays first.
+    let libc =
+        fs::read_link(format!("{}/libttmon_hook.so", plain.stdout.lines().find_map(|line| line.strip_prefix("TTMON_LIB=")).unwrap()))
+            .unwrap();
+    let both = ran(run(&["--quiet", "--ops", "--", "env"]).env("LD_PRELOAD", &libc));
+    assert!(both.stdout.contains(&format!("LD_PRELOAD={}:/", libc.display())) && both.stdout.contains("TTMON_OPS=1\n"), "{}", both.stdout);
+}
+
+fn libraries_that_are_not_there() {
+    let ran = ran(run(&["--", "echo", "started"]).env("TTMON_LIB", "/no/such/folder"));
+    assert_eq!((ran.code(), ran.stdout.as_str()), (Some(125), ""));
+    assert!(
+        ran.stderr.contains("/no/such/folder") && ran.stderr.contains("cargo xtask libs") && ran.stderr.lines().count() == 1,
+        "{}",
+        ran.stderr
+    );
+}
+
+fn flags_that_make_no_sense() {
+    for (words, why) in [
+        (&["--sim", "t3k", "--", "true"][..], "--sim"),
+        (&["--root", "/tmp", "--", "true"], "--root"),
+        (&["--json", "--", "true"], "--report FILE"),
+        (&["-d", "0", "--", "true"], "TT_VISIBLE_DEVICES"),
+        (&["--report", "-", "--", "true"], "/dev/stderr"),
+        (&["--max-dram", "ten", "--", "true"], "--max-dram"),
+        (&["--max-l1", "101%", "--", "true"], "--max-l1"),
+        (&["--fail-on-leak=x", "--", "true"], "--fail-on-leak"),
+        (&["--fail-on-growth=-1", "--", "true"], "--fail-on-growth"),
+        (&["--no-such-flag", "--", "true"], "--no-such-flag"),
+    ] {
+        let ran = ran(&mut run(words));
+        assert_eq!(ran.code(), Some(2), "{words:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
+    }
+    let simulated = ran(run(&["--", "true"]).env("TTMON_SIM", "t3k"));
+    assert!(simulated.code() == Some(2) && simulated.stderr.contains("TTMON_SIM"), "{}", simulated.stderr);
+}
+
+/// The report's path is meant from where ttmon was started.
+fn another_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = ran(scripted(&["--report", "report.json"], "cd /; a 0 10 1").current_dir(folder.path()));
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    assert!(fs::read_to_string(folder.path().join("report.json")).unwrap().contains("\"peak\": 10"));
+}
+
+fn closed_standard_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.json");
+    let program = std::env::current_exe().unwrap();
+    let words = format!("exec '{}' <&- >&- 2>&-", program.display());
+    let mut command = run(&["--report", path.to_str().unwrap(), "--", "sh", "-c", &words]);
+    let ran = ran(command.env(crate::program::SCRIPT, "a 0 10 1; threads; exit 4"));
+    assert_eq!(ran.code(), Some(4), "{}", ran.stderr);
+    assert!(fs::read_to_string(&path).unwrap().contains("\"allocations\": 5"));
+}
+
+fn a_script_without_an_interpreter() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = file(folder.path(), "script", "exit 9\n", 0o755);
+    assert_eq!(ran(&mut run(&["--quiet", "--", script.to_str().unwrap()])).code(), Some(9));
+}
+
+/// They are not waited for, and it is said.
+fn children_that_outlive_the_command() {
+    let mut running = Running::start(&mut scripted(&[], "a 0 10 1; daemon; wait; exit 5"));
+    assert_eq!(running.line(), "alive");
+    let ttmon = running.child.id();
+    let daemon = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok()).find(|pid| {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let handover = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        read("cmdline").contains("running") && handover.windows(6).any(|part| part == b"a 0 77") && pid.parse() != Ok(ttmon)
+    });
+    let daemon = daemon.expect("the child is there");
+    // Its output is the pipe that we would wait for.
+    let stderr = running.child.stderr.take().unwrap();
+    drop(running.child.stdin.take());
+    let status = running.child.wait().unwrap();
+    assert_eq!(status.code(), Some(5));
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
+    let told = lines.find(|line| line.contains("still running"));
+    assert!(told.is_some_and(|line| line.contains(&format!("pid {daemon}"))));
+    assert!(is_alive(&daemon));
+    let _ = std::process::Command::new("kill").args(["-9", &daemon]).status();
+}
+
+fn nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    for script in ["a 0 10 1", "exit 3", "a 0 10 1; die 11"] {
+        ran(scripted(&["--quiet"], script).env("TMPDIR", folder.path()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{script}");
+    }
+    ran(run(&["--", "no-such-command-anywhere"]).env("TMPDIR", folder.path()));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // A folder that cannot be used is no reason to fail.
+    let (long, script) = ("x".repeat(300), "a 0 10 1");
+    for unusable in ["/no/such/folder", "/proc", long.as_str()] {
+        assert!(ran(scripted(&[], script).env("TMPDIR", unusable)).stderr.contains("1 allocation"));
+    }
+}
+
+fn a_killed_ttmon_takes_the_command_along() {
+    let mut running = Running::start(&mut scripted(&[], "pid; flush; sleep"));
+    let pid = running.line();
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    eventually("the command ends", || !is_alive(&pid));
+}
+
+fn lines_for_a_shell() {
+    let (_, report) = reported("a 0 10 1");
+    assert_eq!(report["exit"], 0);
+    let mut command = run(&[]);
+    let folder = command.get_envs().find(|(name, _)| *name == "TTMON_LIB").and_then(|(_, value)| value).unwrap().to_owned();
+    command = std::process::Command::new("sh");
+    let words = format!("eval \"$('{}' env --ops)\"; eval \"$('{0}' env)\"; env", env!("CARGO_BIN_EXE_ttmon"));
+    let shell =
+        ran(command.args(["-c", &words]).env("TTMON_LIB", &folder).env_remove("LD_PRELOAD").env("TTMON_TRACKING", "").stdin(Stdio::null()));
+    let preload = format!("LD_PRELOAD={}/libttmon_hook.so", folder.to_str().unwrap());
+    for line in [preload.as_str(), "TTMON_TRACKING=1", "TTMON_OPS=1"] {
+        assert!(shell.stdout.lines().any(|found| found == line), "{line}: {}", shell.stdout);
+    }
+}

@@ -1,0 +1,120 @@
+//! Signals that reach ttmon, and whom they are meant for.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::Case;
+use crate::tools::{Running, eventually, is_alive, ran, run, scripted};
+
+pub(crate) const CASES: &[Case] = &[
+    ("signals_to_ttmon_reach_the_command", signals_to_ttmon_reach_the_command),
+    ("a_handled_signal_goes_on", a_handled_signal_goes_on),
+    ("what_the_command_sends_is_not_for_itself", what_the_command_sends_is_not_for_itself),
+    ("ignored_signals_stay_ignored", ignored_signals_stay_ignored),
+    ("a_stop_without_a_terminal", a_stop_without_a_terminal),
+    ("a_whole_group_is_ended", a_whole_group_is_ended),
+    ("an_ignored_child_signal", an_ignored_child_signal),
+];
+
+fn signals_to_ttmon_reach_the_command() {
+    // Whoever started these tests may have some of them ignored, which commands inherit.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = u64::from_str_radix(status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim(), 16).unwrap();
+    let is_ignored = |signal: &Signal| ignored >> (signal.as_raw() - 1) & 1 == 1;
+    let signals = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::ALARM];
+    for signal in signals.into_iter().filter(|signal| !is_ignored(signal)) {
+        let mut running = Running::start(&mut scripted(&[], "a 0 10 1; pid; flush; sleep"));
+        let pid = running.line();
+        running.send(signal);
+        let ran = running.end();
+        assert_eq!(ran.output.status.signal(), Some(signal.as_raw()), "{}", ran.stderr);
+        assert!(!is_alive(&pid) && ran.stderr.contains("LEFT 10B in 1 buffer"), "{}", ran.stderr);
+    }
+}
+
+/// As often as it is sent, and the end is the command's.
+fn a_handled_signal_goes_on() {
+    let shell = "n=0; trap 'n=$((n+1)); echo got' TERM; echo ready; while [ $n -lt 2 ]; do sleep 0.01; done; exit 6";
+    let mut running = Running::start(&mut run(&["--quiet", "--", "sh", "-c", shell]));
+    assert_eq!(running.line(), "ready");
+    for _ in 0..2 {
+        running.send(Signal::TERM);
+        assert_eq!(running.line(), "got");
+    }
+    assert_eq!(running.end().code(), Some(6));
+}
+
+fn what_the_command_sends_is_not_for_itself() {
+    let ran = ran(&mut scripted(&["--quiet"], "parent; exit 3"));
+    assert_eq!(ran.code(), Some(3), "{}", ran.stderr);
+}
+
+/// `nohup ttmon run ...`
+fn ignored_signals_stay_ignored() {
+    let command = scripted(&["--quiet"], "pid; flush; wait; exit 8");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    command.get_envs().for_each(|(name, value)| {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    });
+    let mut running = Running::start(&mut shell);
+    let pid = running.line();
+    running.send(Signal::HUP);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim().to_owned();
+    assert_eq!(u64::from_str_radix(&ignored, 16).unwrap() & 1, 1, "{status}");
+    assert_eq!(running.end().code(), Some(8));
+}
+
+/// Whoever stops and continues the command by its pid knows nothing of ttmon.
+fn a_stop_without_a_terminal() {
+    let mut command = scripted(&["--quiet"], "pid; flush; wait; exit 4");
+    let mut setsid = Command::new("setsid");
+    setsid.arg(command.get_program()).args(command.get_args());
+    command.get_envs().for_each(|(name, value)| {
+        match value {
+            Some(value) => setsid.env(name, value),
+            None => setsid.env_remove(name),
+        };
+    });
+    if Command::new("setsid").arg("true").status().is_ok() {
+        command = setsid;
+    }
+    let mut running = Running::start(&mut command);
+    let pid = running.line();
+    let pid_of = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid_of, Signal::STOP).unwrap();
+    let state =
+        |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().rsplit_once(')').unwrap().1.trim_start().chars().next();
+    eventually("it stops", || state(&pid) == Some('T'));
+    rustix::process::kill_process(pid_of, Signal::CONT).unwrap();
+    assert_eq!(running.end().code(), Some(4));
+}
+
+/// The command kills its group, ttmon with it: both end by that signal, and the report is still told.
+fn a_whole_group_is_ended() {
+    let mut command = run(&["--", "sh", "-c", "trap 'exit 7' TERM; kill 0; exit 9"]);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let ran = ran(&mut command);
+    assert_eq!(ran.code(), Some(7), "{}", ran.stderr);
+    assert!(ran.stderr.contains("exit 7"), "{}", ran.stderr);
+}
+
+/// A parent that does not want to hear of its children leaves that to them.
+fn an_ignored_child_signal() {
+    let command = scripted(&["--quiet"], "exit 8");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    command.get_envs().for_each(|(name, value)| {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    });
+    assert_eq!(ran(&mut shell).code(), Some(8));
+}

@@ -1,0 +1,223 @@
+//! What is told at the end: epilogue, report, checks.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::Case;
+use crate::tools::{ran, reported, run, scripted};
+
+pub(crate) const CASES: &[Case] = &[
+    ("peaks_and_what_made_them", peaks_and_what_made_them),
+    ("what_was_left", what_was_left),
+    ("what_only_the_hook_knows", what_only_the_hook_knows),
+    ("every_key_is_there", every_key_is_there),
+    ("many_short_lived_children", many_short_lived_children),
+    ("a_program_that_becomes_another", a_program_that_becomes_another),
+    ("leaks_fail", leaks_fail),
+    ("growth_fails", growth_fails),
+    ("limits_fail", limits_fail),
+    ("a_failing_command_keeps_its_code", a_failing_command_keeps_its_code),
+    ("nothing_to_tell", nothing_to_tell),
+    ("a_report_that_cannot_be_written", a_report_that_cannot_be_written),
+];
+
+fn peaks_and_what_made_them() {
+    let (ran, report) =
+        reported("t load; a 0 6000000 1; t layer 1; a 0 1000000 2; t layer 2; a 0 1100000 3; f 0 1; f 0 2; f 0 3; a 1 500 9 1; f 1 9");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines[0].starts_with("ttmon: ") && lines[0].contains("exit 0 after") && lines[0].ends_with("4 allocations"), "{lines:?}");
+    assert!(
+        lines[1].starts_with("  chip 0 (on no device here)  DRAM peak 7.7MB at 00:00") && lines[1].ends_with("free at end: all"),
+        "{lines:?}"
+    );
+    assert!(lines[2].contains("chip 1 (on no device here)  L1 peak 500B"), "{lines:?}");
+    assert_eq!(lines[3], "  at the DRAM peak of chip 0 (on no device here):   5.7MB tag \"load\"   2.0MB tag \"layer *\" (2 buffers)");
+    let device = &report["devices"][0];
+    assert_eq!(
+        (&device["unmapped"], &device["kinds"]["dram"]["peak"], &device["kinds"]["dram"]["at_end"]),
+        (&json!("0"), &json!(8_100_000), &json!(0))
+    );
+    assert!(device["kinds"]["dram"]["peak_time_s"].as_f64().unwrap() < 600.0 && device["kinds"]["dram"]["peak_allocated"].is_null());
+    let set: Vec<(&str, u64)> = report["peak_set"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|group| group["kind"] == "dram")
+        .map(|group| (group["tag"].as_str().unwrap(), group["bytes"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(set, [("load", 6_000_000), ("layer 2", 1_100_000), ("layer 1", 1_000_000)]);
+    assert_eq!(report["leaks"], json!([]));
+}
+
+fn what_was_left() {
+    let (ran, report) = reported("t layer 7; a 0 67108864 77594624; a 0 100 1; a 0 200 2; a 0 300 3; a 0 400 4; f 0 4");
+    let left = ran.stderr.lines().find(|line| line.contains("left at exit")).unwrap();
+    assert!(left.starts_with("  left at exit on chip 0 (on no device here):  64.0MB DRAM 0x4a00000 tag \"layer 7\" age 0"), "{left}");
+    assert!(left.ends_with("1 more") && ran.stderr.contains("LEFT 64.0MB in 4 buffers"), "{}", ran.stderr);
+    let sizes: Vec<u64> = report["leaks"].as_array().unwrap().iter().map(|leak| leak["size"].as_u64().unwrap()).collect();
+    assert_eq!((sizes, &report["leaked"]), (vec![67_108_864, 300, 200, 100], &json!({"count": 4, "bytes": 67_109_464})));
+    // A device that was closed with buffers on it.
+    let (ran, report) = reported("a 0 4096 1; a 0 100 2; f 0 2; close 0");
+    assert!(ran.stderr.contains("LEFT 4.0KB in 1 buffer"), "{}", ran.stderr);
+    assert_eq!((&report["leaks"][0]["address"], &report["devices"][0]["kinds"]["dram"]["at_end"]), (&json!("0x1"), &json!(0)));
+}
+
+fn what_only_the_hook_knows() {
+    let (ran, report) = reported("hook");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let expected = [
+        "  chips 0,1 (on no device here)  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00   L1 peak 6.0KB of 64.0MB (<1%) at 00:00   LEFT 7.0MB in 4 buffers",
+        "  at the DRAM peak of chip 0 (on no device here):   8.0MB tag \"load\"   6.0MB tag \"layer *\" (2 buffers)",
+    ];
+    assert_eq!(lines[1..3], expected, "{}", ran.stderr);
+    let refused = "  asked 32.0MB L1 on chips 0,1 (on no device here) (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented";
+    assert!(lines.contains(&refused), "{}", ran.stderr);
+    assert!(ran.stderr.contains("    largest there:  4.0KB 0x40   2.0KB 0x80"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("clash with an L1 buffer on chips 0,1 (on no device here): Statically allocated"), "{}", ran.stderr);
+    assert!(lines.len() <= 24);
+    let oom = &report["oom"][0];
+    assert_eq!((&oom["asked"], &oom["per_bank"], &oom["banks"]), (&json!(32 << 20), &json!(512 << 10), &json!(64)));
+    assert_eq!((&oom["free_per_bank"], &oom["largest_free_per_bank"]), (&json!(700 << 10), &json!(410 << 10)));
+    assert_eq!((&oom["fits_without_fragmentation"], &oom["top"][0]["size"]), (&json!(true), &json!(4096)));
+    assert_eq!((report["oom"].as_array().unwrap().len(), report["clashes"].as_array().unwrap().len()), (1, 1));
+    assert_eq!((&report["cache"][0]["size"], report["cache"].as_array().unwrap().len()), (&json!(4096), 1));
+    let dram = &report["devices"][0]["kinds"]["dram"];
+    assert_eq!((&dram["peak"], &dram["peak_allocated"], &dram["capacity"]), (&json!(14 << 20), &json!(36 << 20), &json!(12_u64 << 30)));
+    // Since the mark 8 MiB went and 1 MiB came, on each of two chips.
+    assert_eq!(report["growth_bytes"], json!(-14 * (1 << 20)));
+    assert_eq!(report["coverage"]["dataflow_buffers"], json!({"state": "stepped_aside", "hits": 0, "reason": "unknown layout"}));
+    assert_eq!(report["coverage"]["allocate_buffer"]["state"], "found");
+}
+
+fn every_key_is_there() {
+    let keys = |report: &Value| report.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (_, tracked) = reported("hook");
+    let (_, untracked) = reported("exit 3");
+    assert_eq!(keys(&tracked), keys(&untracked));
+    for key in [
+        "command",
+        "exit",
+        "signal",
+        "duration_s",
+        "events",
+        "lost",
+        "overhead_ratio",
+        "coverage",
+        "processes",
+        "devices",
+        "peak_set",
+        "leaks",
+        "cache",
+        "growth_bytes",
+        "oom",
+        "clashes",
+    ] {
+        assert!(tracked.get(key).is_some(), "{key}");
+    }
+    assert_eq!((&untracked["exit"], &untracked["signal"], &untracked["growth_bytes"]), (&json!(3), &Value::Null, &Value::Null));
+    assert_eq!((&tracked["overhead_ratio"], &tracked["missing"]["overhead_ratio"]), (&Value::Null, &json!("no_source")));
+    let (_, killed) = reported("a 0 1 1; die 15");
+    assert_eq!((&killed["exit"], &killed["signal"], &killed["signal_name"]), (&Value::Null, &json!(15), &json!("SIGTERM")));
+}
+
+/// A hundred at once, each gone before anybody could have looked for it; none is lost.
+fn many_short_lived_children() {
+    let (ran, report) = reported("spawn 100");
+    assert_eq!(ran.code(), Some(0), "{}", ran.stderr);
+    assert_eq!((report["processes"].as_array().unwrap().len(), &report["allocations"]), (100, &json!(100)), "{}", ran.stderr);
+    assert_eq!((&report["devices"][0]["kinds"]["dram"]["peak"], &report["exact"]), (&json!(100), &json!(true)));
+    let (_, report) = reported("spawn 100; spawn 100; spawn 100");
+    assert_eq!(report["processes"].as_array().unwrap().len(), 300);
+}
+
+/// `exec` keeps the pid; both programs are told.
+fn a_program_that_becomes_another() {
+    let (_, report) = reported("a 0 111 1; exec");
+    let processes = report["processes"].as_array().unwrap();
+    assert_eq!((processes.len(), &processes[0]["pid"]), (2, &processes[1]["pid"]), "{report}");
+    let sizes: Vec<u64> = report["leaks"].as_array().unwrap().iter().map(|leak| leak["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [222, 111]);
+}
+
+/// Flags, script, and the code that comes of it.
+fn check(flags: &[&str], script: &str, code: i32, words: &str) {
+    let ran = ran(&mut scripted(&[&["--quiet"], flags].concat(), script));
+    assert_eq!(ran.code(), Some(code), "{flags:?} {script}: {}", ran.stderr);
+    assert!(ran.stderr.contains(words) && ran.stderr.is_empty() == words.is_empty(), "{flags:?} {script}: {}", ran.stderr);
+}
+
+fn leaks_fail() {
+    check(&["--fail-on-leak"], "a 0 100 1; f 0 1", 0, "");
+    check(&["--fail-on-leak"], "a 0 100 1", 123, "--fail-on-leak: 100B left in 1 buffer, 0B allowed");
+    check(&["--fail-on-leak=100"], "a 0 100 1", 0, "");
+    check(&["--fail-on-leak=99"], "a 0 100 1", 123, "99B allowed");
+    check(&["--fail-on-leak=1K"], "a 0 600 1; a 1 600 1", 123, "1.2KB left in 2 buffers");
+    check(&["--fail-on-leak"], "a 0 100 1; close 0", 123, "100B left in 1 buffer");
+    // Not the program cache's: 14 MiB are left on two chips, and 4 KiB more by the cache.
+    check(&["--fail-on-leak=14340K"], "hook", 0, "");
+    check(&["--fail-on-leak=14339K"], "hook", 123, "left in 4 buffers");
+}
+
+fn growth_fails() {
+    check(&["--fail-on-growth"], "a 0 100 1; mark; a 0 50 2; f 0 2", 0, "");
+    check(&["--fail-on-growth"], "a 0 100 1; mark; a 0 50 2", 123, "50B more at the end than at the last mark");
+    check(&["--fail-on-growth=50"], "a 0 100 1; mark; a 0 50 2", 0, "");
+    check(&["--fail-on-growth"], "a 0 100 1; mark; a 0 50 2; mark", 0, "");
+    check(&["--fail-on-growth"], "a 0 100 1; mark; f 0 1", 0, "");
+    check(&["--fail-on-growth"], "a 0 100 1; mark; a 0 50 2; close 0", 123, "50B more");
+    check(&["--fail-on-growth"], "mark; a 0 50 2", 123, "50B more");
+    check(&["--fail-on-growth"], "a 0 50 2", 123, "set no mark");
+}
+
+fn limits_fail() {
+    check(&["--max-dram", "100"], "a 0 100 1; f 0 1", 0, "");
+    check(&["--max-dram", "99"], "a 0 100 1; f 0 1", 123, "--max-dram: the peak on chip 0 (on no device here) was 100B, 99B allowed");
+    check(&["--max-l1", "99"], "a 0 100 1; a 0 50 2 1", 0, "");
+    check(&["--max-l1", "49"], "a 0 100 1; a 0 50 2 1", 123, "--max-l1");
+    // What the allocator took counts, where it is known: 36 MiB of 12 GiB.
+    check(&["--max-dram", "36M"], "hook", 0, "");
+    check(&["--max-dram", "35M"], "hook", 123, "36.0MB, 35.0MB allowed");
+    check(&["--max-dram", "1%"], "hook", 0, "");
+    check(&["--max-dram", "0.1%"], "hook", 123, "of 12.0GB allowed");
+    check(&["--max-dram", "50%"], "a 0 100 1", 123, "cannot be judged");
+}
+
+fn a_failing_command_keeps_its_code() {
+    check(&["--fail-on-leak"], "a 0 100 1; exit 3", 3, "--fail-on-leak");
+    check(&["--fail-on-leak"], "exit 3", 3, "nothing to judge");
+    check(&["--fail-on-leak"], "exit 0", 0, "nothing to judge");
+}
+
+fn nothing_to_tell() {
+    let ran = ran(&mut run(&["--", "true"]));
+    assert_eq!((ran.code(), ran.stdout.as_str()), (Some(0), ""));
+    assert!(
+        ran.stderr.lines().count() == 1
+            && ran.stderr.starts_with("ttmon: true: exit 0 after ")
+            && ran.stderr.contains("nothing was tracked"),
+        "{}",
+        ran.stderr
+    );
+}
+
+fn a_report_that_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("none/report.json");
+    for path in [inside.to_str().unwrap(), folder.path().to_str().unwrap(), "/proc/self/x"] {
+        let ran = ran(&mut run(&["--report", path, "--", "echo", "started"]));
+        assert_eq!((ran.code(), ran.stdout.as_str()), (Some(125), ""), "{path}");
+        assert!(ran.stderr.contains("the command was not started") && ran.stderr.lines().count() == 1, "{}", ran.stderr);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // Known only afterwards.
+    let full = ran(&mut run(&["--quiet", "--report", "/dev/full", "--", "echo", "started"]));
+    assert_eq!((full.code(), full.stdout.as_str()), (Some(125), "started\n"));
+    assert!(full.stderr.contains("/dev/full") && full.stderr.lines().count() == 1, "{}", full.stderr);
+    assert_eq!(ran(&mut run(&["--quiet", "--report", "/dev/full", "--", "sh", "-c", "exit 3"])).code(), Some(3));
+    // An earlier one is replaced whole.
+    let path = folder.path().join("report.json");
+    fs::write(&path, "old").unwrap();
+    assert_eq!(ran(&mut run(&["--quiet", "--report", path.to_str().unwrap(), "--", "true"])).code(), Some(0));
+    assert!(fs::read_to_string(&path).unwrap().starts_with('{') && fs::read_dir(folder.path()).unwrap().count() == 1);
+}

@@ -1,0 +1,129 @@
+//! Starting `ttmon run`, and commands for it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::program::SCRIPT;
+
+/// A folder with a library to preload. Which one does not matter here, as these programs report by themselves; what the
+/// hook does is tried with the hook. So it is a library that every program has anyway.
+static LIBRARIES: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let library =
+        maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| path.contains("libc.so") || path.contains("/libc-"));
+    symlink(library.expect("this program uses the C library"), folder.path().join("libttmon_hook.so")).unwrap();
+    folder
+});
+
+/// `ttmon run WORDS...`
+pub(crate) fn run(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+    command.arg("run").args(words).stdin(Stdio::null()).env("TTMON_LIB", LIBRARIES.path()).env("LANG", "C.UTF-8");
+    for variable in ["TTMON_SIM", "TTMON_ROOT", "TTMON_HANDOVER", "TTMON_TRACKING", "TTMON_OPS", "LD_PRELOAD"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// `ttmon run FLAGS... -- this program, with a script`.
+pub(crate) fn scripted(flags: &[&str], script: &str) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let words: Vec<&str> = flags.iter().copied().chain(["--", program.to_str().unwrap()]).collect();
+    let mut command = run(&words);
+    command.env(SCRIPT, script);
+    command
+}
+
+pub(crate) struct Ran {
+    pub(crate) output: Output,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) fn ran(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    Ran { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
+}
+
+impl Ran {
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.output.status.code()
+    }
+}
+
+/// Runs a script with a report, which is returned.
+pub(crate) fn reported(script: &str) -> (Ran, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.json");
+    let ran = ran(&mut scripted(&["--report", path.to_str().unwrap()], script));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    (ran, serde_json::from_str(&text).unwrap())
+}
+
+/// A run that goes on, and what it prints.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn send(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Closes its output, and says how it ended.
+    pub(crate) fn leave(self) -> ExitStatus {
+        let Self { mut child, lines } = self;
+        drop(lines);
+        child.wait().unwrap()
+    }
+
+    pub(crate) fn end(mut self) -> Ran {
+        drop(self.child.stdin.take());
+        let output = self.child.wait_with_output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Ran { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
+    }
+}
+
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Alive, and not only waiting to be asked how it ended.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.trim_start().starts_with('Z'))
+}
+
+/// A file of our own making, with a mode.
+pub(crate) fn file(folder: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    path
+}
