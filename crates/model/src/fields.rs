@@ -91,6 +91,24 @@ pub enum Samples {
     TwoSlow,
 }
 
+/// How a value behaves over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It goes up and down.
+    Gauge,
+    /// It only goes up, until it begins again.
+    Counter,
+}
+
+/// A field among the service's metrics, in the base unit that [`Unit::base`] gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its whole name. Names are a promise: dashboards and alerts are built on them.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: MetricKind,
+}
+
 /// One row of the table: a field of `T`.
 pub struct Field<T> {
     /// Its name in JSON, CSV and docs. A dot leads into an object.
@@ -105,6 +123,10 @@ pub struct Field<T> {
     pub samples: Samples,
     /// The driver's file behind it, which knows since when it exists.
     pub attr: Option<Attr>,
+    /// Its name among the service's metrics; what has none is an identity, or stands in another form there.
+    pub metric: Option<Metric>,
+    /// Whether the service keeps its past.
+    pub is_kept: bool,
     /// What it means, in one sentence.
     pub help: &'static str,
     /// Its value.
@@ -120,7 +142,7 @@ impl<T> Field<T> {
         help: &'static str,
         get: fn(&T) -> Reading<Value>,
     ) -> Self {
-        Self { name, title, section, unit, samples: Samples::One, attr: None, help, get }
+        Self { name, title, section, unit, samples: Samples::One, attr: None, metric: None, is_kept: false, help, get }
     }
 
     const fn from(mut self, attr: Attr) -> Self {
@@ -130,6 +152,21 @@ impl<T> Field<T> {
 
     const fn rate(mut self, samples: Samples) -> Self {
         self.samples = samples;
+        self
+    }
+
+    const fn metric(mut self, name: &'static str) -> Self {
+        self.metric = Some(Metric { name, kind: MetricKind::Gauge });
+        self
+    }
+
+    const fn counter(mut self, name: &'static str) -> Self {
+        self.metric = Some(Metric { name, kind: MetricKind::Counter });
+        self
+    }
+
+    const fn kept(mut self) -> Self {
+        self.is_kept = true;
         self
     }
 }
@@ -182,61 +219,61 @@ pub const DEVICE: &[Field<Device>] = &[
     D::new("state", "State", S::Performance, U::None, "ok, resetting, gone, unreadable or unknown.", |d| text(d.state.name())),
     D::new("health", "Health", S::Performance, U::None, "ok, warning or critical against the limits the device publishes; unknown without limits.", |d| text(d.health.name())),
     D::new("health_reasons", "Health reasons", S::Performance, U::None, "Why health is not ok.", |d| Ok(Value::List(d.health_reasons.clone()))),
-    D::new("temperature", "Temperature", S::Temperature, U::Celsius, "Temperature of the chip.", |d| d.temperature.map(|v| Value::Float(v.0))).from(Attr::Temperature),
-    D::new("temperature_limit", "Temperature limit", S::Temperature, U::Celsius, "Temperature from which the chip throttles.", |d| d.temperature_limit.map(|v| Value::Float(v.0))).from(Attr::TemperatureMax),
-    D::new("board_temperature", "Board temperature", S::Temperature, U::Celsius, "Temperature of the board; nothing publishes it without opening the device.", |_| Err(Missing::NoSource)),
-    D::new("fan_rpm", "Fan speed", S::Temperature, U::Rpm, "Speed of the fan, on Blackhole boards that control one.", |d| d.fan.map(|v| Value::Integer(v.0))).from(Attr::Fan),
-    D::new("power", "Power", S::Power, U::Watts, "Power of the chip's core rail, not of the board.", |d| d.power.map(|v| Value::Float(v.0))).from(Attr::Power),
-    D::new("power_limit", "Power limit", S::Power, U::Watts, "Limit of the core rail's power.", |d| d.power_limit.map(|v| Value::Float(v.0))).from(Attr::PowerMax),
-    D::new("board_power", "Board power", S::Power, U::Watts, "Power of the whole board; nothing publishes it without opening the device.", |_| Err(Missing::NoSource)),
-    D::new("voltage", "Voltage", S::Power, U::Volts, "Voltage of the core rail.", |d| d.voltage.map(|v| Value::Float(v.0))).from(Attr::Voltage),
-    D::new("voltage_limit", "Voltage limit", S::Power, U::Volts, "Highest voltage of the core rail.", |d| d.voltage_limit.map(|v| Value::Float(v.0))).from(Attr::VoltageMax),
-    D::new("current", "Current", S::Power, U::Amperes, "Current of the core rail.", |d| d.current.map(|v| Value::Float(v.0))).from(Attr::Current),
-    D::new("current_limit", "Current limit", S::Power, U::Amperes, "Limit of the core rail's current.", |d| d.current_limit.map(|v| Value::Float(v.0))).from(Attr::CurrentMax),
-    D::new("aiclk_mhz", "AI clock", S::Clock, U::Megahertz, "Clock of the compute cores.", |d| d.aiclk.map(|v| Value::Integer(v.0))).from(Attr::Aiclk),
-    D::new("axiclk_mhz", "AXI clock", S::Clock, U::Megahertz, "Clock of the chip's buses.", |d| d.axiclk.map(|v| Value::Integer(v.0))).from(Attr::Axiclk),
-    D::new("arcclk_mhz", "ARC clock", S::Clock, U::Megahertz, "Clock of the management cores.", |d| d.arcclk.map(|v| Value::Integer(v.0))).from(Attr::Arcclk),
-    D::new("aiclk_limit_mhz", "AI clock limit", S::Clock, U::Megahertz, "Nominal highest AI clock, from the product table.", |d| d.aiclk_limit.map(|v| Value::Integer(v.0))),
-    D::new("utilization", "Utilization", S::Utilization, U::Ratio, "Share of time the compute cores work; nothing measures it, and it is never guessed.", |_| Err(Missing::NoSource)),
+    D::new("temperature", "Temperature", S::Temperature, U::Celsius, "Temperature of the chip.", |d| d.temperature.map(|v| Value::Float(v.0))).from(Attr::Temperature).metric("ttmon_device_temperature_celsius").kept(),
+    D::new("temperature_limit", "Temperature limit", S::Temperature, U::Celsius, "Temperature from which the chip throttles.", |d| d.temperature_limit.map(|v| Value::Float(v.0))).from(Attr::TemperatureMax).metric("ttmon_device_temperature_limit_celsius"),
+    D::new("board_temperature", "Board temperature", S::Temperature, U::Celsius, "Temperature of the board; nothing publishes it without opening the device.", |_| Err(Missing::NoSource)).metric("ttmon_device_board_temperature_celsius"),
+    D::new("fan_rpm", "Fan speed", S::Temperature, U::Rpm, "Speed of the fan, on Blackhole boards that control one.", |d| d.fan.map(|v| Value::Integer(v.0))).from(Attr::Fan).metric("ttmon_device_fan_rpm").kept(),
+    D::new("power", "Power", S::Power, U::Watts, "Power of the chip's core rail, not of the board.", |d| d.power.map(|v| Value::Float(v.0))).from(Attr::Power).metric("ttmon_device_power_watts").kept(),
+    D::new("power_limit", "Power limit", S::Power, U::Watts, "Limit of the core rail's power.", |d| d.power_limit.map(|v| Value::Float(v.0))).from(Attr::PowerMax).metric("ttmon_device_power_limit_watts"),
+    D::new("board_power", "Board power", S::Power, U::Watts, "Power of the whole board; nothing publishes it without opening the device.", |_| Err(Missing::NoSource)).metric("ttmon_device_board_power_watts"),
+    D::new("voltage", "Voltage", S::Power, U::Volts, "Voltage of the core rail.", |d| d.voltage.map(|v| Value::Float(v.0))).from(Attr::Voltage).metric("ttmon_device_voltage_volts").kept(),
+    D::new("voltage_limit", "Voltage limit", S::Power, U::Volts, "Highest voltage of the core rail.", |d| d.voltage_limit.map(|v| Value::Float(v.0))).from(Attr::VoltageMax).metric("ttmon_device_voltage_limit_volts"),
+    D::new("current", "Current", S::Power, U::Amperes, "Current of the core rail.", |d| d.current.map(|v| Value::Float(v.0))).from(Attr::Current).metric("ttmon_device_current_amperes").kept(),
+    D::new("current_limit", "Current limit", S::Power, U::Amperes, "Limit of the core rail's current.", |d| d.current_limit.map(|v| Value::Float(v.0))).from(Attr::CurrentMax).metric("ttmon_device_current_limit_amperes"),
+    D::new("aiclk_mhz", "AI clock", S::Clock, U::Megahertz, "Clock of the compute cores.", |d| d.aiclk.map(|v| Value::Integer(v.0))).from(Attr::Aiclk).metric("ttmon_device_aiclk_hertz").kept(),
+    D::new("axiclk_mhz", "AXI clock", S::Clock, U::Megahertz, "Clock of the chip's buses.", |d| d.axiclk.map(|v| Value::Integer(v.0))).from(Attr::Axiclk).metric("ttmon_device_axiclk_hertz"),
+    D::new("arcclk_mhz", "ARC clock", S::Clock, U::Megahertz, "Clock of the management cores.", |d| d.arcclk.map(|v| Value::Integer(v.0))).from(Attr::Arcclk).metric("ttmon_device_arcclk_hertz"),
+    D::new("aiclk_limit_mhz", "AI clock limit", S::Clock, U::Megahertz, "Nominal highest AI clock, from the product table.", |d| d.aiclk_limit.map(|v| Value::Integer(v.0))).metric("ttmon_device_aiclk_limit_hertz"),
+    D::new("utilization", "Utilization", S::Utilization, U::Ratio, "Share of time the compute cores work; nothing measures it, and it is never guessed.", |_| Err(Missing::NoSource)).metric("ttmon_device_utilization_ratio"),
     D::new("heartbeat", "Heartbeat", S::Performance, U::Count, "Counter of the firmware; compare for change only.", |d| whole(d.heartbeat)).from(Attr::Heartbeat),
-    D::new("heartbeat_alive", "Heartbeat alive", S::Performance, U::None, "Whether the heartbeat moved within a second or more.", |d| d.heartbeat_alive.map(Value::Bool)).from(Attr::Heartbeat).rate(Samples::TwoSlow),
-    D::new("therm_trip_count", "Thermal trips", S::Performance, U::Count, "Shutdowns by over-temperature since power-on.", |d| whole(d.therm_trip_count)).from(Attr::ThermTrips),
-    D::new("pcie_gen", "PCIe generation", S::Pcie, U::None, "Generation of the link now; low while idle may be deliberate.", |d| whole(d.pcie.gen_now)).from(Attr::LinkSpeed),
-    D::new("pcie_width", "PCIe width", S::Pcie, U::None, "Lanes of the link now.", |d| whole(d.pcie.width)).from(Attr::LinkWidth),
-    D::new("pcie_gen_max", "PCIe generation max", S::Pcie, U::None, "Highest generation of the chip.", |d| whole(d.pcie.gen_max)).from(Attr::LinkSpeedMax),
-    D::new("pcie_width_max", "PCIe width max", S::Pcie, U::None, "Most lanes of the chip.", |d| whole(d.pcie.width_max)).from(Attr::LinkWidthMax),
-    D::new("pcie_to_device_bytes_per_s", "PCIe to device", S::Pcie, U::BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed.", |d| d.pcie.to_device.map(|v| Value::Float(v.0))).from(Attr::HostPosted0).rate(Samples::Two),
-    D::new("pcie_from_device_bytes_per_s", "PCIe from device", S::Pcie, U::BytesPerSecond, "Data moved from the chip; not on Blackhole, where the size of a word is disputed.", |d| d.pcie.from_device.map(|v| Value::Float(v.0))).from(Attr::ChipPosted0).rate(Samples::Two),
-    D::new("pcie_to_device_words_per_s", "PCIe words to device", S::Pcie, U::WordsPerSecond, "Words of the chip's network moved to it.", |d| d.pcie.to_device_words.map(|v| Value::Float(v.0))).from(Attr::HostPosted0).rate(Samples::Two),
-    D::new("pcie_from_device_words_per_s", "PCIe words from device", S::Pcie, U::WordsPerSecond, "Words of the chip's network moved from it.", |d| d.pcie.from_device_words.map(|v| Value::Float(v.0))).from(Attr::ChipPosted0).rate(Samples::Two),
+    D::new("heartbeat_alive", "Heartbeat alive", S::Performance, U::None, "Whether the heartbeat moved within a second or more.", |d| d.heartbeat_alive.map(Value::Bool)).from(Attr::Heartbeat).rate(Samples::TwoSlow).metric("ttmon_device_heartbeat_alive").kept(),
+    D::new("therm_trip_count", "Thermal trips", S::Performance, U::Count, "Shutdowns by over-temperature since power-on.", |d| whole(d.therm_trip_count)).from(Attr::ThermTrips).counter("ttmon_device_therm_trips_total").kept(),
+    D::new("pcie_gen", "PCIe generation", S::Pcie, U::None, "Generation of the link now; low while idle may be deliberate.", |d| whole(d.pcie.gen_now)).from(Attr::LinkSpeed).metric("ttmon_device_pcie_gen"),
+    D::new("pcie_width", "PCIe width", S::Pcie, U::None, "Lanes of the link now.", |d| whole(d.pcie.width)).from(Attr::LinkWidth).metric("ttmon_device_pcie_width"),
+    D::new("pcie_gen_max", "PCIe generation max", S::Pcie, U::None, "Highest generation of the chip.", |d| whole(d.pcie.gen_max)).from(Attr::LinkSpeedMax).metric("ttmon_device_pcie_gen_max"),
+    D::new("pcie_width_max", "PCIe width max", S::Pcie, U::None, "Most lanes of the chip.", |d| whole(d.pcie.width_max)).from(Attr::LinkWidthMax).metric("ttmon_device_pcie_width_max"),
+    D::new("pcie_to_device_bytes_per_s", "PCIe to device", S::Pcie, U::BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed.", |d| d.pcie.to_device.map(|v| Value::Float(v.0))).from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_bytes_per_second").kept(),
+    D::new("pcie_from_device_bytes_per_s", "PCIe from device", S::Pcie, U::BytesPerSecond, "Data moved from the chip; not on Blackhole, where the size of a word is disputed.", |d| d.pcie.from_device.map(|v| Value::Float(v.0))).from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_bytes_per_second").kept(),
+    D::new("pcie_to_device_words_per_s", "PCIe words to device", S::Pcie, U::WordsPerSecond, "Words of the chip's network moved to it.", |d| d.pcie.to_device_words.map(|v| Value::Float(v.0))).from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").kept(),
+    D::new("pcie_from_device_words_per_s", "PCIe words from device", S::Pcie, U::WordsPerSecond, "Words of the chip's network moved from it.", |d| d.pcie.from_device_words.map(|v| Value::Float(v.0))).from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").kept(),
     D::new("firmware", "Firmware bundle", S::Firmware, U::None, "Version of the firmware bundle; 80.x is older than 18.x.", |d| owned(&d.firmware.bundle)).from(Attr::FirmwareBundle),
     D::new("m3_fw", "M3 firmware", S::Firmware, U::None, "Board controller's application.", |d| owned(&d.firmware.m3_app)).from(Attr::FirmwareM3App),
     D::new("m3_bl_fw", "M3 boot loader", S::Firmware, U::None, "Board controller's boot loader.", |d| owned(&d.firmware.m3_boot)).from(Attr::FirmwareM3Boot),
     D::new("arc_fw", "ARC firmware", S::Firmware, U::None, "Management cores' firmware.", |d| owned(&d.firmware.arc)).from(Attr::FirmwareArc),
     D::new("eth_fw", "Ethernet firmware", S::Firmware, U::None, "Ethernet cores' firmware.", |d| owned(&d.firmware.eth)).from(Attr::FirmwareEth),
     D::new("tt_flash", "tt-flash", S::Firmware, U::None, "Version of the tool that flashed it.", |d| owned(&d.firmware.tt_flash)).from(Attr::TtFlash),
-    D::new("memory.total", "DRAM total", S::Memory, U::Bytes, "DRAM of the chip, from the product table.", |d| whole(d.memory.dram.total)),
-    D::new("memory.used", "DRAM used", S::Memory, U::Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.dram.used)),
-    D::new("memory.free", "DRAM free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.dram.free)),
-    D::new("memory.l1_total", "L1 total", S::Memory, U::Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one.", |d| whole(d.memory.l1.total)),
-    D::new("memory.l1_used", "L1 used", S::Memory, U::Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.l1.used)),
-    D::new("memory.l1_free", "L1 free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.l1.free)),
-    D::new("memory.untracked_processes", "Untracked processes", S::Memory, U::Count, "Processes that hold the chip and tell nobody what they use.", |d| Ok(Value::Integer(d.memory.untracked_processes))),
-    D::new("memory.hidden_processes", "Hidden processes", S::Memory, U::Count, "Open files of processes in other pid namespaces, which cannot be named.", |d| Ok(Value::Integer(d.memory.hidden_processes))),
-    D::new("memory.stale_bytes", "Stale bytes", S::Memory, U::Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure.", |d| Ok(Value::Integer(d.memory.stale_bytes))),
+    D::new("memory.total", "DRAM total", S::Memory, U::Bytes, "DRAM of the chip, from the product table.", |d| whole(d.memory.dram.total)).metric("ttmon_device_memory_total_bytes"),
+    D::new("memory.used", "DRAM used", S::Memory, U::Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.dram.used)).metric("ttmon_device_memory_used_bytes").kept(),
+    D::new("memory.free", "DRAM free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.dram.free)).metric("ttmon_device_memory_free_bytes"),
+    D::new("memory.l1_total", "L1 total", S::Memory, U::Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one.", |d| whole(d.memory.l1.total)).metric("ttmon_device_memory_l1_total_bytes"),
+    D::new("memory.l1_used", "L1 used", S::Memory, U::Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.l1.used)).metric("ttmon_device_memory_l1_used_bytes").kept(),
+    D::new("memory.l1_free", "L1 free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.l1.free)).metric("ttmon_device_memory_l1_free_bytes"),
+    D::new("memory.untracked_processes", "Untracked processes", S::Memory, U::Count, "Processes that hold the chip and tell nobody what they use.", |d| Ok(Value::Integer(d.memory.untracked_processes))).metric("ttmon_device_memory_untracked_processes").kept(),
+    D::new("memory.hidden_processes", "Hidden processes", S::Memory, U::Count, "Open files of processes in other pid namespaces, which cannot be named.", |d| Ok(Value::Integer(d.memory.hidden_processes))).metric("ttmon_device_memory_hidden_processes"),
+    D::new("memory.stale_bytes", "Stale bytes", S::Memory, U::Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure.", |d| Ok(Value::Integer(d.memory.stale_bytes))).metric("ttmon_device_memory_stale_bytes"),
 ];
 
 /// Fields of one kind of memory of a device: `memory.kinds.KIND.NAME`.
 #[rustfmt::skip] // one row a line
 pub const DEVICE_KIND: &[Field<KindMemory>] = &[
-    K::new("total", "total", S::Memory, U::Bytes, "What the chip has.", |k| whole(k.total)),
-    K::new("capacity", "capacity", S::Memory, U::Bytes, "The allocator's own limit.", |k| whole(k.capacity)),
-    K::new("used", "used", S::Memory, U::Bytes, "Live buffers as asked for by programs.", |k| whole(k.figure.used)),
-    K::new("allocated", "allocated", S::Memory, U::Bytes, "What the allocators took, padding included.", |k| whole(k.figure.allocated)),
-    K::new("free", "free", S::Memory, U::Bytes, "Capacity less allocated, else total less used.", |k| whole(k.free)),
-    K::new("peak", "peak", S::Memory, U::Bytes, "Highest used.", |k| whole(k.figure.peak)),
+    K::new("total", "total", S::Memory, U::Bytes, "What the chip has.", |k| whole(k.total)).metric("ttmon_memory_total_bytes"),
+    K::new("capacity", "capacity", S::Memory, U::Bytes, "The allocator's own limit.", |k| whole(k.capacity)).metric("ttmon_memory_capacity_bytes"),
+    K::new("used", "used", S::Memory, U::Bytes, "Live buffers as asked for by programs.", |k| whole(k.figure.used)).metric("ttmon_memory_used_bytes").kept(),
+    K::new("allocated", "allocated", S::Memory, U::Bytes, "What the allocators took, padding included.", |k| whole(k.figure.allocated)).metric("ttmon_memory_allocated_bytes").kept(),
+    K::new("free", "free", S::Memory, U::Bytes, "Capacity less allocated, else total less used.", |k| whole(k.free)).metric("ttmon_memory_free_bytes"),
+    K::new("peak", "peak", S::Memory, U::Bytes, "Highest used.", |k| whole(k.figure.peak)).metric("ttmon_memory_peak_bytes"),
     K::new("peak_time", "peak time", S::Memory, U::Time, "When that was.", |k| k.figure.peak_time.map(Value::Time)),
-    K::new("count", "count", S::Memory, U::Count, "Live buffers.", |k| whole(k.figure.count)),
+    K::new("count", "count", S::Memory, U::Count, "Live buffers.", |k| whole(k.figure.count)).metric("ttmon_memory_buffers"),
     K::new("source", "source", S::Memory, U::None, "Where the figures come from.", |k| k.figure.source.map(|source| Value::Text(source.name().to_owned()))),
 ];
 
@@ -307,6 +344,12 @@ pub enum DeviceField {
     OfKind(Kind, &'static Field<KindMemory>),
 }
 
+impl std::fmt::Debug for DeviceField {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
 impl DeviceField {
     /// Finds a field by its contract name.
     pub fn find(name: &str) -> Option<Self> {
@@ -348,6 +391,14 @@ impl DeviceField {
         }
     }
 
+    /// Whether the service keeps its past.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            Self::Plain(field) => field.is_kept,
+            Self::OfKind(_, field) => field.is_kept,
+        }
+    }
+
     /// What it means.
     pub fn help(&self) -> &'static str {
         match self {
@@ -386,6 +437,23 @@ mod tests {
         check(PROCESS);
         check(ALLOCATOR_KIND);
         check(ALLOCATOR_BANKS);
+    }
+
+    /// Names of metrics end with the base unit, or with `_total` if they count, and none is given twice.
+    #[test]
+    fn metrics_are_named_by_the_rules() {
+        let device = DEVICE.iter().filter_map(|field| Some((field.metric?, field.unit)));
+        let kinds = DEVICE_KIND.iter().filter_map(|field| Some((field.metric?, field.unit)));
+        let mut seen = Vec::new();
+        for (metric, unit) in device.chain(kinds) {
+            let name = metric.name;
+            assert!(name.starts_with("ttmon_device_") || name.starts_with("ttmon_memory_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
+            let base = unit.base().name;
+            assert!(base.is_empty() || name.ends_with(&format!("_{base}")), "{name} is in {base}");
+            assert!(!seen.contains(&name), "{name} twice");
+            seen.push(name);
+        }
     }
 
     #[test]

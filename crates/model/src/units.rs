@@ -94,6 +94,35 @@ impl Unit {
     }
 }
 
+/// The unit that metrics are in, and how to get there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Base {
+    /// Its name, as metrics end; empty where there is none.
+    pub name: &'static str,
+    /// What a value is multiplied by.
+    pub factor: f64,
+}
+
+impl Unit {
+    /// The base unit metrics are in: hertz where the field is in megahertz.
+    pub fn base(self) -> Base {
+        let (name, factor) = match self {
+            Self::None | Self::Count | Self::Time => ("", 1.0),
+            Self::Celsius => ("celsius", 1.0),
+            Self::Watts => ("watts", 1.0),
+            Self::Volts => ("volts", 1.0),
+            Self::Amperes => ("amperes", 1.0),
+            Self::Megahertz => ("hertz", 1e6),
+            Self::Rpm => ("rpm", 1.0),
+            Self::Bytes => ("bytes", 1.0),
+            Self::BytesPerSecond => ("bytes_per_second", 1.0),
+            Self::WordsPerSecond => ("words_per_second", 1.0),
+            Self::Ratio => ("ratio", 1.0),
+        };
+        Base { name, factor }
+    }
+}
+
 /// A moment as nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixTime(pub u64);
@@ -107,6 +136,75 @@ impl UnixTime {
         let (hour, rest) = (in_day / 3_600_000, in_day % 3_600_000);
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{:02}:{:02}.{:03}Z", rest / 60_000, rest % 60_000 / 1000, rest % 1000)
     }
+}
+
+impl UnixTime {
+    /// Reads RFC 3339 text, `2026-11-15T08:12:45.120Z` or with an offset. Moments before 1970 are none.
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let is_shaped = text.is_ascii()
+            && bytes.len() >= 20
+            && [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')].iter().all(|(at, byte)| bytes[*at] == *byte);
+        if !is_shaped || !matches!(bytes[10], b'T' | b't' | b' ') {
+            return None;
+        }
+        let number = |from: usize, to: usize| digits(&text[from..to]);
+        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+        let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+        let days = days_from_civil(year, month, day)?;
+        if hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let rest = &text[19..];
+        let (fraction, zone) = match rest.strip_prefix('.') {
+            Some(rest) => rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count()),
+            None => ("", rest),
+        };
+        if rest.starts_with('.') && fraction.is_empty() {
+            return None;
+        }
+        let nanos: u64 = fraction
+            .bytes()
+            .take(9)
+            .zip([100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1])
+            .map(|(digit, place)| u64::from(digit - b'0') * place)
+            .sum();
+        let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+        let seconds = seconds.checked_add_signed(-offset_seconds(zone)?)?;
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos).map(Self)
+    }
+}
+
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// `Z`, or hours and minutes ahead of it: `+05:30`.
+fn offset_seconds(zone: &str) -> Option<i64> {
+    if zone.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let (sign, rest) = match zone.split_at_checked(1)? {
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':').filter(|(hours, minutes)| hours.len() == 2 && minutes.len() == 2)?;
+    let (hours, minutes) = (i64::try_from(digits(hours)?).ok()?, i64::try_from(digits(minutes)?).ok()?);
+    (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+/// Days from 1970-01-01 to a day, which must exist and not be before it.
+fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day == 0 {
+        return None;
+    }
+    let (shifted_year, shifted_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year_of_era) = (shifted_year / 400, shifted_year % 400);
+    let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
+    let days = (era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year).checked_sub(719_468)?;
+    // The way back tells a day that no month has.
+    (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
 /// Year, month and day of a day counted from 1970-01-01: the Gregorian calendar in years that begin in March, so
@@ -171,6 +269,32 @@ mod tests {
             (4_102_444_799, "2099-12-31T23:59:59.000Z"),
         ] {
             assert_eq!(UnixTime(seconds * 1_000_000_000).rfc3339(), text);
+        }
+    }
+
+    #[test]
+    fn times_are_read_back() {
+        for nanos in [0, 951_782_400_123_000_000, 1_795_075_965_001_000_000, 4_102_444_799_999_000_000] {
+            assert_eq!(UnixTime::parse_rfc3339(&UnixTime(nanos).rfc3339()), Some(UnixTime(nanos)));
+        }
+        assert_eq!(UnixTime::parse_rfc3339("1970-01-01T05:30:01+05:30"), Some(UnixTime(1_000_000_000)));
+        assert_eq!(UnixTime::parse_rfc3339("1970-01-01T00:00:00.5-00:01"), Some(UnixTime(60_500_000_000)));
+        for wrong in [
+            "",
+            "2026-11-15",
+            "2026-11-15T08:12:45",
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-15T24:00:00Z",
+            "2026-11-15T08:12:45.Z",
+            "2026-11-15T08:12:45+5:30",
+            "1969-12-31T23:59:59Z",
+            "1970-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59Z",
+            "2026-11-15T08:12:4éZ",
+            "+026-11-15T08:12:45Z",
+        ] {
+            assert_eq!(UnixTime::parse_rfc3339(wrong), None, "{wrong}");
         }
     }
 

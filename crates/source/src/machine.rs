@@ -7,6 +7,7 @@ pub use tracking::{Departed, End};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -138,7 +139,7 @@ pub struct Machine {
     known: Vec<Known>,
     passwd: Option<String>,
     /// Ledgers found so far.
-    ledgers: Vec<Found>,
+    ledgers: Vec<Arc<Found>>,
     /// Those whose processes ended or became other programs since the last sample.
     departed: Vec<Departed>,
     /// Where to look for those of the processes at hand.

@@ -7,6 +7,7 @@
 pub mod allocation;
 mod device;
 mod memory;
+mod parts;
 mod process;
 mod table;
 mod value;
@@ -19,6 +20,7 @@ use ttmon_model::sample::Problem;
 
 use device::DeviceJson;
 pub use memory::{MemoryJson, MemoryParts};
+pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;
 use table::Reasons;
 use value::Escaping;

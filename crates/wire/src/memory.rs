@@ -222,9 +222,9 @@ impl Serialize for BuffersJson<'_> {
     }
 }
 
-struct BufferJson<'a> {
-    buffer: &'a Buffer,
-    now: UnixTime,
+pub(crate) struct BufferJson<'a> {
+    pub(crate) buffer: &'a Buffer,
+    pub(crate) now: UnixTime,
 }
 
 impl Serialize for BufferJson<'_> {

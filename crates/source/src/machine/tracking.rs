@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::mem;
+use std::sync::Arc;
 
 use ttmon_model::Missing;
 use ttmon_model::identity::ProcessKey;
@@ -62,8 +63,8 @@ impl Machine {
 
     pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
-        let is_alive = |found: &Found| processes.iter().any(|process| process.key == found.owner);
-        let (staying, departed): (Vec<Found>, Vec<Found>) =
+        let is_alive = |found: &Arc<Found>| processes.iter().any(|process| process.key == found.owner);
+        let (staying, departed): (Vec<Arc<Found>>, Vec<Arc<Found>>) =
             mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
         self.ledgers = staying;
         self.departed = departed.into_iter().map(|found| Departed::new(&self.root, found, detail)).collect();
@@ -71,7 +72,7 @@ impl Machine {
         for (owner, lead) in mem::take(&mut self.leads) {
             let process = processes.iter().find(|process| process.key == owner);
             match process.and_then(|process| lead.open(&self.root, process, machine)) {
-                Some(found) => self.ledgers.push(found),
+                Some(found) => self.ledgers.push(Arc::new(found)),
                 None if lead == Lead::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
                 None => {}
             }
@@ -93,8 +94,8 @@ impl Machine {
         self.options.ledgers.detail = detail;
     }
 
-    /// The ledgers of the last sample, for whoever wants to read more of them.
-    pub fn ledgers(&self) -> &[Found] {
+    /// The ledgers of the last sample, for whoever wants to read more of them, another thread included.
+    pub fn ledgers(&self) -> &[Arc<Found>] {
         &self.ledgers
     }
 
@@ -108,7 +109,7 @@ impl Machine {
 #[derive(Debug)]
 pub struct Departed {
     /// The ledger.
-    pub found: Found,
+    pub found: Arc<Found>,
     /// What it says for the last time.
     pub last: LedgerSample,
     /// How its program went.
@@ -125,7 +126,7 @@ pub enum End {
 }
 
 impl Departed {
-    fn new(root: &Root, found: Found, detail: Detail) -> Self {
+    fn new(root: &Root, found: Arc<Found>, detail: Detail) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
         Self { found, last, end }

@@ -170,7 +170,7 @@ pub(crate) fn hostile() -> Snapshot {
     Snapshot::derive(&Sample { host: names[2].to_owned(), processes, problems: vec![problem], ..sample(vec![only]) }, None)
 }
 
-fn sample(devices: Vec<DeviceSample>) -> Sample {
+pub(crate) fn sample(devices: Vec<DeviceSample>) -> Sample {
     Sample {
         at: Duration::from_secs(100),
         time: NOW,

@@ -1,0 +1,72 @@
+//! Parts of the document by themselves, for whoever asks the service for one of them.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use ttmon_model::snapshot::Buffer;
+
+use crate::device::DeviceJson;
+use crate::memory::BufferJson;
+use crate::process::ProcessJson;
+use crate::{SCHEMA, SnapshotJson};
+
+impl SnapshotJson<'_> {
+    /// What every document begins with.
+    fn head<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("schema", &SCHEMA)?;
+        map.serialize_entry("version", self.version)?;
+        map.serialize_entry("host", &self.snapshot.host)?;
+        map.serialize_entry("time", &self.snapshot.time.rfc3339())?;
+        map.serialize_entry("origin", self.snapshot.origin.name())
+    }
+}
+
+/// The devices.
+#[derive(Clone, Copy, Debug)]
+pub struct DevicesJson<'a>(pub SnapshotJson<'a>);
+
+impl Serialize for DevicesJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let snapshot = self.0.snapshot;
+        let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
+        let mut map = serializer.serialize_map(None)?;
+        self.0.head(&mut map)?;
+        map.serialize_entry("devices", &devices)?;
+        map.end()
+    }
+}
+
+/// The processes.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessesJson<'a>(pub SnapshotJson<'a>);
+
+impl Serialize for ProcessesJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let processes: Vec<_> = self.0.snapshot.processes.iter().map(ProcessJson).collect();
+        let mut map = serializer.serialize_map(None)?;
+        self.0.head(&mut map)?;
+        map.serialize_entry("processes", &processes)?;
+        map.end()
+    }
+}
+
+/// Live buffers: those shown, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub struct BuffersJson<'a> {
+    /// Where they are from.
+    pub snapshot: SnapshotJson<'a>,
+    /// Those shown.
+    pub buffers: &'a [Buffer],
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Serialize for BuffersJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let now = self.snapshot.snapshot.time;
+        let buffers: Vec<_> = self.buffers.iter().map(|buffer| BufferJson { buffer, now }).collect();
+        let mut map = serializer.serialize_map(None)?;
+        self.snapshot.head(&mut map)?;
+        map.serialize_entry("count", &self.count)?;
+        map.serialize_entry("buffers", &buffers)?;
+        map.end()
+    }
+}
