@@ -12,8 +12,14 @@ struct Page {
 
 const PAGES: &[Page] = &[
     Page { path: "docs/fields.md", text: |_| Ok(ttmon_print::fields_markdown()) },
-    Page { path: "docs/cli.md", text: |project| output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown"])) },
+    Page { path: "docs/cli.md", text: |project| printed(project, "cli") },
+    Page { path: "docs/metrics.md", text: |project| printed(project, "metrics") },
 ];
+
+/// What the program itself prints: xtask need not be built with all of it.
+fn printed(project: &Project, page: &str) -> Result<String, String> {
+    output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown", page]))
+}
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     match arguments {

@@ -135,6 +135,8 @@ pub(crate) enum Command {
     Mem(MemArgs),
     /// What happened: allocations and frees of tracked processes, the last 65,536 of each.
     Events(EventsArgs),
+    /// Serve this host: sample it, keep its history, and answer on a Unix socket and over HTTP (JSON, events, metrics).
+    Serve(ServeArgs),
     /// The interactive monitor: devices, processes, charts, memory, mesh. h shows its keys.
     Top(TopArgs),
     /// Start a command with its device memory tracked, and tell what it did when it has ended.
@@ -162,9 +164,22 @@ pub(crate) enum Command {
         /// Of this sub-command.
         command: Option<String>,
     },
-    /// Print the reference of all commands as Markdown.
+    /// Print a generated page as Markdown.
     #[command(hide = true)]
-    Markdown,
+    Markdown {
+        /// The reference of all commands, or that of the metrics.
+        #[arg(default_value = "cli")]
+        page: Page,
+    },
+}
+
+/// A generated page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Page {
+    /// docs/cli.md
+    Cli,
+    /// docs/metrics.md
+    Metrics,
 }
 
 /// Flags of `wait`.
@@ -302,4 +317,33 @@ pub(crate) struct EventsArgs {
     /// Go on printing what happens.
     #[arg(short, long)]
     pub(crate) follow: bool,
+}
+
+/// Flags of `serve`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// Unix socket of the API [default: /run/ttmon/api.sock as root, else $XDG_RUNTIME_DIR/ttmon/api.sock].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) api: Option<PathBuf>,
+    /// Where to serve HTTP [default: 127.0.0.1:9477], or off.
+    #[arg(long, value_name = "ADDR:PORT|off")]
+    pub(crate) listen: Option<String>,
+    /// How often the machine is looked at, in seconds, 0.1 to 3600 [default: 1].
+    #[arg(long, value_name = "S")]
+    pub(crate) interval: Option<f64>,
+    /// Let other hosts ask; takes a token and TLS too.
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+    /// File with the token that opens everything over HTTP; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificate (and its chain) of HTTPS, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Key of HTTPS, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Give each process metrics of its own.
+    #[arg(long)]
+    pub(crate) process_metrics: bool,
 }

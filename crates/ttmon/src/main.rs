@@ -15,6 +15,7 @@ mod output;
 mod pages;
 mod refusal;
 mod run;
+mod serve;
 mod show;
 mod terminal;
 mod top;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use ttmon_print::Style;
 
-use cli::{Cli, Command, SnapshotArgs};
+use cli::{Cli, Command, Page, SnapshotArgs};
 use failure::{Failure, complain};
 use meant::Context;
 use output::Output;
@@ -87,9 +88,11 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Run(args)) => run::run(&cli.common, args),
         Some(Command::Env { ops }) => Output::Stdout.write(env::run(*ops)?.as_bytes()),
+        Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
         Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),
-        Some(Command::Markdown) => Output::Stdout.write(pages::markdown().as_bytes()),
+        Some(Command::Markdown { page: Page::Cli }) => Output::Stdout.write(pages::markdown().as_bytes()),
+        Some(Command::Markdown { page: Page::Metrics }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
     }
 }

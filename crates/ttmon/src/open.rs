@@ -13,24 +13,16 @@ use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root, read_clust
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
 
-/// A machine, and the simulation behind it if it is one.
-pub(crate) struct Opened {
-    pub(crate) machine: Machine,
-    selection: Selection,
-    proc: PathBuf,
-    previous: Option<Sample>,
-    // Dropped last: the simulated tree outlives its reader.
-    simulation: Option<Simulation>,
+/// A machine that is not opened yet: where it is and how to read it, and the simulation behind it if it is one.
+pub(crate) struct Placed {
+    pub(crate) root: Root,
+    pub(crate) options: Options,
+    pub(crate) simulation: Option<Simulation>,
 }
 
-impl Opened {
-    /// Starts the simulation if there is one, and the reading process.
-    pub(crate) fn new(context: &Context, pace: Pace, processes: bool) -> Result<Self, Failure> {
-        Self::with_ledgers(context, pace, processes, Detail::Totals, Reach::Holders)
-    }
-
-    /// The same with a say in what is read of ledgers.
-    pub(crate) fn with_ledgers(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
+impl Placed {
+    /// Starts the simulation if there is one.
+    pub(crate) fn new(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
         let cluster = match &context.cluster {
             Some(path) => {
                 let read = read_cluster(path);
@@ -58,9 +50,32 @@ impl Opened {
         let machine = simulation.as_ref().map_or(0, Simulation::mark);
         let ledgers = Ledgers { detail, reach, machine };
         let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers };
-        let proc = root.proc.clone();
-        let machine = Machine::new(root, options)?;
-        Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation })
+        Ok(Self { root, options, simulation })
+    }
+}
+
+/// A machine, and the simulation behind it if it is one.
+pub(crate) struct Opened {
+    pub(crate) machine: Machine,
+    selection: Selection,
+    proc: PathBuf,
+    previous: Option<Sample>,
+    // Dropped last: the simulated tree outlives its reader.
+    simulation: Option<Simulation>,
+}
+
+impl Opened {
+    /// Starts the simulation if there is one, and the reading process.
+    pub(crate) fn new(context: &Context, pace: Pace, processes: bool) -> Result<Self, Failure> {
+        Self::with_ledgers(context, pace, processes, Detail::Totals, Reach::Holders)
+    }
+
+    /// The same with a say in what is read of ledgers.
+    pub(crate) fn with_ledgers(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
+        let place = Placed::new(context, pace, processes, detail, reach)?;
+        let proc = place.root.proc.clone();
+        let machine = Machine::new(place.root, place.options)?;
+        Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation: place.simulation })
     }
 
     /// One snapshot of the devices asked for; the one before gives the rates.

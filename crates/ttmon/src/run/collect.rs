@@ -74,15 +74,7 @@ impl Collector {
         let directory = Directory(path);
         fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
         let receiver = Receiver::bind(&directory.0.join(random()), 0o666)?;
-        Ok(Self {
-            receiver,
-            _directory: directory,
-            held: Vec::new(),
-            digests: Vec::new(),
-            seen: HashSet::new(),
-            unread: 0,
-            held_max: HELD,
-        })
+        Ok(Self { receiver, _directory: directory, held: Vec::new(), digests: Vec::new(), seen: HashSet::new(), unread: 0, held_max: HELD })
     }
 
     /// Where to send.

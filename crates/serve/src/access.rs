@@ -1,0 +1,268 @@
+//! Who may see what.
+//!
+//! On the Unix socket the kernel says who asks: root sees everything, a user their own processes in full and others' as
+//! pid, name, owner and totals. On HTTP whoever has the token sees everything, whoever has not sees what a user without
+//! processes would. Requests that a web page of another site made are refused, whatever name that site gave this host.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+use ttmon_model::{Missing, Process, Snapshot};
+
+use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
+
+/// What somebody may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum View {
+    /// Everything.
+    Whole,
+    /// The processes of this user in full.
+    User(u32),
+    /// No process in full.
+    Public,
+}
+
+impl View {
+    /// Whether a process may be shown in full.
+    pub(crate) fn has(self, process: &Process) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::User(uid) => process.uid == Ok(u64::from(uid)),
+            Self::Public => false,
+        }
+    }
+
+    /// The snapshot without what this one may not see.
+    pub(crate) fn of(self, snapshot: &Snapshot) -> Cow<'_, Snapshot> {
+        if self == Self::Whole {
+            return Cow::Borrowed(snapshot);
+        }
+        let mut seen = snapshot.clone();
+        let is_seen: Vec<_> = snapshot.processes.iter().filter(|process| self.has(process)).map(|process| process.key).collect();
+        for process in seen.processes.iter_mut().filter(|process| !self.has(process)) {
+            process.command = Err(Missing::NoPermission);
+            process.cpu = Err(Missing::NoPermission);
+            process.rss = Err(Missing::NoPermission);
+        }
+        seen.allocators.retain(|allocator| is_seen.contains(&allocator.process));
+        seen.buffers.retain(|buffer| is_seen.contains(&buffer.process));
+        Cow::Owned(seen)
+    }
+}
+
+/// A secret that opens everything. It is compared in constant time and never printed.
+pub struct Token(Vec<u8>);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// Takes the text of a token, as a file or the environment has it.
+    pub fn new(text: &[u8]) -> Result<Self, String> {
+        let text = text.trim_ascii();
+        if text.len() < TOKEN_BYTES_MIN {
+            return Err(format!("the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64"));
+        }
+        if text.len() > TOKEN_BYTES_MAX || !text.iter().all(u8::is_ascii_graphic) {
+            return Err(format!("the token is not one word of at most {TOKEN_BYTES_MAX} plain characters"));
+        }
+        Ok(Self(text.to_vec()))
+    }
+
+    /// Reads it from a file, which others must not be able to read.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let place = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let file = File::open(path).map_err(|error| place(&error))?;
+        let metadata = file.metadata().map_err(|error| place(&error))?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(place(&"other users may read it; make it your own: chmod 600"));
+        }
+        let mut text = Vec::new();
+        file.take(TOKEN_BYTES_MAX as u64 + 2).read_to_end(&mut text).map_err(|error| place(&error))?;
+        Self::new(&text).map_err(|error| place(&error))
+    }
+
+    /// Whether a request carries it.
+    fn is_in(&self, headers: &HeaderMap) -> Option<bool> {
+        let value = headers.get(AUTHORIZATION)?.as_bytes();
+        let (scheme, given) = value.split_at_checked(7)?;
+        Some(scheme.eq_ignore_ascii_case(b"Bearer ") && self.is(given.trim_ascii()))
+    }
+
+    /// In a time that depends on the length alone.
+    fn is(&self, given: &[u8]) -> bool {
+        let differences = self.0.iter().zip(given).fold(0u8, |all, (ours, theirs)| std::hint::black_box(all | (ours ^ theirs)));
+        self.0.len() == given.len() && differences == 0
+    }
+}
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The Unix socket, and who is at its other end.
+    Unix(u32),
+    /// A TCP port that this host alone can reach.
+    Loopback,
+    /// One that others can reach.
+    Remote,
+}
+
+/// Why somebody is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The name this host was called by is not one of its own.
+    ForeignHost,
+    /// A page of another site asks.
+    ForeignOrigin,
+    /// A token was given, and is wrong.
+    WrongToken,
+    /// Without a token there is nothing to see here.
+    NoToken,
+}
+
+/// Whether a path tells nothing but that the service lives.
+pub(crate) fn is_open_to_all(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+/// What the asker may see, or why nothing.
+pub(crate) fn judge(door: Door, path: &str, headers: &HeaderMap, token: Option<&Token>) -> Result<View, Refusal> {
+    if let Door::Unix(uid) = door {
+        return Ok(if uid == 0 || uid == rustix::process::geteuid().as_raw() { View::Whole } else { View::User(uid) });
+    }
+    // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
+    if door == Door::Loopback && !host_is_ours(headers) {
+        return Err(Refusal::ForeignHost);
+    }
+    if !origin_is_ours(headers) {
+        return Err(Refusal::ForeignOrigin);
+    }
+    match token.map(|token| token.is_in(headers)) {
+        Some(Some(true)) => Ok(View::Whole),
+        Some(Some(false)) => Err(Refusal::WrongToken),
+        None if headers.contains_key(AUTHORIZATION) => Err(Refusal::WrongToken),
+        _ if door == Door::Loopback || is_open_to_all(path) => Ok(View::Public),
+        _ => Err(Refusal::NoToken),
+    }
+}
+
+/// A name that leads to loopback and cannot be given to this host by a stranger's name server.
+fn host_is_ours(headers: &HeaderMap) -> bool {
+    headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(|host| is_loopback_name(without_port(host)))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) => name,
+        _ => host,
+    }
+}
+
+fn is_loopback_name(name: &str) -> bool {
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A page's own requests name the site it came from: it must be the one that is asked.
+fn origin_is_ours(headers: &HeaderMap) -> bool {
+    let fetched_by = headers.get(HeaderName::from_static("sec-fetch-site")).map(|value| value.as_bytes());
+    if !matches!(fetched_by, None | Some(b"same-origin" | b"none")) {
+        return false;
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    let host = headers.get(HOST).map(|host| host.as_bytes()).unwrap_or_default();
+    let site = origin.as_bytes().strip_prefix(b"http://").or_else(|| origin.as_bytes().strip_prefix(b"https://"));
+    site.is_some_and(|site| site.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::machine;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a header's value"))).collect()
+    }
+
+    fn token() -> Token {
+        Token::new(b"0123456789abcdef0123\n").expect("a good token")
+    }
+
+    #[test]
+    fn names_that_only_this_host_has() {
+        for ours in ["localhost", "localhost:9477", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:9477", "127.1.2.3:80", "[::1]:9477", "[::1]"] {
+            assert!(host_is_ours(&headers(&[("host", ours)])), "{ours}");
+        }
+        for foreign in
+            ["", "evil.example", "evil.example:9477", "10.0.0.1", "localhost.evil.example", "127.0.0.1.nip.io:9477", "[fe80::1]", "0.0.0.0"]
+        {
+            assert!(!host_is_ours(&headers(&[("host", foreign)])), "{foreign}");
+        }
+        assert!(!host_is_ours(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        let check = |pairs: &[(&'static str, &str)]| judge(Door::Loopback, "/metrics", &headers(pairs), None);
+        let host = ("host", "localhost:9477");
+        assert_eq!(check(&[host]), Ok(View::Public));
+        assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(View::Public));
+        assert_eq!(check(&[host, ("origin", "http://localhost:8080")]), Err(Refusal::ForeignOrigin));
+        assert_eq!(check(&[host, ("origin", "null")]), Err(Refusal::ForeignOrigin));
+        assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(Refusal::ForeignOrigin));
+        assert_eq!(check(&[host, ("sec-fetch-site", "cross-site")]), Err(Refusal::ForeignOrigin));
+        assert_eq!(check(&[("host", "evil.example"), ("origin", "http://evil.example")]), Err(Refusal::ForeignHost));
+    }
+
+    #[test]
+    fn the_token_opens_and_a_wrong_one_does_not() {
+        let token = token();
+        let host = ("host", "localhost");
+        let check = |door, path, pairs: &[(&'static str, &str)]| judge(door, path, &headers(pairs), Some(&token));
+        let good = ("authorization", "Bearer 0123456789abcdef0123");
+        assert_eq!(check(Door::Loopback, "/metrics", &[host, good]), Ok(View::Whole));
+        assert_eq!(check(Door::Loopback, "/metrics", &[host, ("authorization", "bearer 0123456789abcdef0123")]), Ok(View::Whole));
+        for wrong in ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer "] {
+            assert!(check(Door::Loopback, "/metrics", &[host, ("authorization", wrong)]) != Ok(View::Whole), "{wrong}");
+        }
+        assert_eq!(check(Door::Loopback, "/metrics", &[host]), Ok(View::Public));
+        assert_eq!(check(Door::Remote, "/metrics", &[host]), Err(Refusal::NoToken));
+        assert_eq!(check(Door::Remote, "/healthz", &[host]), Ok(View::Public));
+        assert_eq!(check(Door::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
+        assert_eq!(judge(Door::Loopback, "/metrics", &headers(&[host, good]), None), Err(Refusal::WrongToken));
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn bad_tokens_are_refused_at_the_start() {
+        assert!(Token::new(b"short").is_err());
+        assert!(Token::new(b"two words are not a token").is_err());
+        assert!(Token::new(&[b'x'; TOKEN_BYTES_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn others_see_totals_alone() {
+        let snapshot = machine();
+        let (own, foreign) = (&snapshot.processes[0], &snapshot.processes[1]);
+        let uid = u32::try_from(own.uid.expect("a uid")).expect("32 bits");
+        assert_ne!(own.uid, foreign.uid);
+        let seen = View::User(uid).of(&snapshot);
+        assert_eq!(&seen.processes[0], own);
+        assert_eq!(seen.processes[1].command, Err(Missing::NoPermission));
+        assert_eq!((&seen.processes[1].name, &seen.processes[1].devices), (&foreign.name, &foreign.devices));
+        assert!(View::Public.of(&snapshot).processes.iter().all(|process| process.command == Err(Missing::NoPermission)));
+        assert!(matches!(View::Whole.of(&snapshot), Cow::Borrowed(_)));
+        for hidden in [View::Public, View::User(uid + 77)] {
+            assert!(hidden.of(&snapshot).allocators.is_empty() && hidden.of(&snapshot).buffers.is_empty());
+        }
+    }
+}

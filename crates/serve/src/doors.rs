@@ -1,0 +1,200 @@
+//! Where the service listens: a Unix socket, and TCP on this host alone unless it was told otherwise and can be trusted there.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags};
+
+/// Why the service cannot listen.
+#[derive(Debug)]
+pub enum DoorError {
+    /// Another service has it.
+    Taken(PathBuf),
+    /// Something else is in its place, which is not ours to remove.
+    Foreign(PathBuf),
+    /// The kernel said no.
+    Path(PathBuf, io::Error),
+    /// The kernel said no.
+    Address(SocketAddr, io::Error),
+}
+
+impl fmt::Display for DoorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(path) => {
+                write!(f, "cannot serve at {}: another ttmon serve has it; stop that one, or give another --api", path.display())
+            }
+            Self::Foreign(path) => {
+                write!(f, "cannot serve at {}: there is something that is no socket; remove it, or give another --api", path.display())
+            }
+            Self::Path(path, error) => write!(f, "cannot serve at {}: {error}; give another place with --api", path.display()),
+            Self::Address(address, error) => {
+                write!(f, "cannot listen on {address}: {error}; give another --listen ADDR:PORT, or --listen off")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DoorError {}
+
+/// A Unix socket with a lock beside it, which tells a service that lives from one that died.
+#[derive(Debug)]
+pub(crate) struct UnixDoor {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+    identity: (u64, u64),
+    _lock: File,
+}
+
+impl UnixDoor {
+    /// Takes the place. A socket that a dead service left is replaced; anything else is left alone.
+    pub(crate) fn open(path: &Path) -> Result<Self, DoorError> {
+        let wrap = |error| DoorError::Path(path.to_owned(), error);
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(wrap)?;
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(PathBuf::from(name))
+            .map_err(wrap)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| DoorError::Taken(path.to_owned()))?;
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path).map_err(wrap)?,
+            Ok(_) => return Err(DoorError::Foreign(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(wrap(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(wrap)?;
+        // Everybody may ask: the kernel says who does, and that decides what they see.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(wrap)?;
+        listener.set_nonblocking(true).map_err(wrap)?;
+        let metadata = fs::symlink_metadata(path).map_err(wrap)?;
+        Ok(Self { listener, path: path.to_owned(), identity: (metadata.dev(), metadata.ino()), _lock: lock })
+    }
+}
+
+impl Drop for UnixDoor {
+    /// Only what is still ours is removed. The lock's file stays: removing it would let two hold it.
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A TCP port.
+#[derive(Debug)]
+pub(crate) struct TcpDoor {
+    pub(crate) listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl TcpDoor {
+    /// Listens.
+    pub(crate) fn open(address: SocketAddr) -> Result<Self, DoorError> {
+        let wrap = |error| DoorError::Address(address, error);
+        let listener = TcpListener::bind(address).map_err(wrap)?;
+        listener.set_nonblocking(true).map_err(wrap)?;
+        let address = listener.local_addr().map_err(wrap)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where: with port 0 the kernel chose one.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Whether a TCP address may be listened on: this host alone is fine; beyond it there must be a will, a token and TLS.
+pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), String> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let mut wanted = Vec::new();
+    if !allow_remote {
+        wanted.push("--allow-remote");
+    }
+    if !has_token {
+        wanted.push("--token-file FILE");
+    }
+    if !has_tls {
+        wanted.push("--tls-cert FILE --tls-key FILE");
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "--listen {address}: other hosts could read this host's processes there; it takes {} too, or a proxy with TLS in front of 127.0.0.1",
+        wanted.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn beyond_this_host_takes_a_will_a_token_and_tls() {
+        let check = |address: &str, flags: [bool; 3]| may_listen(address.parse().expect("an address"), flags[0], flags[1], flags[2]);
+        assert!(check("127.0.0.1:9477", [false; 3]).is_ok() && check("[::1]:9477", [false; 3]).is_ok());
+        for address in ["0.0.0.0:9477", "[::]:9477", "192.168.1.5:9477"] {
+            assert!(check(address, [true; 3]).is_ok());
+            for lacking in 0..3 {
+                let mut flags = [true; 3];
+                flags[lacking] = false;
+                let why = check(address, flags).expect_err("a reason");
+                assert!(why.contains(["--allow-remote", "--token-file", "--tls-cert"][lacking]), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_is_taken_once_and_given_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("deep/api.sock");
+        let door = UnixDoor::open(&path).expect("a door");
+        assert!(matches!(UnixDoor::open(&path), Err(DoorError::Taken(_))));
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(door);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_dead_service_left_is_replaced_and_what_is_foreign_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let stale = directory.path().join("stale.sock");
+        drop(UnixListener::bind(&stale).expect("a socket"));
+        assert!(UnixDoor::open(&stale).is_ok());
+        let file = directory.path().join("file");
+        fs::write(&file, "precious").expect("a file");
+        assert!(matches!(UnixDoor::open(&file), Err(DoorError::Foreign(_))));
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        assert!(matches!(UnixDoor::open(&link), Err(DoorError::Foreign(_))));
+        assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
+    }
+
+    #[test]
+    fn a_later_service_keeps_its_socket() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("api.sock");
+        let door = UnixDoor::open(&path).expect("a door");
+        fs::remove_file(&path).expect("removed by somebody");
+        let _other = UnixListener::bind(&path).expect("another's");
+        drop(door);
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,63 @@
+//! Machines to test with.
+
+use ttmon_model::snapshot::{Allocator, Device};
+use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, Volts, Watts, WordsPerSecond};
+use ttmon_model::{Kind, PerKind, Snapshot};
+
+#[path = "../../wire/src/tests/machine.rs"]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
+mod machines;
+
+/// Four cards; two processes of two users, the first of which is tracked.
+pub(crate) fn machine() -> Snapshot {
+    let mut snapshot = machines::mixed();
+    snapshot.processes[1].uid = snapshot.processes[0].uid.map(|uid| uid + 1);
+    snapshot.allocators.push(Allocator {
+        id: "200.0.1".to_owned(),
+        process: snapshot.processes[0].key,
+        slot: 0,
+        is_open: true,
+        mesh: None,
+        devices: vec![snapshot.devices[0].id],
+        unmapped: Vec::new(),
+        coverage: Err(ttmon_model::Missing::NoSource),
+        self_check: ttmon_model::ledger::LedgerSelfCheck::default(),
+        kinds: PerKind::from_fn(|_| None),
+        others: Vec::new(),
+    });
+    snapshot
+}
+
+/// Every machine made by hand, by name.
+pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
+    machines::all()
+}
+
+/// So many chips, with a value in every field that has a past.
+pub(crate) fn with_devices(count: usize) -> Snapshot {
+    let mut snapshot = machines::galaxy();
+    snapshot.devices.truncate(count);
+    assert_eq!(snapshot.devices.len(), count);
+    snapshot.devices.iter_mut().for_each(fill);
+    snapshot
+}
+
+fn fill(device: &mut Device) {
+    const LARGE: u64 = 1 << 35;
+    (device.temperature, device.power) = (Ok(Celsius(55.125)), Ok(Watts(120.0)));
+    (device.voltage, device.current) = (Ok(Volts(0.8)), Ok(Amperes(150.0)));
+    (device.fan, device.heartbeat_alive, device.therm_trip_count) = (Ok(Rpm(1800)), Ok(true), Ok(1));
+    (device.pcie.to_device, device.pcie.from_device) = (Ok(BytesPerSecond(1e10)), Ok(BytesPerSecond(1e10)));
+    if device.id.0 >= 32 {
+        (device.pcie.to_device_words, device.pcie.from_device_words) = (Ok(WordsPerSecond(1e9)), Ok(WordsPerSecond(1e9)));
+    }
+    (device.memory.dram.used, device.memory.l1.used) = (Ok(LARGE), Ok(LARGE));
+    for kind in Kind::ALL {
+        device.memory.kinds[kind].figure.used = Ok(LARGE);
+    }
+}
+
+/// What a machine of one blank device said.
+pub(crate) fn sample() -> ttmon_model::Sample {
+    machines::sample(Vec::new())
+}

@@ -1,0 +1,217 @@
+//! What happened on the machine, from one snapshot to the next: states, health, devices that come and go, clocks that jump.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Device, Snapshot};
+
+use crate::limits::HAPPENINGS_MAX;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// Counts up from 1, and on after a gap.
+    pub id: u64,
+    /// When, on the clock that never jumps.
+    pub at: Duration,
+    /// When, for people, by the clock of that moment.
+    pub time: UnixTime,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The service began to look; nothing is known of before.
+    Started,
+    /// A device was seen for the first time, or another one in its place.
+    Appeared {
+        /// Which.
+        device: u32,
+        /// Its board.
+        board: String,
+    },
+    /// A device is no longer listed.
+    Left {
+        /// Which.
+        device: u32,
+    },
+    /// A device's state changed: a reset is `ok`, `resetting`, `ok`.
+    State {
+        /// Which.
+        device: u32,
+        /// The state before.
+        from: &'static str,
+        /// The state now.
+        to: &'static str,
+    },
+    /// A device's health changed.
+    Health {
+        /// Which.
+        device: u32,
+        /// Its health before.
+        from: &'static str,
+        /// Its health now.
+        to: &'static str,
+        /// Why.
+        reasons: Vec<String>,
+    },
+    /// The wall clock was set: by so many milliseconds, to the future or to the past.
+    Clock {
+        /// By how much.
+        millis: i64,
+    },
+    /// The sampler came late and left out looks.
+    Gap {
+        /// How many looks were left out.
+        missed: u64,
+    },
+    /// The machine could not be read at all.
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+    /// It can be read again.
+    Readable,
+}
+
+impl What {
+    /// The word for its sort, as streams and documents name it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Appeared { .. } => "appeared",
+            Self::Left { .. } => "left",
+            Self::State { .. } => "state",
+            Self::Health { .. } => "health",
+            Self::Clock { .. } => "clock",
+            Self::Gap { .. } => "gap",
+            Self::Unreadable { .. } => "unreadable",
+            Self::Readable => "readable",
+        }
+    }
+}
+
+impl Happening {
+    /// The document of it.
+    pub fn json(&self) -> Value {
+        let mut document = json!({"id": self.id, "time": self.time.rfc3339(), "event": self.what.name()});
+        match &self.what {
+            What::Started | What::Readable => {}
+            What::Appeared { device, board } => {
+                document["device"] = json!(device);
+                document["board"] = json!(board);
+            }
+            What::Left { device } => document["device"] = json!(device),
+            What::State { device, from, to } => {
+                document["device"] = json!(device);
+                document["from"] = json!(from);
+                document["to"] = json!(to);
+            }
+            What::Health { device, from, to, reasons } => {
+                document["device"] = json!(device);
+                document["from"] = json!(from);
+                document["to"] = json!(to);
+                document["reasons"] = json!(reasons);
+            }
+            What::Clock { millis } => document["jump_s"] = json!(*millis as f64 / 1000.0),
+            What::Gap { missed } => document["missed"] = json!(missed),
+            What::Unreadable { why } => document["reason"] = json!(why),
+        }
+        document
+    }
+}
+
+/// The last things that happened, bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    last: VecDeque<Happening>,
+    told: u64,
+}
+
+impl Journal {
+    /// Adds one, and forgets the oldest where there are too many.
+    pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: What) -> Happening {
+        self.told += 1;
+        let happening = Happening { id: self.told, at, time, what };
+        if self.last.len() >= HAPPENINGS_MAX {
+            self.last.pop_front();
+        }
+        self.last.push_back(happening.clone());
+        happening
+    }
+
+    /// Those after number `id`, oldest first.
+    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &Happening> {
+        self.last.iter().filter(move |happening| happening.id > id)
+    }
+
+    /// Those from a moment on.
+    pub(crate) fn since(&self, at: Duration) -> impl Iterator<Item = &Happening> {
+        self.last.iter().filter(move |happening| happening.at >= at)
+    }
+
+    /// The number of the newest.
+    pub(crate) fn last_id(&self) -> u64 {
+        self.told
+    }
+}
+
+/// Whether two devices of one id are the same chip.
+pub(crate) fn is_same(before: &Device, now: &Device) -> bool {
+    let asic = |device: &Device| device.asic_id.clone().ok();
+    let (known, seen) = (asic(before), asic(now));
+    // One that is away publishes nothing: that alone makes it no other.
+    (known.is_none() || seen.is_none() || known == seen) && (before.bdf.is_err() || now.bdf.is_err() || before.bdf == now.bdf)
+}
+
+/// What is different now.
+pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<What> {
+    let mut found = Vec::new();
+    for device in &now.devices {
+        let id = device.id.0;
+        match before.device(device.id).filter(|before| is_same(before, device)) {
+            None => found.push(What::Appeared { device: id, board: device.label() }),
+            Some(before) => {
+                if before.state != device.state {
+                    found.push(What::State { device: id, from: before.state.name(), to: device.state.name() });
+                }
+                if before.health != device.health {
+                    let reasons = device.health_reasons.clone();
+                    found.push(What::Health { device: id, from: before.health.name(), to: device.health.name(), reasons });
+                }
+            }
+        }
+    }
+    let left = before.devices.iter().filter(|device| now.device(device.id).is_none());
+    found.extend(left.map(|device| What::Left { device: device.id.0 }));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_is_bounded_and_goes_on_counting() {
+        let mut journal = Journal::default();
+        for second in 0..(HAPPENINGS_MAX as u64 + 10) {
+            journal.add(Duration::from_secs(second), UnixTime(second), What::Readable);
+        }
+        assert_eq!(journal.after(0).count(), HAPPENINGS_MAX);
+        assert_eq!(journal.after(0).next().map(|first| first.id), Some(11));
+        assert_eq!(journal.last_id(), HAPPENINGS_MAX as u64 + 10);
+        assert_eq!(journal.after(journal.last_id() - 1).count(), 1);
+        assert_eq!(journal.since(Duration::from_secs(HAPPENINGS_MAX as u64 + 5)).count(), 5);
+    }
+
+    #[test]
+    fn documents_name_their_sort() {
+        let what = What::Clock { millis: -90_500 };
+        let document = Happening { id: 7, at: Duration::ZERO, time: UnixTime(0), what }.json();
+        assert_eq!(document, json!({"id": 7, "time": "1970-01-01T00:00:00.000Z", "event": "clock", "jump_s": -90.5}));
+    }
+}

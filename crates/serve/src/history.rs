@@ -1,0 +1,156 @@
+//! The past of each device, in memory: an hour by the second, a day by the minute.
+//!
+//! A ring has a slot for every step of time, and a column of whole numbers for every field of a device that ever had a
+//! value. A slot nobody wrote is a gap and stays one: a value is never carried over. Slots are counted on the clock
+//! that does not jump, so setting the wall clock moves what is shown, and spoils nothing.
+
+mod column;
+mod query;
+mod ring;
+
+use std::time::Duration;
+
+use ttmon_model::fields::{DeviceField, Value};
+use ttmon_model::units::Unit;
+use ttmon_model::{Device, Snapshot};
+
+use column::Column;
+pub(crate) use query::Query;
+use ring::Ring;
+
+use crate::happenings::is_same;
+
+/// What the fine ring spans.
+const FINE_SPAN: Duration = Duration::from_secs(3600);
+/// Its shortest step.
+const FINE_STEP_MIN: Duration = Duration::from_secs(1);
+/// What the coarse ring spans.
+const COARSE_SPAN: Duration = Duration::from_secs(24 * 3600);
+/// Its shortest step.
+const COARSE_STEP_MIN: Duration = Duration::from_secs(60);
+
+/// The past of all devices.
+#[derive(Debug)]
+pub(crate) struct History {
+    fields: Vec<DeviceField>,
+    fine: Ring,
+    coarse: Ring,
+    /// As last seen, in the order of the rings' devices.
+    devices: Vec<Device>,
+    /// The slot of the coarse ring that is being filled, and what fell into it.
+    filling: Option<u64>,
+    sums: Vec<Vec<Sum>>,
+}
+
+/// Values of one coarse slot, so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    total: i128,
+    count: i128,
+}
+
+impl History {
+    /// Of a sampler that looks once an interval.
+    pub(crate) fn new(interval: Duration) -> Self {
+        let fine = Ring::new(interval.max(FINE_STEP_MIN), FINE_SPAN);
+        let coarse = Ring::new(interval.max(COARSE_STEP_MIN), COARSE_SPAN);
+        let fields = DeviceField::all().filter(DeviceField::is_kept).collect();
+        Self { fields, fine, coarse, devices: Vec::new(), filling: None, sums: Vec::new() }
+    }
+
+    /// Takes in what was seen at a moment: the planned one, so that a sampler that is a little late leaves no hole.
+    pub(crate) fn add(&mut self, at: Duration, snapshot: &Snapshot) {
+        let coarse_slot = self.coarse.slot(at);
+        if let Some(over) = self.filling.replace(coarse_slot).filter(|filling| *filling != coarse_slot) {
+            self.close_coarse(over);
+        }
+        let slot = self.fine.slot(at);
+        self.fine.advance(slot);
+        for device in &snapshot.devices {
+            let index = self.place(device);
+            for field in 0..self.fields.len() {
+                let value = scaled(&self.fields[field], device);
+                if let Some(value) = value {
+                    self.fine.store(index, field, slot, value);
+                    let sum = &mut self.sums[index][field];
+                    *sum = Sum { total: sum.total + i128::from(value), count: sum.count + 1 };
+                }
+            }
+        }
+    }
+
+    /// Where a device's columns are. Another chip in the place of one begins anew.
+    fn place(&mut self, device: &Device) -> usize {
+        let index = match self.devices.iter().position(|known| known.id == device.id) {
+            Some(index) => {
+                if !is_same(&self.devices[index], device) {
+                    self.fine.forget(index);
+                    self.coarse.forget(index);
+                    self.sums[index].fill(Sum::default());
+                }
+                index
+            }
+            None => {
+                self.devices.push(device.clone());
+                self.sums.push(vec![Sum::default(); self.fields.len()]);
+                self.fine.grow(self.devices.len(), self.fields.len());
+                self.coarse.grow(self.devices.len(), self.fields.len());
+                self.devices.len() - 1
+            }
+        };
+        // While it is away it publishes no identity: what was known of it stays.
+        if device.asic_id.is_ok() || self.devices[index].asic_id.is_err() {
+            self.devices[index] = device.clone();
+        }
+        index
+    }
+
+    /// Writes the means of the slot that is over.
+    fn close_coarse(&mut self, slot: u64) {
+        self.coarse.advance(slot);
+        for (device, sums) in self.sums.iter_mut().enumerate() {
+            for (field, sum) in sums.iter_mut().enumerate() {
+                if let Some(mean) = sum.mean() {
+                    self.coarse.store(device, field, slot, mean);
+                }
+                *sum = Sum::default();
+            }
+        }
+    }
+
+    /// What its columns take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fine.bytes() + self.coarse.bytes()
+    }
+}
+
+impl Sum {
+    fn mean(self) -> Option<i64> {
+        if self.count == 0 {
+            return None;
+        }
+        // Half up, so that a mean of 0 and 1 is told as the likelier of the two.
+        i64::try_from((self.total + self.count / 2).div_euclid(self.count)).ok()
+    }
+}
+
+/// Whole numbers a unit: what has a fraction is kept to three decimals, which is what documents show.
+fn scale(unit: Unit) -> f64 {
+    match unit {
+        Unit::Celsius | Unit::Watts | Unit::Volts | Unit::Amperes | Unit::Ratio => 1000.0,
+        _ => 1.0,
+    }
+}
+
+fn scaled(field: &DeviceField, device: &Device) -> Option<i64> {
+    #[allow(clippy::cast_possible_truncation, reason = "`as` saturates, and no reading comes near")]
+    match field.get(device).ok()? {
+        Value::Integer(value) => i64::try_from(value).ok(),
+        Value::Float(value) => value.is_finite().then(|| (value * scale(field.unit())).round() as i64),
+        Value::Bool(value) => Some(i64::from(value)),
+        Value::Text(_) | Value::List(_) | Value::Time(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

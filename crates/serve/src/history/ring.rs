@@ -1,0 +1,85 @@
+//! Columns of equal length whose slots are steps of time; the newest takes the place of the oldest.
+
+use std::time::Duration;
+
+use super::Column;
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) step: Duration,
+    length: usize,
+    /// The newest slot, and the oldest that was ever begun.
+    newest: u64,
+    first: Option<u64>,
+    /// By device, then by field.
+    columns: Vec<Vec<Column>>,
+}
+
+impl Ring {
+    pub(super) fn new(step: Duration, span: Duration) -> Self {
+        let length = usize::try_from(span.as_nanos() / step.as_nanos().max(1)).unwrap_or(usize::MAX).max(1);
+        Self { step, length, newest: 0, first: None, columns: Vec::new() }
+    }
+
+    /// The slot a moment falls into.
+    pub(super) fn slot(&self, at: Duration) -> u64 {
+        u64::try_from(at.as_nanos() / self.step.as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// When a slot begins.
+    pub(super) fn time(&self, slot: u64) -> Duration {
+        self.step.saturating_mul(u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    /// The slots there are, if any.
+    pub(super) fn range(&self) -> Option<(u64, u64)> {
+        let oldest = self.first?.max(self.newest.saturating_sub(self.length as u64 - 1));
+        Some((oldest, self.newest))
+    }
+
+    /// Goes on to a slot: all between, and this one, are gaps until somebody stores into them.
+    pub(super) fn advance(&mut self, slot: u64) {
+        if self.first.is_some() && slot <= self.newest {
+            return;
+        }
+        let from = if self.first.is_some() { self.newest + 1 } else { slot };
+        let from = from.max(slot.saturating_sub(self.length as u64 - 1));
+        for gap in from..=slot {
+            let index = self.index(gap);
+            self.columns.iter_mut().flatten().for_each(|column| column.clear(index));
+        }
+        self.first.get_or_insert(slot);
+        self.newest = slot;
+    }
+
+    /// Stores a value into the newest slot; one that is no longer there is not written.
+    pub(super) fn store(&mut self, device: usize, field: usize, slot: u64, value: i64) {
+        if self.range().is_some_and(|(oldest, newest)| (oldest..=newest).contains(&slot)) {
+            let (index, length) = (self.index(slot), self.length);
+            self.columns[device][field].store(index, length, value);
+        }
+    }
+
+    pub(super) fn get(&self, device: usize, field: usize, slot: u64) -> Option<i64> {
+        let (oldest, newest) = self.range()?;
+        (oldest..=newest).contains(&slot).then(|| self.columns[device][field].get(self.index(slot)))?
+    }
+
+    /// Makes room for devices.
+    pub(super) fn grow(&mut self, devices: usize, fields: usize) {
+        self.columns.resize_with(devices, || (0..fields).map(|_| Column::Empty).collect());
+    }
+
+    /// Forgets the past of a device.
+    pub(super) fn forget(&mut self, device: usize) {
+        self.columns[device].iter_mut().for_each(|column| *column = Column::Empty);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.columns.iter().flatten().map(Column::bytes).sum()
+    }
+
+    fn index(&self, slot: u64) -> usize {
+        usize::try_from(slot % self.length as u64).unwrap_or_default()
+    }
+}

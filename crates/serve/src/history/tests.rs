@@ -1,0 +1,105 @@
+use std::time::Duration;
+
+use ttmon_model::fields::DeviceField;
+use ttmon_model::units::Celsius;
+use ttmon_model::{DeviceId, Missing, Snapshot};
+
+use super::*;
+use crate::fixture::{machine, with_devices};
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn ask(history: &History, name: &str, since: u64, step: Option<u64>) -> (u64, Vec<Option<f64>>) {
+    let fields = vec![DeviceField::find(name).expect("a field")];
+    let query = Query { since: seconds(since), step: step.map(seconds), fields, devices: vec![DeviceId(0)] };
+    let answer = history.ask(&query);
+    assert_eq!(answer.points, history.size(&query).0);
+    let values = answer.series.into_iter().next().map_or(Vec::new(), |mut series| series.columns.remove(0));
+    (answer.start.as_secs(), values)
+}
+
+fn at_degrees(snapshot: &Snapshot, degrees: f64) -> Snapshot {
+    let mut snapshot = snapshot.clone();
+    snapshot.devices[0].temperature = Ok(Celsius(degrees));
+    snapshot
+}
+
+#[test]
+fn gaps_are_gaps() {
+    let snapshot = machine();
+    let mut history = History::new(seconds(1));
+    history.add(seconds(100), &at_degrees(&snapshot, 40.0));
+    history.add(seconds(101), &at_degrees(&snapshot, 41.5));
+    let mut silent = snapshot.clone();
+    silent.devices[0].temperature = Err(Missing::Timeout);
+    history.add(seconds(102), &silent);
+    // Nobody looked at 103 and 104.
+    history.add(seconds(105), &at_degrees(&snapshot, 42.25));
+    let expected = vec![Some(40.0), Some(41.5), None, None, None, Some(42.25)];
+    assert_eq!(ask(&history, "temperature", 0, None), (100, expected));
+    assert_eq!(ask(&history, "temperature", 104, None), (104, vec![None, Some(42.25)]));
+    // A step's value is the mean of what was seen in it.
+    assert_eq!(ask(&history, "temperature", 100, Some(2)), (100, vec![Some(40.75), None, Some(42.25)]));
+    assert_eq!(ask(&history, "serial", 100, None).1, vec![None; 6]);
+}
+
+#[test]
+fn the_oldest_goes_and_minutes_stay() {
+    let snapshot = machine();
+    let mut history = History::new(seconds(1));
+    for second in 0..2 * 3600 {
+        history.add(seconds(second), &at_degrees(&snapshot, (second / 60) as f64));
+    }
+    let (start, fine) = ask(&history, "temperature", 3600, None);
+    assert_eq!((start, fine.len(), fine[0], fine[3599]), (3600, 3600, Some(60.0), Some(119.0)));
+    // Further back than the hour: by the minute, without the one that is not over.
+    let (start, coarse) = ask(&history, "temperature", 600, None);
+    assert_eq!((start, coarse.len(), coarse[0]), (600, 109, Some(10.0)));
+}
+
+#[test]
+fn a_day_goes_round() {
+    let snapshot = machine();
+    let mut history = History::new(seconds(60));
+    for minute in 0..3 * 1440 {
+        history.add(seconds(60 * minute), &at_degrees(&snapshot, minute as f64));
+    }
+    let (start, values) = ask(&history, "temperature", 0, Some(60));
+    assert_eq!((start, values.len()), (60 * (3 * 1440 - 1441), 1440));
+    assert!(values.iter().zip((3 * 1440 - 1441)..).all(|(value, minute)| *value == Some(f64::from(minute))));
+}
+
+#[test]
+fn another_chip_in_its_place_begins_anew() {
+    let snapshot = machine();
+    let mut history = History::new(seconds(1));
+    history.add(seconds(1), &at_degrees(&snapshot, 40.0));
+    let mut other = at_degrees(&snapshot, 50.0);
+    other.devices[0].asic_id = Ok("00000000DEADBEEF".to_owned());
+    history.add(seconds(2), &other);
+    assert_eq!(ask(&history, "temperature", 1, None).1, vec![None, Some(50.0)]);
+    // One that is away for a moment is the same when it comes back.
+    let mut away = other.clone();
+    (away.devices[0].asic_id, away.devices[0].temperature) = (Err(Missing::Resetting), Err(Missing::Resetting));
+    history.add(seconds(3), &away);
+    history.add(seconds(4), &other);
+    assert_eq!(ask(&history, "temperature", 2, None).1, vec![Some(50.0), None, Some(50.0)]);
+}
+
+#[test]
+fn thirty_two_devices_stay_below_the_bound() {
+    let snapshot = with_devices(32);
+    let mut history = History::new(seconds(1));
+    // Every kept field has a value, large ones where a field may be large.
+    for second in [0, 61] {
+        history.add(seconds(second), &snapshot);
+    }
+    assert!(history.bytes() < 20_000_000, "{} bytes", history.bytes());
+    let before = history.bytes();
+    for second in 62..4000 {
+        history.add(seconds(second), &snapshot);
+    }
+    assert_eq!(history.bytes(), before);
+}

@@ -1,0 +1,195 @@
+//! The service of one host: a sampler, its history, and an API to read them, on a Unix socket and over HTTP.
+//!
+//! ```text
+//!  Machine ──► sampler ──► newest snapshot ──┬─► /api/v1, /metrics    at any number of readers, none of whom
+//!              (thread)    history           └─► streams of events     touches the machine
+//! ```
+//!
+//! [`Host::prepare`] opens the machine and the doors, and forks the reading process: it must come before any thread is
+//! started. [`Host::start`] starts two threads, the sampler's and the one that answers; [`Running::stop`] ends them.
+//! This is the only crate that knows async, and only behind [`Host::start`].
+
+mod access;
+mod body;
+mod doors;
+#[cfg(test)]
+mod fixture;
+mod happenings;
+mod history;
+mod http;
+mod limits;
+mod metrics;
+mod newest;
+mod patience;
+mod problem;
+mod routes;
+mod sampler;
+mod service;
+mod tls;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::oneshot;
+use ttmon_source::{Error, Machine, Root};
+
+pub use access::Token;
+pub use doors::{DoorError, may_listen};
+pub use happenings::{Happening, What};
+pub use metrics::markdown as metrics_markdown;
+pub use newest::Published;
+pub use tls::IS_BUILT_IN as HAS_TLS;
+
+use doors::{TcpDoor, UnixDoor};
+use http::Doors;
+use metrics::Processes;
+use sampler::Source;
+use service::Service;
+
+/// How the service is run.
+#[derive(Debug)]
+pub struct Options {
+    /// Version of the program.
+    pub version: &'static str,
+    /// How often the machine is looked at.
+    pub interval: Duration,
+    /// The Unix socket of the API.
+    pub api: Option<PathBuf>,
+    /// Where HTTP is served.
+    pub listen: Option<SocketAddr>,
+    /// Whether hosts other than this one may ask.
+    pub allow_remote: bool,
+    /// What opens everything.
+    pub token: Option<Token>,
+    /// Certificate and key of HTTPS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whether each process has metrics of its own.
+    pub process_metrics: bool,
+}
+
+/// Why the service does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The machine cannot be read.
+    Machine(Error),
+    /// It cannot listen.
+    Door(DoorError),
+    /// It was asked to listen where it must not.
+    Refused(String),
+    /// TLS cannot be had.
+    Tls(String),
+    /// No thread could be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(error) => error.fmt(f),
+            Self::Door(error) => error.fmt(f),
+            Self::Refused(why) => f.write_str(why),
+            Self::Tls(why) => write!(f, "cannot serve HTTPS: {why}"),
+            Self::Thread(error) => write!(f, "cannot start the service's threads: {error}; check the limit on processes"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A service whose doors are open and whom nobody answers yet.
+pub struct Host {
+    source: Source,
+    service: Arc<Service>,
+    doors: Doors,
+}
+
+/// A service that runs.
+#[derive(Debug)]
+pub struct Running {
+    service: Arc<Service>,
+    stop_sampler: Option<mpsc::Sender<()>>,
+    stop_http: Option<oneshot::Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How long threads have to end. One that reads a chip that hangs has longer to go; the program need not wait for it.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Host {
+    /// Opens the machine and the doors. Forks, so it must be called while the program has one thread.
+    pub fn prepare(root: Root, reading: ttmon_source::Options, options: Options) -> Result<Self, StartError> {
+        if let Some(address) = options.listen {
+            may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some()).map_err(StartError::Refused)?;
+        }
+        raise_descriptor_limit();
+        let tls =
+            options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
+        let unix = options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?;
+        let tcp = options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?;
+        let machine = Machine::new(root.clone(), reading.clone()).map_err(StartError::Machine)?;
+        let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
+        let service = Arc::new(Service::new(options.version, options.interval, processes, options.token));
+        Ok(Self { source: Source { machine, root, options: reading }, service, doors: Doors { unix, tcp, tls } })
+    }
+
+    /// Where HTTP is served: with port 0 the kernel chose one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.doors.tcp.as_ref().map(TcpDoor::address)
+    }
+
+    /// Begins to look and to answer.
+    pub fn start(self) -> Result<Running, StartError> {
+        let Self { source, service, doors } = self;
+        let (stop_sampler, sampler_stopped) = mpsc::channel();
+        let (stop_http, http_stopped) = oneshot::channel();
+        let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        let sampler = named("sampler").spawn(move || sampler::run(source, &for_sampler, &sampler_stopped)).map_err(StartError::Thread)?;
+        let answering = move || {
+            let _ = http::run(doors, &for_http, http_stopped);
+        };
+        let answering = named("http").spawn(answering).map_err(StartError::Thread)?;
+        Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads: vec![sampler, answering] })
+    }
+}
+
+impl Running {
+    /// The newest snapshot, for others in this program.
+    pub fn newest(&self) -> Option<Arc<Published>> {
+        self.service.newest()
+    }
+
+    /// What happened after event number `id`.
+    pub fn happenings_after(&self, id: u64) -> Vec<Happening> {
+        self.service.happenings_after(id)
+    }
+
+    /// Ends the threads and closes the doors.
+    pub fn stop(mut self) {
+        drop(self.stop_sampler.take());
+        drop(self.stop_http.take());
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        for thread in self.threads.drain(..) {
+            while !thread.is_finished() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Each connection is a descriptor, and the usual limit is 1,024 where the kernel would grant many more.
+fn raise_descriptor_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some() && current != maximum {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+}

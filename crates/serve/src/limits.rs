@@ -1,0 +1,52 @@
+//! Bounds of the service, each with its reason.
+
+use std::time::Duration;
+
+/// Connections over TCP at once. Those beyond wait in the kernel's queue until one ends: a thousand slow ones are let in,
+/// and a slow one is cut off after [`HEADER_TIMEOUT`] or [`WRITE_TIMEOUT`].
+pub(crate) const TCP_CONNECTIONS_MAX: usize = 2048;
+/// Connections over the Unix socket at once; its peers are programs of this host, each for a moment.
+pub(crate) const UNIX_CONNECTIONS_MAX: usize = 512;
+/// Event streams at once, of both together: each costs a copy of what happens.
+pub(crate) const STREAMS_MAX: usize = 256;
+/// From the first byte of a request, or the end of the last one, to the end of the next one's header.
+pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a peer may let an answer lie.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer of TLS may take to say hello.
+#[cfg(feature = "tls")]
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest header of a request: a browser's cookies for `localhost` fit.
+pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Fields of a request's header.
+pub(crate) const HEADERS_MAX: usize = 64;
+/// What a stream may be behind before it is cut off: a minute of events at their worst.
+pub(crate) const STREAM_QUEUE_MAX: usize = 64;
+/// A stream that has nothing to say says so, lest a proxy takes it for dead.
+pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Things that happened which are remembered: a day of a restless machine.
+pub(crate) const HAPPENINGS_MAX: usize = 4096;
+/// Documents kept ready for one snapshot: one a user who asks.
+pub(crate) const READY_MAX: usize = 64;
+/// Buffers in one answer, unless more are asked for.
+pub(crate) const BUFFERS_DEFAULT: usize = 10_000;
+/// Buffers in one answer at most: as many as a ledger lists.
+pub(crate) const BUFFERS_MAX: usize = 1 << 20;
+/// Points of one column in one answer; Prometheus has the same bound.
+pub(crate) const POINTS_MAX: u64 = 11_000;
+/// Cells (points by devices by fields) of one answer: some 20 MB of text.
+pub(crate) const CELLS_MAX: u64 = 2_000_000;
+/// Workloads (containers, pods, jobs on a device) among the metrics.
+pub(crate) const WORKLOADS_MAX: usize = 1024;
+/// Processes among the metrics, where they were asked for.
+pub(crate) const PROCESS_SERIES_MAX: usize = 1024;
+/// A sample older than this many intervals, and than [`STALE_MIN`], is not shown as now.
+pub(crate) const STALE_INTERVALS: u32 = 3;
+/// The least age at which a sample is stale.
+pub(crate) const STALE_MIN: Duration = Duration::from_secs(5);
+/// A clock that differs by more than this from what it should be has jumped; slewing stays below.
+pub(crate) const CLOCK_JUMP_MIN: Duration = Duration::from_secs(1);
+/// Shortest token: 16 characters of a random one are 80 bits and more.
+pub(crate) const TOKEN_BYTES_MIN: usize = 16;
+/// Longest token that is read.
+pub(crate) const TOKEN_BYTES_MAX: usize = 4096;

@@ -1,0 +1,244 @@
+//! The newest snapshot as metrics: OpenMetrics 1.0, and the older text format 0.0.4 for whoever asks for it.
+//!
+//! Names and units are columns of the field table. What is not known has no series. Series of devices carry the five
+//! labels that tell a chip, and at most one more; containers, pods and jobs stand on a series of their own, to be joined,
+//! so that the series of a device do not tear when a job ends.
+
+mod service;
+mod writer;
+
+use std::collections::BTreeSet;
+
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, MetricKind, PROCESS_KIND, Value};
+use ttmon_model::snapshot::{Health, State};
+use ttmon_model::units::Unit;
+use ttmon_model::{Device, Kind, Reading, Snapshot};
+
+pub(crate) use service::{Counters, Own};
+pub(crate) use writer::Dialect;
+use writer::{Family, Sort, Writer};
+
+use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
+
+/// Series that are no row of the field table: name, sort, base unit, meaning. docs/metrics.md has them too.
+#[rustfmt::skip] // one row a line
+pub(crate) mod families {
+    use super::{Family, Sort};
+
+    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: Sort::Info, unit: "", help: "A device: its serial, chip and location." };
+    pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: Sort::Info, unit: "", help: "Versions of a device's firmware." };
+    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others: ok, resetting, gone, unreadable, unknown." };
+    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: Sort::Gauge, unit: "", help: "1 for the health of a device, 0 for the others: ok, warning, critical, unknown." };
+    pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: Sort::Gauge, unit: "", help: "Processes on the device whose names are known." };
+    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: Sort::Info, unit: "", help: "A container, pod or Slurm job on a device: join on device and asic_id." };
+    pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
+    pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: Sort::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
+
+    /// Those of devices and processes, in the order of the scrape.
+    pub(crate) const ALL: [Family; 8] = [DEVICE_INFO, FIRMWARE_INFO, STATE, HEALTH, PROCESSES, WORKLOAD_INFO, PROCESS_MEMORY, PROCESS_INFO];
+}
+
+/// Whether each process has series of its own: they come and go, so they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processes {
+    Left,
+    Shown,
+}
+
+/// Everything of the machine, without the end mark.
+pub(crate) fn machine(snapshot: &Snapshot, dialect: Dialect, processes: Processes) -> String {
+    let mut out = Writer::new(dialect);
+    let devices: Vec<(Labels, &Device)> = snapshot.devices.iter().map(|device| (Labels::of(device), device)).collect();
+    identities(&mut out, &devices, snapshot);
+    for field in DEVICE {
+        family_of(&mut out, field, "", |out| {
+            for (labels, device) in &devices {
+                out.reading(&labels.0, &[], number(&(field.get)(device), field.unit));
+            }
+        });
+    }
+    for field in DEVICE_KIND {
+        family_of(&mut out, field, " By kind of memory.", |out| {
+            for (labels, device) in &devices {
+                for (kind, item) in device.memory.kinds.iter() {
+                    out.reading(&labels.0, &[("kind", kind.name())], number(&(field.get)(item), field.unit));
+                }
+            }
+        });
+    }
+    workloads(&mut out, &devices, snapshot);
+    if processes == Processes::Shown {
+        each_process(&mut out, snapshot);
+    }
+    out.into_text()
+}
+
+/// The five that tell a chip.
+struct Labels(Vec<(&'static str, String)>);
+
+impl Labels {
+    fn of(device: &Device) -> Self {
+        let text = |reading: Reading<String>| reading.unwrap_or_default();
+        Self(vec![
+            ("device", device.id.to_string()),
+            ("bdf", device.bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
+            ("board", text(device.board.clone())),
+            ("arch", device.arch.map(|arch| arch.name().to_owned()).unwrap_or_default()),
+            ("asic_id", text(device.asic_id.clone())),
+        ])
+    }
+}
+
+fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnOnce(&mut Writer)) {
+    let Some(metric) = field.metric else { return };
+    let sort = match metric.kind {
+        MetricKind::Gauge => Sort::Gauge,
+        MetricKind::Counter => Sort::Counter,
+    };
+    let help = format!("{}{more}", field.help);
+    out.family(&Family { name: metric.name, sort, unit: field.unit.base().name, help: &help });
+    series(out);
+}
+
+fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
+    let known = |reading: &Reading<String>| reading.clone().unwrap_or_default();
+    let two = |labels: &Labels| vec![labels.0[0].clone(), labels.0[4].clone()];
+    out.family(&families::DEVICE_INFO);
+    for (labels, device) in devices {
+        let location = if device.via.is_ok() { "remote" } else { "local" };
+        let chip = device.chip.map(|chip| chip.letter()).unwrap_or_default();
+        out.value(&two(labels), &[("serial", &known(&device.serial)), ("chip", chip), ("location", location)], 1.0);
+    }
+    out.family(&families::FIRMWARE_INFO);
+    for (labels, device) in devices.iter().filter(|(_, device)| device.firmware.bundle.is_ok()) {
+        let firmware = &device.firmware;
+        let versions = [known(&firmware.bundle), known(&firmware.m3_app), known(&firmware.arc), known(&firmware.eth)];
+        let [bundle, m3, arc, eth] = &versions;
+        out.value(&two(labels), &[("firmware", bundle), ("m3_fw", m3), ("arc_fw", arc), ("eth_fw", eth)], 1.0);
+    }
+    out.family(&families::STATE);
+    for (labels, device) in devices {
+        for state in [State::Ok, State::Resetting, State::Gone, State::Unreadable, State::Unknown] {
+            out.value(&labels.0, &[("state", state.name())], f64::from(u8::from(device.state == state)));
+        }
+    }
+    out.family(&families::HEALTH);
+    for (labels, device) in devices {
+        for health in [Health::Ok, Health::Warning, Health::Critical, Health::Unknown] {
+            out.value(&labels.0, &[("health", health.name())], f64::from(u8::from(device.health == health)));
+        }
+    }
+    out.family(&families::PROCESSES);
+    for (labels, device) in devices {
+        out.value(&labels.0, &[], snapshot.processes_on(device.id).count() as f64);
+    }
+}
+
+/// Each workload once a device, however many processes it has there.
+fn workloads(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
+    out.family(&families::WORKLOAD_INFO);
+    let mut seen = BTreeSet::new();
+    for (labels, device) in devices {
+        for (process, _) in snapshot.processes_on(device.id) {
+            let workload = &process.workload;
+            let parts = [&workload.container, &workload.pod, &workload.job].map(|part| part.clone().unwrap_or_default());
+            let is_new = parts.iter().any(|part| !part.is_empty()) && seen.insert((device.id, parts.clone()));
+            if is_new && seen.len() <= WORKLOADS_MAX {
+                let [container, pod, job] = &parts;
+                let chip = [labels.0[0].clone(), labels.0[4].clone()];
+                out.value(&chip, &[("container", container), ("pod", pod), ("slurm_job", job)], 1.0);
+            }
+        }
+    }
+}
+
+fn each_process(out: &mut Writer, snapshot: &Snapshot) {
+    let shown = || snapshot.processes.iter().take(PROCESS_SERIES_MAX);
+    let used = PROCESS_KIND.iter().find(|field| field.name == "used");
+    out.family(&families::PROCESS_MEMORY);
+    for process in shown() {
+        let name = process.name.clone().unwrap_or_default();
+        for (use_of, kind) in process.devices.iter().flat_map(|use_of| Kind::ALL.into_iter().map(move |kind| (use_of, kind))) {
+            let value = used.map(|field| (field.get)(&use_of.kinds[kind]));
+            let labels = [("device", use_of.device.to_string()), ("pid", process.key.pid.to_string())];
+            let value = value.and_then(|value| number(&value, Unit::Bytes));
+            out.reading(&labels, &[("name", &name), ("kind", kind.name())], value);
+        }
+    }
+    out.family(&families::PROCESS_INFO);
+    for process in shown() {
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let labels = [("pid", process.key.pid.to_string()), ("user", process.user.clone().unwrap_or_default())];
+        let workload = &process.workload;
+        let (container, pod, job) = (text(&workload.container), text(&workload.pod), text(&workload.job));
+        out.value(&labels, &[("container", &container), ("pod", &pod), ("slurm_job", &job)], 1.0);
+    }
+}
+
+/// A value in its base unit.
+fn number(reading: &Reading<Value>, unit: Unit) -> Option<f64> {
+    let factor = unit.base().factor;
+    match reading.as_ref().ok()? {
+        Value::Integer(value) => Some(*value as f64 * factor),
+        Value::Float(value) => Some(*value * factor),
+        Value::Bool(value) => Some(f64::from(u8::from(*value))),
+        Value::Text(_) | Value::List(_) | Value::Time(_) => None,
+    }
+}
+
+/// The page docs/metrics.md, whole.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "Generated by `cargo xtask docs` from the field table in `crates/model/src/fields.rs` and `crates/serve/src/metrics.rs`.\n\n\
+         # Metrics\n\n\
+         `ttmon serve` offers them at `/metrics`, as OpenMetrics or, to whoever asks for it, in the text format 0.0.4. Names, units and \
+         labels are a promise: rows may be added, none is renamed or removed. What is not known has no series; a series is never 0 \
+         because nobody could tell. A scrape reads the newest snapshot and never touches a device. When there is no fresh snapshot, \
+         series of devices are left out, `ttmon_up` is 0 and `ttmon_sample_age_seconds` grows.\n\n\
+         There is no label for the host: the storage adds `instance`. Slurm's job is `slurm_job`, since `job` is the storage's own.\n",
+    );
+    page.push_str("\n## Devices\n\nLabels: `device`, `bdf`, `board`, `arch`, `asic_id`.\n\n| metric | type | field | meaning |\n| --- | --- | --- | --- |\n");
+    rows(&mut page, DEVICE, "");
+    page.push_str("\n## Memory by kind\n\nLabels: those of a device, and `kind`: ");
+    page.push_str(&Kind::ALL.map(Kind::name).join(", "));
+    page.push_str(". `dram` and `trace` lie in DRAM; `l1`, `l1_small` and `cb` in L1; `kernel` is the size of loaded programs and belongs to no sum.\n\n| metric | type | field | meaning |\n| --- | --- | --- | --- |\n");
+    rows(&mut page, DEVICE_KIND, "memory.kinds.KIND.");
+    page.push_str("\n## States, identities, workloads, processes\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
+    const FIVE: &str = "device, bdf, board, arch, asic_id";
+    let labels = [
+        "device, asic_id, serial, chip, location".to_owned(),
+        "device, asic_id, firmware, m3_fw, arc_fw, eth_fw".to_owned(),
+        format!("{FIVE}, state"),
+        format!("{FIVE}, health"),
+        FIVE.to_owned(),
+        "device, asic_id, container, pod, slurm_job".to_owned(),
+        "device, pid, name, kind".to_owned(),
+        "pid, user, container, pod, slurm_job".to_owned(),
+    ];
+    for (family, labels) in families::ALL.iter().zip(labels) {
+        page.push_str(&format!("| `{}` | {} | {labels} | {} |\n", family.name, family.sort.name(), family.help));
+    }
+    page.push_str("\n## The service itself\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
+    for (family, labels) in service::ALL {
+        page.push_str(&format!("| `{}` | {} | {labels} | {} |\n", family.name, family.sort.name(), family.help));
+    }
+    page.push_str(
+        "\n## Joining\n\n\
+         Power of each Slurm job's devices:\n\n\
+         ```\nttmon_device_power_watts * on (instance, device, asic_id) group_right () ttmon_workload_info{slurm_job!=\"\"}\n```\n\n\
+         With a separate scrape configuration per cluster, keep `honor_labels` off: no label here collides with the storage's own.\n",
+    );
+    page
+}
+
+fn rows<T>(page: &mut String, table: &[Field<T>], prefix: &str) {
+    for field in table {
+        if let Some(metric) = field.metric {
+            let sort = if metric.kind == MetricKind::Counter { "counter" } else { "gauge" };
+            page.push_str(&format!("| `{}` | {sort} | `{prefix}{}` | {} |\n", metric.name, field.name, field.help));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What the service says of itself. Made anew for each scrape, since ages and counts move between two snapshots.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::writer::{Dialect, Family, Sort, Writer};
+
+#[rustfmt::skip] // one row a line
+mod families {
+    use super::{Family, Sort};
+
+    pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: Sort::Info, unit: "", help: "Version of the service, and whether the machine is simulated." };
+    pub(super) const UP: Family = Family { name: "ttmon_up", sort: Sort::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
+    pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest sample." };
+    pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: Sort::Gauge, unit: "seconds", help: "How long the newest sample took." };
+    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: Sort::Gauge, unit: "seconds", help: "How often the machine is looked at." };
+    pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: Sort::Counter, unit: "", help: "Samples taken." };
+    pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: Sort::Counter, unit: "", help: "Samples that could not be taken at all." };
+    pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: Sort::Counter, unit: "", help: "Samples left out because the sampler came late." };
+    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Processor time of the sampler's own thread." };
+    pub(super) const PROBLEMS: Family = Family { name: "ttmon_problems", sort: Sort::Gauge, unit: "", help: "Things that could not be read as they should in the newest sample." };
+    pub(super) const HISTORY: Family = Family { name: "ttmon_history_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of the history." };
+    pub(super) const EVENTS: Family = Family { name: "ttmon_events_total", sort: Sort::Counter, unit: "", help: "Things that happened to devices and to the service." };
+    pub(super) const REQUESTS: Family = Family { name: "ttmon_http_requests_total", sort: Sort::Counter, unit: "", help: "Requests answered, by the class of the answer." };
+    pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: Sort::Gauge, unit: "", help: "Connections now open." };
+    pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: Sort::Gauge, unit: "", help: "Event streams now open." };
+    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind." };
+}
+
+/// All of them, with their labels.
+pub(super) const ALL: [(Family<'static>, &str); 16] = [
+    (families::BUILD_INFO, "version, origin"),
+    (families::UP, ""),
+    (families::AGE, ""),
+    (families::DURATION, ""),
+    (families::INTERVAL, ""),
+    (families::SAMPLES, ""),
+    (families::ERRORS, ""),
+    (families::MISSED, ""),
+    (families::CPU, ""),
+    (families::PROBLEMS, ""),
+    (families::HISTORY, ""),
+    (families::EVENTS, ""),
+    (families::REQUESTS, "code"),
+    (families::CONNECTIONS, ""),
+    (families::STREAMS, ""),
+    (families::DROPPED, "reason"),
+];
+
+/// What happens at the doors, counted. Each is its own number; nothing is read together with another.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Answers of 2xx, 3xx, 4xx, 5xx.
+    answers: [AtomicU64; 4],
+    connections: AtomicU64,
+    streams: AtomicU64,
+    pub(crate) slow: Count,
+    pub(crate) behind: Count,
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add_one(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts down when it ends.
+pub(crate) struct Open<'a>(&'a AtomicU64);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Counters {
+    pub(crate) fn answered(&self, status: u16) {
+        if let Some(count) = self.answers.get(usize::from(status / 100).wrapping_sub(2)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection, until the value is dropped.
+    pub(crate) fn connection(&self) -> Open<'_> {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Open(&self.connections)
+    }
+
+    /// An event stream, until the value is dropped.
+    pub(crate) fn stream(&self) -> Open<'_> {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        Open(&self.streams)
+    }
+
+    pub(crate) fn streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
+    }
+}
+
+/// The service's own figures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Own {
+    pub(crate) version: &'static str,
+    pub(crate) origin: &'static str,
+    pub(crate) is_fresh: bool,
+    pub(crate) age: Option<Duration>,
+    pub(crate) duration: Duration,
+    pub(crate) interval: Duration,
+    pub(crate) samples: u64,
+    pub(crate) errors: u64,
+    pub(crate) missed: u64,
+    pub(crate) cpu: Duration,
+    pub(crate) problems: Option<usize>,
+    pub(crate) history_bytes: usize,
+    pub(crate) events: u64,
+}
+
+impl Own {
+    /// The families above, in their order.
+    pub(crate) fn text(&self, counters: &Counters, dialect: Dialect) -> String {
+        let mut out = Writer::new(dialect);
+        out.family(&families::BUILD_INFO);
+        out.value(&[], &[("version", self.version), ("origin", self.origin)], 1.0);
+        let mut one = |family: &Family<'_>, value: Option<f64>| {
+            out.family(family);
+            out.reading(&[], &[], value);
+        };
+        one(&families::UP, Some(f64::from(u8::from(self.is_fresh))));
+        one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
+        one(&families::DURATION, self.age.map(|_| self.duration.as_secs_f64()));
+        one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
+        one(&families::SAMPLES, Some(self.samples as f64));
+        one(&families::ERRORS, Some(self.errors as f64));
+        one(&families::MISSED, Some(self.missed as f64));
+        one(&families::CPU, Some(self.cpu.as_secs_f64()));
+        one(&families::PROBLEMS, self.problems.map(|problems| problems as f64));
+        one(&families::HISTORY, Some(self.history_bytes as f64));
+        one(&families::EVENTS, Some(self.events as f64));
+        out.family(&families::REQUESTS);
+        for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.answers) {
+            out.value(&[], &[("code", class)], count.load(Ordering::Relaxed) as f64);
+        }
+        out.family(&families::CONNECTIONS);
+        out.value(&[], &[], counters.connections.load(Ordering::Relaxed) as f64);
+        out.family(&families::STREAMS);
+        out.value(&[], &[], counters.streams() as f64);
+        out.family(&families::DROPPED);
+        out.value(&[], &[("reason", "slow")], counters.slow.get() as f64);
+        out.value(&[], &[("reason", "stream_behind")], counters.behind.get() as f64);
+        out.into_text()
+    }
+}

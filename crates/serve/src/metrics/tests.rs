@@ -1,0 +1,76 @@
+use std::time::Duration;
+
+use super::*;
+use crate::fixture::{all, machine};
+
+/// The golden scrape: what dashboards are built on. A name that changes here breaks them.
+#[test]
+fn a_scrape() {
+    let own = Own {
+        version: "0.0.0",
+        origin: "local",
+        is_fresh: true,
+        age: Some(Duration::from_millis(250)),
+        duration: Duration::from_millis(4),
+        interval: Duration::from_secs(1),
+        samples: 12,
+        problems: Some(0),
+        history_bytes: 1000,
+        events: 3,
+        cpu: Duration::from_millis(40),
+        ..Own::default()
+    };
+    for (name, dialect) in [("openmetrics", Dialect::Open), ("text", Dialect::Text)] {
+        let text = machine_and(&machine(), &own, dialect);
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+fn machine_and(snapshot: &Snapshot, own: &Own, dialect: Dialect) -> String {
+    super::machine(snapshot, dialect, Processes::Shown) + &own.text(&Counters::default(), dialect) + dialect.end()
+}
+
+/// Each family once and in one piece; each series once, with at most six labels; values are numbers.
+#[test]
+fn every_scrape_keeps_the_rules() {
+    for (name, snapshot) in all() {
+        let text = machine_and(&snapshot, &Own::default(), Dialect::Text);
+        let mut families = Vec::new();
+        let mut series = BTreeSet::new();
+        let mut current = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                current = rest.split(' ').next().unwrap_or_default().to_owned();
+                assert!(!families.contains(&current), "{name}: {current} twice");
+                families.push(current.clone());
+            } else if !line.starts_with('#') {
+                let (key, value) = line.rsplit_once(' ').expect("a value");
+                assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{name}: {line}");
+                assert_eq!(key.split('{').next(), Some(current.as_str()), "{name}: {line}");
+                assert!(series.insert(key.to_owned()), "{name}: {key} twice");
+                assert!(key.matches("=\"").count() <= 6 || key.contains('\\'), "{name}: {line}");
+                assert!(!current.ends_with("_created"), "{name}: {line}");
+            }
+        }
+    }
+}
+
+/// A series that is in one format is in the other, so that a storage sees the same ones whichever it asks for.
+#[test]
+fn both_formats_have_the_same_series() {
+    let series = |dialect| -> Vec<String> {
+        let text = super::machine(&machine(), dialect, Processes::Shown);
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert_eq!(series(Dialect::Open), series(Dialect::Text));
+}
+
+#[test]
+fn what_is_unknown_has_no_series() {
+    let mut snapshot = machine();
+    snapshot.devices[0].temperature = Err(ttmon_model::Missing::Timeout);
+    let text = super::machine(&snapshot, Dialect::Open, Processes::Left);
+    assert!(!text.contains("ttmon_device_temperature_celsius{device=\"0\""));
+    assert!(text.contains("ttmon_device_temperature_celsius{device=\"1\""));
+    assert!(!text.contains("ttmon_process_"));
+}

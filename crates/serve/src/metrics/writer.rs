@@ -1,0 +1,210 @@
+//! Writes the two text formats of metrics.
+//!
+//! They differ in small things: OpenMetrics names a counter and an info without their endings in `# TYPE`, has `# UNIT`
+//! and ends with `# EOF`. The names of the series themselves are the same in both, so that a storage which changes its
+//! mind about the format does not see other series.
+
+use std::fmt::Write;
+
+/// Which format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// The text format 0.0.4.
+    Text,
+    /// OpenMetrics 1.0.
+    Open,
+}
+
+impl Dialect {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// What comes last.
+    pub(crate) fn end(self) -> &'static str {
+        match self {
+            Self::Text => "",
+            Self::Open => "# EOF\n",
+        }
+    }
+
+    /// What an `Accept` header asks for: the format with the greater weight, OpenMetrics when they weigh the same.
+    /// Whoever says nothing is a person or an old scraper.
+    pub(crate) fn negotiate(accept: &str) -> Self {
+        let mut weights = (0.0, 0.0);
+        for part in accept.split(',') {
+            let mut words = part.split(';').map(str::trim);
+            let media = words.next().unwrap_or_default().to_ascii_lowercase();
+            let words: Vec<&str> = words.collect();
+            let weight = words.iter().find_map(|word| word.strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
+            // A version of OpenMetrics that we do not write is not what is asked for.
+            let is_known =
+                words.iter().filter_map(|word| word.strip_prefix("version=")).all(|version| matches!(version, "1.0.0" | "0.0.1"));
+            match media.as_str() {
+                "application/openmetrics-text" if is_known => weights.0 = f64::max(weights.0, weight),
+                "text/plain" | "text/*" | "*/*" => weights.1 = f64::max(weights.1, weight),
+                _ => {}
+            }
+        }
+        if weights.0 > 0.0 && weights.0 >= weights.1 { Self::Open } else { Self::Text }
+    }
+}
+
+/// What sort of series a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Gauge,
+    Counter,
+    Info,
+}
+
+impl Sort {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+            Self::Info => "info",
+        }
+    }
+
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Gauge => "",
+            Self::Counter => "_total",
+            Self::Info => "_info",
+        }
+    }
+}
+
+/// Series of one name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Family<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) sort: Sort,
+    /// The base unit, which the name ends with.
+    pub(crate) unit: &'a str,
+    pub(crate) help: &'a str,
+}
+
+pub(crate) struct Writer {
+    dialect: Dialect,
+    text: String,
+    name: String,
+    /// The header of the family, written before its first series: a family without one is left out.
+    header: String,
+}
+
+impl Writer {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self { dialect, text: String::new(), name: String::new(), header: String::new() }
+    }
+
+    /// Begins a family.
+    pub(crate) fn family(&mut self, family: &Family<'_>) {
+        family.name.clone_into(&mut self.name);
+        self.header.clear();
+        let (mut named, mut sort) = (family.name, family.sort.name());
+        match self.dialect {
+            Dialect::Open => named = named.strip_suffix(family.sort.ending()).unwrap_or(named),
+            Dialect::Text if family.sort == Sort::Info => sort = "gauge",
+            Dialect::Text => {}
+        }
+        let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = writeln!(self.header, "# HELP {named} {help}\n# TYPE {named} {sort}");
+        if self.dialect == Dialect::Open && !family.unit.is_empty() {
+            let _ = writeln!(self.header, "# UNIT {named} {}", family.unit);
+        }
+    }
+
+    /// One series of the family, if there is a value.
+    pub(crate) fn reading(&mut self, labels: &[(&'static str, String)], more: &[(&str, &str)], value: Option<f64>) {
+        if let Some(value) = value {
+            self.value(labels, more, value);
+        }
+    }
+
+    /// One series of the family.
+    pub(crate) fn value(&mut self, labels: &[(&'static str, String)], more: &[(&str, &str)], value: f64) {
+        self.text.push_str(&self.header);
+        self.header.clear();
+        self.text.push_str(&self.name);
+        let all = labels.iter().map(|(name, value)| (*name, value.as_str())).chain(more.iter().copied());
+        let mut opening = '{';
+        for (name, value) in all {
+            self.text.push(opening);
+            self.text.push_str(name);
+            self.text.push_str("=\"");
+            self.escaped(value);
+            self.text.push('"');
+            opening = ',';
+        }
+        if opening == ',' {
+            self.text.push('}');
+        }
+        // Rust prints the shortest text that reads back as the same number, and whole ones without a point.
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn escaped(&mut self, value: &str) {
+        for character in value.chars() {
+            match character {
+                '\\' => self.text.push_str("\\\\"),
+                '"' => self.text.push_str("\\\""),
+                '\n' => self.text.push_str("\\n"),
+                other => self.text.push(other),
+            }
+        }
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_negotiated() {
+        for (accept, dialect) in [
+            ("", Dialect::Text),
+            ("*/*", Dialect::Text),
+            ("text/plain", Dialect::Text),
+            ("application/openmetrics-text; version=1.0.0", Dialect::Open),
+            (
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                Dialect::Open,
+            ),
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                Dialect::Open,
+            ),
+            ("application/openmetrics-text; version=2.0.0, text/plain;q=0.5", Dialect::Text),
+            ("application/openmetrics-text;q=0, */*", Dialect::Text),
+            ("text/plain;q=0.9, application/openmetrics-text;q=0.1", Dialect::Text),
+            ("application/openmetrics-text;q=nonsense", Dialect::Open),
+        ] {
+            assert_eq!(Dialect::negotiate(accept), dialect, "{accept}");
+        }
+    }
+
+    #[test]
+    fn hostile_labels_are_escaped() {
+        let mut out = Writer::new(Dialect::Open);
+        out.family(&Family { name: "ttmon_x_info", sort: Sort::Info, unit: "", help: "A\nB\\." });
+        out.value(&[("name", "a\"b\\c\nd".to_owned())], &[], 1.0);
+        out.family(&Family { name: "ttmon_y_total", sort: Sort::Counter, unit: "", help: "Y." });
+        out.reading(&[], &[], Some(2.5));
+        out.family(&Family { name: "ttmon_none", sort: Sort::Gauge, unit: "", help: "N." });
+        out.reading(&[], &[], None);
+        assert_eq!(
+            out.into_text(),
+            "# HELP ttmon_x A\\nB\\\\.\n# TYPE ttmon_x info\nttmon_x_info{name=\"a\\\"b\\\\c\\nd\"} 1\n\
+             # HELP ttmon_y Y.\n# TYPE ttmon_y counter\nttmon_y_total 2.5\n"
+        );
+    }
+}

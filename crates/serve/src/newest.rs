@@ -1,0 +1,75 @@
+//! What the sampler hands over: the newest snapshot, and what was already written of it.
+//!
+//! Readers take the newest one and never wait for the sampler; a hundred of them cost one sampling.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::{Sample, Snapshot};
+use ttmon_source::ledgers::Found;
+
+use crate::access::View;
+use crate::limits::READY_MAX;
+
+/// One sample and what it means.
+#[derive(Debug)]
+pub struct Published {
+    /// Counts up from 1.
+    pub number: u64,
+    /// What it means.
+    pub snapshot: Snapshot,
+    /// What the machine said.
+    pub sample: Sample,
+    /// Ledgers of that moment: their buffers are read when somebody asks.
+    pub ledgers: Vec<Arc<Found>>,
+    ready: Mutex<HashMap<(Form, View), Bytes>>,
+}
+
+/// A text that is made once for each snapshot and view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    Snapshot,
+    Devices,
+    Processes,
+    MetricsText,
+    MetricsOpen,
+}
+
+impl Published {
+    pub(crate) fn new(number: u64, snapshot: Snapshot, sample: Sample, ledgers: Vec<Arc<Found>>) -> Self {
+        Self { number, snapshot, sample, ledgers, ready: Mutex::default() }
+    }
+
+    /// The text, made now if nobody asked for it before.
+    pub(crate) fn text(&self, form: Form, view: View, make: impl FnOnce(&Snapshot) -> String) -> Bytes {
+        let key = (form, view);
+        if let Some(text) = self.ready().get(&key) {
+            return text.clone();
+        }
+        // Made without the lock: two that come at once make it twice, and nobody waits for a large one to get a small one.
+        let text = Bytes::from(make(&self.snapshot));
+        let mut ready = self.ready();
+        if ready.len() < READY_MAX {
+            ready.insert(key, text.clone());
+        }
+        text
+    }
+
+    /// How long ago it was taken.
+    pub fn age(&self) -> Duration {
+        boot_time().saturating_sub(self.sample.at)
+    }
+
+    fn ready(&self) -> std::sync::MutexGuard<'_, HashMap<(Form, View), Bytes>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Now, on the clock that a sample's `at` is of: it never jumps and goes on while the machine sleeps.
+pub(crate) fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}

@@ -1,0 +1,82 @@
+//! Answers that are no: problem documents of RFC 9457.
+
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+use serde_json::json;
+
+use crate::access::Refusal;
+use crate::body::Body;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// There is no such path.
+    NotFound,
+    /// This door is for looking only.
+    Method,
+    /// A parameter is not what it should be.
+    Parameter(String),
+    /// What was asked for is more than one answer holds.
+    TooMuch(String),
+    /// Somebody may not see it.
+    Refused(Refusal),
+    /// It needs the token.
+    NeedsToken,
+    /// There is nothing fresh to show.
+    Stale(String),
+    /// There are as many streams as there may be.
+    Streams,
+    /// A defect of ours.
+    Defect,
+}
+
+impl Problem {
+    fn parts(&self) -> (StatusCode, &'static str, &'static str, String) {
+        match self {
+            Self::NotFound => {
+                (StatusCode::NOT_FOUND, "not-found", "No such path", "see /api/v1/openapi.json for those there are".to_owned())
+            }
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method", "Only GET and HEAD", "nothing can be changed here".to_owned()),
+            Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why.clone()),
+            Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why.clone()),
+            Self::Refused(Refusal::ForeignHost) => {
+                let why = "this address is for this host alone; ask for it as localhost, and let a proxy do the same";
+                (StatusCode::MISDIRECTED_REQUEST, "foreign-host", "Called by a name that is not its own", why.to_owned())
+            }
+            Self::Refused(Refusal::ForeignOrigin) => {
+                (StatusCode::FORBIDDEN, "foreign-origin", "Asked by a page of another site", "open it directly".to_owned())
+            }
+            Self::Refused(Refusal::WrongToken) => {
+                (StatusCode::UNAUTHORIZED, "wrong-token", "The token is wrong", "send the one of --token-file, or none".to_owned())
+            }
+            Self::Refused(Refusal::NoToken) | Self::NeedsToken => {
+                let why = "send Authorization: Bearer TOKEN; on this host the Unix socket shows a user's own processes without one";
+                (StatusCode::UNAUTHORIZED, "needs-token", "This needs the token", why.to_owned())
+            }
+            Self::Stale(why) => (StatusCode::SERVICE_UNAVAILABLE, "stale", "Nothing fresh to show", why.clone()),
+            Self::Streams => {
+                (StatusCode::SERVICE_UNAVAILABLE, "streams", "Too many event streams", "close one, or try again later".to_owned())
+            }
+            Self::Defect => (StatusCode::INTERNAL_SERVER_ERROR, "defect", "A defect of ttmon", "please report it".to_owned()),
+        }
+    }
+
+    /// The answer.
+    pub(crate) fn response(&self) -> Response<Body> {
+        let (status, name, title, detail) = self.parts();
+        let document = json!({"type": format!("urn:ttmon:problem:{name}"), "title": title, "status": status.as_u16(), "detail": detail});
+        let mut response = Response::new(Body::from(format!("{document}\n")));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match self {
+            Self::Method => drop(headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"))),
+            Self::Refused(Refusal::WrongToken | Refusal::NoToken) | Self::NeedsToken => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ttmon\""));
+            }
+            Self::Stale(_) | Self::Streams => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,229 @@
+//! The paths there are, as one table: answering and the description at `/api/v1/openapi.json` are loops over it.
+
+mod ask;
+mod documents;
+mod openapi;
+mod stream;
+
+use std::sync::Arc;
+
+use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Response};
+
+use crate::access::{self, Door, View};
+use crate::body::Body;
+use crate::metrics::Dialect;
+use crate::problem::Problem;
+use crate::service::{Readiness, Service};
+use ask::Parameters;
+
+/// One path.
+pub(crate) struct Route {
+    pub(crate) path: &'static str,
+    pub(crate) id: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) answer: Answer,
+}
+
+/// One word behind the question mark.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    /// Its schema, as JSON text.
+    pub(crate) schema: &'static str,
+    pub(crate) help: &'static str,
+}
+
+/// What a path answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Snapshot,
+    Devices,
+    Processes,
+    Buffers,
+    History,
+    Events,
+    OpenApi,
+    Metrics,
+    Healthz,
+    Readyz,
+}
+
+const DEVICE: Parameter = Parameter {
+    name: "device",
+    schema: r#"{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 4294967295}, "minItems": 1, "maxItems": 256}"#,
+    help: "Only these devices, by id, with commas between them.",
+};
+
+/// All of them. Those of `/api/v1` may grow; none is renamed or removed.
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        path: "/api/v1/snapshot",
+        id: "snapshot",
+        summary: "The newest snapshot: devices, processes, allocators, problems.",
+        parameters: &[],
+        answer: Answer::Snapshot,
+    },
+    Route {
+        path: "/api/v1/devices",
+        id: "devices",
+        summary: "The devices of the newest snapshot.",
+        parameters: &[],
+        answer: Answer::Devices,
+    },
+    Route {
+        path: "/api/v1/processes",
+        id: "processes",
+        summary: "The processes of the newest snapshot.",
+        parameters: &[],
+        answer: Answer::Processes,
+    },
+    Route {
+        path: "/api/v1/buffers",
+        id: "buffers",
+        summary: "Live buffers of tracked processes, largest first. Over HTTP it needs the token.",
+        parameters: &[
+            Parameter { name: "pid", schema: r#"{"type": "integer", "minimum": 1, "maximum": 4294967295}"#, help: "Only of this process." },
+            Parameter {
+                name: "limit",
+                schema: r#"{"type": "integer", "minimum": 1, "maximum": 1048576, "default": 10000}"#,
+                help: "At most so many; count says how many there are.",
+            },
+        ],
+        answer: Answer::Buffers,
+    },
+    Route {
+        path: "/api/v1/history",
+        id: "history",
+        summary: "The past of devices on an even grid of time: an hour by the second, a day by the minute. Where nothing was seen is null.",
+        parameters: &[
+            Parameter {
+                name: "since",
+                schema: r#"{"anyOf": [{"type": "number", "minimum": 0, "maximum": 1000000000}, {"type": "string", "format": "date-time"}]}"#,
+                help: "From so many seconds ago, or from a moment, RFC 3339. Default: 600 seconds ago.",
+            },
+            Parameter {
+                name: "step",
+                schema: r#"{"type": "number", "exclusiveMinimum": 0, "maximum": 86400}"#,
+                help: "Seconds between two points; rounded up to what is kept. A value is the mean of its step.",
+            },
+            Parameter {
+                name: "fields",
+                schema: r#"{"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 64}"#,
+                help: "Names of fields with a past, with commas between them. Default: temperature, power, aiclk_mhz, memory.used.",
+            },
+            DEVICE,
+        ],
+        answer: Answer::History,
+    },
+    Route {
+        path: "/api/v1/events",
+        id: "events",
+        summary: "What happens to devices and to the service, as server-sent events; as one JSON document with Accept: application/json.",
+        parameters: &[
+            Parameter {
+                name: "after",
+                schema: r#"{"type": "integer", "minimum": 0, "maximum": 18446744073709551615}"#,
+                help: "Those after this id, also those that were; Last-Event-ID means the same. Without it: from now on.",
+            },
+            Parameter { name: "snapshots", schema: r#"{"type": "boolean", "default": false}"#, help: "Also each new snapshot." },
+        ],
+        answer: Answer::Events,
+    },
+    Route { path: "/api/v1/openapi.json", id: "openapi", summary: "This description.", parameters: &[], answer: Answer::OpenApi },
+    Route {
+        path: "/metrics",
+        id: "metrics",
+        summary: "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 for whoever asks for it.",
+        parameters: &[],
+        answer: Answer::Metrics,
+    },
+    Route { path: "/healthz", id: "healthz", summary: "Whether the service lives.", parameters: &[], answer: Answer::Healthz },
+    Route {
+        path: "/readyz",
+        id: "readyz",
+        summary: "Whether the service has something fresh to show, and if not, why.",
+        parameters: &[],
+        answer: Answer::Readyz,
+    },
+];
+
+/// A question, as far as it matters.
+pub(crate) struct Question<'a> {
+    pub(crate) door: Door,
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// Answers it.
+pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Response<Body> {
+    let mut response = match answer_or_not(service, &question).await {
+        Ok(response) => response,
+        Err(problem) => problem.response(),
+    };
+    service.counters.answered(response.status().as_u16());
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
+    let view = access::judge(question.door, question.path, question.headers, service.token.as_ref()).map_err(Problem::Refused)?;
+    let route = ROUTES.iter().find(|route| route.path == question.path).ok_or(Problem::NotFound)?;
+    if !matches!(*question.method, Method::GET | Method::HEAD) {
+        return Err(Problem::Method);
+    }
+    let parameters = Parameters::parse(question.query, route.parameters)?;
+    match route.answer {
+        Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
+        // Without a token nobody may see a buffer over HTTP; on the Unix socket everybody sees their own.
+        Answer::Buffers if view == View::Public => Err(Problem::NeedsToken),
+        Answer::Buffers => documents::buffers(service, view, ask::buffers(&parameters)?).await,
+        Answer::History => documents::history(service, ask::history(&parameters, service)?).await,
+        Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?),
+        Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
+        Answer::Metrics => {
+            let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+            let dialect = Dialect::negotiate(accept);
+            Ok(typed(dialect.content_type(), service.scrape(dialect)))
+        }
+        Answer::Healthz => Ok(typed("text/plain; charset=utf-8", "ok\n".to_owned())),
+        Answer::Readyz => match service.readiness() {
+            Readiness::Ready => Ok(typed("text/plain; charset=utf-8", "ready\n".to_owned())),
+            Readiness::Not(why) => Err(Problem::Stale(why)),
+        },
+    }
+}
+
+fn typed(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A document, with its age in whole seconds.
+fn aged(body: impl Into<Body>, seconds: u64) -> Response<Body> {
+    let mut response = typed("application/json", body);
+    response.headers_mut().insert(AGE, seconds.into());
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound() {
+        for (index, route) in ROUTES.iter().enumerate() {
+            assert!(route.path.starts_with('/') && route.summary.ends_with('.'), "{}", route.path);
+            assert!(ROUTES[..index].iter().all(|other| other.path != route.path && other.id != route.id), "{} twice", route.path);
+            for parameter in route.parameters {
+                assert!(serde_json::from_str::<serde_json::Value>(parameter.schema).is_ok(), "{}", parameter.schema);
+                assert!(parameter.help.ends_with('.'), "{}", parameter.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What stands behind the question mark, read once and checked.
+
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::HeaderName;
+use ttmon_model::DeviceId;
+use ttmon_model::fields::DeviceField;
+use ttmon_model::units::UnixTime;
+
+use super::Parameter;
+use crate::history::Query;
+use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, CELLS_MAX, POINTS_MAX};
+use crate::newest::boot_time;
+use crate::problem::Problem;
+use crate::service::{Service, now};
+
+/// How far back the past is shown when nobody says.
+const SINCE_DEFAULT: Duration = Duration::from_secs(600);
+const FIELDS_DEFAULT: [&str; 4] = ["temperature", "power", "aiclk_mhz", "memory.used"];
+/// Fields and devices of one question.
+const FIELDS_MAX: usize = 64;
+const DEVICES_MAX: usize = 256;
+
+/// Words and their values, each at most once.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads `a=b&c=d`. A word that the path does not know is an error: a misspelt one would silently mean nothing.
+    pub(super) fn parse(query: &str, known: &[Parameter]) -> Result<Self, Problem> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
+                return Err(Problem::Parameter("the query is not percent-encoded text".to_owned()));
+            };
+            if !known.iter().any(|parameter| parameter.name == name) {
+                let names: Vec<&str> = known.iter().map(|parameter| parameter.name).collect();
+                let known = if names.is_empty() { "this path takes none".to_owned() } else { format!("it takes {}", names.join(", ")) };
+                return Err(Problem::Parameter(format!("there is no parameter {name:?}; {known}")));
+            }
+            if found.iter().any(|(other, _)| *other == name) {
+                return Err(Problem::Parameter(format!("{name} is given twice; put commas between several values")));
+            }
+            found.push((name, value));
+        }
+        Ok(Self(found))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A whole number between two others.
+    fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        // `parse` takes a plus sign, which is a blank here.
+        let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        match number.filter(|number| (least..=most).contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Problem::Parameter(format!("{name} wants a whole number from {least} to {most}"))),
+        }
+    }
+
+    fn list(&self, name: &str, most: usize) -> Result<Option<Vec<&str>>, Problem> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let words: Vec<&str> = text.split(',').collect();
+        if words.len() > most || words.iter().any(|word| word.is_empty()) {
+            return Err(Problem::Parameter(format!("{name} wants 1 to {most} values with commas between them")));
+        }
+        Ok(Some(words))
+    }
+}
+
+/// Percent-encoded text as it is meant, if it is UTF-8.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Which buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Buffers {
+    pub(super) pid: Option<u32>,
+    pub(super) limit: usize,
+}
+
+pub(super) fn buffers(parameters: &Parameters) -> Result<Buffers, Problem> {
+    let pid = parameters.number("pid", 1, u64::from(u32::MAX))?.and_then(|pid| u32::try_from(pid).ok());
+    let limit = parameters.number("limit", 1, BUFFERS_MAX as u64)?.map(|limit| usize::try_from(limit).unwrap_or(BUFFERS_MAX));
+    Ok(Buffers { pid, limit: limit.unwrap_or(BUFFERS_DEFAULT) })
+}
+
+pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Query, Problem> {
+    let mut fields = Vec::new();
+    for name in parameters.list("fields", FIELDS_MAX)?.unwrap_or(FIELDS_DEFAULT.to_vec()) {
+        match DeviceField::find(name).filter(DeviceField::is_kept) {
+            Some(field) => fields.push(field),
+            None => {
+                let kept: Vec<String> = DeviceField::all().filter(DeviceField::is_kept).map(|field| field.name()).collect();
+                return Err(Problem::Parameter(format!("no past is kept of a field {name:?}; of these it is: {}", kept.join(", "))));
+            }
+        }
+    }
+    let mut devices = Vec::new();
+    for word in parameters.list("device", DEVICES_MAX)?.unwrap_or_default() {
+        let id = word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok()).flatten();
+        devices.push(DeviceId(id.ok_or_else(|| Problem::Parameter("device wants ids with commas between them".to_owned()))?));
+    }
+    let step = parameters.get("step").map(seconds).transpose()?.filter(|step| !step.is_zero());
+    if parameters.get("step").is_some() && step.is_none_or(|step| step > Duration::from_secs(86_400)) {
+        return Err(Problem::Parameter("step wants seconds, more than 0 and at most 86400".to_owned()));
+    }
+    let query = Query { since: since(parameters.get("since"))?, step, fields, devices };
+    let (points, cells) = service.history(|history| history.size(&query));
+    if points > POINTS_MAX || cells > CELLS_MAX {
+        return Err(Problem::TooMuch(format!("{points} points and {cells} values; ask for a larger step, fewer fields or fewer devices")));
+    }
+    Ok(query)
+}
+
+fn seconds(text: &str) -> Result<Duration, Problem> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && (0.0..=1e9).contains(number));
+    let number = number.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit() || b".eE-+".contains(&byte)));
+    number.map(Duration::from_secs_f64).ok_or_else(|| Problem::Parameter(format!("{text:?} is no number of seconds")))
+}
+
+/// A moment, or so long ago, on the clock that the history is kept by.
+fn since(text: Option<&str>) -> Result<Duration, Problem> {
+    let ago = match text {
+        None => SINCE_DEFAULT,
+        Some(text) => match (seconds(text), UnixTime::parse_rfc3339(text)) {
+            (Ok(ago), _) => ago,
+            (_, Some(time)) => Duration::from_nanos(now().0.saturating_sub(time.0)),
+            (Err(_), None) => {
+                return Err(Problem::Parameter("since wants seconds before now, or a moment such as 2026-11-15T08:12:45Z".to_owned()));
+            }
+        },
+    };
+    Ok(boot_time().saturating_sub(ago))
+}
+
+/// Which events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Events {
+    /// Those after this one; `None` is from now on.
+    pub(super) after: Option<u64>,
+    pub(super) snapshots: bool,
+}
+
+pub(super) fn events(parameters: &Parameters, headers: &HeaderMap) -> Result<Events, Problem> {
+    let last = headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
+    let snapshots = match parameters.get("snapshots") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(Problem::Parameter("snapshots wants true or false".to_owned())),
+    };
+    Ok(Events { after: parameters.number("after", 0, u64::MAX)?.or(last), snapshots })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KNOWN: &[Parameter] = &[Parameter { name: "pid", schema: "{}", help: "." }, Parameter { name: "limit", schema: "{}", help: "." }];
+
+    #[test]
+    fn words_are_read_once_and_known() {
+        let parse = |query| Parameters::parse(query, KNOWN);
+        assert_eq!(parse("pid=7&limit=%32").map(|parameters| buffers(&parameters)), Ok(Ok(Buffers { pid: Some(7), limit: 2 })));
+        assert_eq!(parse("").map(|parameters| buffers(&parameters)), Ok(Ok(Buffers { pid: None, limit: BUFFERS_DEFAULT })));
+        for wrong in ["pid=7&pid=8", "pod=7", "pid=%", "pid=%zz", "pid=%ff"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["pid=0", "pid=-1", "pid=+1", "pid=1.5", "pid=", "pid", "pid=4294967296", "limit=0", "limit=1048577"] {
+            assert!(buffers(&parse(wrong).expect("known words")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_are_seconds_or_moments() {
+        assert!(since(Some("1970-01-01T00:00:00Z")).is_ok_and(|at| at == Duration::ZERO));
+        for wrong in ["", "-5", "inf", "nan", "1e99", "yesterday", "2026-11-15"] {
+            assert!(since(Some(wrong)).is_err(), "{wrong}");
+        }
+        let now = boot_time();
+        assert!(since(Some("0")).is_ok_and(|at| at >= now) && since(Some("1.5")).is_ok_and(|at| at < now));
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_is_read_or_refused(query in "\\PC{0,60}") {
+            if let Ok(parameters) = Parameters::parse(&query, KNOWN) {
+                let _ = buffers(&parameters);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The JSON documents. Whatever takes longer than a moment is made on another thread, so that other questions are not held up.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use hyper::Response;
+use serde_json::{Value, json};
+use ttmon_model::Snapshot;
+use ttmon_model::ledger::LedgerSample;
+use ttmon_source::ledgers::{self, Detail};
+use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
+
+use super::{Answer, aged, ask};
+use crate::access::View;
+use crate::body::Body;
+use crate::history::Query;
+use crate::newest::{Form, Published};
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// Runs it on a thread that may take its time.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
+}
+
+/// The snapshot or a part of it.
+pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Result<Response<Body>, Problem> {
+    let newest = service.fresh().map_err(Problem::Stale)?;
+    let age = newest.age().as_secs();
+    let version = service.version;
+    let form = match what {
+        Answer::Devices => Form::Devices,
+        Answer::Processes => Form::Processes,
+        _ => Form::Snapshot,
+    };
+    let text = aside(move || text(&newest, form, view, version)).await?;
+    Ok(aged(text, age))
+}
+
+/// The text of a form that is JSON, with a newline.
+pub(super) fn text(newest: &Published, form: Form, view: View, version: &str) -> hyper::body::Bytes {
+    newest.text(form, view, |snapshot| {
+        let seen = view.of(snapshot);
+        let snapshot = SnapshotJson { snapshot: &seen, version };
+        let mut text = match form {
+            Form::Devices => ttmon_wire::to_string(&DevicesJson(snapshot), Layout::Line),
+            Form::Processes => ttmon_wire::to_string(&ProcessesJson(snapshot), Layout::Line),
+            _ => ttmon_wire::to_string(&MemoryJson { snapshot, parts: MemoryParts::default() }, Layout::Line),
+        };
+        text.push('\n');
+        text
+    })
+}
+
+/// Buffers are read from the ledgers when somebody asks: the sampler reads totals alone.
+pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buffers) -> Result<Response<Body>, Problem> {
+    let newest = service.fresh().map_err(Problem::Stale)?;
+    let age = newest.age().as_secs();
+    let version = service.version;
+    let text = aside(move || {
+        let snapshot = with_buffers(&newest, view, asked.pid);
+        let mut buffers = snapshot.buffers.clone();
+        let count = buffers.len();
+        buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
+        buffers.truncate(asked.limit);
+        let head = SnapshotJson { snapshot: &snapshot, version };
+        ttmon_wire::to_string(&BuffersJson { snapshot: head, buffers: &buffers, count }, Layout::Line) + "\n"
+    });
+    Ok(aged(text.await?, age))
+}
+
+/// The snapshot with the live buffers of what this one may see.
+fn with_buffers(newest: &Published, view: View, pid: Option<u32>) -> Snapshot {
+    let is_wanted = |key: ttmon_model::ProcessKey| {
+        let process = newest.snapshot.processes.iter().find(|process| process.key == key);
+        process.is_some_and(|process| view.has(process)) && pid.is_none_or(|pid| pid == key.pid)
+    };
+    let mut sample = newest.sample.clone();
+    for found in newest.ledgers.iter().filter(|found| is_wanted(found.owner)) {
+        let content = ledgers::read(&found.region, Detail::Buffers);
+        sample.ledgers.retain(|ledger| ledger.owner != found.owner);
+        sample.ledgers.push(LedgerSample { owner: found.owner, content });
+    }
+    let mut snapshot = Snapshot::derive(&sample, None);
+    snapshot.buffers.retain(|buffer| is_wanted(buffer.process));
+    snapshot
+}
+
+/// The past, on an even grid.
+pub(super) async fn history(service: &Arc<Service>, query: Query) -> Result<Response<Body>, Problem> {
+    let service = Arc::clone(service);
+    let text = aside(move || {
+        let answer = service.history(|history| history.ask(&query));
+        let names: Vec<String> = query.fields.iter().map(ttmon_model::fields::DeviceField::name).collect();
+        let devices: Vec<Value> = answer
+            .series
+            .iter()
+            .map(|series| {
+                let columns = names.iter().zip(&series.columns).map(|(name, column)| {
+                    let column: Vec<Option<f64>> = column.iter().map(|value| value.map(rounded)).collect();
+                    (name.clone(), json!(column))
+                });
+                json!({"id": series.device.0, "fields": columns.collect::<serde_json::Map<_, _>>()})
+            })
+            .collect();
+        let marks: Vec<Value> = service.happenings_since(answer.start).iter().map(crate::happenings::Happening::json).collect();
+        let document = json!({
+            "schema": SCHEMA,
+            "version": service.version,
+            "time": service.wall_time(crate::newest::boot_time()).rfc3339(),
+            "start": service.wall_time(answer.start).rfc3339(),
+            "step_s": answer.step.as_secs_f64(),
+            "points": answer.points,
+            "fields": names,
+            "devices": devices,
+            "marks": marks,
+        });
+        ttmon_wire::to_string(&document, Layout::Line) + "\n"
+    });
+    Ok(aged(text.await?, 0))
+}

@@ -1,0 +1,219 @@
+//! The description of the paths, OpenAPI 3.1: made from the table of paths and the tables of fields.
+
+use serde_json::{Map, Value, json};
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, PROCESS};
+use ttmon_model::units::Unit;
+
+use super::{Answer, ROUTES, Route};
+
+/// The whole document.
+pub(super) fn document(version: &str) -> String {
+    let paths: Map<String, Value> = ROUTES.iter().map(|route| (route.path.to_owned(), json!({"get": operation(route)}))).collect();
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ttmon",
+            "version": version,
+            "description": "What one host's ttmon sees. Fields may be added; none is renamed or removed.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {
+                "Problem": problem(),
+                "Device": object(DEVICE.iter().filter(|field| !field.name.contains('.')).map(property)),
+                "MemoryOfKind": object(DEVICE_KIND.iter().map(property)),
+                "Process": object(PROCESS.iter().map(property)),
+                "Snapshot": document_of(&[("devices", list("Device")), ("processes", list("Process")), ("allocators", anything()), ("problems", anything())]),
+                "Devices": document_of(&[("devices", list("Device"))]),
+                "Processes": document_of(&[("processes", list("Process"))]),
+                "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()}))]),
+                "History": history(),
+                "Events": events(),
+            },
+        },
+    });
+    format!("{document}\n")
+}
+
+fn operation(route: &Route) -> Value {
+    let parameters: Vec<Value> = route
+        .parameters
+        .iter()
+        .map(|parameter| {
+            let schema: Value = serde_json::from_str(parameter.schema).unwrap_or_default();
+            let mut described =
+                json!({"name": parameter.name, "in": "query", "required": false, "description": parameter.help, "schema": schema});
+            if schema["type"] == "array" {
+                (described["style"], described["explode"]) = (json!("form"), json!(false));
+            }
+            described
+        })
+        .collect();
+    let mut responses = json!({"200": {"description": "Yes.", "content": content(route.answer)}});
+    for (status, meaning) in statuses(route) {
+        responses[status] = json!({"description": meaning, "content": {"application/problem+json": {"schema": reference("Problem")}}});
+    }
+    let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
+    // Without a token most paths show less; this one shows nothing.
+    operation["security"] = if route.answer == Answer::Buffers { json!([{"token": []}]) } else { json!([{}, {"token": []}]) };
+    operation
+}
+
+fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
+    let mut statuses = vec![
+        ("400", "A parameter cannot be used."),
+        ("401", "The token is wrong or needed."),
+        ("403", "A page of another site asks."),
+        ("421", "Called by a name that is not its own."),
+    ];
+    if !matches!(route.answer, Answer::Healthz | Answer::OpenApi | Answer::Metrics | Answer::History) {
+        statuses.push(("503", "There is nothing fresh to show."));
+    }
+    statuses
+}
+
+fn content(answer: Answer) -> Value {
+    let json = |name: &str| json!({"application/json": {"schema": reference(name)}});
+    let text = json!({"schema": {"type": "string"}});
+    match answer {
+        Answer::Snapshot => json("Snapshot"),
+        Answer::Devices => json("Devices"),
+        Answer::Processes => json("Processes"),
+        Answer::Buffers => json("Buffers"),
+        Answer::History => json("History"),
+        Answer::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
+        Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
+        Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
+        Answer::Healthz | Answer::Readyz => json!({"text/plain": text}),
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn list(name: &str) -> Value {
+    json!({"type": "array", "items": reference(name)})
+}
+
+fn anything() -> Value {
+    json!({"type": "array", "items": {"type": "object"}})
+}
+
+/// A field: the type follows from its unit; one without a unit is described in words.
+fn property<T>(field: &Field<T>) -> (String, Value) {
+    let mut schema = match field.unit {
+        Unit::None => json!({}),
+        Unit::Time => json!({"type": ["string", "null"], "format": "date-time"}),
+        Unit::Bytes | Unit::Count | Unit::Megahertz | Unit::Rpm => json!({"type": ["integer", "null"], "minimum": 0}),
+        _ => json!({"type": ["number", "null"]}),
+    };
+    schema["description"] = json!(field.help);
+    (field.name.to_owned(), schema)
+}
+
+/// An element of a list: the values of a table, and why some are null.
+fn object(properties: impl Iterator<Item = (String, Value)>) -> Value {
+    let mut properties: Map<String, Value> = properties.collect();
+    let required: Vec<String> = properties.keys().cloned().collect();
+    properties.insert("missing".to_owned(), json!({"type": "object", "additionalProperties": {"type": "string"}}));
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+/// A document: its head, and what is in it.
+fn document_of(parts: &[(&str, Value)]) -> Value {
+    let mut properties = json!({
+        "schema": {"const": ttmon_wire::SCHEMA},
+        "version": {"type": "string"},
+        "host": {"type": "string"},
+        "time": {"type": "string", "format": "date-time"},
+        "origin": {"type": "string"},
+    });
+    let mut required = vec!["schema", "version", "host", "time", "origin"];
+    for (name, schema) in parts {
+        properties[*name] = schema.clone();
+        required.push(name);
+    }
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn buffer() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "pid": {"type": "integer"},
+            "allocator": {"type": "string"},
+            "kind": {"type": "string"},
+            "address": {"type": "string", "pattern": "^0x[0-9a-f]+$"},
+            "size": {"type": "integer", "minimum": 0},
+            "devices": {"type": "array", "items": {"type": "integer"}},
+            "age_s": {"type": "number", "minimum": 0},
+            "tag": {"type": ["string", "null"]},
+        },
+        "required": ["pid", "allocator", "kind", "address", "size", "devices", "age_s", "tag"],
+    })
+}
+
+fn history() -> Value {
+    let column = json!({"type": "array", "items": {"type": ["number", "null"]}});
+    json!({
+        "type": "object",
+        "properties": {
+            "schema": {"const": ttmon_wire::SCHEMA},
+            "version": {"type": "string"},
+            "time": {"type": "string", "format": "date-time"},
+            "start": {"type": "string", "format": "date-time", "description": "The moment of the first point, by today's clock."},
+            "step_s": {"type": "number", "exclusiveMinimum": 0},
+            "points": {"type": "integer", "minimum": 0},
+            "fields": {"type": "array", "items": {"type": "string"}},
+            "devices": {"type": "array", "items": {
+                "type": "object",
+                "properties": {"id": {"type": "integer", "minimum": 0}, "fields": {"type": "object", "additionalProperties": column}},
+                "required": ["id", "fields"],
+            }},
+            "marks": {"type": "array", "items": event()},
+        },
+        "required": ["schema", "version", "time", "start", "step_s", "points", "fields", "devices", "marks"],
+    })
+}
+
+fn event() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer", "minimum": 1},
+            "time": {"type": "string", "format": "date-time"},
+            "event": {"enum": ["started", "appeared", "left", "state", "health", "clock", "gap", "unreadable", "readable"]},
+        },
+        "required": ["id", "time", "event"],
+    })
+}
+
+fn events() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "schema": {"const": ttmon_wire::SCHEMA},
+            "version": {"type": "string"},
+            "last_id": {"type": "integer", "minimum": 0},
+            "events": {"type": "array", "items": event()},
+        },
+        "required": ["schema", "version", "last_id", "events"],
+    })
+}
+
+fn problem() -> Value {
+    json!({
+        "type": "object",
+        "description": "RFC 9457.",
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+        },
+        "required": ["type", "title", "status", "detail"],
+    })
+}

@@ -1,0 +1,117 @@
+//! Server-sent events. A stream waits for the service's pulse and sends what is new; one that does not keep up is cut off,
+//! and its reader comes back with the number of the last event it saw.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use ttmon_wire::{Layout, SCHEMA};
+
+use super::{Question, ask, documents, typed};
+use crate::access::View;
+use crate::body::Body;
+use crate::happenings::Happening;
+use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX, STREAMS_MAX};
+use crate::newest::Form;
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// A stream, or one document for whoever asks for JSON.
+pub(super) fn events(service: &Arc<Service>, view: View, question: &Question<'_>, asked: ask::Events) -> Result<Response<Body>, Problem> {
+    let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accept.contains("application/json") && !accept.contains("text/event-stream") {
+        let events: Vec<Value> = service.happenings_after(asked.after.unwrap_or(0)).iter().map(Happening::json).collect();
+        let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_happening(), "events": events});
+        return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));
+    }
+    if service.counters.streams() >= STREAMS_MAX as u64 {
+        return Err(Problem::Streams);
+    }
+    let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
+    let after = asked.after.unwrap_or_else(|| service.last_happening());
+    if question.method == hyper::Method::GET {
+        tokio::spawn(send(Arc::clone(service), view, Events { after, snapshots: asked.snapshots, number: 0 }, sender));
+    }
+    let mut response = typed("text/event-stream", Body::Stream(receiver));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    Ok(response)
+}
+
+/// Where a stream is.
+struct Events {
+    /// The last thing that was told.
+    after: u64,
+    snapshots: bool,
+    /// The last snapshot that was sent.
+    number: u64,
+}
+
+/// Lives as long as its reader.
+async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mpsc::Sender<Bytes>) {
+    let _open = service.counters.stream();
+    let mut pulse = service.subscribe();
+    // So that a reader sees the header at once, and comes back soon after a break.
+    let mut parts = vec![Bytes::from_static(b"retry: 2000\n\n")];
+    loop {
+        parts.extend(events.news(&service, view).await);
+        for part in parts.drain(..) {
+            match sender.try_send(part) {
+                Ok(()) => {}
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    service.counters.behind.add_one();
+                    return;
+                }
+                Err(mpsc::error::TrySendError::Closed(_)) => return,
+            }
+        }
+        parts.extend(wait(&mut pulse, &sender).await);
+        if sender.is_closed() {
+            return;
+        }
+    }
+}
+
+/// Until something is new. A word to keep the line alive where nothing is for long.
+async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>) -> Option<Bytes> {
+    // In short turns, so that a reader who left while nothing happens is noticed.
+    const TURN: Duration = Duration::from_secs(1);
+    let mut waited = Duration::ZERO;
+    while waited < STREAM_KEEP_ALIVE && !sender.is_closed() {
+        if timeout(TURN, pulse.changed()).await.is_ok() {
+            return None;
+        }
+        waited += TURN;
+    }
+    Some(Bytes::from_static(b": nothing new\n\n"))
+}
+
+impl Events {
+    async fn news(&mut self, service: &Arc<Service>, view: View) -> Vec<Bytes> {
+        let mut parts = Vec::new();
+        // In one piece: whoever was away for long gets a lot at once, and is not behind for that.
+        let mut told = String::new();
+        for happening in service.happenings_after(self.after) {
+            self.after = happening.id;
+            let data = ttmon_wire::to_string(&happening.json(), Layout::Line);
+            told.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", happening.id, happening.what.name()));
+        }
+        if !told.is_empty() {
+            parts.push(Bytes::from(told));
+        }
+        let newest = service.fresh().ok().filter(|newest| self.snapshots && newest.number != self.number);
+        if let Some(newest) = newest {
+            self.number = newest.number;
+            let version = service.version;
+            let made = tokio::task::spawn_blocking(move || documents::text(&newest, Form::Snapshot, view, version)).await;
+            if let Ok(text) = made {
+                parts.extend([Bytes::from_static(b"event: snapshot\ndata: "), text, Bytes::from_static(b"\n")]);
+            }
+        }
+        parts
+    }
+}

@@ -1,0 +1,239 @@
+//! The one who looks at the machine, at an even pace, and publishes what was seen.
+//!
+//! It walks on the clock that neither jumps nor stops while the machine sleeps. A look that comes late leaves a gap in
+//! the history; nothing is carried over into it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Device, DeviceId, Kind, Sample, Snapshot};
+use ttmon_source::ledgers::Found;
+use ttmon_source::{Error, Isolation, Machine, Options, Root};
+
+use crate::happenings::{What, differences, is_same};
+use crate::limits::CLOCK_JUMP_MIN;
+use crate::newest::{Published, boot_time};
+use crate::service::{Service, now};
+
+/// The machine, and how to open it again.
+pub(crate) struct Source {
+    pub(crate) machine: Machine,
+    pub(crate) root: Root,
+    pub(crate) options: Options,
+}
+
+/// Looks until somebody says stop, or is gone.
+pub(crate) fn run(mut source: Source, service: &Service, stop: &Receiver<()>) {
+    let mut pace = Pace::new(boot_time(), service.interval);
+    let mut before: Option<Arc<Published>> = None;
+    let mut peaks = Peaks::default();
+    service.note(boot_time(), now(), What::Started);
+    loop {
+        let planned = pace.planned;
+        let started = Instant::now();
+        match source.machine.sample() {
+            Ok(sample) => {
+                let ledgers = source.machine.ledgers().to_vec();
+                before = Some(take_in(service, planned, sample, before.as_deref(), &mut peaks, ledgers));
+            }
+            Err(error) => lament(service, &error, &mut source),
+        }
+        service.figures(|figures| {
+            figures.duration = started.elapsed();
+            figures.cpu = thread_time();
+        });
+        let missed = pace.next(boot_time());
+        if missed > 0 {
+            service.figures(|figures| figures.missed += missed);
+            service.note(boot_time(), now(), What::Gap { missed });
+        }
+        match stop.recv_timeout(pace.planned.saturating_sub(boot_time())) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Derives, compares with the one before, and publishes.
+fn take_in(
+    service: &Service,
+    planned: Duration,
+    sample: Sample,
+    before: Option<&Published>,
+    peaks: &mut Peaks,
+    ledgers: Vec<Arc<Found>>,
+) -> Arc<Published> {
+    let mut snapshot = Snapshot::derive(&sample, before.map(|before| &before.sample));
+    peaks.apply(&mut snapshot);
+    let (at, time) = (sample.at, sample.time);
+    if let Some(before) = before {
+        if let Some(millis) = clock_jump(&before.sample, &sample) {
+            service.note(at, time, What::Clock { millis });
+        }
+        for what in differences(&before.snapshot, &snapshot) {
+            service.note(at, time, what);
+        }
+    }
+    let (number, failure) = service.figures(|figures| {
+        figures.samples += 1;
+        (figures.samples, figures.failure.take())
+    });
+    if failure.is_some() {
+        service.note(at, time, What::Readable);
+    }
+    let published = Arc::new(Published::new(number, snapshot, sample, ledgers));
+    service.publish(planned, Arc::clone(&published));
+    published
+}
+
+/// The machine could not be read at all. Told once, not every second.
+fn lament(service: &Service, error: &Error, source: &mut Source) {
+    let why = error.to_string();
+    let is_new = service.figures(|figures| {
+        figures.errors += 1;
+        figures.failure.replace(why.clone()).is_none()
+    });
+    if is_new {
+        service.note(boot_time(), now(), What::Unreadable { why });
+    }
+    // The reading process died, and this one has threads now: it reads by itself from here on.
+    if matches!(error, Error::Reader(_)) {
+        let options = Options { isolation: Isolation::Threads, ..source.options.clone() };
+        if let Ok(machine) = Machine::new(source.root.clone(), options) {
+            source.machine = machine;
+        }
+    }
+}
+
+/// When to look.
+#[derive(Debug)]
+struct Pace {
+    /// When the next look is, or should have been.
+    planned: Duration,
+    interval: Duration,
+}
+
+impl Pace {
+    /// From the next whole interval on, so that looks of two services fall together.
+    fn new(now: Duration, interval: Duration) -> Self {
+        Self { planned: now, interval }
+    }
+
+    /// Goes on to the next look, and says how many are left out because it is too late for them.
+    fn next(&mut self, now: Duration) -> u64 {
+        self.planned += self.interval;
+        let late = now.saturating_sub(self.planned);
+        let missed = u64::try_from(late.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or_default();
+        self.planned += self.interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX));
+        missed
+    }
+}
+
+/// By how much the wall clock went otherwise than the one that cannot be set, in milliseconds.
+fn clock_jump(before: &Sample, now: &Sample) -> Option<i64> {
+    let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+    let wall = i128::from(now.time.0) - i128::from(before.time.0);
+    let difference = wall - (nanos(now.at) - nanos(before.at));
+    let is_jump = difference.unsigned_abs() >= CLOCK_JUMP_MIN.as_nanos();
+    is_jump.then(|| i64::try_from(difference / 1_000_000).unwrap_or_default())
+}
+
+/// The highest use of each device since the service began, as seen from one look to the next.
+#[derive(Debug, Default)]
+struct Peaks {
+    highest: HashMap<(DeviceId, Kind), (u64, UnixTime)>,
+    /// Which chips they are of.
+    chips: HashMap<DeviceId, Device>,
+}
+
+impl Peaks {
+    fn apply(&mut self, snapshot: &mut Snapshot) {
+        let time = snapshot.time;
+        for index in 0..snapshot.devices.len() {
+            let device = &snapshot.devices[index];
+            let id = device.id;
+            if self.chips.get(&id).is_some_and(|known| !is_same(known, device)) {
+                self.highest.retain(|(of, _), _| *of != id);
+            }
+            if device.asic_id.is_ok() {
+                self.chips.insert(id, device.clone());
+            }
+            for kind in Kind::ALL {
+                // What one process had at its own peak, the device had too.
+                let of_processes = snapshot.processes_on(id).filter_map(|(_, use_of)| {
+                    let figure = &use_of.kinds[kind];
+                    Some((figure.peak.ok()?, figure.peak_time.ok()?))
+                });
+                let now = snapshot.devices[index].memory.kinds[kind].figure.used.ok().map(|used| (used, time));
+                let seen = self.highest.get(&(id, kind)).copied();
+                let best = seen.into_iter().chain(of_processes).chain(now).reduce(|best, next| if next.0 > best.0 { next } else { best });
+                if let Some((peak, at)) = best {
+                    self.highest.insert((id, kind), (peak, at));
+                    let figure = &mut snapshot.devices[index].memory.kinds[kind].figure;
+                    (figure.peak, figure.peak_time) = (Ok(peak), Ok(at));
+                }
+            }
+        }
+    }
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::machine;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn a_late_look_leaves_out_the_ones_before_it() {
+        let mut pace = Pace::new(seconds(100.0), seconds(1.0));
+        assert_eq!((pace.next(seconds(100.3)), pace.planned), (0, seconds(101.0)));
+        // A little late is not too late: that slot is not lost.
+        assert_eq!((pace.next(seconds(102.9)), pace.planned), (0, seconds(102.0)));
+        assert_eq!((pace.next(seconds(103.1)), pace.planned), (0, seconds(103.0)));
+        // The machine slept for a minute.
+        assert_eq!((pace.next(seconds(164.2)), pace.planned), (60, seconds(164.0)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_told_from_one_that_runs() {
+        let sample = crate::fixture::sample();
+        let later = |at: f64, wall_millis: i64| Sample {
+            at: sample.at + seconds(at),
+            time: UnixTime(sample.time.0.saturating_add_signed(wall_millis * 1_000_000)),
+            ..sample.clone()
+        };
+        assert_eq!(clock_jump(&sample, &later(1.0, 1000)), None);
+        assert_eq!(clock_jump(&sample, &later(1.0, 1400)), None);
+        assert_eq!(clock_jump(&sample, &later(60.0, 60_000)), None);
+        assert_eq!(clock_jump(&sample, &later(1.0, 3_601_000)), Some(3_600_000));
+        assert_eq!(clock_jump(&sample, &later(1.0, -119_000)), Some(-120_000));
+    }
+
+    #[test]
+    fn peaks_stay_until_another_chip_takes_the_place() {
+        let mut peaks = Peaks::default();
+        let mut look = |used: u64, asic: &str| {
+            let mut snapshot = machine();
+            snapshot.devices[0].memory.kinds[Kind::Dram].figure.used = Ok(used);
+            snapshot.devices[0].asic_id = Ok(asic.to_owned());
+            peaks.apply(&mut snapshot);
+            snapshot.devices[0].memory.kinds[Kind::Dram].figure.peak
+        };
+        assert_eq!(look(10, "A"), Ok(10));
+        assert_eq!(look(50, "A"), Ok(50));
+        assert_eq!(look(20, "A"), Ok(50));
+        assert_eq!(look(5, "B"), Ok(5));
+    }
+}

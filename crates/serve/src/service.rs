@@ -1,0 +1,192 @@
+//! What the sampler writes and the doors read.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use ttmon_model::Snapshot;
+use ttmon_model::units::UnixTime;
+
+use crate::access::{Token, View};
+use crate::happenings::{Happening, Journal, What};
+use crate::history::History;
+use crate::limits::{STALE_INTERVALS, STALE_MIN};
+use crate::metrics::{self, Counters, Dialect, Own, Processes};
+use crate::newest::{Form, Published, boot_time};
+
+/// The service's memory. Locks are held for a moment and never two at once.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) version: &'static str,
+    pub(crate) interval: Duration,
+    pub(crate) processes: Processes,
+    pub(crate) token: Option<Token>,
+    pub(crate) counters: Counters,
+    newest: Mutex<Option<Arc<Published>>>,
+    /// Counts up with every snapshot and everything that happens; streams wait for it.
+    pulse: watch::Sender<u64>,
+    journal: Mutex<Journal>,
+    history: Mutex<History>,
+    figures: Mutex<Figures>,
+}
+
+/// The sampler's own figures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    /// How long the newest sample took.
+    pub(crate) duration: Duration,
+    pub(crate) samples: u64,
+    pub(crate) errors: u64,
+    pub(crate) missed: u64,
+    /// Processor time of the sampler's thread so far.
+    pub(crate) cpu: Duration,
+    /// Why there is no newer sample.
+    pub(crate) failure: Option<String>,
+}
+
+/// Whether the service can answer, and if not, why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Ready,
+    Not(String),
+}
+
+impl Service {
+    pub(crate) fn new(version: &'static str, interval: Duration, processes: Processes, token: Option<Token>) -> Self {
+        Self {
+            version,
+            interval,
+            processes,
+            token,
+            counters: Counters::default(),
+            newest: Mutex::default(),
+            pulse: watch::channel(0).0,
+            journal: Mutex::default(),
+            history: Mutex::new(History::new(interval)),
+            figures: Mutex::default(),
+        }
+    }
+
+    /// Puts a snapshot in place of the last one. `planned` is when it should have been taken.
+    pub(crate) fn publish(&self, planned: Duration, published: Arc<Published>) {
+        lock(&self.history).add(planned, &published.snapshot);
+        *lock(&self.newest) = Some(published);
+        self.pulse.send_modify(|pulse| *pulse += 1);
+    }
+
+    /// Notes that something happened.
+    pub(crate) fn note(&self, at: Duration, time: UnixTime, what: What) {
+        lock(&self.journal).add(at, time, what);
+        self.pulse.send_modify(|pulse| *pulse += 1);
+    }
+
+    pub(crate) fn newest(&self) -> Option<Arc<Published>> {
+        lock(&self.newest).clone()
+    }
+
+    /// The newest snapshot, unless it is too old to be shown as now.
+    pub(crate) fn fresh(&self) -> Result<Arc<Published>, String> {
+        let newest = self.newest().ok_or_else(|| self.why("there is no sample yet".to_owned()))?;
+        let age = newest.age();
+        if age > self.stale_after() {
+            return Err(self.why(format!("the newest sample is {:.1} s old", age.as_secs_f64())));
+        }
+        Ok(newest)
+    }
+
+    fn why(&self, what: String) -> String {
+        match lock(&self.figures).failure.clone() {
+            Some(failure) => format!("{what}: {failure}"),
+            None => what,
+        }
+    }
+
+    pub(crate) fn stale_after(&self) -> Duration {
+        self.interval.saturating_mul(STALE_INTERVALS).max(STALE_MIN)
+    }
+
+    /// Ready is one that has something fresh to show of every device it knows.
+    pub(crate) fn readiness(&self) -> Readiness {
+        match self.fresh() {
+            Err(why) => Readiness::Not(why),
+            Ok(_) if lock(&self.figures).failure.is_some() => Readiness::Not(self.why("the last look failed".to_owned())),
+            Ok(_) => Readiness::Ready,
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.pulse.subscribe()
+    }
+
+    pub(crate) fn happenings_after(&self, id: u64) -> Vec<Happening> {
+        lock(&self.journal).after(id).cloned().collect()
+    }
+
+    pub(crate) fn happenings_since(&self, at: Duration) -> Vec<Happening> {
+        lock(&self.journal).since(at).cloned().collect()
+    }
+
+    pub(crate) fn last_happening(&self) -> u64 {
+        lock(&self.journal).last_id()
+    }
+
+    /// Looks at the history; whoever does holds the sampler up for that long, so it is for copying out alone.
+    pub(crate) fn history<T>(&self, look: impl FnOnce(&History) -> T) -> T {
+        look(&lock(&self.history))
+    }
+
+    pub(crate) fn figures<T>(&self, change: impl FnOnce(&mut Figures) -> T) -> T {
+        change(&mut lock(&self.figures))
+    }
+
+    /// A scrape. What belongs to the machine is made once a snapshot.
+    pub(crate) fn scrape(&self, dialect: Dialect) -> String {
+        let newest = self.newest();
+        let fresh = self.fresh().ok();
+        let form = match dialect {
+            Dialect::Text => Form::MetricsText,
+            Dialect::Open => Form::MetricsOpen,
+        };
+        let make = |snapshot: &Snapshot| metrics::machine(snapshot, dialect, self.processes);
+        let machine = fresh.as_ref().map(|fresh| fresh.text(form, View::Whole, make));
+        let figures = lock(&self.figures).clone();
+        let own = Own {
+            version: self.version,
+            origin: newest.as_ref().map_or("", |newest| newest.snapshot.origin.name()),
+            is_fresh: fresh.is_some(),
+            age: newest.as_ref().map(|newest| newest.age()),
+            duration: figures.duration,
+            interval: self.interval,
+            samples: figures.samples,
+            errors: figures.errors,
+            missed: figures.missed,
+            cpu: figures.cpu,
+            problems: fresh.as_ref().map(|fresh| fresh.snapshot.problems.len()),
+            history_bytes: self.history(History::bytes),
+            events: self.last_happening(),
+        };
+        let own = own.text(&self.counters, dialect);
+        let mut text = String::with_capacity(machine.as_ref().map_or(0, |machine| machine.len()) + own.len() + 8);
+        text.push_str(machine.as_deref().and_then(|machine| std::str::from_utf8(machine).ok()).unwrap_or_default());
+        text.push_str(&own);
+        text.push_str(dialect.end());
+        text
+    }
+
+    /// The moment of a point of the past by today's clock.
+    pub(crate) fn wall_time(&self, at: Duration) -> UnixTime {
+        let ago = u64::try_from(boot_time().saturating_sub(at).as_nanos()).unwrap_or(u64::MAX);
+        UnixTime(now().0.saturating_sub(ago))
+    }
+}
+
+/// Now, for people.
+pub(crate) fn now() -> UnixTime {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What is behind these locks is whole at every moment: a panic of another thread spoils nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,77 @@
+//! HTTPS, in builds that have it. Without it nothing but this host is listened to.
+
+#[cfg(feature = "tls")]
+pub(crate) use with::Acceptor;
+#[cfg(not(feature = "tls"))]
+pub(crate) use without::Acceptor;
+
+/// Whether this build can.
+pub const IS_BUILT_IN: bool = cfg!(feature = "tls");
+
+#[cfg(feature = "tls")]
+mod with {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::crypto::ring::default_provider;
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::server::TlsStream;
+
+    use crate::limits::HANDSHAKE_TIMEOUT;
+
+    /// Says hello to peers of TLS.
+    #[derive(Clone)]
+    pub(crate) struct Acceptor(TlsAcceptor);
+
+    impl Acceptor {
+        /// With a certificate, its chain behind it, and its key, both PEM.
+        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
+            let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+            let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+            let chain = chain.map_err(|error| wrong(certificate, &error))?;
+            if chain.is_empty() {
+                return Err(wrong(certificate, &"there is no certificate in it"));
+            }
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+            let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+                .with_safe_default_protocol_versions()
+                .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
+                .map_err(|error| wrong(key, &error))?;
+            Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        }
+
+        /// A connection that has said hello in time.
+        pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+            timeout(HANDSHAKE_TIMEOUT, self.0.accept(stream)).await.ok()?.ok()
+        }
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+mod without {
+    use std::path::Path;
+
+    use tokio::net::TcpStream;
+
+    /// There is none.
+    #[derive(Clone)]
+    pub(crate) enum Acceptor {}
+
+    impl Acceptor {
+        /// Always the same answer.
+        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, String> {
+            Err("this build of ttmon has no TLS; build it with --features tls, or put a proxy with TLS in front of 127.0.0.1".to_owned())
+        }
+
+        /// Never called: there is no value to call it on.
+        #[allow(clippy::unused_async, reason = "the other build's waits")]
+        pub(crate) async fn accept(&self, _stream: TcpStream) -> Option<TcpStream> {
+            match *self {}
+        }
+    }
+}
