@@ -105,7 +105,7 @@ fn print_process(
 
 /// What programs' circular buffers take of the core with most.
 pub(crate) fn programs_line(item: &AllocatorKind) -> Option<String> {
-    let Programs { count, per_core } = item.programs?;
+    let Programs { count, per_core } = item.programs.filter(|programs| programs.count > 0)?;
     let programs = if count == 1 { "1 program".to_owned() } else { format!("{count} programs") };
     Some(format!("cb: {programs}, at most {} on a core", size(per_core)))
 }
@@ -113,9 +113,13 @@ pub(crate) fn programs_line(item: &AllocatorKind) -> Option<String> {
 /// Busy or hung?
 fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     let launches = process.launches.ok()?;
+    let chips = match process.devices.len() + process.unmapped.len() {
+        1 => String::new(),
+        chips => format!(" on its {chips} chips"),
+    };
     let rate = process.launches_per_s.map_or(String::new(), |rate| format!(" ({rate:.1}/s)"));
     let last = process.last_launch.map_or(String::new(), |last| format!(", the last {} ago", age(last, snapshot.time)));
-    Some(format!("launches: {launches}{rate}{last}"))
+    Some(format!("launches: {launches}{chips}{rate}{last}"))
 }
 
 /// What the hook does not see of an allocator, which is not the same as nothing there.

@@ -106,7 +106,9 @@ impl Serialize for FeatureJson<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", self.0.state.name())?;
         map.serialize_entry("hits", &self.0.hits)?;
-        map.serialize_entry("reason", &self.0.reason)?;
+        if let Some(reason) = &self.0.reason {
+            map.serialize_entry("reason", reason)?;
+        }
         map.end()
     }
 }

@@ -104,6 +104,120 @@ fn the_seeds_shape_is_kept() {
     assert_eq!(document["processes"][0]["devices"][1]["id"], 1);
 }
 
+fn memory(snapshot: &Snapshot) -> Value {
+    let document = MemoryJson {
+        snapshot: SnapshotJson { snapshot, version: "0.1.0" },
+        parts: MemoryParts { buffers: false, banks: true, blocks: true },
+    };
+    serde_json::from_str(&to_string(&document, Layout::Line)).unwrap()
+}
+
+#[test]
+fn banks_and_blocks_are_told_to_the_byte() {
+    let document = memory(&machine::hooked());
+    let dram = &document["allocators"][0]["kinds"]["dram"];
+    // Two buffers, a gap between them, and the rest.
+    let free = 1_072_693_184_u64 - 86 * 2048 - 2048;
+    let largest = 0x10_0040 + 1_072_693_184_u64 - 0x20_0040 - 2048;
+    assert_eq!((&dram["banks"], &dram["bank_bytes"]), (&12.into(), &1_072_693_184_u64.into()));
+    assert_eq!((&dram["allocated_per_bank"], &dram["free_per_bank"]), (&(87 * 2048).into(), &free.into()));
+    assert_eq!((&dram["largest_free_per_bank"], &dram["blocks"]), (&largest.into(), &4.into()));
+    let fragmentation = 1.0 - largest as f64 / free as f64;
+    assert!((dram["fragmentation"].as_f64().unwrap() - fragmentation).abs() < 0.0005);
+    assert_eq!(dram["free"], free * 12);
+    let blocks = document["blocks"].as_array().unwrap();
+    let of_dram: Vec<_> = blocks.iter().filter(|block| block["allocator"] == "4242.0.1" && block["kind"] == "dram").collect();
+    assert_eq!(
+        *of_dram[0],
+        serde_json::json!({"allocator": "4242.0.1", "kind": "dram", "address": "0x100040", "size": 176_128, "free": false})
+    );
+    assert_eq!(of_dram[1]["free"], true);
+    assert_eq!(document["allocators"][0]["kinds"]["l1_small"]["blocks"], 2, "L1_SMALL lies above L1");
+}
+
+#[test]
+fn nothing_allocated_is_one_free_block_and_not_nothing_known() {
+    let document = memory(&machine::hooked());
+    let trace = &document["allocators"][0]["kinds"]["trace"];
+    assert_eq!(
+        (&trace["used"], &trace["count"], &trace["blocks"], &trace["largest_free_per_bank"]),
+        (&0.into(), &0.into(), &1.into(), &0.into())
+    );
+    let l1 = &document["allocators"][1]["kinds"]["l1"];
+    assert_eq!(
+        (&l1["used"], &l1["largest_free_per_bank"], &l1["fragmentation"], &l1["blocks"]),
+        (&0.into(), &1_360_544.into(), &0.0.into(), &1.into())
+    );
+    assert!(document["allocators"][0]["kinds"].get("kernel").is_none(), "what nobody looks at is not there");
+}
+
+#[test]
+fn what_cannot_be_told_has_a_reason_and_totals_stay_exact() {
+    let document = memory(&machine::hooked());
+    let allocator = &document["allocators"][2];
+    let (dram, l1) = (&allocator["kinds"]["dram"], &allocator["kinds"]["l1"]);
+    assert_eq!((&dram["allocated_per_bank"], &dram["free_per_bank"]), (&6144.into(), &(1_072_693_184_u64 - 6144).into()));
+    assert_eq!((&dram["largest_free_per_bank"], &dram["no_blocks"]), (&Value::Null, &"more buffers are live than can be listed".into()));
+    assert_eq!((&dram["unlisted"]["count"], &dram["unlisted"]["bytes"]), (&2.into(), &48_000.into()));
+    assert_eq!((&l1["allocated_per_bank"], &l1["blocks"], &l1["used"]), (&Value::Null, &Value::Null, &262_144.into()));
+    assert_eq!(allocator["missing"]["kinds.l1.blocks"], "not_tracked");
+    assert_eq!((&allocator["self_check"]["inexact"], &allocator["self_check"]["differences"]), (&true.into(), &3.into()));
+    assert!(document["blocks"].as_array().unwrap().iter().all(|block| block["allocator"] != "5000.0.1" || block["kind"] != "dram"));
+    let problems: Vec<_> = document["problems"].as_array().unwrap().iter().filter_map(|problem| problem["detail"].as_str()).collect();
+    assert!(problems.iter().any(|detail| detail.contains("differ from TT-Metal's own statistics")), "{problems:?}");
+}
+
+#[test]
+fn programs_launches_and_coverage() {
+    let document = memory(&machine::hooked());
+    let allocator = &document["allocators"][0];
+    let cb = &allocator["kinds"]["cb"];
+    // 64 cores with 64 KiB, one of them with 96 KiB.
+    let bytes = 63 * 65_536 + 98_304;
+    assert_eq!((&cb["used"], &cb["programs"], &cb["per_core"], &cb["count"]), (&bytes.into(), &2.into(), &98_304.into(), &2.into()));
+    assert_eq!(allocator["coverage"]["launches"], serde_json::json!({"state": "found", "hits": 18_204}));
+    assert_eq!(allocator["coverage"]["program cache"], serde_json::json!({"state": "missing", "hits": 0, "reason": "no such symbol"}));
+    let process = &document["processes"][0];
+    assert_eq!(
+        (&process["launches"], &process["launches_per_s"]),
+        (&(2 * 18_204).into(), &100.0.into()),
+        "100 more on each of two chips in 2 s"
+    );
+    assert_eq!(process["last_launch"], "2026-11-19T08:12:42.120Z");
+    assert_eq!(
+        (&document["processes"][1]["launches"], &document["processes"][1]["missing"]["launches"]),
+        (&Value::Null, &"not_tracked".into())
+    );
+    let l1 = |device: usize| document["devices"][device]["memory"]["kinds"]["cb"]["used"].clone();
+    assert_eq!((l1(0), l1(1)), (bytes.into(), bytes.into()), "each chip of the mesh");
+    assert!(document["allocators"][2]["kinds"].get("cb").is_none(), "no hit: not tracked, and not 0");
+}
+
+#[test]
+fn two_buffers_on_the_same_bytes_are_told() {
+    let document = memory(&machine::hooked());
+    let process = &document["processes"][0];
+    assert_eq!(process["overlap_bytes"], 43 * 2048 * 12);
+    assert_eq!(document["processes"][1]["overlap_bytes"], 0);
+    let problems: Vec<_> = document["problems"].as_array().unwrap().iter().filter_map(|problem| problem["detail"].as_str()).collect();
+    assert!(problems.iter().any(|detail| detail.contains("1056768 bytes of device 0 belong to two live buffers")), "{problems:?}");
+}
+
+#[test]
+fn parts_of_the_memory_document_come_when_asked_for() {
+    let snapshot = machine::hooked();
+    let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: "0.1.0" }, parts: MemoryParts::default() };
+    let text = to_string(&document, Layout::Line);
+    assert!(!text.contains("\"banks\"") && !text.contains("\"blocks\"") && !text.contains("\"buffers\""));
+    let document = memory(&snapshot);
+    check_element(&document);
+    let text = to_string(&document["allocators"][0]["kinds"]["dram"], Layout::Line);
+    let keys = ["used", "allocated", "free", "count", "peak", "peak_time", "banks", "bank_bytes", "allocated_per_bank", "free_per_bank"];
+    for key in keys.iter().chain(&["largest_free_per_bank", "fragmentation", "blocks"]) {
+        assert!(text.contains(&format!("\"{key}\":")), "{key} in {text}");
+    }
+}
+
 #[test]
 fn unmapped_ids_are_decimal_text() {
     let document = parsed(&machine::statuses());
@@ -140,6 +254,28 @@ fn hostile_names_survive_as_data_and_do_no_harm() {
 }
 
 proptest! {
+    #[test]
+    fn banks_are_whole_whatever_is_live(snapshot in machine::any_hooked()) {
+        let document = memory(&snapshot);
+        check_element(&document);
+        let blocks = document["blocks"].as_array().unwrap();
+        for (kind, item) in document["allocators"][0]["kinds"].as_object().unwrap().iter().filter(|(_, item)| item["banks"].is_u64()) {
+            let number = |name: &str| item[name].as_u64();
+            prop_assert_eq!(number("allocated_per_bank").unwrap() + number("free_per_bank").unwrap(), number("bank_bytes").unwrap());
+            prop_assert_eq!(number("free").unwrap(), number("free_per_bank").unwrap() * number("banks").unwrap());
+            let Some(largest) = number("largest_free_per_bank") else {
+                prop_assert!(number("count") > Some(0), "without a list only what is empty is known");
+                continue;
+            };
+            prop_assert!(largest <= number("free_per_bank").unwrap());
+            let of_kind: Vec<_> = blocks.iter().filter(|block| block["kind"] == *kind).collect();
+            prop_assert_eq!(number("blocks"), Some(of_kind.len() as u64));
+            let sum = |free: bool| of_kind.iter().filter(|block| block["free"] == free).map(|block| block["size"].as_u64().unwrap()).sum::<u64>();
+            prop_assert_eq!((Some(sum(false)), Some(sum(true))), (number("allocated_per_bank"), number("free_per_bank")));
+            prop_assert_eq!(of_kind.iter().filter(|block| block["free"] == false).count() as u64, number("count").unwrap());
+        }
+    }
+
     #[test]
     fn random_machines_keep_the_promise(snapshot in machine::any_snapshot()) {
         check_element(&parsed(&snapshot));

@@ -81,7 +81,7 @@ fn report_flaws(owner: ProcessKey, ledger: &Ledger, problems: &mut Vec<Problem>)
     let flaws = [
         (!ledger.is_exact, "some of its events were lost, so its figures may be off"),
         (ledger.is_changing, "its buffers change faster than they can be listed; its totals are exact, the list is not"),
-        (ledger.allocators.iter().any(is_wrong), "it differs from TT-Metal's own statistics, so its figures may be off"),
+        (ledger.allocators.iter().any(is_wrong), "its figures differ from TT-Metal's own statistics"),
         (
             ledger.allocators.iter().any(is_restored),
             "it put back an earlier state of an allocator: blocks without buffers are not in its figures",
@@ -166,7 +166,7 @@ fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Row<'_
     Problem {
         part: format!("memory of process {}", owner.pid),
         reason: Missing::OutOfRange,
-        detail: format!("{bytes} bytes of {place} belong to two live buffers at once: a mesh and its submesh overwrite each other"),
+        detail: format!("{bytes} bytes of {place} belong to two live buffers"),
     }
 }
 

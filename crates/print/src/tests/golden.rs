@@ -6,7 +6,8 @@ use ttmon_model::fields::{DeviceField, Section};
 
 use super::{machine, printed, style};
 use crate::{
-    AppField, CsvOptions, GpuField, Style, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields, list, query, snapshot, who,
+    AppField, CsvOptions, GpuField, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields, list, memory, query,
+    reports, snapshot, who,
 };
 
 const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
@@ -62,6 +63,33 @@ fn lists() {
     };
     assert_snapshot!("list", all(list));
     assert_snapshot!("who", all(who));
+}
+
+/// What an outside observer sees of allocators.
+#[test]
+fn memory_of_hooked_processes() {
+    let machine = machine::hooked();
+    let screens = |print: fn(&Snapshot, &Style<'_>, &mut dyn std::io::Write) -> std::io::Result<()>| {
+        let screen = |width: usize| format!("{width} columns\n{}", printed(|out| print(&machine, &style(width), out)));
+        [80, 120].map(screen).join("\n")
+    };
+    assert_snapshot!("mem", screens(memory));
+    assert_snapshot!("mem_banks", screens(banks));
+    assert_snapshot!("mem_blocks", screens(blocks));
+    let files = reports(&machine).into_iter().map(|file| format!("{}\n{}", file.name, file.text));
+    assert_snapshot!("mem_csv", files.collect::<Vec<_>>().join("\n"));
+}
+
+/// One allocator: MemoryReporter's own names.
+#[test]
+fn reports_of_one_allocator_have_no_prefix() {
+    let mut machine = machine::hooked();
+    machine.allocators.truncate(1);
+    let names: Vec<String> = reports(&machine).into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["memory_usage_summary.csv", "l1_usage_summary.csv", "memory_blocks.csv"]);
+    machine.allocators.clear();
+    assert_eq!(reports(&machine), []);
+    assert!(printed(|out| banks(&machine, &style(80), out)).starts_with("No tracked process has an allocator."));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use ttmon_model::Snapshot;
 use unicode_width::UnicodeWidthStr;
 
 use super::{machine, printed, style};
-use crate::{Style, list, query, snapshot, text, who};
+use crate::{Style, banks, blocks, list, memory, query, snapshot, text, who};
 
 fn screen(machine: &Snapshot, style: &Style<'_>) -> String {
     printed(|out| snapshot(machine, style, out))
@@ -41,6 +41,15 @@ proptest! {
                 prop_assert_eq!(text::width(line), width, "{}", line);
             }
         }
+    }
+
+    #[test]
+    fn memory_fits(machine in machine::any_hooked(), width in 80usize..160) {
+        let style = style(width);
+        let text = printed(|out| memory(&machine, &style, out))
+            + &printed(|out| banks(&machine, &style, out))
+            + &printed(|out| blocks(&machine, &style, out));
+        prop_assert!(text.lines().all(|line| text::width(line) <= width), "{text}");
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Machines to test with: samples put together by hand, and random ones. The tests of `print` use this file too.
 
+#[path = "hooked.rs"]
+mod hooked;
+
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -13,6 +16,8 @@ use ttmon_model::region::{Region, Slot};
 use ttmon_model::sample::{DeviceSample, FdMemory, Origin, Problem, ProcessFacts, ProcessSample, RegionSample, Users, Workload};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Arch, Attr, DeviceId, Kind, Missing, PerKind, ProcessKey, Raw, Reading, Sample, Snapshot};
+
+pub(crate) use hooked::{any_hooked, hooked};
 
 const NOW: UnixTime = UnixTime(1_795_075_965_120_000_000);
 const HOUR: u64 = 3_600_000_000_000;
@@ -29,6 +34,7 @@ pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
         ("troubled", troubled()),
         ("statuses", statuses()),
         ("hostile", hostile()),
+        ("hooked", hooked()),
     ]
 }
 

@@ -1,0 +1,189 @@
+//! Processes whose memory a hook reports, with banks, blocks and programs. The tests of `print` use this file too.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use ttmon_model::identity::{ChipPosition, unique_id_candidates};
+use ttmon_model::ledger::{
+    BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature, LedgerGeometry,
+    LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Kind, PerKind, Sample, Snapshot};
+
+use super::{NOW, SERIAL, asic_id, device, hold, process, sample};
+
+const DRAM: LedgerGeometry = LedgerGeometry { banks: 12, bank_bytes: 1_072_693_184, base: 0x10_0040 };
+const L1: LedgerGeometry = LedgerGeometry { banks: 64, bank_bytes: 1_360_544, base: 0x1_9D60 };
+const L1_SMALL: LedgerGeometry = LedgerGeometry { banks: 64, bank_bytes: 32_768, base: L1.base + L1.bank_bytes };
+const TRACE: LedgerGeometry = LedgerGeometry { banks: 12, bank_bytes: 0, base: DRAM.base + DRAM.bank_bytes };
+const SECOND: u64 = 1_000_000_000;
+
+/// An n300 with a program on a mesh over both chips and on a submesh of the left one, whose buffers lie on the same bytes; and
+/// one whose blocks cannot be told.
+pub(crate) fn hooked() -> Snapshot {
+    Snapshot::derive(&hooked_sample(0), Some(&hooked_sample(100)))
+}
+
+/// As many launches less than in the end.
+fn hooked_sample(launches_less: u64) -> Sample {
+    let mut board = device(0, "n300");
+    hold(&mut board, &[4242, 5000]);
+    let at = std::time::Duration::from_secs(if launches_less == 0 { 12 } else { 10 });
+    let first = process(4242, "python3", "/usr/bin/python3 /srv/models/mesh.py");
+    let second = process(5000, "python3", "/usr/bin/python3 hybrid.py");
+    let ledgers = vec![
+        LedgerSample { owner: first.key, content: Ok(meshes(launches_less)) },
+        LedgerSample { owner: second.key, content: Ok(without_blocks()) },
+    ];
+    Sample { processes: vec![first, second], ledgers, at, ..sample(vec![board]) }
+}
+
+fn chips() -> [LedgerChip; 2] {
+    let right = unique_id_candidates(None, Some(SERIAL), Some(ChipPosition::Right), false)[0];
+    [(0, asic_id(0)), (1, right)].map(|(metal_id, unique_id)| LedgerChip { metal_id: Some(metal_id), unique_id: Some(unique_id) })
+}
+
+fn meshes(launches_less: u64) -> Ledger {
+    let mib = 1 << 20;
+    let both = [buffer(0, Kind::Dram, 0x10_0040, 86 * 2048, mib * 2), buffer(0, Kind::Dram, 0x20_0040, 2048, 20_000)];
+    let l1 = [buffer(0, Kind::L1, 0x14_0000, 4096, 262_144), buffer(0, Kind::L1, 0x14_2000, 8192, 500_000)];
+    let small = buffer(0, Kind::L1Small, L1_SMALL.base + 32_768 - 64, 64, 4096);
+    let left = buffer(1, Kind::Dram, 0x10_0040, 43 * 2048, mib);
+    let buffers: Vec<LedgerBuffer> = both.into_iter().chain(l1).chain([small, left]).collect();
+    let mut mesh = allocator(0, (1, 2), &chips(), &buffers);
+    mesh.rows.push(LedgerRow { kind: BufferKind::Of(Kind::Cb), ..row(Kind::Cb, &[]) });
+    let circular =
+        |program, address, size, cores| LedgerCircular { allocator: 0, chip: None, program, address, size, cores, is_global: false };
+    let launches = |metal_id| LedgerLaunches { metal_id, programs: 18_204 - launches_less, last: UnixTime(NOW.0 - 3 * SECOND) };
+    Ledger {
+        circulars: vec![circular(1, L1.base, 65_536, [0, 0, 7, 7]), circular(2, L1.base, 98_304, [0, 0, 0, 0])],
+        launches: vec![launches(0), launches(1)],
+        coverage: vec![
+            feature("allocations", 6, FeatureState::Found, None),
+            feature("circular buffers", 2, FeatureState::Found, None),
+            feature("launches", 18_204, FeatureState::Found, None),
+            feature("program cache", 0, FeatureState::Missing, Some("no such symbol")),
+        ],
+        ..ledger(vec![mesh, allocator(1, (1, 1), &chips()[..1], &buffers)], buffers)
+    }
+}
+
+/// A kind whose buffers have an address on each core, one with more buffers than can be listed; circular buffers never seen.
+fn without_blocks() -> Ledger {
+    let buffers = vec![
+        LedgerBuffer { is_per_core: true, ..buffer(0, Kind::L1, 0x14_0000, 4096, 262_144) },
+        buffer(0, Kind::Dram, 0x80_0040, 2048, 24_000),
+    ];
+    let mut one = allocator(0, (1, 1), &chips()[..1], &buffers);
+    one.self_check = LedgerSelfCheck { is_inexact: true, is_per_core: true, checks: 40, differences: 3, ..LedgerSelfCheck::default() };
+    let dram = &mut one.rows[0];
+    (dram.count, dram.used, dram.allocated) = (3, 72_000, Some(3 * 2048 * 12));
+    (dram.unlisted_count, dram.unlisted_bytes) = (2, 48_000);
+    Ledger { coverage: vec![feature("allocations", 2, FeatureState::Found, None)], ..ledger(vec![one], buffers) }
+}
+
+fn feature(name: &str, hits: u64, state: FeatureState, reason: Option<&str>) -> LedgerFeature {
+    LedgerFeature { name: name.to_owned(), hits, state, reason: reason.map(str::to_owned) }
+}
+
+fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<LedgerBuffer>) -> Ledger {
+    Ledger {
+        is_exact: true,
+        is_changing: false,
+        is_listed: true,
+        writer: LedgerWriter::Hook,
+        is_mock: false,
+        visible_devices: VisibleDevices::All,
+        events: 100,
+        allocators,
+        buffers,
+        circulars: Vec::new(),
+        launches: Vec::new(),
+        coverage: Vec::new(),
+    }
+}
+
+fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[LedgerBuffer]) -> LedgerAllocator {
+    let geometry = PerKind::from_fn(|kind| match kind {
+        Kind::Dram => Some(DRAM),
+        Kind::L1 => Some(L1),
+        Kind::L1Small => Some(L1_SMALL),
+        Kind::Trace => Some(TRACE),
+        Kind::Cb | Kind::Kernel => None,
+    });
+    let mine: Vec<&LedgerBuffer> = buffers.iter().filter(|buffer| buffer.allocator == usize::from(slot)).collect();
+    let of = |kind: Kind| mine.iter().copied().filter(|buffer| buffer.kind == BufferKind::Of(kind)).collect::<Vec<_>>();
+    let rows = [Kind::Dram, Kind::L1, Kind::L1Small].into_iter().filter(|kind| !of(*kind).is_empty());
+    LedgerAllocator {
+        slot,
+        generation: 1,
+        is_open: true,
+        mesh: Some(mesh),
+        given_id: 0,
+        origin: LedgerWriter::Hook,
+        chips: chips.to_vec(),
+        geometry,
+        self_check: LedgerSelfCheck { checks: 7, ..LedgerSelfCheck::default() },
+        rows: rows.map(|kind| row(kind, &of(kind))).collect(),
+    }
+}
+
+fn row(kind: Kind, buffers: &[&LedgerBuffer]) -> LedgerRow {
+    let geometry = if kind == Kind::Dram { DRAM } else { L1 };
+    let per_bank: u64 = buffers.iter().filter_map(|buffer| buffer.per_bank).sum();
+    let used = buffers.iter().map(|buffer| buffer.size).sum();
+    LedgerRow {
+        kind: BufferKind::Of(kind),
+        used,
+        allocated: Some(per_bank * geometry.banks),
+        count: buffers.len() as u64,
+        peak: used,
+        peak_time: UnixTime(NOW.0 - 9 * SECOND),
+        unlisted_count: 0,
+        unlisted_bytes: 0,
+        capacity: Some(geometry.banks * geometry.bank_bytes),
+    }
+}
+
+fn buffer(allocator: usize, kind: Kind, address: u64, per_bank: u64, size: u64) -> LedgerBuffer {
+    LedgerBuffer {
+        allocator,
+        kind: BufferKind::Of(kind),
+        address,
+        size,
+        per_bank: Some(per_bank),
+        page_size: Some(2048),
+        layout: Some("interleaved"),
+        cores: None,
+        refs: 1,
+        time: UnixTime(NOW.0 - 5 * SECOND),
+        tag: None,
+        is_per_core: false,
+    }
+}
+
+/// Live buffers of one allocator that do not overlap: gaps and sizes by turns, in units of 32 bytes.
+pub(crate) fn any_hooked() -> impl Strategy<Value = Snapshot> {
+    let kind = || vec((0..200_u64, 1..300_u64), 0..30);
+    (kind(), kind(), any::<bool>()).prop_map(|(dram, l1, is_listed)| {
+        let buffers = |kind: Kind, base: u64, turns: Vec<(u64, u64)>| {
+            let mut next = base;
+            let mut buffers = Vec::new();
+            for (gap, size) in turns {
+                let address = next + gap * 32;
+                buffers.push(buffer(0, kind, address, size * 32, size * 1000));
+                next = address + size * 32;
+            }
+            buffers
+        };
+        let mut all = buffers(Kind::Dram, DRAM.base, dram);
+        all.extend(buffers(Kind::L1, L1.base, l1));
+        let mut board = device(0, "n300");
+        hold(&mut board, &[4242]);
+        let owner = process(4242, "python3", "python3 x.py");
+        let allocator = allocator(0, (1, 1), &chips()[..1], &all);
+        let content = Ledger { is_listed, ..ledger(vec![allocator], if is_listed { all } else { Vec::new() }) };
+        let ledgers = vec![LedgerSample { owner: owner.key, content: Ok(content) }];
+        Snapshot::derive(&Sample { processes: vec![owner], ledgers, ..sample(vec![board]) }, None)
+    })
+}
