@@ -4,6 +4,7 @@
 //! or it could not be tried here and says so loudly. Tests are counted from what they print.
 
 mod python;
+mod stub;
 mod tally;
 mod ttnn;
 
@@ -39,6 +40,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "doc", run: rustdoc },
     Stage { name: "header", run: headers },
     Stage { name: "python", run: python::run },
+    Stage { name: "stub", run: stub::run },
     Stage { name: "root", run: as_root },
     Stage { name: "ttnn", run: ttnn::run },
     Stage { name: "fuzz", run: fuzz_briefly },

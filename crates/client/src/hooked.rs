@@ -46,3 +46,9 @@ pub fn writer() -> &'static Writer {
 pub fn tag() -> u32 {
     tags::top()
 }
+
+/// For measurements: stops recording and goes on with it. What happens in between is not in the ledger. Nothing where tracking was
+/// never on.
+pub fn set_recording(is_on: bool) {
+    switch::set_recording(is_on);
+}

@@ -63,9 +63,11 @@ pub(crate) fn is_off() -> bool {
     STATE.load(Ordering::Relaxed) == State::Off as u8
 }
 
+#[inline]
 pub(crate) fn state() -> State {
     // Acquire, with the release of `decide`: the table of `forward` is filled.
-    known(STATE.load(Ordering::Acquire)).unwrap_or_else(decide)
+    let state = STATE.load(Ordering::Acquire);
+    if state == State::On as u8 { State::On } else { known(state).unwrap_or_else(decide) }
 }
 
 /// Whether everything is decided and made, so that a report is nothing but memory. `extern "C"` for the gate's sake.
@@ -99,6 +101,15 @@ pub(crate) fn step_aside() {
 /// It turned out that what we forward to comes back here.
 pub(crate) fn record_here() {
     STATE.store(State::On as u8, Ordering::Release);
+}
+
+/// Between on and off, where the ledger is ours.
+pub(crate) fn set_recording(is_on: bool) {
+    let (from, to) = if is_on { (State::Off, State::On) } else { (State::On, State::Off) };
+    if writer().is_started() {
+        // Who finds another state has nothing to do.
+        let _ = STATE.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed);
+    }
 }
 
 fn known(state: u8) -> Option<State> {

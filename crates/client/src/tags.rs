@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::slice;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ttmon_ledger::layout::TAG_BYTES_MAX;
 
@@ -22,6 +22,9 @@ const TEXT_BYTES_MAX: usize = 4 * TAG_BYTES_MAX;
 /// Counts the ledgers of this process and of those it was forked from. A child after fork has a ledger, and so a table
 /// of tags, of its own: numbers that were pushed before mean nothing there, and count as none.
 static LEDGER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether any thread ever pushed one: the thread's own cells take a call to find in a library that was loaded late.
+static ARE_USED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
@@ -42,6 +45,7 @@ pub(crate) fn ledger_created() {
 }
 
 pub(crate) fn push(text: *const c_char) -> Outcome {
+    ARE_USED.store(true, Ordering::Relaxed);
     let (tag, outcome) = number(text);
     let depth = DEPTH.get();
     TAGS.with(|tags| {
@@ -65,7 +69,13 @@ pub(crate) fn pop() -> Outcome {
 
 /// The tag of what is allocated now, in the ledger that there is now: to be asked within a session, since that is what
 /// starts one. 0 is none.
+#[inline]
 pub(crate) fn top() -> u32 {
+    // Relaxed: a thread sees its own push.
+    if ARE_USED.load(Ordering::Relaxed) { top_of_thread() } else { 0 }
+}
+
+fn top_of_thread() -> u32 {
     let Some(top) = DEPTH.get().checked_sub(1) else { return 0 };
     let tag = TAGS.with(|tags| tags.get(top).or(tags.last()).map_or(NO_TAG, Cell::get));
     if tag.ledger == LEDGER.load(Ordering::Relaxed) { tag.id } else { 0 }

@@ -4,7 +4,7 @@
 //! address first. An allocation that throws is noted on the exception's way to the program, which gets it as it is.
 
 use ttmon_client::hooked;
-use ttmon_ledger::layout::{Lost, Refused};
+use ttmon_ledger::layout::{Lost, Refused, flag};
 use ttmon_ledger::writer::{Failure, Key, SelfCheck, Session};
 
 use crate::buffer::{self, Facts};
@@ -188,8 +188,6 @@ pub unsafe extern "C-unwind" fn override_state(this: usize, state: usize) {
 
 /// TT-Metal's number of L1.
 const L1: i32 = 1;
-/// An entry's flag: its address is another on each core.
-const FLAG_PER_CORE: u16 = 2;
 
 /// Whether the buffer has an address for each core: only in the allocator's hybrid mode, and only there it is asked.
 #[inline]
@@ -202,11 +200,10 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
         let function: unsafe extern "C-unwind" fn(usize) -> bool = std::mem::transmute(library.address(Symbol::IsPerCore));
         function(buffer)
     };
-    if is_per_core { FLAG_PER_CORE } else { 0 }
+    if is_per_core { flag::PER_CORE } else { 0 }
 }
 
 fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64, flags: u16) {
-    hit(Feature::Allocations);
     let mut name = Name::EMPTY;
     if operation::is_wanted() {
         operation::name(&mut name);
@@ -234,8 +231,9 @@ fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64
 
 #[inline]
 fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, name: &Name) {
+    session.hit(Feature::Allocations as u8);
     let operation = operation_of(session, name);
-    if flags & FLAG_PER_CORE != 0 && !known.is_unchecked {
+    if flags & flag::PER_CORE != 0 && !known.is_unchecked {
         known.is_unchecked = true;
         hit(Feature::PerCore);
         session.check(known.id, SelfCheck::PerCore);
@@ -245,7 +243,7 @@ fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, addre
 
 #[inline]
 fn operation_of(session: &mut Session<'_>, name: &Name) -> u32 {
-    if name.as_str().is_empty() {
+    if name.is_empty() {
         return 0;
     }
     hit(Feature::Operations);
@@ -255,8 +253,8 @@ fn operation_of(session: &mut Session<'_>, name: &Name) -> u32 {
 /// A buffer that is not laid out as known: what is not recorded is said.
 #[cold]
 fn unreadable(library: &'static Library) {
-    hit(Feature::Allocations);
     tables::with(|session, _| {
+        session.hit(Feature::Allocations as u8);
         crate::coverage::cover(session, library);
         crate::coverage::step_aside(session, Feature::Allocations, "a Buffer that is not laid out as known");
         session.lose(Lost::NoAllocator);
@@ -280,8 +278,8 @@ fn freed(this: usize, kind: u8, address: u64) -> bool {
     if !hooked::writer().is_started() {
         return false;
     }
-    hit(Feature::Frees);
     let was_there = tables::with(|session, tables| {
+        session.hit(Feature::Frees as u8);
         let known = tables.find_mut(this)?;
         known.pace.tick();
         let size = session.remove(Key { allocator: known.id, kind, address });

@@ -5,7 +5,7 @@
 //! unwinder asks it at every throw, and it sends the thread to the landing below, with the exception in a register.
 
 use std::arch::global_asm;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::library::Library;
 use crate::symbols::Symbol;
@@ -244,19 +244,23 @@ const TYPE_BEFORE: usize = 80;
 const HEADER_BYTES: usize = 32;
 const MESSAGE_BYTES_MAX: usize = 4096;
 
+/// A type's name, behind the address of its table: C++ itself tells types by it, since a program may have a copy of one.
+const RUNTIME_ERROR: &CStr = c"St13runtime_error";
+
 /// The words of a `std::runtime_error`, which is what TT-Metal throws; empty for anything else.
 unsafe fn message_of<'a>(library: &Library, exception: *const u8) -> &'a [u8] {
-    let (kind, what) = (library.address(Symbol::RuntimeErrorType), library.address(Symbol::RuntimeErrorWhat));
-    // SAFETY: an exception begins with its class; one of that class has a type before it and an object behind it, and if the
-    // type is the runtime error's, `what` is its function, which does not throw.
+    let what = library.address(Symbol::RuntimeErrorWhat);
+    // SAFETY: an exception begins with its class; one of that class has a type before it, whose second word is the address of its
+    // name, and an object behind it. If that is a runtime error, `what` is its function, which does not throw.
     unsafe {
-        if kind == 0 || what == 0 || exception.cast::<u64>().read() != CPP_CLASS {
+        if what == 0 || exception.cast::<u64>().read() != CPP_CLASS {
             return &[];
         }
-        if exception.sub(TYPE_BEFORE).cast::<usize>().read() != kind {
+        let kind = exception.sub(TYPE_BEFORE).cast::<*const *const c_char>().read();
+        if kind.is_null() || libc::strcmp(kind.add(1).read(), RUNTIME_ERROR.as_ptr()) != 0 {
             return &[];
         }
-        let what: unsafe extern "C" fn(*const u8) -> *const libc::c_char = std::mem::transmute(what);
+        let what: unsafe extern "C" fn(*const u8) -> *const c_char = std::mem::transmute(what);
         let text = what(exception.add(HEADER_BYTES));
         if text.is_null() {
             return &[];

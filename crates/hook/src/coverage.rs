@@ -72,9 +72,9 @@ static EARLY: [AtomicU32; ROWS.len()] = [const { AtomicU32::new(0) }; ROWS.len()
 /// A feature's function was called.
 #[inline]
 pub(crate) fn hit(feature: Feature) {
-    if hooked::writer().is_started() {
-        hooked::writer().hit(feature as u8);
-    } else if let Some(count) = EARLY.get(feature as usize) {
+    if !hooked::writer().hit(feature as u8)
+        && let Some(count) = EARLY.get(feature as usize)
+    {
         count.fetch_add(1, Relaxed);
     }
 }

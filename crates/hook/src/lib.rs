@@ -46,3 +46,9 @@ static LOADED: extern "C" fn() = {
     }
     loaded
 };
+
+/// For measurements alone (`cargo xtask bench hook`): recording off, and on again. What happens in between is not in the ledger.
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmon_hook_record(is_on: i32) {
+    hooked::set_recording(is_on != 0);
+}

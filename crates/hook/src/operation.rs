@@ -165,6 +165,11 @@ impl Name {
     const BYTES: usize = 62;
     pub(crate) const EMPTY: Self = Self { bytes: [0; Self::BYTES], length: 0 };
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
     }

@@ -397,7 +397,7 @@ fn clashed(witness: &Witness, message: &[u8]) {
             operation::name(&mut name);
         }
         tables::with(|session, _| {
-            let operation = if name.as_str().is_empty() { 0 } else { session.tag(name.as_str()) };
+            let operation = if name.is_empty() { 0 } else { session.tag(name.as_str()) };
             let banks = known.geometry.kinds.get(usize::from(kind::L1)).map_or(0, |kind| kind.banks);
             let mut words = [0; 512];
             session.failed(&Failure {

@@ -71,8 +71,38 @@ symbols! {
     Delete = c"_ZdlPv";
     BeginCatch = c"__cxa_begin_catch";
     EndCatch = c"__cxa_end_catch";
-    RuntimeErrorType = c"_ZTISt13runtime_error";
     RuntimeErrorWhat = c"_ZNKSt13runtime_error4whatEv";
 }
 
 pub(crate) const COUNT: usize = NAMES.len();
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Every name in quotes that a linker would know.
+    fn names_in(text: &str) -> BTreeSet<&str> {
+        text.split('"').filter(|word| (word.starts_with("_ZN") || word.starts_with("ttmon_")) && !word.contains([' ', '\n'])).collect()
+    }
+
+    #[test]
+    fn the_stub_has_a_jump_for_all_that_we_export_and_nothing_else() {
+        let stood_in: Vec<&str> = NAMES.iter().take(Symbol::BufferAddress as usize).filter_map(|name| name.to_str().ok()).collect();
+        let header = include_str!("../../client/include/ttmon.h");
+        let declared = header.lines().filter_map(|line| line.strip_prefix("int32_t ")?.split('(').next());
+        let wanted: BTreeSet<&str> = stood_in.into_iter().chain(declared).collect();
+        let stub = include_str!("../../stub/src/lib.rs");
+        let table = stub.split_once("\njumps! {").and_then(|(_, rest)| rest.split_once("\n}")).expect("the table of jumps").0;
+        assert_eq!(names_in(table), wanted);
+    }
+
+    #[test]
+    fn every_name_that_is_stood_in_for_is_exported() {
+        let sources = [include_str!("allocator.rs"), include_str!("opening.rs"), include_str!("program.rs")];
+        let exported: BTreeSet<&str> = sources.into_iter().flat_map(names_in).collect();
+        let wanted: BTreeSet<&str> = NAMES.iter().take(Symbol::BufferAddress as usize).filter_map(|name| name.to_str().ok()).collect();
+        assert_eq!(exported, wanted);
+    }
+}

@@ -1,7 +1,9 @@
 //! What this thread is in the middle of. Cells without destructors: static destructors of the program may still come here.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use ttmon_ledger::layout::flag;
 
 thread_local! {
     /// How deep in `MeshWorkloadImpl::load_binaries`: what is allocated there belongs to the program cache.
@@ -34,13 +36,14 @@ pub(crate) fn look_for_hybrid() -> bool {
     is_hybrid
 }
 
-/// An entry's flag: it is owned by the program cache.
-const FLAG_CACHE: u16 = 1;
+/// How many threads load binaries: while it is none, nobody has to look up the thread's own cell.
+static LOADERS: AtomicU32 = AtomicU32::new(0);
 
 /// The flags of what this thread allocates now.
 #[inline]
 pub(crate) fn flags() -> u16 {
-    if LOADING.get() > 0 { FLAG_CACHE } else { 0 }
+    // Relaxed: a thread sees its own count.
+    if LOADERS.load(Relaxed) > 0 && LOADING.get() > 0 { flag::CACHE } else { 0 }
 }
 
 /// While it lives, this thread loads binaries of cached programs. An exception drops it too.
@@ -49,6 +52,7 @@ pub(crate) struct Loading(());
 impl Loading {
     pub(crate) fn begin() -> Self {
         LOADING.set(LOADING.get().saturating_add(1));
+        LOADERS.fetch_add(1, Relaxed);
         Self(())
     }
 }
@@ -56,5 +60,6 @@ impl Loading {
 impl Drop for Loading {
     fn drop(&mut self) {
         LOADING.set(LOADING.get().saturating_sub(1));
+        LOADERS.fetch_sub(1, Relaxed);
     }
 }

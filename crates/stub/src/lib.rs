@@ -101,6 +101,8 @@ jumps! {
     allocate_dataflow = "_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE";
     mark_address = "_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm";
     deallocate_circulars = "_ZN2tt8tt_metal6detail11ProgramImpl27deallocate_circular_buffersEv";
+    invalidate_circulars = "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv";
+    invalidate_dataflow = "_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_dataflow_buffer_allocationEv";
     program_d1 = "_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
     validate_circulars = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE";
     validate_dataflow = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE";

@@ -28,18 +28,27 @@ impl Writer {
         }
     }
 
-    /// The hooked function of that number was called. Needs no lock; nothing happens before there is a ledger.
+    /// The hooked function of that number was called. Needs no lock; says whether there is a ledger to count it in.
     #[inline]
-    pub fn hit(&self, feature: u8) {
-        if let Some(books) = self.books().filter(|books| books.are_ours())
-            && u32::from(feature) < COVERAGE.records
-        {
+    pub fn hit(&self, feature: u8) -> bool {
+        let Some(books) = self.books().filter(|books| books.are_ours()) else { return false };
+        if u32::from(feature) < COVERAGE.records {
             books.region.more(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
         }
+        true
     }
 }
 
 impl Session<'_> {
+    /// As [`Writer::hit`], cheaper under the lock. A feature is counted either always so or never.
+    #[inline]
+    pub fn hit(&mut self, feature: u8) {
+        if u32::from(feature) < COVERAGE.records {
+            let hits = self.books.region.more(COVERAGE, usize::from(feature), coverage::HITS);
+            hits.store(hits.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+    }
+
     /// Says what became of a feature of the hook. The same again changes nothing.
     pub fn cover(&mut self, feature: u8, name: &str, state: Coverage, reason: &str) {
         let region = &self.books.region;

@@ -1,0 +1,469 @@
+//! The hook against a stand-in for libtt_metal.so (programs/metal.cpp): what the real one cannot be made to do at will, such as
+//! functions that are missing, layouts that are unknown, frees that throw, or two copies in one process. The real ttnn is for
+//! `cargo xtask ttnn`.
+//!
+//! A program (programs/program.cpp) does what it is told line by line, and after each line its ledger is read from outside.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+use ttmon_ledger::layout::{Coverage, Lost, Refused, flag, kind};
+use ttmon_ledger::reader::{Listing, Region};
+
+/// What was compiled once for all tests.
+struct Workshop {
+    folder: TempDir,
+    hook: PathBuf,
+}
+
+impl Workshop {
+    /// `None`, loudly, where there is no compiler.
+    fn open() -> Option<&'static Self> {
+        static WORKSHOP: OnceLock<Option<Workshop>> = OnceLock::new();
+        WORKSHOP.get_or_init(Self::build).as_ref()
+    }
+
+    fn build() -> Option<Self> {
+        if Command::new("c++").arg("--version").output().is_err() {
+            eprintln!("SKIPPED: no c++ on this machine, so the hook was not tried on the stand-in");
+            return None;
+        }
+        // The gate runs these tests once more with the stub, which loads the hook.
+        let hook = std::env::var_os("TTMON_TEST_PRELOAD").map_or_else(
+            || {
+                let test = std::env::current_exe().expect("a test has a path");
+                test.parent().expect("and a folder").join("libttmon_hook.so")
+            },
+            PathBuf::from,
+        );
+        assert!(hook.exists(), "no {}", hook.display());
+        let this = Self { folder: tempfile::tempdir().expect("a folder"), hook };
+        let shapes: [(&str, &[&str]); 4] = [("new", &[]), ("old", &["-DOLD"]), ("shifted", &["-DOLD", "-DSHIFTED"]), ("poor", &["-DPOOR"])];
+        for (shape, defines) in shapes {
+            let shared = ["-shared", "-fPIC", "-Wl,-soname,libtt_metal.so"];
+            this.compile("metal.cpp", &this.library(shape), &[&shared, defines].concat());
+        }
+        fs::copy(this.library("new"), this.library("copy")).expect("copied");
+        this.compile("program.cpp", &this.folder.path().join("program"), &["-pthread", "-ldl"]);
+        Some(this)
+    }
+
+    fn library(&self, shape: &str) -> PathBuf {
+        let folder = self.folder.path().join(shape);
+        fs::create_dir_all(&folder).expect("made");
+        folder.join("libtt_metal.so")
+    }
+
+    fn compile(&self, source: &str, into: &Path, more: &[&str]) {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+        let mut compiler = Command::new("c++");
+        compiler.args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(into).arg(source).args(more);
+        let output = compiler.output().expect("the compiler starts");
+        assert!(output.status.success(), "{compiler:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn start(&self, is_tracked: bool) -> Program {
+        let mut command = Command::new(self.folder.path().join("program"));
+        for variable in ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_OPS", "XDG_RUNTIME_DIR"] {
+            command.env_remove(variable);
+        }
+        if is_tracked {
+            command.env("TTMON_TRACKING", "1");
+        }
+        command.env("LD_PRELOAD", &self.hook).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let (to, from) = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
+        Program { child, to, from }
+    }
+
+    /// A program with one library of that shape and one mesh of so many chips, which is thing 0.
+    fn on_mesh(&self, shape: &str, chips: u32) -> Program {
+        let mut program = self.start(true);
+        program.load(&self.library(shape));
+        assert_eq!(program.say(&format!("open 0 {chips}")), "0");
+        program
+    }
+}
+
+/// A program that waits for its next line.
+struct Program {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Program {
+    fn line(&mut self, line: &str) -> String {
+        writeln!(self.to, "{line}").expect("it listens");
+        let mut answer = String::new();
+        self.from.read_line(&mut answer).expect("it answers");
+        assert!(!answer.is_empty(), "it ended at: {line}");
+        answer.trim_end_matches('\n').to_owned()
+    }
+
+    #[track_caller]
+    fn say(&mut self, line: &str) -> String {
+        let answer = self.line(line);
+        answer.strip_prefix("ok ").unwrap_or_else(|| panic!("{line}: {answer}")).to_owned()
+    }
+
+    /// What it threw, with bars for line ends.
+    #[track_caller]
+    fn throws(&mut self, line: &str) -> String {
+        let answer = self.line(line);
+        answer.strip_prefix("threw ").unwrap_or_else(|| panic!("{line}: {answer}")).to_owned()
+    }
+
+    fn load(&mut self, library: &Path) {
+        self.say(&format!("load {}", library.display()));
+    }
+
+    /// The number of a new buffer.
+    #[track_caller]
+    fn allocate(&mut self, what: &str) -> String {
+        let said = self.say(&format!("allocate {what}"));
+        said.split(' ').next().expect("a number").to_owned()
+    }
+
+    fn region(&self) -> Option<Region> {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        let mut files = fs::read_dir(folder).expect("it lives").map(|file| file.expect("listed").path());
+        let path = files.find(|path| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("ttmon-ledger")))?;
+        Some(Region::open(fs::File::open(path).expect("opened")).expect("a ledger"))
+    }
+
+    fn listing(&self) -> Listing {
+        self.region().expect("it has a ledger").list().expect("readable")
+    }
+
+    /// Live bytes, taken bytes and buffers of a kind, of all open allocators.
+    fn figures(&self, kind: u8) -> (u64, u64, u64) {
+        let totals = self.listing().totals;
+        let rows = totals.allocators.iter().filter(|allocator| allocator.is_open).flat_map(|allocator| &allocator.rows);
+        rows.filter(|row| row.kind == kind).fold((0, 0, 0), |sum, row| (sum.0 + row.used, sum.1 + row.allocated, sum.2 + row.count))
+    }
+
+    fn lost(&self, why: Lost) -> u64 {
+        self.listing().totals.lost[why as usize]
+    }
+
+    fn feature(&self, name: &str) -> (Coverage, u64, String) {
+        let totals = self.listing().totals;
+        let feature = totals.coverage.iter().find(|feature| feature.name == name).unwrap_or_else(|| panic!("no feature {name}"));
+        (feature.state, feature.hits, feature.reason.clone())
+    }
+}
+
+#[test]
+fn buffers_come_and_go_with_their_blocks() {
+    let Some(workshop) = Workshop::open() else { return };
+    for shape in ["new", "old"] {
+        let mut program = workshop.on_mesh(shape, 2);
+        assert_eq!(program.figures(kind::DRAM), (0, 0, 0), "an open device without buffers is a true 0");
+        // 40 pages of 100 bytes over 12 banks: 4 x 112, which is no multiple of 32: 448.
+        let first = program.allocate("0 0 4000 100");
+        assert_eq!(program.figures(kind::DRAM), (4000, 448 * 12, 1), "{shape}");
+        let second = program.allocate("0 1 64 16 2");
+        assert_eq!(program.figures(kind::L1), (64, 32 * 64, 1), "{shape}: a block of 16 bytes is rounded up to 32");
+        let entry = *program.listing().entries.iter().find(|entry| entry.kind == kind::L1).expect("listed");
+        assert_eq!((entry.layout, entry.cores, entry.page, entry.per_bank), (2, 4, 16, 32), "{shape}");
+        program.say(&format!("free {first}"));
+        program.say(&format!("free {second}"));
+        assert_eq!((program.figures(kind::DRAM).2, program.figures(kind::L1).2), (0, 0), "{shape}");
+        let totals = program.listing().totals;
+        assert_eq!((totals.status, totals.lost), (0, [0; 8]), "{shape}");
+        assert_eq!(program.feature("allocations"), (Coverage::Found, 2, String::new()), "{shape}");
+    }
+}
+
+#[test]
+fn an_allocator_is_described_by_itself() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.on_mesh("new", 3);
+    let totals = program.listing().totals;
+    let [allocator] = &totals.allocators[..] else { panic!("one allocator") };
+    let chips: Vec<_> = allocator.chips.iter().map(|chip| (chip.metal_id, chip.unique_id)).collect();
+    assert_eq!(chips, [(Some(0), Some(1000)), (Some(1), Some(1001)), (Some(2), Some(1002))]);
+    assert_eq!(allocator.mesh, None, "a mesh whose rows throw has no shape");
+    let dram = allocator.geometry[0].expect("known");
+    assert_eq!((dram.banks, dram.alignment, dram.bank_bytes, dram.base), (12, 32, 1 << 20, 0x1000));
+    let small = allocator.geometry[2].expect("known");
+    assert_eq!((small.banks, small.base), (64, 0x1000 + (1 << 16)));
+    assert_eq!(allocator.geometry[3], None, "a bank of 2^64 bytes does not exist");
+    assert_eq!(program.feature("unique ids").1, 3, "also what came before the ledger is counted");
+}
+
+#[test]
+fn out_of_memory_reaches_the_program_and_the_ledger() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    assert_eq!(program.say("tag decoder"), "0");
+    program.allocate("0 0 24576 256");
+    let thrown = program.throws("allocate 0 0 99999744 256");
+    assert!(thrown.contains("info:|Out of Memory: Not enough space|backtrace:"), "{thrown}");
+    assert_eq!(program.figures(kind::DRAM).2, 1);
+    let failures = program.region().expect("a ledger").failures().expect("readable");
+    let [failure] = &failures[..] else { panic!("one failure") };
+    assert_eq!((failure.what, failure.kind, failure.size, failure.banks), (Refused::OutOfMemory, kind::DRAM, 99_999_744, 12));
+    assert_eq!(failure.message, "Out of Memory: Not enough space");
+    assert_eq!(failure.tag, "decoder");
+    let free = (1 << 20) - 2048;
+    assert_eq!((failure.per_bank, failure.free_per_bank, failure.largest_free_per_bank), (8_333_312, free, free / 2));
+    assert_eq!(failure.largest.len(), 1);
+    program.allocate("0 0 64 64");
+}
+
+#[test]
+fn a_free_that_throws_leaves_the_buffer_there() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let buffer = program.allocate("0 0 1024 256");
+    program.say("call fake_free_throws 0 1");
+    assert_eq!(program.throws(&format!("free {buffer}")), "no");
+    assert_eq!(program.figures(kind::DRAM).2, 1);
+    program.say("call fake_free_throws 0 0");
+    program.say(&format!("free {buffer}"));
+    assert_eq!(program.figures(kind::DRAM).2, 0);
+    let row = program.listing().totals.allocators[0].rows[0];
+    assert_eq!((row.used, row.count), (0, 0));
+    assert_eq!(program.lost(Lost::UnknownFree), 0);
+}
+
+#[test]
+fn a_stale_buffer_frees_what_lies_at_its_address_now() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let stale = program.allocate("0 0 1024 256");
+    program.say("call fake_free_all 0");
+    assert_eq!(program.figures(kind::DRAM).2, 0);
+    program.say(&format!("free {stale}"));
+    assert_eq!(program.figures(kind::DRAM).2, 0);
+    assert_eq!(program.lost(Lost::UnknownFree), 1);
+}
+
+#[test]
+fn closing_and_opening_again_is_the_same_device() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 2);
+    for round in 0..20 {
+        let mesh = program.say("open 0 2");
+        program.allocate(&format!("{mesh} 0 1024 256"));
+        assert_eq!(program.figures(kind::DRAM).2, 1, "round {round}");
+        program.say(&format!("call fake_close {mesh}"));
+        assert_eq!(program.figures(kind::DRAM).2, 0, "round {round}");
+    }
+    let totals = program.listing().totals;
+    assert_eq!(totals.allocators.len(), 2, "slots are used again");
+    assert_eq!(totals.allocators.iter().filter(|allocator| allocator.is_open).count(), 1);
+}
+
+#[test]
+fn two_libraries_in_one_process_stay_apart() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    program.load(&workshop.library("copy"));
+    let mesh = program.say("open 1 1");
+    let (first, second) = (program.say("program 0 1 0 0"), program.say("program 1 2 0 0"));
+    program.say(&format!("run {first} 0"));
+    program.say(&format!("run {second} {mesh}"));
+    program.say(&format!("run {second} {mesh}"));
+    // A launch and two circular buffers each: each library's own tracker has seen its own.
+    assert_eq!((program.say("seen 0"), program.say("seen 1")), ("3".to_owned(), "6".to_owned()));
+    program.allocate("0 0 1024 256");
+    program.allocate(&format!("{mesh} 0 1024 256"));
+    assert_eq!(program.figures(kind::DRAM).2, 2);
+    program.say(&format!("call fake_drop {second}"));
+    program.say(&format!("call fake_drop {first}"));
+}
+
+#[test]
+fn programs_have_their_circular_buffers_by_core_range() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 2);
+    let all = program.say("program 0 7 0 0");
+    program.say(&format!("run {all} 0"));
+    let circulars = |program: &Program| {
+        let region = program.region().expect("a ledger");
+        let mut circulars = region.circulars(&region.totals().expect("readable")).expect("readable");
+        circulars.sort_by_key(|circular| circular.event);
+        circulars
+    };
+    let found: Vec<_> =
+        circulars(&program).iter().map(|it| (it.program, it.chip, it.address, it.size, it.cores, it.is_dataflow, it.is_global)).collect();
+    let (wide, single) = ([0, 0, 3, 1], [5, 5, 5, 5]);
+    let expected = [
+        (7, None, 0x2000, 256, wide, false, false),
+        (7, None, 0x2000, 256, single, false, false),
+        (7, None, 0x2100, 256, wide, false, true),
+        (7, None, 0x2100, 256, single, false, true),
+        (7, None, 0x3000, 512, [0, 0, 1, 1], true, false),
+        (7, None, 0x3200, 128, [0, 0, 1, 1], true, false),
+    ];
+    assert_eq!(found, expected);
+
+    let some = program.say("program 0 8 0 1");
+    program.say(&format!("run {some} 0"));
+    let of_second: Vec<_> = circulars(&program).iter().filter(|it| it.program == 8 && !it.is_dataflow).map(|it| it.chip).collect();
+    assert_eq!(of_second, [Some(0); 4], "a chip without it has no record");
+
+    program.say(&format!("call fake_drop {all}"));
+    assert!(circulars(&program).iter().all(|it| it.program == 8));
+    program.say(&format!("call fake_drop {some}"));
+    assert_eq!(circulars(&program), []);
+    let launches: Vec<_> = program.listing().totals.launches.iter().map(|it| (it.metal_id, it.programs)).collect();
+    assert_eq!(launches, [(0, 2), (1, 2)]);
+}
+
+#[test]
+fn a_clash_is_told_in_tt_metals_words() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let clashing = program.say("program 0 1 1 0");
+    assert!(program.throws(&format!("run {clashing} 0")).contains("circular buffers clash"));
+    let failures = program.region().expect("a ledger").failures().expect("readable");
+    assert_eq!(failures.len(), 1);
+    assert_eq!((failures[0].what, failures[0].message.as_str()), (Refused::Clash, "Statically allocated circular buffers clash"));
+}
+
+#[test]
+fn binaries_of_cached_programs_are_marked() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    program.say("binaries 0 0 1024 256");
+    program.allocate("0 0 1024 256");
+    let mut flags: Vec<_> = program.listing().entries.iter().map(|entry| entry.flags).collect();
+    flags.sort_unstable();
+    assert_eq!(flags, [0, flag::CACHE]);
+}
+
+#[test]
+fn what_differs_from_the_allocators_own_figures_is_inexact() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let check = |program: &Program| program.listing().totals.allocators[0].self_check;
+    for _ in 0..20 {
+        program.allocate("0 0 64 64");
+    }
+    assert_eq!((check(&program).checks, check(&program).differences), (1, 0));
+    program.say("call fake_lie 0 32");
+    for _ in 0..60 {
+        program.allocate("0 0 64 64");
+    }
+    assert_eq!((check(&program).differences, check(&program).is_inexact), (1, false), "one difference is none");
+    program.say("call fake_free_all 0");
+    assert_eq!((check(&program).differences, check(&program).is_inexact), (2, true));
+}
+
+#[test]
+fn other_sizes_and_restored_states_are_told() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let check = |program: &Program| program.listing().totals.allocators[0].self_check;
+    program.say("call fake_shrink 0 4096");
+    assert_eq!(check(&program).l1_lower_end, Some(0x1000 + 4096));
+    program.say("call fake_shrink 0 0");
+    assert_eq!(check(&program).l1_lower_end, None);
+    program.allocate("0 0 1024 256");
+    program.say("call fake_override 0");
+    assert!(check(&program).is_restored);
+    assert_eq!(program.figures(kind::DRAM).2, 0);
+    for _ in 0..200 {
+        program.allocate("0 0 64 64");
+    }
+    assert_eq!(check(&program).differences, 0, "what cannot be equal is not compared");
+}
+
+#[test]
+fn threads_are_counted_exactly() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    program.say("threads 0 1000");
+    // 1024 bytes in 4 pages over 12 banks: 256 bytes of each.
+    assert_eq!(program.figures(kind::DRAM), (400 * 1024, 400 * 256 * 12, 400));
+    let totals = program.listing().totals;
+    assert_eq!((totals.status, totals.lost), (0, [0; 8]));
+    assert!(!totals.allocators[0].self_check.is_inexact);
+}
+
+#[test]
+fn a_forked_child_leaves_its_parents_ledger_alone() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let buffer = program.allocate("0 0 1024 256");
+    let before = program.listing().totals.events;
+    assert_eq!(program.say(&format!("fork 0 {buffer}")), "0");
+    assert_eq!(program.listing().totals.events, before);
+    assert_eq!(program.figures(kind::DRAM).2, 1);
+}
+
+#[test]
+fn an_unknown_layout_is_left_aside_and_said() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("shifted", 1);
+    let buffer = program.allocate("0 0 1024 256");
+    program.say(&format!("free {buffer}"));
+    let (state, hits, reason) = program.feature("allocations");
+    assert_eq!((state, hits, reason.as_str()), (Coverage::SteppedAside, 1, "a Buffer that is not laid out as known"));
+    assert_eq!(program.figures(kind::DRAM), (0, 0, 0));
+    assert_ne!(program.listing().totals.status & ttmon_ledger::layout::status::INEXACT, 0);
+}
+
+#[test]
+fn missing_functions_turn_off_what_needs_them_alone() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("poor", 2);
+    for _ in 0..40 {
+        program.allocate("0 0 1024 256");
+    }
+    assert_eq!(program.figures(kind::DRAM).2, 40);
+    for name in ["device open", "unique ids", "program cache", "launches", "circular buffers", "dataflow buffers", "self-check"] {
+        let (state, hits, reason) = program.feature(name);
+        assert_eq!((state, hits, reason.as_str()), (Coverage::Missing, 0, "this version of TT-Metal does not export it"), "{name}");
+    }
+    assert_eq!(program.feature("allocations").0, Coverage::Found);
+    let totals = program.listing().totals;
+    assert_eq!((totals.allocators[0].self_check.checks, totals.allocators[0].chips.len()), (0, 2));
+}
+
+#[test]
+fn tags_and_questions_reach_what_the_hook_sees() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.start(true);
+    // Before anything of TT-Metal is loaded.
+    assert_eq!(program.say("tag layer-7"), "0");
+    program.load(&workshop.library("new"));
+    program.say("open 0 2");
+    program.allocate("0 0 1024 256");
+    let listing = program.listing();
+    let [entry] = &listing.entries[..] else { panic!("one buffer") };
+    assert_eq!(listing.tags[entry.tag as usize], "layer-7");
+    assert_eq!((program.say("memory 0 0"), program.say("memory 1 0")), ("0 1024".to_owned(), "0 1024".to_owned()));
+    assert_eq!((program.say("memory 0 1"), program.say("memory 5 0")), ("0 0".to_owned(), "0 0".to_owned()));
+}
+
+#[test]
+fn without_the_variable_nothing_is_recorded() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.start(false);
+    program.load(&workshop.library("new"));
+    program.say("open 0 1");
+    let buffer = program.allocate("0 0 1024 256");
+    program.throws("allocate 0 0 99999744 256");
+    program.say(&format!("free {buffer}"));
+    let run = program.say("program 0 1 0 0");
+    program.say(&format!("run {run} 0"));
+    program.say("call fake_close 0");
+    assert_eq!((program.say("tag nothing"), program.say("memory 0 0")), ("1".to_owned(), "1 0".to_owned()));
+    assert!(program.region().is_none());
+}

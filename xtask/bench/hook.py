@@ -1,0 +1,66 @@
+"""What recording costs a program of ttnn: the same work with recording on and off, in turns, inside one process.
+
+    hook.py FOLDER-OF-LIBRARIES PAIRS          with the hook preloaded: on against off
+    hook.py - PAIRS                            alone: how long it takes, whatever is preloaded
+
+Prints one JSON object: nanoseconds, sorted, of every block.
+"""
+
+import ctypes
+import json
+import sys
+import time
+
+import ttnn
+
+folder, pairs = sys.argv[1], int(sys.argv[2])
+record = None if folder == "-" else ctypes.CDLL(folder + "/libttmon_hook.so").ttmon_hook_record
+ALLOCATIONS = 1000
+OPERATIONS = 240
+
+chips = ttnn.get_num_devices()
+shape = {1: (1, 1), 2: (1, 2), 8: (2, 4), 32: (4, 8)}[chips]
+mesh = ttnn.open_mesh_device(ttnn.MeshShape(*shape))
+mesh.enable_program_cache()
+first = ttnn.zeros((32, 1024), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+form = ttnn.Shape((32, 1024))
+
+
+def allocations():
+    """Pairs of one allocation and its free."""
+    allocate, free = ttnn.allocate_tensor_on_device, ttnn.deallocate
+    start = time.perf_counter_ns()
+    for _ in range(ALLOCATIONS):
+        free(allocate(form, ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG))
+    return (time.perf_counter_ns() - start) / ALLOCATIONS
+
+
+def step():
+    """A decode-like step: short operations one after the other, their programs in the cache."""
+    start = time.perf_counter_ns()
+    value = first
+    for _ in range(OPERATIONS):
+        value = ttnn.relu(value)
+    return time.perf_counter_ns() - start
+
+
+def measure(work, count):
+    on, off = [], []
+    for number in range(count):
+        # Which comes first changes, so that a drift of the machine is nobody's.
+        for is_on in (True, False) if number % 2 else (False, True):
+            if record:
+                record(1 if is_on else 0)
+            took = work()
+            (on if is_on else off).append(took)
+    if record:
+        record(1)
+    return {"on": on, "off": off}
+
+
+for work in (allocations, step, step):
+    work()
+result = {"chips": chips, "allocations": measure(allocations, pairs), "step": measure(step, pairs)}
+print(json.dumps(result), flush=True)
+del first
+ttnn.close_mesh_device(mesh)
