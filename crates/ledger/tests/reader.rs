@@ -4,6 +4,8 @@
 
 #[path = "reader/against_writer.rs"]
 mod against_writer;
+#[path = "reader/clocks.rs"]
+mod clocks;
 #[path = "reader/encoder.rs"]
 mod encoder;
 #[path = "reader/fields.rs"]
@@ -18,6 +20,8 @@ mod interleaved;
 mod killed;
 #[path = "reader/model.rs"]
 mod model;
+#[path = "reader/stopped.rs"]
+mod stopped;
 #[path = "reader/torn.rs"]
 mod torn;
 

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use ttmon_ledger::layout::WriterKind;
-use ttmon_ledger::reader::{Exactness, PeakSet, Region};
+use ttmon_ledger::reader::{Exactness, Listing, PeakSet, Region, Totals};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Key, KindGeometry, Writer};
 
 /// Set for the process that is to be killed.
 const VICTIM: &str = "TTMON_READER_TEST_VICTIM";
-/// How often; 30 takes a second.
-const ROUNDS: u32 = 60;
+/// How often, unless TTMON_KILLS says otherwise; 30 takes a second.
+const ROUNDS: u64 = 60;
 
 /// Not a test: what the victim does. Without the variable it does nothing.
 #[test]
@@ -54,7 +54,8 @@ fn work(writer: &Writer, allocator: AllocatorId, thread: u64) {
     }
 }
 
-fn start() -> (Child, Region) {
+/// A writer at work, and its ledger.
+pub(super) fn start() -> (Child, Region) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["killed::victim", "--exact", "--nocapture"])
         .env(VICTIM, "1")
@@ -68,36 +69,41 @@ fn start() -> (Child, Region) {
     (child, Region::open(file).unwrap())
 }
 
+/// Of a writer that does nothing now: no entry is torn, totals are the sums of entries, each peak set sums to its peak.
+pub(super) fn check(region: &Region, round: u64) -> (Listing, Totals) {
+    let (listing, totals) = (region.list().unwrap(), region.totals().unwrap());
+    assert_ne!(listing.totals.exactness, Exactness::Changing);
+    assert_eq!((listing.totals.live_bytes, listing.bad_entries), (totals.live_bytes, 0));
+    for row in totals.allocators.iter().flat_map(|allocator| &allocator.rows) {
+        let of_row = || listing.entries.iter().filter(|entry| entry.kind == row.kind);
+        assert_eq!(row.used, of_row().map(|entry| entry.size).sum::<u64>() + row.unlisted_bytes);
+        assert_eq!(row.count, of_row().count() as u64 + row.unlisted_count);
+        assert!(row.peak >= row.used);
+    }
+    let broken: Vec<&PeakSet> = listing.peak_sets.iter().filter(|set| !set.is_whole()).collect();
+    assert!(broken.is_empty(), "round {round}: {broken:?}");
+    let recorded = region.events(0).unwrap();
+    assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next);
+    assert!(recorded.events.is_sorted_by_key(|event| event.number));
+    (listing, totals)
+}
+
 #[test]
 fn a_kill_at_any_moment_leaves_it_exact() {
+    let rounds = env::var("TTMON_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let (mut recounted, mut overflowed, mut lost) = (0, 0, 0);
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let (mut child, region) = start();
-        thread::sleep(Duration::from_micros(u64::from(round) * 1_237 % 25_000));
+        thread::sleep(Duration::from_micros(round * 1_237 % 25_000));
         if round % 2 == 0 {
             let _ = region.list().unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();
-
-        let listing = region.list().unwrap();
-        let totals = region.totals().unwrap();
-        assert_ne!(listing.totals.exactness, Exactness::Changing);
-        assert_eq!((listing.totals.live_bytes, listing.bad_entries), (totals.live_bytes, 0));
-        for row in totals.allocators.iter().flat_map(|allocator| &allocator.rows) {
-            let of_row = || listing.entries.iter().filter(|entry| entry.kind == row.kind);
-            assert_eq!(row.used, of_row().map(|entry| entry.size).sum::<u64>() + row.unlisted_bytes);
-            assert_eq!(row.count, of_row().count() as u64 + row.unlisted_count);
-            assert!(row.peak >= row.used);
-        }
-        let broken: Vec<&PeakSet> = listing.peak_sets.iter().filter(|set| !set.is_whole()).collect();
-        assert!(broken.is_empty(), "round {round}: {broken:?}");
-        let recorded = region.events(0).unwrap();
-        assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next);
-        assert!(recorded.events.is_sorted_by_key(|event| event.number));
+        let (listing, totals) = check(&region, round);
         recounted += u32::from(totals.exactness == Exactness::Recounted);
         overflowed += u32::from(totals.allocators[0].rows.iter().any(|row| row.unlisted_count > 0));
         lost += u32::from(listing.peak_sets.iter().any(|set| set.lost.0 > 0));
     }
-    println!("of {ROUNDS}: {recounted} in the middle of an event, {overflowed} with unlisted, {lost} with forgotten members");
+    println!("of {rounds} kills: {recounted} in the middle of an event, {overflowed} with unlisted, {lost} with forgotten members");
 }

@@ -1,0 +1,122 @@
+//! A writer, or a reader, that is stopped at any moment and goes on later.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use ttmon_ledger::reader::{Exactness, Region};
+
+use super::killed::{check, start};
+
+/// Set for the process that reads: where the ledger is.
+const ONLOOKER: &str = "TTMON_READER_TEST_ONLOOKER";
+/// How often the onlooker is stopped.
+const READER_STOPS: u64 = 20;
+/// Stops inside an event that are waited for, and stops after which there must have been as many.
+const INSIDE: u32 = 20;
+const STOPS_MAX: u64 = 3_000;
+
+fn send(child: &Child, signal: libc::c_int) {
+    // SAFETY: a child of ours that was not waited for.
+    unsafe { libc::kill(libc::pid_t::try_from(child.id()).unwrap(), signal) };
+}
+
+/// Stops the child with all its threads, or tells how it ended.
+fn stop(child: &Child) -> Result<(), ExitStatus> {
+    send(child, libc::SIGSTOP);
+    let mut status = 0;
+    // SAFETY: the kernel writes an int of ours; the child is ours.
+    let waited = unsafe { libc::waitpid(libc::pid_t::try_from(child.id()).unwrap(), &raw mut status, libc::WUNTRACED) };
+    assert!(waited > 0, "a child of ours");
+    if libc::WIFSTOPPED(status) { Ok(()) } else { Err(ExitStatus::from_raw(status)) }
+}
+
+/// While a writer is stopped inside its critical section, a reader is answered: from the entries, exactly.
+#[test]
+fn a_writer_stopped_inside_an_event_is_read() {
+    let (mut child, region) = start();
+    let (mut inside, mut stops) = (0, 0);
+    while inside < INSIDE && stops < STOPS_MAX {
+        thread::sleep(Duration::from_micros(stops * 137 % 1_000));
+        assert_eq!(stop(&child), Ok(()));
+        let (_, totals) = check(&region, stops);
+        assert_eq!(region.totals().unwrap().events, totals.events, "it stands still");
+        inside += u32::from(totals.exactness == Exactness::Recounted);
+        stops += 1;
+        send(&child, libc::SIGCONT);
+    }
+    assert!(inside >= INSIDE, "only {inside} of {stops} stops were inside an event");
+    // It goes on as if nothing had been: no event is lost, nothing was repaired.
+    let before = region.totals().unwrap().events;
+    while region.totals().unwrap().events <= before + 1_000 {
+        thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (_, totals) = check(&region, stops);
+    assert_eq!(totals.status & ttmon_ledger::layout::status::INEXACT, 0);
+}
+
+/// Not a test: reads again and again until its input ends, and checks what it read. Without the variable it does nothing.
+#[test]
+fn onlooker() {
+    let Ok(path) = env::var(ONLOOKER) else { return };
+    let region = Region::open(File::open(path).unwrap()).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || is_over.store(io::stdin().read(&mut [0]).is_ok(), SeqCst)
+    });
+    let (mut seen, mut exact) = (0, 0);
+    while exact == 0 || !is_over.load(SeqCst) {
+        let listing = region.list().unwrap();
+        let listed: u64 = listing.entries.iter().map(|entry| entry.size).sum();
+        let unlisted: u64 = listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.unlisted_bytes).sum();
+        if listing.totals.exactness != Exactness::Changing {
+            assert_eq!(listed + unlisted, listing.totals.live_bytes);
+            exact += 1;
+        }
+        let recorded = region.events(seen).unwrap();
+        assert_eq!(seen + recorded.overrun + recorded.events.len() as u64, recorded.next, "each event is told once or as overrun");
+        assert!(recorded.events.iter().zip(seen + recorded.overrun + 1..).all(|(event, number)| event.number == number));
+        seen = recorded.next;
+    }
+}
+
+/// A reader that sleeps in the middle of a read, while the writer fills its ring many times, comes back to the truth.
+#[test]
+fn a_reader_stopped_and_resumed_is_not_deceived() {
+    let (mut writer, region) = start();
+    let descriptor = std::fs::read_dir(format!("/proc/{}/fd", writer.id())).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        std::fs::read_link(&path).is_ok_and(|link| link.to_string_lossy().contains("ttmon-ledger")).then_some(path)
+    });
+    let mut reader = Command::new(env::current_exe().unwrap())
+        .args(["stopped::onlooker", "--exact", "--nocapture"])
+        .env(ONLOOKER, descriptor.unwrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    for stops in 1..=READER_STOPS {
+        assert_eq!(stop(&reader), Ok(()), "what it read was wrong");
+        // Every other time until the ring has gone round.
+        let until = region.totals().unwrap().events + if stops % 2 == 0 { 70_000 } else { 100 };
+        while region.totals().unwrap().events < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        send(&reader, libc::SIGCONT);
+        thread::sleep(Duration::from_micros(stops * 331 % 4_000));
+    }
+    drop(reader.stdin.take());
+    let status = reader.wait().unwrap();
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
