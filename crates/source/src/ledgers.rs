@@ -5,11 +5,12 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 
 use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, status};
 use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, Totals};
@@ -143,7 +144,7 @@ fn parse_mapping(line: &str) -> Option<(u64, u64)> {
 }
 
 fn open(path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
-    let file = open_tmpfs_file(path)?;
+    let file = open_memfd(path)?;
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
     let identity = (metadata.dev(), metadata.ino());
@@ -159,19 +160,28 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
     belongs(&region, process, machine).then_some(Found { owner: process.key, region, path, identity })
 }
 
-/// A regular file on tmpfs, as memfds are. What it is is looked at before it is opened: another file system may not answer.
-fn open_tmpfs_file(path: &Path) -> Option<File> {
+/// A memfd. What it is is told by its number of file system, which the kernel knows without asking anybody: a file system of
+/// somebody else's making may never answer.
+fn open_memfd(path: &Path) -> Option<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let is_regular = rustix::fs::fstatfs(&place).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
-        && rustix::fs::fstat(&place).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
-    if !is_regular {
+    let (device, kind) = what_is(&place)?;
+    if !kind.is_file() || device != memfd_device()? {
         return None;
     }
     open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))).ok()
 }
 
-/// The kernel's number of tmpfs, on which memfds live.
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+/// Number of the file system, and the kind of file, as far as they are known already.
+fn what_is(file: impl AsFd) -> Option<((u32, u32), FileType)> {
+    let seen = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
+    Some(((seen.stx_dev_major, seen.stx_dev_minor), FileType::from_raw_mode(seen.stx_mode.into())))
+}
+
+/// The file system on which all memfds lie, of which there is one.
+fn memfd_device() -> Option<(u32, u32)> {
+    static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    *DEVICE.get_or_init(|| Some(what_is(rustix::fs::memfd_create("ttmon", MemfdFlags::CLOEXEC).ok()?)?.0))
+}
 
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -371,6 +381,16 @@ pub fn buffer_kind(number: u8) -> BufferKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_memfds_are_opened() {
+        let memfd = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+        assert!(open_memfd(&PathBuf::from(format!("/proc/self/fd/{}", memfd.as_raw_fd()))).is_some());
+        let elsewhere = tempfile::tempfile_in("/dev/shm").unwrap();
+        for path in [format!("/proc/self/fd/{}", elsewhere.as_raw_fd()), "/dev/zero".into(), "/proc/self/stat".into(), "/".into()] {
+            assert!(open_memfd(Path::new(&path)).is_none(), "{path}");
+        }
+    }
 
     #[test]
     fn mappings() {

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -119,4 +119,76 @@ fn an_old_driver_and_a_plain_user() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let root = look(directory.path(), 0);
     assert_eq!(root["devices"][0]["memory"]["used"], 0);
+}
+
+/// Set for a program of this file that tracks its memory.
+const CHILD: &str = "AS_ROOT_CHILD";
+
+/// Not a test: reports a buffer, and is no longer dumpable if told so; waits for the end of its input.
+#[test]
+fn tracked_program() {
+    let Ok(role) = std::env::var(CHILD) else { return };
+    if role == "hidden" {
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
+    }
+    ttmon_client::report_allocation(0, 66_666, 0, 1);
+    println!("\nready");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// A program of that user with a ledger, and its pid.
+fn tracked(directory: &Path, role: &str, uid: u32) -> Holder {
+    let program = directory.join("program");
+    if !program.exists() {
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    }
+    let mut command = Command::new(program);
+    command.args(["tracked_program", "--exact", "--nocapture"]).env(CHILD, role).env("TTMON_TRACKING", "1").uid(uid).gid(uid);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(10)),
+            child => break child.unwrap(),
+        }
+    };
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "ready"));
+    Holder(child)
+}
+
+/// What a user is told of a process's ledger: its bytes, or an exit code and a message.
+fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option<i32>, String)> {
+    let program = directory.join("ttmon");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
+    }
+    let mut command = Command::new(program);
+    command.args(["mem", "--json", "--buffers", "--pid", &holder.0.id().to_string()]).uid(uid).gid(uid).env_remove("TTMON_SIM");
+    let output = when_not_busy(&mut command);
+    if !output.status.success() {
+        return Err((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    Ok(json["buffers"].as_array().unwrap().iter().map(|buffer| buffer["size"].as_u64().unwrap()).sum())
+}
+
+/// Its owner and root see a ledger; another user, and everybody but root if it is not dumpable, learns that he may not look.
+#[test]
+fn ledgers_of_other_users_and_of_programs_that_hide() {
+    const SOMEBODY: u32 = 4711;
+    if !is_asked_for() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let plain = tracked(directory.path(), "plain", NOBODY);
+    let hidden = tracked(directory.path(), "hidden", NOBODY);
+    let see = |holder, uid| ledger_of(directory.path(), holder, uid);
+    assert_eq!((see(&plain, 0), see(&plain, NOBODY)), (Ok(66_666), Ok(66_666)));
+    assert_eq!(see(&hidden, 0), Ok(66_666), "root sees all");
+    for (holder, uid) in [(&plain, SOMEBODY), (&hidden, NOBODY), (&hidden, SOMEBODY)] {
+        let (code, message) = see(holder, uid).expect_err("not allowed to look");
+        assert_eq!(code, Some(1), "{message}");
+        assert!(message.contains("no_permission"), "{message}");
+    }
 }

@@ -2,6 +2,9 @@
 //! `TRACKED_CHILD` set it is a program that reports buffers, one step for each line it is told.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+#[path = "tracked/faults.rs"]
+mod faults;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -32,11 +35,19 @@ const CASES: &[Case] = &[
     ("words_that_make_no_sense", words_that_make_no_sense),
     ("c_and_cpp_programs_are_seen", c_and_cpp_programs_are_seen),
     ("a_process_in_its_own_namespace", a_process_in_its_own_namespace),
+    ("a_child_outlives_its_parent", faults::a_child_outlives_its_parent),
+    ("a_pid_that_came_again", faults::a_pid_that_came_again),
+    ("a_follower_stopped_and_resumed", faults::a_follower_stopped_and_resumed),
+    ("a_program_stopped_while_it_reports", faults::a_program_stopped_while_it_reports),
+    ("a_process_with_a_clock_of_its_own", faults::a_process_with_a_clock_of_its_own),
+    ("files_that_look_like_ledgers", faults::files_that_look_like_ledgers),
 ];
 
 fn main() {
-    if let Ok(role) = std::env::var(CHILD) {
-        return child(&role);
+    match std::env::var(CHILD) {
+        Ok(role) if role == "tracked" => return child(&role),
+        Ok(role) => return faults::child(&role),
+        Err(_) => {}
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let mut passed = 0;
@@ -455,6 +466,21 @@ int main(void) {
 }
 "#;
 
+/// What daemons do: it closes all that it can, the ledger's descriptor too.
+const CLOSING_PROGRAM: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+#include "ttmon.h"
+int main(void) {
+    ttmon_tag_push("closed");
+    if (ttmon_report_allocation(2, 4096, TTMON_L1, 64) != 0) return 1;
+    for (int fd = 3; fd < 65536; fd++) close(fd);
+    puts("ready");
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}
+"#;
+
 const CPP_PROGRAM: &str = r#"
 #include <iostream>
 #include "ttmon.hpp"
@@ -469,9 +495,11 @@ int main() {
 /// Linked with the library, tracked, and seen by `ttmon mem --json` to the byte.
 fn c_and_cpp_programs_are_seen() {
     let directory = tempfile::tempdir().unwrap();
-    for (compiler, standard, name, program, tag) in
-        [("cc", "-std=c11", "program.c", C_PROGRAM, "from C"), ("c++", "-std=c++17", "program.cpp", CPP_PROGRAM, "from C++")]
-    {
+    for (compiler, standard, name, program, tag) in [
+        ("cc", "-std=c11", "program.c", C_PROGRAM, "from C"),
+        ("cc", "-std=c11", "closing.c", CLOSING_PROGRAM, "closed"),
+        ("c++", "-std=c++17", "program.cpp", CPP_PROGRAM, "from C++"),
+    ] {
         if Command::new(compiler).arg("--version").output().is_err() {
             println!("NOT RUN: no {compiler} on this machine, so no program of its was looked at");
             continue;

@@ -1,0 +1,241 @@
+//! What goes wrong around tracked processes: they fork and leave, pids come again, readers sleep, clocks differ, files lie.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use super::{CHILD, Follower, Tracked, UNSHARED, retry, ttmon};
+
+/// Where the start time of its process stands in a ledger.
+const START_TICKS: u64 = 0x88;
+
+/// A program that is not just told what to report.
+pub(super) fn child(role: &str) {
+    match role {
+        "orphan" => orphan(),
+        "copy" => copy(),
+        "holder" => wait_for_the_end(),
+        other => panic!("{other}"),
+    }
+}
+
+fn wait_for_the_end() {
+    println!("ready");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// Leaves a forked child behind, which reports after its parent is gone.
+fn orphan() {
+    ttmon_client::report_allocation(0, 11, 0, 1);
+    let parent = rustix::process::getpid();
+    if let Ok(fork::Fork::Parent(_)) = fork::fork() {
+        std::process::exit(0);
+    }
+    while rustix::process::getppid() == Some(parent) {
+        std::thread::yield_now();
+    }
+    ttmon_client::report_allocation(0, 33_333, 0, 1);
+    println!("pid {}", std::process::id());
+    wait_for_the_end();
+}
+
+/// Makes a copy of its ledger, in which its start time is later by `COPY_LATER`, and becomes a program that only holds the copy:
+/// with the same pid and the same start time, as a later process with its pid would be found.
+fn copy() {
+    ttmon_client::report_allocation(0, 44_444, 0, 1);
+    let own = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let own = own.into_iter().find(|path| fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains("ttmon-ledger"))).unwrap();
+    let original = fs::File::open(own).unwrap();
+    // Without CLOEXEC: it is to outlive the exec.
+    let copy = rustix::fs::memfd_create("ttmon-ledger", rustix::fs::MemfdFlags::empty()).unwrap();
+    let copy = fs::File::from(copy);
+    std::io::copy(&mut &original, &mut &copy).unwrap();
+    let mut ticks = [0; 8];
+    copy.read_exact_at(&mut ticks, START_TICKS).unwrap();
+    let later: u64 = std::env::var("COPY_LATER").unwrap().parse().unwrap();
+    copy.write_all_at(&(u64::from_le_bytes(ticks) + later).to_le_bytes(), START_TICKS).unwrap();
+    let _kept = OwnedFd::from(copy);
+    panic!("{}", Command::new(std::env::current_exe().unwrap()).env(CHILD, "holder").exec());
+}
+
+fn in_role(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(CHILD, role).env("TTMON_TRACKING", "1").env_remove("TTMON_HANDOVER");
+    command
+}
+
+/// A process that is killed with the test, and what it says.
+struct Process {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("it ended").unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sizes(pid: &str) -> (Vec<u64>, i32) {
+    let (text, _, code) = ttmon(&format!("mem --json --buffers --pid {pid}"));
+    let json: Value = serde_json::from_str(&text).unwrap_or_default();
+    let buffers = json["buffers"].as_array().cloned().unwrap_or_default();
+    (buffers.iter().map(|buffer| buffer["size"].as_u64().unwrap()).collect(), code)
+}
+
+pub(super) fn a_child_outlives_its_parent() {
+    let mut parent = Process::start(&mut in_role("orphan"));
+    let line = parent.line();
+    let pid = line.strip_prefix("pid ").unwrap();
+    assert_ne!(pid, parent.child.id().to_string());
+    assert_eq!(parent.line(), "ready");
+    let stdin = parent.child.stdin.take();
+    assert!(parent.child.wait().unwrap().success(), "the parent is gone");
+    assert_eq!(sizes(pid), (vec![33_333], 0), "its own, and not its parent's");
+    assert_ne!(sizes(&parent.child.id().to_string()).1, 0, "of the parent nothing is left");
+    // It ends when its input does.
+    drop(stdin);
+    retry(|| Path::new(&format!("/proc/{pid}")).exists(), |exists| !exists);
+}
+
+/// A ledger is its process's only if the start time fits too.
+pub(super) fn a_pid_that_came_again() {
+    for (later, expected) in [("0", vec![44_444]), ("1", Vec::new())] {
+        let mut program = Process::start(in_role("copy").env("COPY_LATER", later));
+        assert_eq!(program.line(), "ready");
+        let (seen, code) = sizes(&program.child.id().to_string());
+        assert_eq!(seen, expected, "{later} ticks later");
+        assert_eq!(code == 0, !expected.is_empty());
+    }
+}
+
+/// A follower that was stopped tells what it missed, and goes on with what is new.
+pub(super) fn a_follower_stopped_and_resumed() {
+    let mut program = Tracked::start();
+    program.does(&["a 0 11 1"]);
+    let mut follower = Follower::start(&program, "events --follow");
+    follower.line_with("Allocated 11 bytes");
+    let signal = |signal| rustix::process::kill_process(Pid::from_child(&follower.child), signal).unwrap();
+    signal(Signal::STOP);
+    program.does(&["many 40000", "a 0 12 2"]);
+    // A look in between is answered as ever.
+    assert_eq!(sizes(&program.child.id().to_string()), (vec![12, 11], 0));
+    signal(Signal::CONT);
+    assert!(follower.line_with("! [PID").contains("earlier events are no longer in the recorder"));
+    follower.line_with("Allocated 12 bytes");
+    program.does(&["a 0 13 3"]);
+    follower.line_with("Allocated 13 bytes");
+}
+
+/// Stopped wherever it is, most likely inside an event: looks are answered, and agree.
+pub(super) fn a_program_stopped_while_it_reports() {
+    let mut program = Tracked::start();
+    program.does(&["a 0 4096 7777777"]);
+    let pid = Pid::from_child(&program.child);
+    writeln!(program.child.stdin.as_mut().unwrap(), "many 3000000").unwrap();
+    for round in 0..10 {
+        std::thread::sleep(std::time::Duration::from_millis(3 * round));
+        rustix::process::kill_process(pid, Signal::STOP).unwrap();
+        let (first, second) = (program.mem("--buffers"), program.mem("--buffers"));
+        let used = |json: &Value| json["allocators"][0]["kinds"]["l1"]["used"].as_u64().unwrap_or(0);
+        let listed = |json: &Value| -> u64 {
+            let l1 = json["buffers"].as_array().unwrap().iter().filter(|buffer| buffer["kind"] == "l1");
+            l1.map(|buffer| buffer["size"].as_u64().unwrap()).sum()
+        };
+        assert_eq!((used(&first), listed(&first)), (listed(&first), listed(&second)), "round {round}");
+        assert!(first["buffers"].as_array().unwrap().iter().any(|buffer| buffer["size"] == 4096));
+        rustix::process::kill_process(pid, Signal::CONT).unwrap();
+    }
+}
+
+fn is_root_stage(case: &str) -> bool {
+    let is_set = std::env::var_os(UNSHARED).is_some();
+    if !is_set {
+        println!("NOT RUN: {case} needs root and {UNSHARED}=1 (cargo xtask ci sets it)");
+    }
+    is_set
+}
+
+/// In a time namespace the monotonic clock is another one: buffers and ages are as ever.
+pub(super) fn a_process_with_a_clock_of_its_own() {
+    if !is_root_stage("a_process_with_a_clock_of_its_own") {
+        return;
+    }
+    for offset in ["1000000", "-100"] {
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--fork", "--kill-child", "--monotonic", offset]).arg(std::env::current_exe().unwrap());
+        let mut program = Tracked::start_as(command);
+        program.does(&["a 0 55555 1"]);
+        let (text, _, _) = ttmon("mem --json --buffers");
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let buffer = json["buffers"].as_array().unwrap().iter().find(|buffer| buffer["size"] == 55_555).expect("it is not seen");
+        let age = buffer["age_s"].as_f64().expect("its age is known");
+        assert!((0.0..60.0).contains(&age), "{offset}: {buffer}");
+    }
+}
+
+/// Files that are named like ledgers and are none: `ttmon` is not kept waiting by them.
+pub(super) fn files_that_look_like_ledgers() {
+    if !is_root_stage("files_that_look_like_ledgers") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mount = directory.path().to_str().unwrap();
+    // An open file of a file system that was unmounted has a path without the place where that was.
+    let pipe = format!(
+        "mount -t tmpfs none {mount} && mkfifo '{mount}/memfd:ttmon-ledger' && exec 9<>'{mount}/memfd:ttmon-ledger' && \
+         rm '{mount}/memfd:ttmon-ledger' && umount -l {mount} && echo ready $$ && read x"
+    );
+    let mut holder = Process::start(Command::new("unshare").args(["-m", "bash", "-c", &pipe]));
+    not_kept_waiting(&holder.line());
+    if let Err(error) = fs::File::open("/dev/fuse") {
+        println!("NOT RUN: files_that_look_like_ledgers: no file system that falls silent was tried: /dev/fuse: {error}");
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tracked/silent.py");
+    let mut command = Command::new("unshare");
+    let mut silent = match Command::new("python3").arg("--version").output() {
+        Ok(_) => Process::start(command.args(["-m", "python3", script, mount])),
+        Err(error) => {
+            println!("NOT RUN: files_that_look_like_ledgers: no file system that falls silent was tried: python3: {error}");
+            return;
+        }
+    };
+    not_kept_waiting(&silent.line());
+}
+
+/// `ready PID`: that process holds a file that is named like a ledger.
+fn not_kept_waiting(line: &str) {
+    let pid = line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line}"));
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|entry| entry.unwrap().path());
+    let is_named_so = |path: PathBuf| fs::read_link(path).is_ok_and(|link| link.as_os_str() == "/memfd:ttmon-ledger (deleted)");
+    assert!(files.into_iter().any(is_named_so), "it holds no such file");
+    for arguments in [format!("mem --json --pid {pid}"), "mem --json".to_owned(), format!("events --pid {pid}")] {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_ttmon")]).args(arguments.split(' '));
+        let output = command.env_remove("TTMON_SIM").output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{arguments}: {output:?}");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains(&format!("\"pid\": {pid},")), "{output:?}");
+    }
+}
