@@ -19,6 +19,7 @@ mod identity;
 mod index;
 mod left;
 mod lock;
+mod look;
 mod marks;
 mod memory;
 mod peak;
@@ -49,7 +50,7 @@ use crate::layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, 
 
 use ahead::About;
 use books::{Books, makes_inexact};
-use event::{Fact, NewEntry, creation_of, references_of, row_of};
+use event::{Fact, NewEntry, references_of};
 use identity::keeping_errno;
 use index::Place;
 use lock::Held;
@@ -519,40 +520,6 @@ impl Session<'_> {
     /// Counts what did not get into the figures, or was odd.
     pub fn lose(&mut self, reason: Lost) {
         self.books.lose(reason);
-    }
-
-    /// For frees that name no kind: the kind of the live buffer at that address that was created last, and in how many kinds
-    /// there is one.
-    pub fn newest_at(&self, allocator: AllocatorId, address: u64) -> Option<(u8, u32)> {
-        if !self.books.is_open(allocator) {
-            return None;
-        }
-        let (mut newest, mut kinds) = (None, 0);
-        for row in self.books.rows_in_use(allocator) {
-            let Some(place) = self.live_in(row, address) else { continue };
-            kinds += 1;
-            newest = newest.max(creation_of(self.books.record_in(place.slot)).map(|creation| (creation, row)));
-        }
-        let (_, row) = newest?;
-        Some((u8::try_from(row % KINDS as usize).ok()?, kinds))
-    }
-
-    fn live(&self, key: Key) -> Option<Place> {
-        self.live_in(self.books.row_for(key)?, key.address)
-    }
-
-    fn live_in(&self, row: usize, address: u64) -> Option<Place> {
-        let place = self.place(row, index::hash(row, address), address)?;
-        self.books.is_live(self.books.record_in(place.slot)).then_some(place)
-    }
-
-    /// The key's cell, its entry live or dead.
-    #[inline]
-    fn place(&self, row: usize, hash: u32, address: u64) -> Option<Place> {
-        self.books.index.find(hash, |slot| {
-            let record = self.books.record_in(slot);
-            record.get(entry::ADDRESS) == address && row_of(record) == row
-        })
     }
 
     /// Another buffer at a live key: a missed free. Its slot comes later than the old one's, so that a reader who looks an

@@ -452,6 +452,13 @@ fn a_process_in_its_own_namespace() {
     assert!(pid > 1 && pid != u64::from(program.child.id()));
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1")), "{status}");
+    let Some(group) = faults::ControlGroup::of_a_container(pid) else {
+        println!("NOT RUN: a_process_in_its_own_namespace: no control group could be made, so no container was looked for");
+        return;
+    };
+    let json: Value = serde_json::from_str(&ttmon(&format!("mem --json --pid {pid}")).0).unwrap();
+    assert_eq!(json["processes"][0]["container"], group.container, "{json}");
+    drop(program);
 }
 
 const C_PROGRAM: &str = r#"

@@ -17,7 +17,7 @@ fn listed(region: &Encoder) -> Listing {
 
 /// All but the time.
 fn timeless(listing: &Listing) -> (Vec<Entry>, u64, u64, Vec<(u64, u64)>) {
-    let entries = listing.entries.iter().map(|entry| Entry { time: 0, ..entry.clone() }).collect();
+    let entries = listing.entries.iter().map(|entry| Entry { time: 0, ..*entry }).collect();
     let rows = listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| (row.used, row.peak)).collect();
     (entries, listing.totals.live_bytes, listing.totals.events, rows)
 }

@@ -169,6 +169,38 @@ pub(super) fn a_program_stopped_while_it_reports() {
     }
 }
 
+/// A control group as a container's, removed when its process is gone.
+pub(super) struct ControlGroup {
+    directory: PathBuf,
+    /// What it is called by `ttmon`.
+    pub(super) container: &'static str,
+}
+
+impl ControlGroup {
+    /// Puts the process into one; `None` where that is not allowed.
+    pub(super) fn of_a_container(pid: u64) -> Option<Self> {
+        const NAME: &str = "docker-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope";
+        ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/freezer"].into_iter().find_map(|root| {
+            let directory = Path::new(root).join(NAME);
+            fs::create_dir(&directory).ok()?;
+            let group = Self { directory, container: "0123456789ab" };
+            fs::OpenOptions::new()
+                .write(true)
+                .open(group.directory.join("cgroup.procs"))
+                .ok()?
+                .write_all(pid.to_string().as_bytes())
+                .ok()?;
+            Some(group)
+        })
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        retry(|| fs::remove_dir(&self.directory).is_ok(), |is_removed| *is_removed);
+    }
+}
+
 fn is_root_stage(case: &str) -> bool {
     let is_set = std::env::var_os(UNSHARED).is_some();
     if !is_set {
