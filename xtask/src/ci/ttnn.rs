@@ -8,15 +8,19 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
         Ok(environments) => environments,
         Err(why) => return Outcome::Skipped(format!("NOTHING WAS COMPARED WITH THE REAL TTNN: {why}")),
     };
-    let mut failed = 0;
+    let mut differing = Vec::new();
     for environment in environments {
         match ttnn::compare(gate.project, &environment, &[]) {
             Ok(score) => {
-                gate.tally.add(score.passed, score.failed);
-                failed += score.failed;
+                gate.tally.add(score.passed, score.failed.len() as u64);
+                differing.extend(score.failed.iter().map(|case| format!("{case} with {}", environment.version)));
             }
             Err(why) => return Outcome::Failed(why),
         }
     }
-    if failed == 0 { Outcome::Passed } else { Outcome::Failed(format!("{failed} cases differ from TT-Metal's allocators")) }
+    if differing.is_empty() {
+        Outcome::Passed
+    } else {
+        Outcome::Failed(format!("not as TT-Metal's allocators say: {}", differing.join(", ")))
+    }
 }

@@ -19,12 +19,14 @@ pub(super) struct Case {
     pub(super) chips: &'static str,
     pub(super) variables: &'static [(&'static str, &'static str)],
     pub(super) started: Started,
+    /// The simulated machine on whose rows the chips are looked for, with their cluster descriptor.
+    pub(super) tree: Option<&'static str>,
     /// The first version of ttnn, 77 for 0.77, that can do this on mock chips.
     pub(super) since: u32,
 }
 
 const fn case(name: &'static str, script: &'static str, chips: &'static str) -> Case {
-    Case { name, script, arguments: &[], chips, variables: &[], started: Started::Preloaded, since: 0 }
+    Case { name, script, arguments: &[], chips, variables: &[], started: Started::Preloaded, tree: None, since: 0 }
 }
 
 const SLOW_DISPATCH: &[(&str, &str)] = &[("TT_METAL_SLOW_DISPATCH_MODE", "1")];
@@ -57,6 +59,9 @@ pub(super) const CASES: &[Case] = &[
     Case { variables: &[("TT_VISIBLE_DEVICES", "2")], ..case("visible-shell", "visible.py", "t3k") },
     Case { arguments: &["2"], ..case("visible-inside", "visible.py", "t3k") },
     Case { arguments: &["1,3"], ..case("visible-inside-two", "visible.py", "t3k") },
+    Case { tree: Some("t3k"), since: 70, ..case("rows", "rows.py", "t3k") },
+    Case { tree: Some("t3k"), since: 70, arguments: &["2"], ..case("rows-visible", "rows.py", "t3k") },
+    Case { tree: Some("t3k"), ..case("rows-of-mock", "meshes.py", "t3k") },
     case("fork", "forked.py", "n150"),
     Case { started: Started::ByWheel, ..case("wheel", "basics.py", "n150") },
     Case { started: Started::ByWheel, ..case("wheel-ops", "ops.py", "n150") },

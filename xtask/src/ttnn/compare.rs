@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::chips::Chips;
+use super::circular;
 use super::region::{self, Slot};
 
 const KINDS: &[&str] = &["dram", "l1", "l1_small", "trace"];
@@ -24,16 +25,19 @@ pub(super) struct Scene<'a> {
     /// What TT-Metal's own statistics had to say where they were asked.
     regions: Vec<String>,
     circulars: u64,
+    /// The exceptions for want of memory that the program caught.
+    pub(super) refused: Vec<Value>,
 }
 
 impl<'a> Scene<'a> {
     pub(super) fn new(chips: &'a Chips, has_regions: bool) -> Self {
-        Self { chips, has_regions, steps: 0, figures: 0, blocks: 0, regions: Vec::new(), circulars: 0 }
+        Self { chips, has_regions, steps: 0, figures: 0, blocks: 0, regions: Vec::new(), circulars: 0, refused: Vec::new() }
     }
 
     /// One step.
     pub(super) fn compare(&mut self, step: &Value, outside: &Value) -> Vec<String> {
         self.steps += 1;
+        self.refused.extend(list(&step["refused"]).iter().cloned());
         let inside = list(&step["open"]);
         let mut left: Vec<&Value> = list(&outside["allocators"]).iter().filter(|allocator| allocator["pid"] == step["pid"]).collect();
         if left.len() != inside.len() {
@@ -51,13 +55,14 @@ impl<'a> Scene<'a> {
             self.figures += (KINDS.len() * FIGURES.len()) as u64;
             self.blocks += KINDS.iter().map(|kind| list(&view["kinds"][kind]["table"]).len() as u64).sum::<u64>();
         }
-        differences.extend(self.rows(step, &pairs));
+        differences.extend(self.rows(step, &pairs, outside));
         if differences.is_empty() {
             differences.extend(self.region(step, &pairs));
         }
+        differences.extend(overlap(step, outside));
         differences.extend(asked(step, &pairs));
         differences.extend(tagged(step, outside));
-        differences.extend(self.circular_buffers(step, outside));
+        differences.extend(self.circular_buffers(step, &pairs));
         differences
     }
 
@@ -68,8 +73,15 @@ impl<'a> Scene<'a> {
         if allocator["mesh"] != mesh.as_str() {
             differences.push(format!("mesh {mesh} inside, {} outside", allocator["mesh"]));
         }
+        if allocator["self_check"]["inexact"] == true {
+            differences.push(format!("the hook says that it is inexact: {}", allocator["self_check"]));
+        }
         for &kind in KINDS {
             let (inside, seen) = (&view["kinds"][kind], &allocator["kinds"][kind]);
+            // A kind without a bank is one that this device does not have, as L1_SMALL is unless asked for.
+            if inside["banks"] == 0 && seen.is_null() {
+                continue;
+            }
             // ttnn 0.69 cannot tell its blocks; everything else is told by all.
             let has_blocks = !inside["blocks"].is_null();
             for &figure in FIGURES.iter().filter(|figure| has_blocks || **figure != "blocks") {
@@ -88,12 +100,15 @@ impl<'a> Scene<'a> {
         differences
     }
 
-    /// Mock chips are on no row of this machine, and carry the unique ids of their descriptor.
-    fn rows(&self, step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+    /// Mock chips are on no row, and carry the unique ids of their descriptor. Chips that are on rows are on the right ones.
+    fn rows(&self, step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
+        if step["rows"].is_array() {
+            return on_rows(step, pairs, outside);
+        }
         let mut differences = Vec::new();
         for (view, allocator) in pairs {
             if !list(&allocator["devices"]).is_empty() {
-                differences.push(format!("mock chips on rows of this machine: {}", allocator["devices"]));
+                differences.push(format!("mock chips on rows of a machine: {}", allocator["devices"]));
             }
             let seen: Vec<u64> = list(&allocator["unmapped"]).iter().filter_map(|id| id.as_str()?.parse().ok()).collect();
             let expected = self.unique_ids(step, view);
@@ -174,9 +189,55 @@ impl<'a> Scene<'a> {
         text
     }
 
-    fn circular_buffers(&mut self, _step: &Value, _outside: &Value) -> Vec<String> {
-        Vec::new()
+    /// What the one program that is cached takes of L1, and where that ends.
+    fn circular_buffers(&mut self, step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+        let mut differences = Vec::new();
+        for (view, allocator) in pairs {
+            let seen = circular::seen(allocator);
+            if let Some(plan) = step["circulars"].as_array() {
+                self.circulars += plan.len() as u64;
+                match circular::planned(plan) {
+                    Some(planned) if planned == seen => {}
+                    planned => differences.push(format!("circular buffers: {planned:?} planned, {seen:?} outside")),
+                }
+            }
+            if let (Some(end), Some(base)) = (step["end"].as_u64(), view["base"]["l1"].as_u64())
+                && end != base + seen.per_core
+            {
+                differences.push(format!("the region of circular buffers ends at {end}, outside at {}", base + seen.per_core));
+            }
+        }
+        differences
     }
+}
+
+/// The first mesh is on these rows in this order, any further one on some of them; each row has what its allocators have there.
+fn on_rows(step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
+    let mut differences = Vec::new();
+    let first = pairs.first().map_or(&Value::Null, |(_, allocator)| &allocator["devices"]);
+    if *first != step["rows"] {
+        differences.push(format!("rows {} inside, {first} outside", step["rows"]));
+    }
+    for device in list(&outside["devices"]) {
+        for kind in KINDS {
+            let here = pairs.iter().filter(|(_, allocator)| list(&allocator["devices"]).contains(&device["id"]));
+            let used: u64 = here.map(|(_, allocator)| figure(allocator, kind, "used")).sum();
+            let shown = &device["memory"]["kinds"][kind]["used"];
+            if *shown != used {
+                differences.push(format!("row {} has {used} B of {kind}, and shows {shown}", device["id"]));
+            }
+        }
+    }
+    differences
+}
+
+/// Two live buffers on the same bytes of a chip are told, and nothing else is.
+fn overlap(step: &Value, outside: &Value) -> Vec<String> {
+    let Some(expected) = step["overlap"].as_bool() else { return Vec::new() };
+    let process = list(&outside["processes"]).iter().find(|process| process["pid"] == step["pid"]);
+    let bytes = process.map_or(&Value::Null, |process| &process["overlap_bytes"]);
+    let is_told = bytes.as_u64().is_some_and(|bytes| bytes > 0);
+    if is_told == expected { Vec::new() } else { vec![format!("overlap: {expected} inside, {bytes} outside")] }
 }
 
 /// What the program is told of itself is what is seen from outside; its peaks are since it last forgot them.
@@ -325,7 +386,7 @@ mod tests {
         let with = |at: &str, value: Value| differences(|outside| *outside.pointer_mut(at).unwrap() = value.clone());
         let tables = "{(5000, 64, false), (5064, 936, true)} inside, {(5001, 64, false), (5064, 936, true)} outside";
         assert_eq!(with("/blocks/0/address", "0x1389".into()), [format!("dram blocks: {tables}")]);
-        assert_eq!(with("/allocators/0/devices", json!([0])), ["mock chips on rows of this machine: [0]"]);
+        assert_eq!(with("/allocators/0/devices", json!([0])), ["mock chips on rows of a machine: [0]"]);
         assert_eq!(with("/allocators/0/unmapped", json!(["70", "71"])), ["chips [71, 70] inside, [70, 71] outside"]);
         assert_eq!(with("/allocators/0/mesh", "2x1".into()), ["mesh 1x2 inside, \"2x1\" outside"]);
         assert_eq!(with("/allocators/0/pid", 9.into()), ["1 open allocators inside, 0 outside"]);

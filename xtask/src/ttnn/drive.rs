@@ -17,8 +17,9 @@ use super::chips::Chips;
 use super::compare::{self, Scene};
 use super::environment::Environment;
 use super::fresh::Fresh;
-use super::outside::Tracking;
-use super::{patience, region};
+use super::outside::{REPORT, Tracking};
+use super::tree::Tree;
+use super::{patience, region, report};
 use crate::project::Project;
 
 /// A step that takes longer hangs: a failed compilation of a kernel makes ttnn wait for ever.
@@ -47,7 +48,7 @@ impl Driver<'_> {
         let folder = tempfile::tempdir().map_err(|error| format!("a folder to work in: {error}"))?;
         region::remove(chips.unique_ids.values().copied());
         let mut running = self.start(case, &chips, folder.path())?;
-        let result = self.follow(&mut running, case, &chips);
+        let result = self.follow(&mut running, case, &chips, folder.path());
         patience::kill(&mut running.child);
         region::remove(chips.unique_ids.values().copied());
         for segment in &running.segments {
@@ -76,7 +77,9 @@ impl Driver<'_> {
         Ok(Running { child, lines, segments: BTreeSet::new() })
     }
 
-    fn follow(&self, running: &mut Running, case: &Case, chips: &Chips) -> Result<String, String> {
+    fn follow(&self, running: &mut Running, case: &Case, chips: &Chips, folder: &Path) -> Result<String, String> {
+        let tree = case.tree.map(Tree::make).transpose()?;
+        let rows = tree.as_ref().map(|tree| (tree, chips));
         let mut scene = Scene::new(chips, has_regions(self.environment, case));
         let mut last = Value::Null;
         loop {
@@ -87,7 +90,7 @@ impl Driver<'_> {
             };
             let step: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
             let name = step["step"].as_str().unwrap_or_default().to_owned();
-            self.look(running, &mut scene, &step).map_err(|why| format!("at \"{name}\": {why}"))?;
+            self.look(running, &mut scene, rows, &step).map_err(|why| format!("at \"{name}\": {why}"))?;
             let answer = running.child.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n").and_then(|()| stdin.flush()));
             answer.transpose().map_err(|error| format!("after \"{name}\": {error}"))?;
             last = step;
@@ -97,23 +100,34 @@ impl Driver<'_> {
             if status.signal() != Some(9) {
                 return Err(format!("it should have died of signal 9: {status}"));
             }
-            scene.after_death(&last, |pid| self.tracking.memory(pid))?;
+            scene.after_death(&last, |pid| self.tracking.memory(pid, rows))?;
         } else if !status.success() || scene.steps == 0 {
             return Err(format!("{} steps, then {status}", scene.steps));
+        }
+        if case.started == Started::ByRun {
+            let differences = report::compare(&read(&folder.join(REPORT))?, &scene.refused);
+            if !differences.is_empty() {
+                return Err(differences.join("; "));
+            }
         }
         Ok(scene.told())
     }
 
-    fn look(&self, running: &mut Running, scene: &mut Scene<'_>, step: &Value) -> Result<(), String> {
+    fn look(&self, running: &mut Running, scene: &mut Scene<'_>, rows: Option<(&Tree, &Chips)>, step: &Value) -> Result<(), String> {
         let pid = step["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).ok_or("a step without its pid")?;
         running.segments.extend(region::segments(pid));
-        let outside = self.tracking.memory(pid)?;
+        let outside = self.tracking.memory(pid, rows)?;
         let mut differences = scene.compare(step, &outside);
         if let Some(child) = step["child"].as_u64().and_then(|child| u32::try_from(child).ok()) {
-            differences.extend(compare::child(&self.tracking.memory(child)?));
+            differences.extend(compare::child(&self.tracking.memory(child, rows)?));
         }
         if differences.is_empty() { Ok(()) } else { Err(differences.join("; ")) }
     }
+}
+
+fn read(path: &Path) -> Result<Value, String> {
+    let text = fs::read(path).map_err(|error| format!("the report: {error}"))?;
+    serde_json::from_slice(&text).map_err(|error| format!("the report: {error}"))
 }
 
 /// TT-Metal publishes statistics from 0.70 on, unless told not to.

@@ -36,7 +36,10 @@ impl Environment {
         // Written last: a set-up that was interrupted is done again.
         let ready = this.folder.join("ready");
         if !ready.exists() {
-            this.make(project)?;
+            this.make(project).inspect_err(|_| {
+                // Half of it is of no use, and large.
+                let _nothing = fs::remove_dir_all(&this.folder);
+            })?;
             fs::write(&ready, version).map_err(|error| format!("{}: {error}", ready.display()))?;
         }
         Ok(this)
@@ -64,6 +67,11 @@ impl Environment {
         Ok(Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("ttnn"))
     }
 
+    /// Whether mock chips open in fast dispatch, as real ones do.
+    pub(super) fn is_fast(&self) -> bool {
+        self.minor() >= FAST_DISPATCH_SINCE
+    }
+
     /// 81 of 0.81.1.
     pub(super) fn minor(&self) -> u32 {
         self.version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0)
@@ -81,7 +89,7 @@ impl Environment {
         }
         command.env("TT_METAL_MOCK_CLUSTER_DESC_PATH", &chips.path).env("TT_METAL_CACHE", self.folder.join("cache"));
         command.env("TT_METAL_LOGS_PATH", folder).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONWARNINGS", "ignore");
-        if self.minor() < FAST_DISPATCH_SINCE {
+        if !self.is_fast() {
             command.env("TT_METAL_SLOW_DISPATCH_MODE", "1");
         }
         command.envs([("TT_LOGGER_LEVEL", "fatal"), ("TT_METAL_LOGGER_LEVEL", "fatal"), ("LOGURU_LEVEL", "ERROR")]);

@@ -7,10 +7,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::case::Started;
+use super::chips::Chips;
 use super::patience;
+use super::tree::Tree;
 use crate::libs::{self, Profile};
 use crate::project::{self, Project};
 
+/// Where `ttmon run` puts its report, in the folder that a case works in.
+pub(super) const REPORT: &str = "report.json";
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The programs and libraries under test.
@@ -43,7 +47,7 @@ impl Tracking {
             }
             Started::ByRun => {
                 let mut run = Command::new(&self.ttmon);
-                run.args(["run", "--"]).arg(command.get_program()).args(command.get_args());
+                run.args(["run", "--report", REPORT, "--"]).arg(command.get_program()).args(command.get_args());
                 if let Some(folder) = command.get_current_dir() {
                     run.current_dir(folder);
                 }
@@ -59,9 +63,13 @@ impl Tracking {
         }
     }
 
-    /// The process as ttmon shows it; `Null` where it says that there is nothing to show.
-    pub(super) fn memory(&self, pid: u32) -> Result<Value, String> {
+    /// The process as ttmon shows it, on this machine or on the rows of a tree; `Null` where it says that there is nothing to show.
+    pub(super) fn memory(&self, pid: u32, rows: Option<(&Tree, &Chips)>) -> Result<Value, String> {
         let mut command = Command::new(&self.ttmon);
+        if let Some((tree, chips)) = rows {
+            tree.link(pid)?;
+            command.arg("--root").arg(tree.path()).arg("--cluster").arg(&chips.path);
+        }
         command.args(["mem", "--json", "--banks", "--blocks", "--buffers", "--no-server", "--pid", &pid.to_string()]);
         let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
         let complaint = String::from_utf8_lossy(&said.stderr);

@@ -7,11 +7,20 @@ use crate::project::Project;
 const VERSIONS: &[&str] = &["0.69.0", "0.73.1", "0.77.0", "0.79.0", "0.81.1"];
 
 pub(super) fn print(project: &Project, versions: &[&str]) -> Result<(), String> {
-    println!("| ttnn | cases equal | differing |\n| --- | --- | --- |");
+    let mut table = String::from("| ttnn | dispatch on a mock | cases equal | cases that are not |\n| --- | --- | --- | --- |\n");
     for version in if versions.is_empty() { VERSIONS } else { versions } {
-        let environment = Environment::have(project, version)?;
-        let score = super::compare(project, &environment, &[])?;
-        println!("| {version} | {} | {} |", score.passed, score.failed);
+        // One that cannot be had does not hide the others.
+        let row = match Environment::have(project, version) {
+            Ok(environment) => {
+                let score = super::compare(project, &environment, &[])?;
+                let differing = if score.failed.is_empty() { "–".to_owned() } else { score.failed.join(", ") };
+                let dispatch = if environment.is_fast() { "fast" } else { "slow" };
+                format!("| {version} | {dispatch} | {} of {} | {differing} |\n", score.passed, score.passed + score.failed.len() as u64)
+            }
+            Err(why) => format!("| {version} | – | – | {why} |\n"),
+        };
+        table += &row;
     }
+    print!("\n{table}");
     Ok(())
 }

@@ -27,15 +27,12 @@ def planned(operation):
 
 mesh = open_mesh()
 a = allocate(mesh, (512, 512))
-ends = {}
 for name, operation in OPERATIONS:
     plan = planned(operation)
     mesh.clear_program_cache()
     step(f"nothing before {name}", mesh, circulars=[])
-    with capture("NORMAL") as graph:
-        operation()
-    addresses = [[int(node["address"]), int(node["size"]), node["core_range_set"]] for node in graph.noted("circular_buffer_allocate")]
-    step(name, mesh, circulars=plan, addresses=addresses)
+    operation()
+    step(name, mesh, circulars=plan)
 mesh.clear_program_cache()
 
 # The region ends where TT-Metal says that it clashes.

@@ -1,0 +1,72 @@
+//! Circular and dataflow buffers: what TT-Metal planned for a program against what ttmon says that it takes of L1.
+//!
+//! A graph capture without dispatch notes sizes and cores, one with dispatch also addresses (of circular buffers alone), and
+//! the message of a clash where the region ends. Buffers of one program lie one after another from the base of L1 on.
+
+use serde_json::Value;
+
+/// What one program takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Over all cores of a chip.
+    pub(super) bytes: u64,
+    /// On the core with most.
+    pub(super) per_core: u64,
+}
+
+/// Of a program that was planned like this; buffers that lie in a tensor take nothing of their own.
+pub(super) fn planned(plan: &[Value]) -> Option<Taken> {
+    let mut cores = std::collections::BTreeMap::new();
+    for buffer in plan.iter().filter(|buffer| buffer["shared"] != true) {
+        let size = buffer["size"].as_u64()?;
+        for core in core_range_set(buffer["cores"].as_str()?)? {
+            *cores.entry(core).or_insert(0) += size;
+        }
+    }
+    Some(Taken { bytes: cores.values().sum(), per_core: cores.values().copied().max().unwrap_or(0) })
+}
+
+/// What ttmon says of all programs together, on one chip.
+pub(super) fn seen(allocator: &Value) -> Taken {
+    let figure = |name: &str| allocator["kinds"]["cb"][name].as_u64().unwrap_or(0);
+    Taken { bytes: figure("used"), per_core: figure("per_core") }
+}
+
+/// The cores of `{[0-0 - 7-1], [0-2 - 3-2]}`: ranges of columns and rows, both ends included.
+fn core_range_set(text: &str) -> Option<Vec<(u64, u64)>> {
+    let mut cores = Vec::new();
+    for range in text.split('[').skip(1) {
+        let numbers: Vec<u64> = range
+            .split(|character: char| !character.is_ascii_digit())
+            .filter(|word| !word.is_empty())
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .ok()?;
+        let &[left, top, right, bottom] = numbers.as_slice() else { return None };
+        cores.extend((left..=right).flat_map(|column| (top..=bottom).map(move |row| (column, row))));
+    }
+    Some(cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn cores_are_counted() {
+        assert_eq!(core_range_set("{[0-0 - 7-1]}").unwrap().len(), 16);
+        assert_eq!(core_range_set("{[0-0 - 7-0], [0-1 - 3-1]}").unwrap().len(), 12);
+        assert_eq!(core_range_set("{}"), Some(vec![]));
+        assert_eq!(core_range_set("{[0-0 - 7]}"), None);
+    }
+
+    #[test]
+    fn buffers_of_a_program_stack_on_each_core() {
+        let buffer = |size: u64, cores: &str, shared: bool| json!({"size": size, "cores": cores, "shared": shared});
+        let plan = [buffer(100, "{[0-0 - 1-0]}", false), buffer(50, "{[1-0 - 1-0]}", false), buffer(999, "{[0-0 - 1-0]}", true)];
+        assert_eq!(planned(&plan), Some(Taken { bytes: 250, per_core: 150 }));
+        assert_eq!(planned(&[]), Some(Taken::default()));
+        assert_eq!(planned(&[json!({"size": 1})]), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! What `ttmon run --report` says after a script, beside what TT-Metal said in its exceptions.
+
+use serde_json::Value;
+
+/// The numbers of one message: `Out of Memory: ... where each bank needs to store N B, but bank size is N B (allocated: N B, free: N B,
+/// largest free block: N B)`.
+#[derive(Debug, PartialEq, Eq)]
+struct Message {
+    per_bank: u64,
+    free: u64,
+    largest_free: u64,
+}
+
+/// The differences between the report and the exceptions that the program caught, in their order.
+pub(super) fn compare(report: &Value, told: &[Value]) -> Vec<String> {
+    let mut differences = Vec::new();
+    if report["exit"] != 0 {
+        differences.push(format!("the report says exit {}", report["exit"]));
+    }
+    let oom = report["oom"].as_array().map_or(&[][..], Vec::as_slice);
+    if oom.len() != told.len() {
+        differences.push(format!("{} times out of memory inside, {} in the report", told.len(), oom.len()));
+        return differences;
+    }
+    for (inside, outside) in told.iter().zip(oom) {
+        if inside["kind"] != outside["kind"] {
+            differences.push(format!("out of {} inside, of {} in the report", inside["kind"], outside["kind"]));
+        }
+        let Some(message) = inside["message"].as_str().and_then(parse) else {
+            differences.push(format!("a message of another form: {}", inside["message"]));
+            continue;
+        };
+        let figures = [
+            ("free_per_bank", message.free),
+            ("largest_free_per_bank", message.largest_free),
+            // What it asks for is rounded up to a block.
+            ("per_bank", message.per_bank.next_multiple_of(32)),
+        ];
+        for (name, figure) in figures {
+            if outside[name] != figure {
+                differences.push(format!("{name}: {figure} in the message, {} in the report", outside[name]));
+            }
+        }
+        let fits = message.per_bank <= message.free;
+        if outside["fits_without_fragmentation"] != fits {
+            differences.push(format!("it would have fitted in one piece: {fits}, in the report {}", outside["fits_without_fragmentation"]));
+        }
+    }
+    differences
+}
+
+fn parse(message: &str) -> Option<Message> {
+    let number = |before: &str| {
+        let rest = message.split_once(before)?.1.trim_start();
+        let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    };
+    Some(Message { per_bank: number("each bank needs to store")?, free: number(" free:")?, largest_free: number("largest free block:")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const TEXT: &str = "TT_FATAL: Out of Memory: Not enough space to allocate 640 B L1 buffer across 64 banks, where each bank needs to \
+        store 10 B, but bank size is 90 B (allocated: 70 B, free: 20 B, largest free block: 8 B)";
+
+    #[test]
+    fn numbers_of_a_message_are_read() {
+        assert_eq!(parse(TEXT), Some(Message { per_bank: 10, free: 20, largest_free: 8 }));
+        assert_eq!(parse("Out of Memory: no numbers"), None);
+    }
+
+    #[test]
+    fn a_report_is_compared_with_them() {
+        let told = [json!({"kind": "l1", "message": TEXT})];
+        let oom =
+            json!({"kind": "l1", "free_per_bank": 20, "largest_free_per_bank": 8, "per_bank": 32, "fits_without_fragmentation": true});
+        assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &told), [""; 0]);
+        let mut wrong = oom.clone();
+        wrong["free_per_bank"] = 21.into();
+        assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &told), ["free_per_bank: 20 in the message, 21 in the report"]);
+        let found = compare(&json!({"exit": 1, "oom": []}), &told);
+        assert_eq!(found, ["the report says exit 1", "1 times out of memory inside, 0 in the report"]);
+    }
+}

@@ -1,0 +1,39 @@
+//! A machine of the simulator that stands still, with one real process in it: rows that chips can be on.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use tempfile::TempDir;
+use ttmon_sim::{Machine, Spec};
+
+/// Any will do, but always the same.
+const SEED: u64 = 1;
+
+pub(super) struct Tree(TempDir);
+
+impl Tree {
+    /// Nobody but the process that is linked holds its devices.
+    pub(super) fn make(spec: &str) -> Result<Self, String> {
+        let machine = Spec::parse(&format!("{spec},idle")).and_then(|spec| Machine::new(&spec, SEED));
+        let machine = machine.map_err(|error| format!("{spec}: {error}"))?;
+        let failed = |error: std::io::Error| format!("a tree of {spec}: {error}");
+        let directory = tempfile::tempdir().map_err(failed)?;
+        machine.write(directory.path(), 0, &vec![None; machine.process_count()]).map_err(failed)?;
+        fs::create_dir_all(directory.path().join("proc")).map_err(failed)?;
+        Ok(Self(directory))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Shows a process to whoever reads this tree.
+    pub(super) fn link(&self, pid: u32) -> Result<(), String> {
+        let place = self.path().join("proc").join(pid.to_string());
+        if place.exists() {
+            return Ok(());
+        }
+        symlink(format!("/proc/{pid}"), &place).map_err(|error| format!("{}: {error}", place.display()))
+    }
+}
