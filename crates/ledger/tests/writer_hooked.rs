@@ -446,3 +446,19 @@ fn circulars_after_a_repair() {
     let programs: BTreeMap<u32, u32> = truth(&writer).circulars[&0].iter().map(|one| (one.0, one.1)).collect();
     assert_eq!(programs.keys().copied().collect::<Vec<_>>(), [0, 2, 4, 8]);
 }
+
+/// What made the peak is asked for when it is long gone.
+#[test]
+fn a_member_of_the_peak_keeps_its_operation() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    let id = open(&mut session, 0);
+    let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
+    session.insert(key(id, 0, 64), &Buffer { size: 4096, per_bank: 64, tag, operation, ..Buffer::default() }).expect("room");
+    session.remove(key(id, 0, 64)).expect("there");
+    drop(session);
+    let listing = region(&writer).list().expect("list");
+    let [set] = listing.peak_sets.as_slice() else { panic!("one peak") };
+    let [gone] = set.gone.as_slice() else { panic!("one member, which is gone: {set:?}") };
+    assert_eq!((gone.size, gone.tag, gone.operation, gone.refs), (4096, tag, operation, 1));
+}

@@ -138,7 +138,7 @@ fn graveyard(region: &Region, tags_used: u32, mut each: impl FnMut(Entry, u64)) 
     region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
         for record in chunk.chunks_exact(table.stride as usize) {
             if let Some(mut entry) = Entry::decode(u32::MAX, record, &converter) {
-                (entry.thread, entry.operation) = (0, 0);
+                (entry.thread, entry.operation, entry.refs) = (0, entry.refs, 1);
                 entry.know_tags(tags_used);
                 each(entry, u64_at(record, entry::PEAK_EVENT));
             }

@@ -11,7 +11,7 @@ use crate::layout::{entry, row};
 use super::{
     books::Books,
     event::{Event, creation_of, row_of},
-    memory::{Record, Row},
+    memory::{Record, Row, high, low, pair},
 };
 
 /// Places looked at for a record before it is given up, and members then given up unseen: a full graveyard must not slow
@@ -60,9 +60,11 @@ impl Books {
             return;
         };
         grave.withdraw(entry::PEAK_EVENT, 0);
-        for offset in [entry::STATE, entry::ADDRESS, entry::SIZE, entry::TIME, entry::PER_BANK, entry::ROW, entry::TAG] {
+        for offset in [entry::STATE, entry::ADDRESS, entry::SIZE, entry::TIME, entry::PER_BANK, entry::ROW] {
             grave.set(offset, record.get(offset));
         }
+        // The peak event takes the operation's place, and that the place of the references.
+        grave.set(entry::TAG, pair(low(record.get(entry::TAG)), high(record.get(entry::THREAD))));
         grave.publish(entry::PEAK_EVENT, peak_event);
     }
 
