@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use ttmon_ledger::layout::{Op, Refused};
-use ttmon_ledger::reader::{Event, Recorded};
+use ttmon_ledger::reader::{Event, Failure as Refusal, Recorded};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::snapshot::Allocator;
@@ -25,6 +25,7 @@ use crate::meant::Context;
 use crate::mem::nothing_found;
 use crate::open::Opened;
 use crate::output::Output;
+use crate::refusal;
 
 /// How often a follower looks.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -48,6 +49,8 @@ struct Known {
 struct Batch {
     key: LedgerKey,
     recorded: Recorded,
+    /// What the last refused requests among them were about.
+    failures: Vec<Refusal>,
     /// When and how the ledger's program went, if it has.
     end: Option<(u64, End)>,
 }
@@ -109,7 +112,9 @@ fn look(opened: &Opened, args: &EventsArgs, snapshot: &Snapshot, known: &mut BTr
                 // Before all that the next program did.
                 End::Replaced => (known.last, End::Replaced),
             });
-            Some(Batch { key, recorded, end })
+            let has_failed = recorded.events.iter().any(|event| event.op == Op::Failed);
+            let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
+            Some(Batch { key, recorded, failures, end })
         })
         .collect()
 }
@@ -214,7 +219,8 @@ impl Batch {
                 };
                 let tags = &self.recorded.tags;
                 let tag = usize::try_from(event.tag).ok().filter(|tag| *tag > 0).and_then(|tag| tags.get(tag)).map(String::as_str);
-                let described = Described { pid, event, allocator, tag, kind: buffer_kind(event.kind) };
+                let failure = self.failures.iter().find(|failure| event.op == Op::Failed && failure.event == event.number);
+                let described = Described { pid, event, allocator, tag, kind: buffer_kind(event.kind), failure };
                 let text = || if context.json { described.json() } else { described.text(context.terminal.ascii) };
                 is_meant.then(text).flatten()
             }
@@ -241,6 +247,8 @@ struct Described<'a> {
     allocator: Option<&'a Allocator>,
     tag: Option<&'a str>,
     kind: BufferKind,
+    /// What stood in the way, of the last that were refused.
+    failure: Option<&'a Refusal>,
 }
 
 impl Described<'_> {
@@ -284,6 +292,9 @@ impl Described<'_> {
         if !unmapped.is_empty() {
             document["unmapped"] = unmapped.into();
         }
+        if let (Some(failure), Some(document)) = (self.failure, document.as_object_mut()) {
+            document.extend(refusal::figures(failure, &self.place()));
+        }
         Some(line(&document))
     }
 
@@ -294,6 +305,10 @@ impl Described<'_> {
         let kind = self.kind.name().to_uppercase();
         let place = self.place();
         let tag = self.tag.map_or(String::new(), |tag| format!(" tag {tag:?}"));
+        if let Some(failure) = self.failure {
+            let what = if self.is_clash() { "Clash" } else { "Out of memory" };
+            return Some(format!("! [PID {pid}] {what}: {}{tag}", refusal::words(failure, &place)));
+        }
         Some(match event.op {
             Op::Alloc | Op::UnlistedAlloc => {
                 format!("{good} [PID {pid}] Allocated {} bytes of {kind} on {place} (buffer_id={:#x}){tag}", event.size, event.address)

@@ -1,5 +1,6 @@
 //! What a program was refused, in words: the request, what was free, and whether order alone would have made room.
 
+use serde_json::{Map, Value, json};
 use ttmon_ledger::layout::Refused;
 use ttmon_ledger::reader::Failure;
 use ttmon_print::size;
@@ -8,6 +9,40 @@ use ttmon_source::ledgers::buffer_kind;
 /// Whether the free memory would have been enough in one piece; `None` where the request per bank is not known.
 pub(crate) fn fits_without_fragmentation(failure: &Failure) -> Option<bool> {
     (failure.what == Refused::OutOfMemory && failure.per_bank > 0).then_some(failure.per_bank <= failure.free_per_bank)
+}
+
+/// The figures as JSON, the same in the report of a run and among events.
+pub(crate) fn figures(failure: &Failure, place: &str) -> Map<String, Value> {
+    let known = |value: u64| Some(value).filter(|_| failure.per_bank > 0);
+    let top = failure.largest.iter().map(|large| {
+        json!({
+            "address": format!("{:#x}", large.address),
+            "size": large.size,
+            "per_bank": Some(large.per_bank).filter(|per_bank| *per_bank > 0),
+            "tag": text(&large.tag),
+            "op": text(&large.operation),
+        })
+    });
+    let document = json!({
+        "banks": Some(failure.banks).filter(|banks| *banks > 0),
+        "per_bank": known(failure.per_bank),
+        "free_per_bank": known(failure.free_per_bank),
+        "largest_free_per_bank": known(failure.largest_free_per_bank),
+        "fits_without_fragmentation": fits_without_fragmentation(failure),
+        "top": top.collect::<Vec<_>>(),
+        "operation": text(&failure.operation),
+        "message": text(&failure.message),
+        "words": words(failure, place),
+    });
+    match document {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// A text that is there.
+pub(crate) fn text(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// One line for people; `place` is where it was asked for.

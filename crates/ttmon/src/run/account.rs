@@ -8,6 +8,7 @@ use ttmon_model::ledger::{BufferKind, LedgerSample};
 use ttmon_model::memory::Kind;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
+use ttmon_print::ranges;
 
 use super::child::End;
 use super::digest::{Digest, DigestRow, Group, Left};
@@ -32,9 +33,14 @@ pub(crate) struct Account {
     /// Ledgers that could not be read.
     pub(crate) unread: u64,
     pub(crate) chips: BTreeMap<Place, OnChip>,
+    /// TT-Metal's numbers of mock chips, by the ids they have in `chips`.
+    mock: BTreeMap<u64, u32>,
     /// Why the program could not be tracked, if that is known.
     pub(crate) untracked: Option<&'static str>,
 }
+
+/// Longest list of chips.
+const LIST_CHARACTERS: usize = 40;
 
 /// What happened on one chip.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,7 +100,46 @@ impl Account {
                 }
             }
         }
-        Self { command, end, span, digests, places, unread: 0, chips, untracked: None }
+        let mock = digests
+            .iter()
+            .filter(|digest| digest.places.is_mock)
+            .flat_map(|digest| &digest.places.allocators)
+            .flat_map(|allocator| &allocator.chips);
+        let mock = mock.filter_map(|chip| Some((chip.unique_id.unwrap_or(chip.metal_id?.into()), chip.metal_id?))).collect();
+        Self { command, end, span, digests, places, unread: 0, chips, mock, untracked: None }
+    }
+
+    /// `device 0`, `mock chip 0`, or the id that the program gave.
+    pub(crate) fn name(&self, place: Place) -> String {
+        self.names(&[place])
+    }
+
+    /// `device 0`, `devices 0-3`, `mock chips 0,1`, `chips 7,8`.
+    pub(crate) fn names(&self, places: &[Place]) -> String {
+        let mut devices: Vec<DeviceId> = Vec::new();
+        let (mut mock, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for place in places {
+            match place {
+                Place::Device(id) => devices.push(*id),
+                Place::Unmapped(id) => match self.mock.get(id) {
+                    Some(metal_id) => mock.push(metal_id.to_string()),
+                    None => others.push(id.to_string()),
+                },
+            }
+        }
+        let lists = [
+            ("device", devices.len(), ranges(devices.iter().copied())),
+            ("mock chip", mock.len(), cut(&mock.join(","), LIST_CHARACTERS)),
+            ("chip", others.len(), cut(&others.join(","), LIST_CHARACTERS)),
+        ];
+        let lists = lists.iter().filter(|(_, count, _)| *count > 0);
+        let texts: Vec<String> = lists.map(|(what, count, list)| format!("{what}{} {list}", if *count == 1 { "" } else { "s" })).collect();
+        if texts.is_empty() { "an unknown device".to_owned() } else { texts.join(" and ") }
+    }
+
+    /// Whether a chip is neither on a row of this machine nor a mock one.
+    pub(crate) fn has_strangers(&self) -> bool {
+        self.chips.keys().any(|place| if let Place::Unmapped(id) = place { !self.mock.contains_key(id) } else { false })
     }
 
     /// Nothing of the command is known.
@@ -173,6 +218,14 @@ impl Account {
         let millis = time.saturating_sub(self.span.0) / 1_000_000;
         millis as f64 / 1000.0
     }
+}
+
+/// The beginning, with a sign that there is more.
+pub(crate) fn cut(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_owned();
+    }
+    text.chars().take(characters.saturating_sub(3)).chain("...".chars()).collect()
 }
 
 /// Host memory is listed by some programs, and is on no chip.

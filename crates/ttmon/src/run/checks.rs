@@ -4,7 +4,7 @@ use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
 use ttmon_print::size;
 
-use super::account::{Account, Place};
+use super::account::Account;
 use super::size::Limit;
 
 /// What was asked for.
@@ -73,21 +73,13 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
                 (Limit::Share(_), None) => {
                     return Some(format!(
                         "{flag}: how much {} has is not known, so a share of it cannot be judged; give a size",
-                        name(place)
+                        account.name(place)
                     ));
                 }
             };
-            is_above.then(|| format!("{flag}: the peak on {} was {}, {most} allowed", name(place), size(peak)))
+            is_above.then(|| format!("{flag}: the peak on {} was {}, {most} allowed", account.name(place), size(peak)))
         })
         .collect()
-}
-
-/// `device 0`, or what stands for it.
-pub(crate) fn name(place: Place) -> String {
-    match place {
-        Place::Device(id) => format!("device {id}"),
-        Place::Unmapped(id) => format!("chip {id} (on no device here)"),
-    }
 }
 
 /// `3 buffers`.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
-use ttmon_print::{Style, percent, ranges, size};
+use ttmon_print::{Style, percent, size};
 
-use super::account::{Account, Leftover, OfKind, OnChip, Place};
-use super::checks::{buffers, name};
+use super::account::{Account, Leftover, OfKind, OnChip, Place, cut};
+use super::checks::buffers;
 use super::child::End;
 use super::digest::Group;
 use crate::refusal;
@@ -75,7 +75,7 @@ impl Writer<'_> {
                 None => alike.push((vec![*place], chip)),
             }
         }
-        let names: Vec<String> = alike.iter().map(|(places, _)| names(places)).collect();
+        let names: Vec<String> = alike.iter().map(|(places, _)| self.account.names(places)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         alike.iter().zip(names).map(|((_, chip), name)| format!("  {name:width$}  {}", self.chip(chip))).collect()
     }
@@ -118,7 +118,12 @@ impl Writer<'_> {
             if let Some((place, of_kind)) = highest {
                 let groups = self.groups(&of_kind.groups, of_kind.peak);
                 if !groups.is_empty() {
-                    lines.push(format!("  at the {} peak of {}:   {}", kind.name().to_uppercase(), name(*place), groups.join("   ")));
+                    lines.push(format!(
+                        "  at the {} peak of {}:   {}",
+                        kind.name().to_uppercase(),
+                        self.account.name(*place),
+                        groups.join("   ")
+                    ));
                 }
             }
         }
@@ -166,7 +171,7 @@ impl Writer<'_> {
         if more > 0 {
             parts.push(format!("{more} more"));
         }
-        vec![format!("  left at exit on {}:  {}", names(first.places), parts.join("   "))]
+        vec![format!("  left at exit on {}:  {}", self.account.names(first.places), parts.join("   "))]
     }
 
     /// `64.0MB DRAM 0x4a01000 tag "layer 7" age 1m02s`
@@ -187,7 +192,7 @@ impl Writer<'_> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
         for refusal in refusals.iter().take(REFUSALS) {
-            let words = refusal::words(refusal.failure, &names(refusal.places));
+            let words = refusal::words(refusal.failure, &self.account.names(refusal.places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 240))));
             let largest: Vec<String> = refusal.failure.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
@@ -201,8 +206,10 @@ impl Writer<'_> {
     }
 
     fn large(&self, large: &ttmon_ledger::reader::Large) -> String {
-        let tag = if large.tag.is_empty() { String::new() } else { format!(" tag \"{}\"", cut(&large.tag, TAG_CHARACTERS)) };
-        format!("{} {:#x}{}", size(large.size), large.address, self.style.clean(&tag))
+        let text = |word: &str, text: &str| if text.is_empty() { String::new() } else { format!(" {word} {text}") };
+        let tag = if large.tag.is_empty() { String::new() } else { format!("\"{}\"", cut(&large.tag, TAG_CHARACTERS)) };
+        let label = text("tag", &tag) + &text("op", &large.operation);
+        format!("{} {:#x}{}", size(large.size), large.address, self.style.clean(&label))
     }
 
     /// What is not as it should be with the figures themselves.
@@ -213,26 +220,15 @@ impl Writer<'_> {
         if lost > 0 || account.unread > 0 {
             lines.push("  not exact: events were lost, or a process could not be read; --report FILE says which".to_owned());
         }
+        if account.has_strangers() {
+            lines.push("  chips that are no device here are named by the id that the program gave".to_owned());
+        }
         let running: Vec<String> = account.digests.iter().filter(|digest| digest.is_running).map(|digest| digest.pid.to_string()).collect();
         if !running.is_empty() {
             let plural = if running.len() == 1 { "process" } else { "processes" };
             lines.push(format!("  {} {plural} still running (pid {}): figures as of now", running.len(), cut(&running.join(", "), 60)));
         }
         lines
-    }
-}
-
-/// `device 0`, `devices 0-3`, `chips 0,1 (on no device here)`.
-pub(crate) fn names(places: &[Place]) -> String {
-    let devices: Vec<_> = places.iter().filter_map(|place| if let Place::Device(id) = place { Some(*id) } else { None }).collect();
-    let others: Vec<String> =
-        places.iter().filter_map(|place| if let Place::Unmapped(id) = place { Some(id.to_string()) } else { None }).collect();
-    match (devices.as_slice(), others.as_slice()) {
-        ([], []) => "an unknown device".to_owned(),
-        ([], [_]) | ([_], []) => name(places[0]),
-        ([], others) => format!("chips {} (on no device here)", cut(&others.join(","), 40)),
-        (devices, []) => format!("devices {}", ranges(devices.iter().copied())),
-        (devices, others) => format!("devices {} and chips {}", ranges(devices.iter().copied()), cut(&others.join(","), 40)),
     }
 }
 
@@ -253,14 +249,6 @@ fn family(label: &str) -> String {
         }
     }
     text
-}
-
-/// The beginning, with a sign that there is more.
-fn cut(text: &str, characters: usize) -> String {
-    if text.chars().count() <= characters {
-        return text.to_owned();
-    }
-    text.chars().take(characters.saturating_sub(3)).chain("...".chars()).collect()
 }
 
 /// `00:41` since the start; with hours where there are any.
@@ -311,16 +299,5 @@ mod tests {
         assert_eq!(family("tag \"layer 12\""), family("tag \"layer 7\""));
         assert_eq!(family("layer 12.3"), "layer *.*");
         assert_ne!(family("load"), family("loads"));
-    }
-
-    #[test]
-    fn chips_by_name() {
-        use ttmon_model::DeviceId;
-        let device = |id| Place::Device(DeviceId(id));
-        assert_eq!(names(&[device(0)]), "device 0");
-        assert_eq!(names(&[device(0), device(1), device(2)]), "devices 0-2");
-        assert_eq!(names(&[Place::Unmapped(7)]), "chip 7 (on no device here)");
-        assert_eq!(names(&[Place::Unmapped(7), Place::Unmapped(8)]), "chips 7,8 (on no device here)");
-        assert_eq!(names(&[]), "an unknown device");
     }
 }

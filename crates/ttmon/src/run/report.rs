@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use ttmon_ledger::layout::{Coverage, Refused};
 use ttmon_model::ledger::BufferKind;
+use ttmon_model::memory::Kind;
 use ttmon_model::units::UnixTime;
 
 use super::account::{Account, Leftover, OfKind, Place, Refusal};
@@ -100,7 +101,7 @@ fn coverage(account: &Account) -> Value {
 }
 
 fn devices(account: &Account) -> Vec<Value> {
-    let kind = |(kind, of_kind): (&BufferKind, &OfKind)| (kind.name().to_owned(), of_kind_json(account, of_kind));
+    let kind = |(kind, of_kind): (&BufferKind, &OfKind)| (kind.name().to_owned(), of_kind_json(account, *kind, of_kind));
     account
         .chips
         .iter()
@@ -114,11 +115,13 @@ fn devices(account: &Account) -> Vec<Value> {
         .collect()
 }
 
-fn of_kind_json(account: &Account, of_kind: &OfKind) -> Value {
+fn of_kind_json(account: &Account, kind: BufferKind, of_kind: &OfKind) -> Value {
+    // Programs come and go with their circular buffers: nobody keeps the most they had together.
+    let has_peak = !matches!(kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
     json!({
-        "peak": of_kind.peak,
-        "peak_allocated": of_kind.peak_allocated,
-        "peak_time_s": (of_kind.peak > 0).then(|| account.seconds(of_kind.peak_time)),
+        "peak": has_peak.then_some(of_kind.peak),
+        "peak_allocated": of_kind.peak_allocated.filter(|_| has_peak),
+        "peak_time_s": (has_peak && of_kind.peak > 0).then(|| account.seconds(of_kind.peak_time)),
         // Several allocators held memory at once: each one's own peak is exact, their sum's is not known.
         "peak_is_at_least": of_kind.is_at_least,
         "capacity": of_kind.limit(),
@@ -178,41 +181,14 @@ fn age(account: &Account, time: u64) -> f64 {
 
 fn refused(account: &Account, refusal: &Refusal<'_>) -> Value {
     let failure = refusal.failure;
-    let known = |value: u64| Some(value).filter(|_| failure.per_bank > 0);
-    let top: Vec<Value> = failure
-        .largest
-        .iter()
-        .map(|large| {
-            json!({
-                "address": format!("{:#x}", large.address),
-                "size": large.size,
-                "per_bank": Some(large.per_bank).filter(|per_bank| *per_bank > 0),
-                "tag": text(&large.tag),
-                "op": text(&large.operation),
-            })
-        })
-        .collect();
-    json!({
-        "time_s": account.seconds(failure.time),
-        "kind": ttmon_source::ledgers::buffer_kind(failure.kind).name(),
-        "devices": devices_of(refusal.places),
-        "unmapped": unmapped_of(refusal.places),
-        "asked": failure.size,
-        "banks": Some(failure.banks).filter(|banks| *banks > 0),
-        "per_bank": known(failure.per_bank),
-        "free_per_bank": known(failure.free_per_bank),
-        "largest_free_per_bank": known(failure.largest_free_per_bank),
-        "fits_without_fragmentation": refusal::fits_without_fragmentation(failure),
-        "tag": text(&failure.tag),
-        "op": text(&failure.operation),
-        "top": top,
-        "message": text(&failure.message),
-        "words": refusal::words(failure, &super::epilogue::names(refusal.places)),
-    })
-}
-
-fn text(text: &str) -> Option<&str> {
-    Some(text).filter(|text| !text.is_empty())
+    let mut document = refusal::figures(failure, &account.names(refusal.places));
+    document.insert("time_s".to_owned(), account.seconds(failure.time).into());
+    document.insert("kind".to_owned(), ttmon_source::ledgers::buffer_kind(failure.kind).name().into());
+    document.insert("devices".to_owned(), devices_of(refusal.places).into());
+    document.insert("unmapped".to_owned(), unmapped_of(refusal.places).into());
+    document.insert("asked".to_owned(), failure.size.into());
+    document.insert("tag".to_owned(), refusal::text(&failure.tag).into());
+    document.into()
 }
 
 fn layout(number: u8) -> Option<&'static str> {

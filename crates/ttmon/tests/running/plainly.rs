@@ -107,14 +107,28 @@ fn arguments_and_environment_pass_through() {
     assert!(both.stdout.contains(&format!("LD_PRELOAD={}:/", libc.display())) && both.stdout.contains("TTMON_OPS=1\n"), "{}", both.stdout);
 }
 
+/// A program without its libraries says where it looked; with them in `../lib/ttmon` it finds them.
 fn libraries_that_are_not_there() {
-    let ran = ran(run(&["--", "echo", "started"]).env("TTMON_LIB", "/no/such/folder"));
-    assert_eq!((ran.code(), ran.stdout.as_str()), (Some(125), ""));
-    assert!(
-        ran.stderr.contains("/no/such/folder") && ran.stderr.contains("cargo xtask libs") && ran.stderr.lines().count() == 1,
-        "{}",
-        ran.stderr
-    );
+    let folder = tempfile::tempdir().unwrap();
+    let (program, libraries) = (folder.path().join("bin/ttmon"), folder.path().join("lib/ttmon"));
+    fs::create_dir(folder.path().join("bin")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
+    let installed = |words: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(words).env("TTMON_LIB", "/no/such/folder").env_remove("LD_PRELOAD").env_remove("TTMON_SIM");
+        ran(&mut command)
+    };
+    for (words, code) in [(&["run", "--", "echo", "started"][..], 125), (&["env"], 1)] {
+        let ran = installed(words);
+        assert_eq!((ran.code(), ran.stdout.as_str()), (Some(code), ""));
+        for place in ["/no/such/folder", program.parent().unwrap().to_str().unwrap(), libraries.to_str().unwrap(), "cargo xtask libs"] {
+            assert!(ran.stderr.contains(place) && ran.stderr.lines().count() == 1, "{place}: {}", ran.stderr);
+        }
+    }
+    fs::create_dir_all(&libraries).unwrap();
+    let any = run(&[]).get_envs().find(|(name, _)| *name == "TTMON_LIB").and_then(|(_, value)| value).unwrap().to_owned();
+    fs::copy(std::path::Path::new(&any).join("libttmon_hook.so"), libraries.join("libttmon_hook.so")).unwrap();
+    assert_eq!(installed(&["run", "--quiet", "--", "echo", "started"]).stdout, "started\n");
 }
 
 fn flags_that_make_no_sense() {

@@ -5,12 +5,13 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::Case;
-use crate::tools::{ran, reported, run, scripted};
+use crate::tools::{Running, ran, reported, run, scripted};
 
 pub(crate) const CASES: &[Case] = &[
     ("peaks_and_what_made_them", peaks_and_what_made_them),
     ("what_was_left", what_was_left),
     ("what_only_the_hook_knows", what_only_the_hook_knows),
+    ("refusals_among_events", refusals_among_events),
     ("every_key_is_there", every_key_is_there),
     ("many_short_lived_children", many_short_lived_children),
     ("a_program_that_becomes_another", a_program_that_becomes_another),
@@ -27,12 +28,9 @@ fn peaks_and_what_made_them() {
         reported("t load; a 0 6000000 1; t layer 1; a 0 1000000 2; t layer 2; a 0 1100000 3; f 0 1; f 0 2; f 0 3; a 1 500 9 1; f 1 9");
     let lines: Vec<&str> = ran.stderr.lines().collect();
     assert!(lines[0].starts_with("ttmon: ") && lines[0].contains("exit 0 after") && lines[0].ends_with("4 allocations"), "{lines:?}");
-    assert!(
-        lines[1].starts_with("  chip 0 (on no device here)  DRAM peak 7.7MB at 00:00") && lines[1].ends_with("free at end: all"),
-        "{lines:?}"
-    );
-    assert!(lines[2].contains("chip 1 (on no device here)  L1 peak 500B"), "{lines:?}");
-    assert_eq!(lines[3], "  at the DRAM peak of chip 0 (on no device here):   5.7MB tag \"load\"   2.0MB tag \"layer *\" (2 buffers)");
+    assert!(lines[1].starts_with("  chip 0  DRAM peak 7.7MB at 00:00") && lines[1].ends_with("free at end: all"), "{lines:?}");
+    assert!(lines[2].contains("chip 1  L1 peak 500B"), "{lines:?}");
+    assert_eq!(lines[3], "  at the DRAM peak of chip 0:   5.7MB tag \"load\"   2.0MB tag \"layer *\" (2 buffers)");
     let device = &report["devices"][0];
     assert_eq!(
         (&device["unmapped"], &device["kinds"]["dram"]["peak"], &device["kinds"]["dram"]["at_end"]),
@@ -53,7 +51,7 @@ fn peaks_and_what_made_them() {
 fn what_was_left() {
     let (ran, report) = reported("t layer 7; a 0 67108864 77594624; a 0 100 1; a 0 200 2; a 0 300 3; a 0 400 4; f 0 4");
     let left = ran.stderr.lines().find(|line| line.contains("left at exit")).unwrap();
-    assert!(left.starts_with("  left at exit on chip 0 (on no device here):  64.0MB DRAM 0x4a00000 tag \"layer 7\" age 0"), "{left}");
+    assert!(left.starts_with("  left at exit on chip 0:  64.0MB DRAM 0x4a00000 tag \"layer 7\" age 0"), "{left}");
     assert!(left.ends_with("1 more") && ran.stderr.contains("LEFT 64.0MB in 4 buffers"), "{}", ran.stderr);
     let sizes: Vec<u64> = report["leaks"].as_array().unwrap().iter().map(|leak| leak["size"].as_u64().unwrap()).collect();
     assert_eq!((sizes, &report["leaked"]), (vec![67_108_864, 300, 200, 100], &json!({"count": 4, "bytes": 67_109_464})));
@@ -67,14 +65,14 @@ fn what_only_the_hook_knows() {
     let (ran, report) = reported("hook");
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let expected = [
-        "  chips 0,1 (on no device here)  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00   L1 peak 6.0KB of 64.0MB (<1%) at 00:00   LEFT 7.0MB in 4 buffers",
-        "  at the DRAM peak of chip 0 (on no device here):   8.0MB tag \"load\"   6.0MB tag \"layer *\" (2 buffers)",
+        "  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00   L1 peak 6.0KB of 64.0MB (<1%) at 00:00   LEFT 7.0MB in 4 buffers",
+        "  at the DRAM peak of chip 0:   8.0MB tag \"load\"   6.0MB tag \"layer *\" (2 buffers)",
     ];
     assert_eq!(lines[1..3], expected, "{}", ran.stderr);
-    let refused = "  asked 32.0MB L1 on chips 0,1 (on no device here) (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented";
+    let refused = "  asked 32.0MB L1 on chips 0,1 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented";
     assert!(lines.contains(&refused), "{}", ran.stderr);
     assert!(ran.stderr.contains("    largest there:  4.0KB 0x40   2.0KB 0x80"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("clash with an L1 buffer on chips 0,1 (on no device here): Statically allocated"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("clash with an L1 buffer on chips 0,1: Statically allocated"), "{}", ran.stderr);
     assert!(lines.len() <= 24);
     let oom = &report["oom"][0];
     assert_eq!((&oom["asked"], &oom["per_bank"], &oom["banks"]), (&json!(32 << 20), &json!(512 << 10), &json!(64)));
@@ -88,6 +86,31 @@ fn what_only_the_hook_knows() {
     assert_eq!(report["growth_bytes"], json!(-14 * (1 << 20)));
     assert_eq!(report["coverage"]["dataflow_buffers"], json!({"state": "stepped_aside", "hits": 0, "reason": "unknown layout"}));
     assert_eq!(report["coverage"]["allocate_buffer"]["state"], "found");
+}
+
+fn refusals_among_events() {
+    let mut running = Running::start(&mut scripted(&["--quiet"], "hook; pid; flush; wait"));
+    let pid = running.line();
+    let events = |flags: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ttmon"));
+        ran(command.args(["events", "--pid", &pid]).args(flags).env_remove("TTMON_SIM").env("LANG", "C.UTF-8")).stdout
+    };
+    let text = events(&[]);
+    let refused = format!(
+        "! [PID {pid}] Out of memory: asked 32.0MB L1 on chips on no device here (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
+    );
+    assert!(text.lines().any(|line| line == refused), "{text}");
+    assert!(text.contains(&format!("! [PID {pid}] Clash: circular buffers clash with an L1 buffer")), "{text}");
+    let json = events(&["--json"]);
+    let of = |op: &str| json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|event| event["op"] == op).unwrap();
+    let oom = of("oom");
+    assert_eq!(
+        (&oom["free_per_bank"], &oom["largest_free_per_bank"], &oom["size"]),
+        (&json!(700 << 10), &json!(410 << 10), &json!(32 << 20))
+    );
+    assert_eq!((&oom["fits_without_fragmentation"], &oom["top"][0]["address"]), (&json!(true), &json!("0x40")));
+    assert_eq!((&of("clash")["kind"], &of("clash")["fits_without_fragmentation"]), (&json!("l1"), &Value::Null));
+    running.end();
 }
 
 fn every_key_is_there() {
@@ -172,7 +195,7 @@ fn growth_fails() {
 
 fn limits_fail() {
     check(&["--max-dram", "100"], "a 0 100 1; f 0 1", 0, "");
-    check(&["--max-dram", "99"], "a 0 100 1; f 0 1", 123, "--max-dram: the peak on chip 0 (on no device here) was 100B, 99B allowed");
+    check(&["--max-dram", "99"], "a 0 100 1; f 0 1", 123, "--max-dram: the peak on chip 0 was 100B, 99B allowed");
     check(&["--max-l1", "99"], "a 0 100 1; a 0 50 2 1", 0, "");
     check(&["--max-l1", "49"], "a 0 100 1; a 0 50 2 1", 123, "--max-l1");
     // What the allocator took counts, where it is known: 36 MiB of 12 GiB.
