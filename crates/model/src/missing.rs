@@ -73,6 +73,11 @@ impl Missing {
         }
     }
 
+    /// The reason a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
     /// The same for a person.
     pub fn explanation(self) -> &'static str {
         match self {

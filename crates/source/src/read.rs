@@ -6,6 +6,7 @@
 //! not come back the file it is stuck in is left alone; with two such files, the whole lane.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -120,28 +121,31 @@ fn read_one(kept: &Kept, faults: &Faults, directory: &mut Directory, request: &R
     let reply = read_whole(&file, request.bytes_max, request.want);
     if request.pace == Pace::Repeated && matches!(reply, Err(Failure::Errno(_))) {
         // After a reset an open file answers ENODEV for ever: the next read opens it anew.
-        kept.lock().remove(&request.path);
+        kept.lock().remove(request.path.as_os_str());
     }
     reply
 }
 
 /// Files that stay open between batches.
 #[derive(Debug, Default)]
-struct Kept(Mutex<HashMap<PathBuf, Arc<OwnedFd>>>);
+struct Kept(Mutex<KeptFiles>);
+
+/// By their paths as bytes: a path as such is hashed and compared part by part, which takes as long as reading the file.
+type KeptFiles = HashMap<OsString, Arc<OwnedFd>>;
 
 impl Kept {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<OwnedFd>>> {
+    fn lock(&self) -> MutexGuard<'_, KeptFiles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open(&self, path: &Path) -> Result<Arc<OwnedFd>, Failure> {
-        if let Some(file) = self.lock().get(path) {
+        if let Some(file) = self.lock().get(path.as_os_str()) {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(self.with_room(|| open(path))?);
         let mut files = self.lock();
         if files.len() < KEPT_FILES_MAX {
-            files.insert(path.to_owned(), Arc::clone(&file));
+            files.insert(path.as_os_str().to_owned(), Arc::clone(&file));
         }
         Ok(file)
     }

@@ -2,6 +2,7 @@
 //! that hangs never holds up the screen. A local machine and a recording are feeds; a server's API will be a third.
 
 mod local;
+mod replay;
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
@@ -10,14 +11,19 @@ use std::time::Duration;
 use ttmon_model::{ProcessKey, Snapshot};
 
 use crate::event::Event;
+use crate::keys::Step;
 
 pub use local::Local;
+pub(crate) use replay::Position;
+pub use replay::{Replay, line_of};
 
 /// A source of snapshots.
 #[derive(Debug)]
 pub enum Feed {
     /// This machine, or a simulated one, read here.
     Local(Box<Local>),
+    /// What somebody recorded.
+    Replay(Box<Replay>),
 }
 
 /// What the screen asks a feed.
@@ -31,6 +37,14 @@ pub(crate) enum Request {
     Buffers(bool),
     /// The variables of a process that tell TT-Metal what to do.
     Environment(ProcessKey),
+    /// Of a recording: stand still, or go on.
+    Pause,
+    /// A moment earlier or later.
+    Step(Step),
+    /// A minute earlier or later.
+    Jump(Step),
+    /// Slower or faster.
+    Speed(Step),
 }
 
 /// What a feed tells.
@@ -42,6 +56,8 @@ pub(crate) enum News {
     Lost(Lost),
     /// Variables of a process, or why they cannot be told.
     Environment(ProcessKey, Result<Vec<String>, String>),
+    /// Where a recording is.
+    Position(Position),
 }
 
 /// Why there is no snapshot.
@@ -61,6 +77,7 @@ impl Feed {
             let tell = |news| events.send(Event::News(news)).is_ok();
             match self {
                 Self::Local(local) => local.run(interval, &requests, tell),
+                Self::Replay(replay) => replay.run(&requests, tell),
             }
         })?;
         Ok(())

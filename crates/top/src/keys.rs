@@ -33,6 +33,8 @@ pub(crate) enum Action {
     Freeze,
     /// One moment earlier or later.
     Back(Step),
+    /// A minute earlier or later.
+    Jump(Step),
     /// Refresh slower or faster.
     Pace(Step),
     /// More or less time in a chart.
@@ -191,6 +193,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char(' ')], action: Action::Freeze, help: "freeze the picture, and let it go on", label: "Freeze" },
     Key { chords: &[C::Char(','), C::ShiftLeft], action: Action::Back(Step::Before), help: "a moment back in time (in a recording: a frame back)", label: "" },
     Key { chords: &[C::Char('.'), C::ShiftRight], action: Action::Back(Step::After), help: "a moment forward", label: "" },
+    Key { chords: &[C::Char('{')], action: Action::Jump(Step::Before), help: "a minute back", label: "" },
+    Key { chords: &[C::Char('}')], action: Action::Jump(Step::After), help: "a minute forward", label: "" },
     Key { chords: &[C::Tab], action: Action::Focus, help: "keys for the devices, or for the processes", label: "" },
     Key { chords: &[C::Char('m')], action: Action::Metric, help: "another metric in charts and mesh", label: "" },
     Key { chords: &[C::Char('o')], action: Action::Overlay, help: "charts: all devices in one, or one each", label: "" },

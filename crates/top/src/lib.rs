@@ -31,7 +31,7 @@ mod update;
 mod view;
 
 pub use clock::Clock;
-pub use feed::{Feed, Local, Lost};
+pub use feed::{Feed, Local, Lost, Replay, line_of};
 pub use keys::markdown as keys_markdown;
 pub use run::{End, Error, Options, run};
 pub use settings::{Settings, ThemeChoice};

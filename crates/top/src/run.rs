@@ -134,6 +134,10 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
     Ok(())
 }
 
+fn lost() -> Error {
+    Error::Lost(Lost { message: "the screen lost its sources; start it again".to_owned(), is_no_device: false })
+}
+
 fn size() -> io::Result<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(io::stdout())?;
     Ok((size.ws_col.min(SIZE_MAX), size.ws_row.min(SIZE_MAX)))
@@ -169,15 +173,17 @@ impl Loop {
 
     /// The next event; a feed that should have told something by now makes one, too.
     fn wait(&self, arrivals: &Receiver<Event>, heard: Instant) -> Result<Event, Error> {
+        // A recording that stands still is not silent.
+        if self.state.replay.is_some() {
+            return arrivals.recv().map_err(|_| lost());
+        }
         let late = self.state.settings.refresh + LATE;
         // Silence is counted in seconds, so that is how often it is looked at.
         let patience = if self.state.silent_for.is_zero() { late.saturating_sub(heard.elapsed()) } else { Duration::from_secs(1) };
         match arrivals.recv_timeout(patience.max(Duration::from_millis(10))) {
             Ok(event) => Ok(event),
             Err(RecvTimeoutError::Timeout) => Ok(Event::Silence(heard.elapsed())),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(Error::Lost(Lost { message: "the screen lost its sources; start it again".to_owned(), is_no_device: false }))
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(lost()),
         }
     }
 

@@ -11,6 +11,7 @@ use ttmon_print::{Severity, health_word};
 use crate::alerts::Alerts;
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, compare};
+use crate::feed::Position;
 use crate::filter::Filter;
 use crate::history::History;
 use crate::settings::Settings;
@@ -148,6 +149,8 @@ pub(crate) struct State {
     pub(crate) environment: Option<Environment>,
     /// Why nothing new comes, and for how long nothing has.
     pub(crate) lost: Option<String>,
+    /// Where a recording is, if this is one.
+    pub(crate) replay: Option<Position>,
     pub(crate) silent_for: Duration,
 }
 
@@ -180,6 +183,7 @@ impl State {
             message: None,
             environment: None,
             lost: None,
+            replay: None,
             silent_for: Duration::ZERO,
         }
     }

@@ -20,6 +20,8 @@ use crate::view::{buffer_count, detail_lines, process_rows};
 
 pub(crate) use dialog::setup_rows;
 
+/// A minute at one look a second.
+const MOMENTS_PER_JUMP: usize = 60;
 /// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
@@ -73,9 +75,13 @@ fn hear(state: &mut State, news: News) -> Vec<Effect> {
             state.silent_for = Duration::ZERO;
             take(state, Arc::new(*snapshot))
         }
-        News::Lost(lost) if state.live.is_none() => vec![Effect::Fail(lost)],
+        News::Lost(lost) if state.live.is_none() && state.replay.is_none() => vec![Effect::Fail(lost)],
         News::Lost(lost) => {
             state.lost = Some(lost.message);
+            Vec::new()
+        }
+        News::Position(position) => {
+            state.replay = Some(position);
             Vec::new()
         }
         News::Environment(key, variables) => {
@@ -140,8 +146,13 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Tree => state.settings.tree = !state.settings.tree,
         Action::Details => return details(state),
         Action::Signal => signal(state),
+        Action::Freeze if state.replay.is_some() => return vec![Effect::Ask(Request::Pause)],
+        Action::Back(step) if state.replay.is_some() => return vec![Effect::Ask(Request::Step(step))],
+        Action::Jump(step) if state.replay.is_some() => return vec![Effect::Ask(Request::Jump(step))],
+        Action::Pace(step) if state.replay.is_some() => return vec![Effect::Ask(Request::Speed(step))],
         Action::Freeze => freeze(state),
-        Action::Back(step) => step_in_time(state, step),
+        Action::Back(step) => step_in_time(state, step, 1),
+        Action::Jump(step) => step_in_time(state, step, MOMENTS_PER_JUMP),
         Action::Pace(step) => return pace(state, step),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
         Action::Metric => next_metric(state),
@@ -290,6 +301,9 @@ pub(super) fn signal(state: &mut State) {
     if state.is_read_only {
         return say(state, "signals are off: this is --read-only");
     }
+    if state.replay.is_some() {
+        return say(state, "these are processes of a recording: they get no signals");
+    }
     let Some(snapshot) = state.shown().cloned() else { return };
     let processes = state.processes(&snapshot);
     let Some((process, _)) = processes.get(state.process_row(&processes)) else {
@@ -307,10 +321,10 @@ fn freeze(state: &mut State) {
     };
 }
 
-fn step_in_time(state: &mut State, step: Step) {
+fn step_in_time(state: &mut State, step: Step, moments: usize) {
     let back = match step {
-        Step::Before => state.back() + 1,
-        Step::After => state.back().saturating_sub(1),
+        Step::Before => (state.back() + moments).min(state.history.len().saturating_sub(1)),
+        Step::After => state.back().saturating_sub(moments),
     };
     if step == Step::After && state.frozen.is_none() {
         return;

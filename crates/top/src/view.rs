@@ -71,7 +71,7 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
     let mut at = canvas.say(left, 1, 0, "ttmon", Role::Strong) + 2;
     if let Some(snapshot) = state.shown() {
-        for (text, role) in title_parts(snapshot, is_wide, canvas) {
+        for (text, role) in title_parts(state, snapshot, is_wide, canvas) {
             at = canvas.say(left, at, 0, &text, role) + 2;
         }
     }
@@ -86,8 +86,11 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.field(area, end, 0, &format!("{time} {text}"), canvas.style(role));
 }
 
-fn title_parts(snapshot: &Snapshot, is_wide: bool, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+fn title_parts(state: &State, snapshot: &Snapshot, is_wide: bool, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
     let mut parts = Vec::new();
+    if state.replay.is_some() {
+        parts.push(("[REPLAY]".to_owned(), Role::Warning));
+    }
     match snapshot.origin {
         Origin::Sim => parts.push(("[SIMULATED]".to_owned(), Role::Warning)),
         Origin::Local => {}
@@ -110,6 +113,10 @@ fn title_parts(snapshot: &Snapshot, is_wide: bool, canvas: &Canvas<'_>) -> Vec<(
 fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
     if state.frozen.is_some() {
         return ("FROZEN".to_owned(), Role::Selected);
+    }
+    if let Some(position) = state.replay {
+        let speed = if position.speed >= 4 { format!("x{}", position.speed / 4) } else { format!("x1/{}", 4 / position.speed) };
+        return (if position.is_paused { "PAUSED".to_owned() } else { speed }, Role::Strong);
     }
     if !state.silent_for.is_zero() {
         return (format!("{}{}s", canvas.glyphs().age, state.silent_for.as_secs()), Role::Warning);
@@ -149,6 +156,13 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let ago = quantity::age(frozen.snapshot.time, state.now());
         let rest = if state.history.is_whole(frozen.back) { "" } else { "; processes are not kept this far back" };
         let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
+        return canvas.rule(area, 0, &text, Role::Strong);
+    }
+    if let Some(position) = state.replay {
+        let time = state.shown().map_or_else(String::new, |snapshot| state.clock.date(snapshot.time));
+        let cut = if position.is_cut { ", its end was cut off" } else { "" };
+        let place = format!("{time}, moment {} of {}{cut}", position.at + 1, position.count);
+        let text = format!("{place}; Space , . {{ }} + - play, step, jump, speed");
         return canvas.rule(area, 0, &text, Role::Strong);
     }
     let mut at = 1;

@@ -152,6 +152,8 @@ pub(crate) enum Command {
         #[arg(long)]
         ops: bool,
     },
+    /// Record what is seen, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends it.
+    Record(RecordArgs),
     /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client.
     Alias(AliasArgs),
     /// Print a shell's completion script.
@@ -205,12 +207,32 @@ pub(crate) struct TopArgs {
     /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
     #[arg(long, value_name = "N")]
     pub(crate) view: Option<usize>,
+    /// Show what `ttmon record` wrote, instead of this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
     /// Send no signals to processes.
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// Flags of `record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where to; it must not exist.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Milliseconds from one look to the next, at least 50 [default: 1000].
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
+    pub(crate) refresh: Option<String>,
+    /// End after S seconds.
+    #[arg(long, value_name = "S")]
+    pub(crate) duration: Option<f64>,
+    /// Replace FILE if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Flags of `alias`.

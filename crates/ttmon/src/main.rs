@@ -13,6 +13,7 @@ mod names;
 mod open;
 mod output;
 mod pages;
+mod record;
 mod refusal;
 mod run;
 mod serve;
@@ -89,6 +90,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Run(args)) => run::run(&cli.common, args),
         Some(Command::Env { ops }) => Output::Stdout.write(env::run(*ops)?.as_bytes()),
         Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
         Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),

@@ -3,18 +3,18 @@
 use std::env;
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
-use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Settings, Theme, Themes, View};
+use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Replay, Settings, Theme, Themes, View};
 
 use crate::cli::TopArgs;
 use crate::failure::Failure;
-use crate::meant::{self, Context};
+use crate::meant::{self, Context, Place};
 use crate::open::Opened;
 
 /// Runs it until the user leaves.
@@ -26,8 +26,14 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
     let (settings, config, message) = settings(args)?;
-    let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
-    let (machine, selection, proc, simulation) = opened.into_parts();
+    let (feed, simulation) = match &args.replay {
+        Some(path) => (replay(context, path)?, None),
+        None => {
+            let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
+            let (machine, selection, proc, simulation) = opened.into_parts();
+            (Feed::Local(Box::new(Local { machine, selection, proc })), simulation)
+        }
+    };
     let options = Options {
         settings,
         config,
@@ -36,7 +42,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         is_read_only: args.read_only,
         message,
     };
-    let end = ttmon_top::run(Feed::Local(Box::new(Local { machine, selection, proc })), options);
+    let end = ttmon_top::run(feed, options);
     // The simulated machine ends with the screen that shows it, before this program may die of a signal.
     drop(simulation);
     match end {
@@ -49,6 +55,14 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         Err(Error::Lost(lost)) => Err(Failure::new(lost.message)),
         Err(Error::Terminal(error)) => Err(Failure::new(format!("the terminal does not answer: {error}; start it again"))),
     }
+}
+
+fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
+    if !matches!(context.place, Place::Real) {
+        return Err(Failure::usage("--replay shows a recording; it goes with neither --sim nor --root"));
+    }
+    let replay = Replay::open(path).map_err(|error| Failure::new(format!("--replay {}: {error}", path.display())))?;
+    Ok(Feed::Replay(Box::new(replay)))
 }
 
 /// The file, and flags over it.

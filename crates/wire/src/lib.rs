@@ -9,6 +9,8 @@ mod device;
 mod memory;
 mod parts;
 mod process;
+mod read;
+pub mod recording;
 mod table;
 mod value;
 
@@ -22,6 +24,7 @@ use device::DeviceJson;
 pub use memory::{MemoryJson, MemoryParts};
 pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;
+pub use read::{ReadError, read, time_of};
 use table::Reasons;
 use value::Escaping;
 pub use value::rounded;

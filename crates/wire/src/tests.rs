@@ -281,3 +281,44 @@ proptest! {
         check_element(&parsed(&snapshot));
     }
 }
+
+/// Read back and written again it is the same document.
+fn check_round_trip(snapshot: &Snapshot) {
+    let written = to_string(&SnapshotJson { snapshot, version: "0.1.0" }, Layout::Line);
+    let read = read(&written).unwrap();
+    assert_eq!(to_string(&SnapshotJson { snapshot: &read, version: "0.1.0" }, Layout::Line), written);
+    assert_eq!(time_of(&written), Some(read.time));
+}
+
+#[test]
+fn documents_are_read_back() {
+    for (_, snapshot) in machine::all() {
+        check_round_trip(&snapshot);
+    }
+}
+
+#[test]
+fn what_is_no_document_is_told() {
+    let good = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);
+    assert!(matches!(read(&good[..good.len() / 2]), Err(ReadError::NotJson(_))));
+    assert_eq!(read(&good.replace("\"schema\":1", "\"schema\":9")), Err(ReadError::Schema(9)));
+    assert_eq!(read("{}"), Err(ReadError::Shape("schema")));
+    assert_eq!(read("{\"schema\":1}"), Err(ReadError::Shape("devices")));
+    assert_eq!(read(&good.replace("\"time\":\"2", "\"time\":\"x")), Err(ReadError::Shape("time")));
+}
+
+/// A field that an older program did not write is absent, one that a newer one added is passed over.
+#[test]
+fn other_versions_are_read() {
+    let good = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);
+    let other = good.replacen("\"power\":38.0", "\"wattage\":38.0", 1);
+    assert_ne!(other, good);
+    assert_eq!(read(&other).unwrap().devices[0].power, Err(ttmon_model::Missing::NotExposed));
+}
+
+proptest! {
+    #[test]
+    fn random_machines_are_read_back(snapshot in machine::any_snapshot()) {
+        check_round_trip(&snapshot);
+    }
+}

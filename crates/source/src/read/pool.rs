@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::{Failure, Kept, Lane, LaneReply, Reply, Request, boot_time, read_one};
+use super::{Failure, Kept, Lane, LaneReply, Pace, Reply, Request, boot_time, read_one};
 use crate::faults::Faults;
 
 /// Workers that read at the same time while all goes well. More would only wait for each other.
@@ -83,20 +83,20 @@ impl Pool {
 
     /// Reads all lanes. Comes back when everything was read or given up.
     pub fn read(&self, lanes: Vec<Lane>) -> Vec<LaneReply> {
+        let workers = workers_for(&lanes);
         let faults = Arc::new(self.base.as_deref().map(Faults::load).unwrap_or_default());
         let mut state = self.shared.lock();
         let stuck = |key: u64| state.stuck.get(&key).cloned().unwrap_or_default();
         state.lanes = lanes.into_iter().map(|lane| Arc::new(Running::new(stuck(lane.key), lane, Arc::clone(&faults)))).collect();
         state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
         state.unfinished = state.waiting.len();
-        // Waking a thread costs as much as reading a dozen files: a few lanes are for one worker.
-        if state.unfinished > LANES_FOR_ONE_MAX {
+        if workers > 1 {
             self.shared.work.notify_all();
         } else {
             self.shared.work.notify_one();
         }
         while state.unfinished > 0 {
-            if !self.start_workers(&mut state) {
+            if !self.start_workers(&mut state, workers) {
                 state.lanes.iter().for_each(|lane| lane.give_up_rest(&mut lane.progress(), Failure::Errno(Errno::AGAIN.raw_os_error())));
                 break;
             }
@@ -124,9 +124,8 @@ impl Pool {
     }
 
     /// Sees to it that lanes which wait have somebody to read them. False when there is nobody and can be nobody.
-    fn start_workers(&self, state: &mut State) -> bool {
+    fn start_workers(&self, state: &mut State, workers: usize) -> bool {
         let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
-        let workers = if state.lanes.len() > LANES_FOR_ONE_MAX { WORKERS } else { 1 };
         let wanted = slow + state.waiting.len().min(workers);
         if slow > 0 && !state.waiting.is_empty() {
             self.shared.work.notify_all();
@@ -146,6 +145,14 @@ impl Pool {
         state.workers += usize::from(started.is_ok());
         started.is_ok()
     }
+}
+
+/// Waking a thread costs as much as reading a dozen files: a few lanes are for one worker, and so are files that are kept
+/// open and read every second, where the time on the processor counts and not the time on the wall.
+fn workers_for(lanes: &[Lane]) -> usize {
+    let requests = || lanes.iter().flat_map(|lane| &lane.requests);
+    let is_repeated = requests().filter(|request| request.pace == Pace::Repeated).count() * 2 > requests().count();
+    if lanes.len() > LANES_FOR_ONE_MAX && !is_repeated { WORKERS } else { 1 }
 }
 
 impl Drop for Pool {

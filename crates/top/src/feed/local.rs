@@ -53,6 +53,8 @@ impl Local {
                     Ok(Request::Environment(process)) => {
                         tell(News::Environment(process, self.environment(process)));
                     }
+                    // What happens now can be neither stopped nor hurried.
+                    Ok(Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{drawn, machine::any_snapshot, text, watched};
+use super::{drawn, machine::{any_hooked, any_snapshot}, text, watched};
 use crate::state::View;
 use crate::theme::{Background, Colors, Theme};
 
@@ -11,7 +11,7 @@ proptest! {
 
     #[test]
     fn nothing_harmful_is_drawn_and_nothing_breaks(
-        snapshot in any_snapshot(), width in 0u16..220, height in 0u16..60, ascii: bool, light: bool, worst_first: bool, tree: bool,
+        snapshot in prop_oneof![any_snapshot(), any_hooked()], width in 0u16..220, height in 0u16..60, ascii: bool, light: bool, worst_first: bool, tree: bool,
     ) {
         let background = if light { Background::Light } else { Background::Dark };
         let theme = Theme { colors: Colors::True, background, ascii };

@@ -3,4 +3,5 @@
 
 mod keys;
 mod leaving;
+mod replay;
 mod terminal;

@@ -1,0 +1,101 @@
+//! `ttmon record`: what is seen, kept in a file for `ttmon top --replay`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use ttmon_source::read::Pace;
+use ttmon_wire::recording::Writer;
+
+use crate::cli::RecordArgs;
+use crate::failure::{Failure, complain};
+use crate::meant::{self, Context};
+use crate::open::Opened;
+use crate::show::VERSION;
+
+const REFRESH_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Records until a signal, the time asked for, or an error ends it. What was seen by then is in the file.
+pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
+    if context.json {
+        return Err(Failure::usage("record writes a recording; for JSON lines use ttmon -l 1 --json"));
+    }
+    let interval = args.refresh.as_deref().map_or(Ok(REFRESH_DEFAULT), meant::parse_refresh)?;
+    let duration = args.duration.map(|seconds| {
+        Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--duration {seconds}: it takes seconds, 0 or more")))
+    });
+    let duration = duration.transpose()?;
+    let mut opened = Opened::new(context, Pace::Repeated, true)?;
+    let mut snapshot = opened.snapshot()?;
+    let failed =
+        |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", args.file.display()));
+    let file = if args.force { File::create(&args.file) } else { File::create_new(&args.file) };
+    let file = file.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::new(format!("{} exists and was left alone; replace it with --force", args.file.display())),
+        _ => failed(error),
+    })?;
+    let mut writer = Writer::new(BufWriter::new(file), VERSION, snapshot.time).map_err(failed)?;
+    if io::stderr().is_terminal() {
+        complain(&format!("recording to {}; Ctrl-C ends it", args.file.display()));
+    }
+    let stop = listen()?;
+    let started = Instant::now();
+    let mut next = started;
+    loop {
+        writer.push(&ttmon_top::line_of(&snapshot, VERSION), snapshot.time).map_err(failed)?;
+        next = (next + interval).max(Instant::now());
+        let is_over = duration.is_some_and(|duration| next.saturating_duration_since(started) > duration);
+        if is_over || stop.wait_until(next) {
+            return writer.flush().map_err(failed);
+        }
+        snapshot = match opened.snapshot() {
+            Ok(snapshot) => snapshot,
+            // What was recorded so far is worth keeping.
+            Err(failure) => {
+                writer.flush().map_err(failed)?;
+                return Err(failure);
+            }
+        };
+    }
+}
+
+/// Whether it is to end.
+struct Stop {
+    is_asked: Arc<AtomicBool>,
+    wake: std::sync::mpsc::Receiver<()>,
+}
+
+impl Stop {
+    /// Waits, and says whether it was told to end.
+    fn wait_until(&self, moment: Instant) -> bool {
+        match self.wake.recv_timeout(moment.saturating_duration_since(Instant::now())) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+            Err(RecvTimeoutError::Timeout) => self.is_asked.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// The first signal ends it in good order; the second one, should that hang, at once.
+fn listen() -> io::Result<Stop> {
+    let is_asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_asked))?;
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let (waker, wake) = channel();
+    let asked = Arc::clone(&is_asked);
+    std::thread::Builder::new().name("signals".to_owned()).stack_size(128 * 1024).spawn(move || {
+        for _ in signals.forever() {
+            asked.store(true, Ordering::SeqCst);
+            if waker.send(()).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(Stop { is_asked, wake })
+}

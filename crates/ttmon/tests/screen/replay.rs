@@ -1,0 +1,78 @@
+//! What was recorded is shown again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::terminal::Terminal;
+
+fn record(path: &Path, more: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+    command.arg("record").arg(path).args(more.split_ascii_whitespace());
+    command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").output().unwrap()
+}
+
+/// A dozen moments of a simulated machine.
+fn recording(directory: &Path) -> PathBuf {
+    let path = directory.join("night");
+    let output = record(&path, "--sim t3k --duration 1.1 -r 100");
+    assert!(output.status.success(), "{output:?}");
+    path
+}
+
+#[test]
+fn a_recording_is_played_stepped_and_jumped_through() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = recording(directory.path());
+    let mut top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
+    top.wait_for("[REPLAY]");
+    top.wait_for("[SIMULATED]");
+    top.wait_for("Processes (3)");
+    // It plays to its end, and stands there.
+    top.wait_for("PAUSED");
+    let count = top.wait_for("moment").lines().find_map(|line| line.split("moment ").nth(1)?.split([' ', ';', ',']).next()?.parse().ok());
+    let count: usize = count.unwrap();
+    assert!(count >= 8, "{count}");
+    top.expect(",", &format!("moment {} of {count}", count - 1));
+    top.expect(".", &format!("moment {count} of {count}"));
+    top.expect("{", &format!("moment 1 of {count}"));
+    top.press("-");
+    top.expect(" ", "x1/2");
+    top.wait_for("PAUSED");
+    top.expect("2", "Device 0 n300 L");
+    top.expect("1", "Processes (3)");
+    top.expect("K", "they get no signals");
+    top.press("q");
+    let (status, after) = top.end();
+    assert!(status.success());
+    after.assert_whole();
+}
+
+#[test]
+fn a_cut_off_end_is_told_and_the_rest_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("long");
+    assert!(record(&path, "--sim n150 --duration 6 -r 50").status.success());
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+    let top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
+    top.wait_for("its end was cut off");
+    top.wait_for("Processes (");
+}
+
+#[test]
+fn what_cannot_be_played_or_recorded_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("text");
+    fs::write(&path, "this is no recording, although it is long enough to be one").unwrap();
+    let (status, after) = Terminal::top(120, 40, &format!("--replay {}", path.display())).end();
+    assert_eq!(status.exit_code(), 1);
+    assert!(after.text.contains("it is no recording of ttmon"), "{after:?}");
+    let output = record(&path, "--sim n150 --duration 0");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && text.contains("exists and was left alone; replace it with --force"), "{text}");
+    assert!(record(&path, "--sim n150 --duration 0 --force").status.success());
+    let full = record(Path::new("/dev/full"), "--sim n150 --duration 0 --force");
+    let text = String::from_utf8(full.stderr).unwrap();
+    assert!(full.status.code() == Some(1) && text.contains("cannot write /dev/full"), "{text}");
+}

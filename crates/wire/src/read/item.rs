@@ -1,0 +1,75 @@
+//! An object of the document: its values, and the reasons of those that are null.
+
+use serde_json::{Map, Value};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Missing, Reading};
+
+/// An object, or a part of one whose reasons stand further up.
+#[derive(Clone)]
+pub(super) struct Item<'a> {
+    values: &'a Map<String, Value>,
+    reasons: Option<&'a Map<String, Value>>,
+    /// Where it is below the object that has the reasons: `memory.kinds.dram.`
+    path: String,
+}
+
+impl<'a> Item<'a> {
+    pub(super) fn new(value: &'a Value) -> Option<Self> {
+        let values = value.as_object()?;
+        Some(Self { values, reasons: values.get("missing").and_then(Value::as_object), path: String::new() })
+    }
+
+    /// A part of it.
+    pub(super) fn part(&self, name: &str) -> Option<Self> {
+        let values = self.values.get(name)?.as_object()?;
+        Some(Self { values, reasons: self.reasons, path: format!("{}{name}.", self.path) })
+    }
+
+    pub(super) fn list(&self, name: &str) -> Option<Vec<Self>> {
+        self.values.get(name)?.as_array()?.iter().map(Self::new).collect()
+    }
+
+    /// A value, or why it is null. One that is not there at all was not known to whoever wrote this.
+    fn get(&self, name: &str) -> Reading<&'a Value> {
+        match self.values.get(name) {
+            Some(Value::Null) => Err(self.reason(name).unwrap_or(Missing::NoSource)),
+            Some(value) => Ok(value),
+            None => Err(Missing::NotExposed),
+        }
+    }
+
+    fn reason(&self, name: &str) -> Option<Missing> {
+        let path = format!("{}{name}", self.path);
+        Missing::from_name(self.reasons?.get(&path)?.as_str()?)
+    }
+
+    pub(super) fn whole(&self, name: &str) -> Reading<u64> {
+        self.get(name)?.as_u64().ok_or(Missing::Unparsable)
+    }
+
+    pub(super) fn float(&self, name: &str) -> Reading<f64> {
+        self.get(name)?.as_f64().ok_or(Missing::Unparsable)
+    }
+
+    pub(super) fn truth(&self, name: &str) -> Reading<bool> {
+        self.get(name)?.as_bool().ok_or(Missing::Unparsable)
+    }
+
+    pub(super) fn text(&self, name: &str) -> Reading<String> {
+        self.get(name)?.as_str().map(str::to_owned).ok_or(Missing::Unparsable)
+    }
+
+    /// A text that means something.
+    pub(super) fn meaning<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
+        self.get(name)?.as_str().and_then(parse).ok_or(Missing::Unparsable)
+    }
+
+    pub(super) fn moment(&self, name: &str) -> Reading<UnixTime> {
+        self.meaning(name, UnixTime::parse_rfc3339)
+    }
+
+    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+        let list = self.get(name).ok().and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+    }
+}

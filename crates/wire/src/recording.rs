@@ -1,0 +1,311 @@
+//! Recordings: documents in JSON lines, compressed with zstd (docs/recording.md).
+//!
+//! A recording is a series of zstd frames, each with whole lines in it, and before each a skippable frame that says how long
+//! it is, when its first line was, and how many lines it has. So `zstdcat` prints all of it, a reader finds any moment
+//! without unpacking what lies before, and a recorder that was killed leaves a file that is whole up to its last frame.
+
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use serde_json::{Value, json};
+use ttmon_model::units::UnixTime;
+use zstd::stream::read::Decoder;
+
+/// Version of the recording, apart from the documents' own.
+pub const VERSION: u64 = 1;
+/// One of the numbers that zstd leaves to others: frames that begin so are passed over by everybody else.
+const SKIPPABLE: u32 = 0x184D_2A57;
+/// Length of the frame, time of its first line, number of its lines.
+const MARK_BYTES: u32 = 20;
+/// A frame is closed after so much time: what a killed recorder loses at most.
+const FRAME_NANOS: u64 = 5_000_000_000;
+/// And after so many bytes, so that a reader need not hold more.
+const FRAME_BYTES: usize = 8 * 1024 * 1024;
+/// A frame that unpacks to more is not ours: a line has at most a few MB.
+const UNPACKED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// zstd's own default: its window holds all of a frame's lines, which are nearly the same.
+const LEVEL: i32 = 3;
+/// Most frames of a recording: half a year of them.
+const FRAMES_MAX: usize = 4 * 1024 * 1024;
+
+/// Why a recording cannot be read.
+#[derive(Debug)]
+pub enum Error {
+    /// The file does not answer.
+    Io(io::Error),
+    /// It is no recording.
+    NotOurs,
+    /// A recording of a version that this program does not know.
+    Version(u64),
+    /// There is not one whole frame in it.
+    Empty,
+    /// A frame of it is damaged.
+    Damaged,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::NotOurs => f.write_str("it is no recording of ttmon"),
+            Self::Version(version) => write!(f, "it is of version {version}, and this ttmon knows {VERSION}"),
+            Self::Empty => f.write_str("it has no moment in it"),
+            Self::Damaged => f.write_str("a part of it is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Writes a recording.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+    lines: Vec<u8>,
+    first: Option<UnixTime>,
+    count: u32,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins one, with a line about it.
+    pub fn new(out: W, program: &str, started: UnixTime) -> io::Result<Self> {
+        let mut writer = Self { out, lines: Vec::new(), first: None, count: 0 };
+        let header = json!({ "ttmon_recording": VERSION, "version": program, "started": started.rfc3339() });
+        writer.add(&header.to_string(), started);
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Adds a document, one line of text.
+    pub fn push(&mut self, line: &str, time: UnixTime) -> io::Result<()> {
+        self.add(line, time);
+        let since = self.first.map_or(0, |first| time.0.saturating_sub(first.0));
+        if since >= FRAME_NANOS || self.lines.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn add(&mut self, line: &str, time: UnixTime) {
+        self.first.get_or_insert(time);
+        self.lines.extend(line.as_bytes());
+        self.lines.push(b'\n');
+        self.count += 1;
+    }
+
+    /// Writes what is there as a frame. Call it at the end, too.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let Some(first) = self.first.take() else { return Ok(()) };
+        let frame = zstd::bulk::compress(&self.lines, LEVEL)?;
+        let mut mark = Vec::with_capacity(8 + MARK_BYTES as usize);
+        mark.extend(SKIPPABLE.to_le_bytes());
+        mark.extend(MARK_BYTES.to_le_bytes());
+        mark.extend((frame.len() as u64).to_le_bytes());
+        mark.extend(first.0.to_le_bytes());
+        mark.extend(self.count.to_le_bytes());
+        self.lines.clear();
+        self.count = 0;
+        self.out.write_all(&mark)?;
+        self.out.write_all(&frame)?;
+        self.out.flush()
+    }
+}
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    offset: u64,
+    bytes: u64,
+    time: UnixTime,
+    /// Number of its first line, the header not counted.
+    first_line: usize,
+    lines: usize,
+}
+
+/// Reads a recording, at any place.
+#[derive(Debug)]
+pub struct Reader<R> {
+    source: R,
+    frames: Vec<Frame>,
+    is_cut: bool,
+    /// The frame unpacked last, and its lines.
+    unpacked: Option<(usize, Vec<String>)>,
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Looks through the marks. A frame that is not whole ends it.
+    pub fn new(mut source: R) -> Result<Self, Error> {
+        let length = source.seek(SeekFrom::End(0))?;
+        source.rewind()?;
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut is_cut = false;
+        let (mut offset, mut first_line) = (0, 0);
+        while offset < length && frames.len() < FRAMES_MAX {
+            let Some((bytes, time, lines)) = read_mark(&mut source)? else {
+                if frames.is_empty() {
+                    return Err(Error::NotOurs);
+                }
+                is_cut = true;
+                break;
+            };
+            let begin = offset + 8 + u64::from(MARK_BYTES);
+            let Some(end) = begin.checked_add(bytes).filter(|end| *end <= length) else {
+                is_cut = true;
+                break;
+            };
+            frames.push(Frame { offset: begin, bytes, time, first_line, lines });
+            first_line += if frames.len() == 1 { 0 } else { lines };
+            offset = end;
+            source.seek(SeekFrom::Start(end))?;
+        }
+        let mut reader = Self { source, frames, is_cut, unpacked: None };
+        reader.check_header()?;
+        reader.frames.remove(0);
+        reader.unpacked = None;
+        if reader.frames.is_empty() { Err(Error::Empty) } else { Ok(reader) }
+    }
+
+    fn check_header(&mut self) -> Result<(), Error> {
+        if self.frames.is_empty() {
+            return Err(Error::Empty);
+        }
+        let header = self.unpack(0).map_err(|_| Error::NotOurs)?.first().cloned().unwrap_or_default();
+        let header: Value = serde_json::from_str(&header).map_err(|_| Error::NotOurs)?;
+        match header["ttmon_recording"].as_u64() {
+            Some(VERSION) => Ok(()),
+            Some(other) => Err(Error::Version(other)),
+            None => Err(Error::NotOurs),
+        }
+    }
+
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.frames.last().map_or(0, |frame| frame.first_line + frame.lines)
+    }
+
+    /// There is always one: without any there is no reader.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether its end was cut off.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// A document, by its number.
+    pub fn line(&mut self, number: usize) -> Result<&str, Error> {
+        let place = self.frames.partition_point(|frame| frame.first_line + frame.lines <= number);
+        let frame = *self.frames.get(place).ok_or(Error::Damaged)?;
+        let lines = self.unpack(place)?;
+        lines.get(number - frame.first_line).map(String::as_str).ok_or(Error::Damaged)
+    }
+
+    /// The number of a document at or just before a moment, as exactly as frames are: within five seconds.
+    pub fn number_at(&self, time: UnixTime) -> usize {
+        let after = self.frames.partition_point(|frame| frame.time <= time);
+        self.frames.get(after.saturating_sub(1)).map_or(0, |frame| frame.first_line)
+    }
+
+    fn unpack(&mut self, place: usize) -> Result<&[String], Error> {
+        if self.unpacked.as_ref().is_none_or(|(unpacked, _)| *unpacked != place) {
+            let frame = self.frames.get(place).ok_or(Error::Damaged)?;
+            self.source.seek(SeekFrom::Start(frame.offset))?;
+            let decoder = Decoder::new((&mut self.source).take(frame.bytes)).map_err(|_| Error::Damaged)?;
+            let mut text = String::new();
+            decoder.take(UNPACKED_BYTES_MAX).read_to_string(&mut text).map_err(|_| Error::Damaged)?;
+            self.unpacked = Some((place, text.lines().map(str::to_owned).collect()));
+        }
+        self.unpacked.as_ref().map(|(_, lines)| lines.as_slice()).ok_or(Error::Damaged)
+    }
+}
+
+/// `None` where there is no whole mark.
+fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, usize)>> {
+    let mut bytes = [0; 28];
+    match source.read_exact(&mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    let is_ours = word(0) == SKIPPABLE && word(4) == MARK_BYTES;
+    Ok(is_ours.then(|| (long(8), UnixTime(long(16)), word(24) as usize)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Cursor;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn recorded(seconds: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, "0.1.0", UnixTime(100 * SECOND)).unwrap();
+        for second in 0..seconds {
+            writer
+                .push(&format!("{{\"second\":{second},\"text\":\"{}\"}}", "same ".repeat(50)), UnixTime((100 + second) * SECOND))
+                .unwrap();
+        }
+        writer.flush().unwrap();
+        out
+    }
+
+    fn second(line: &str) -> u64 {
+        serde_json::from_str::<Value>(line).unwrap()["second"].as_u64().unwrap()
+    }
+
+    #[test]
+    fn every_line_comes_back_in_any_order() {
+        let mut reader = Reader::new(Cursor::new(recorded(100))).unwrap();
+        assert_eq!((reader.len(), reader.is_cut()), (100, false));
+        for number in (0..100).rev() {
+            assert_eq!(second(reader.line(number).unwrap()), number as u64);
+        }
+        assert!(reader.line(100).is_err());
+        let found = reader.number_at(UnixTime(150 * SECOND));
+        assert!((45..=50).contains(&found), "{found}");
+        assert_eq!(reader.number_at(UnixTime(0)), 0);
+    }
+
+    /// Wherever it was cut, what comes before is there.
+    #[test]
+    fn a_cut_off_tail_costs_one_frame() {
+        let whole = recorded(40);
+        let mut last = 0;
+        for length in 0..whole.len() {
+            let Ok(mut reader) = Reader::new(Cursor::new(whole[..length].to_vec())) else { continue };
+            assert!(reader.len() >= last && reader.len() < 40);
+            last = reader.len();
+            assert_eq!(second(reader.line(last - 1).unwrap()), last as u64 - 1);
+        }
+        assert!(last >= 34, "{last}");
+    }
+
+    #[test]
+    fn what_is_no_recording_is_told() {
+        let read = |bytes: &[u8]| Reader::new(Cursor::new(bytes.to_vec())).err();
+        assert!(matches!(read(b""), Some(Error::Empty)));
+        assert!(matches!(read(b"{\"schema\":1}\n, and so on and so forth"), Some(Error::NotOurs)));
+        assert!(matches!(read(&recorded(0)), Some(Error::Empty)));
+    }
+
+    proptest! {
+        #[test]
+        fn damage_is_told_and_never_more(at in 0usize..4000, value: u8) {
+            let mut bytes = recorded(30);
+            let at = at % bytes.len();
+            bytes[at] = value;
+            if let Ok(mut reader) = Reader::new(Cursor::new(bytes)) {
+                for number in 0..reader.len().min(100) {
+                    let _ = reader.line(number);
+                }
+            }
+        }
+    }
+}
