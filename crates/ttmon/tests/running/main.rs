@@ -2,9 +2,11 @@
 //! `RUNNING_SCRIPT` it is a program that reports buffers, or does other things that programs do.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod as_root;
 mod plainly;
 mod program;
 mod signals;
+mod terminal;
 mod told;
 mod tools;
 
@@ -16,7 +18,7 @@ fn main() {
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let mut passed = 0;
-    for (name, case) in [plainly::CASES, signals::CASES, told::CASES].concat() {
+    for (name, case) in [plainly::CASES, signals::CASES, terminal::CASES, told::CASES, as_root::CASES].concat() {
         if wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str())) {
             // A failing case panics, which ends the program with an error and its message.
             case();

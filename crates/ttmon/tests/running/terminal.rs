@@ -1,0 +1,191 @@
+//! A shell on a terminal, and what its keys do to a command under `ttmon run`.
+
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use crate::Case;
+use crate::tools::{eventually, is_alive, run};
+
+pub(crate) const CASES: &[Case] = &[
+    ("the_terminal_is_the_commands", the_terminal_is_the_commands),
+    ("control_c_reaches_the_command_once", control_c_reaches_the_command_once),
+    ("control_z_and_fg", control_z_and_fg),
+    ("in_the_background", in_the_background),
+    ("a_terminal_that_goes_away", a_terminal_that_goes_away),
+];
+
+/// A shell with job control on a terminal of its own.
+struct Shell {
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+    keys: Box<dyn Write + Send>,
+    screen: Arc<Mutex<String>>,
+    folder: tempfile::TempDir,
+}
+
+impl Shell {
+    fn start() -> Self {
+        let pair = native_pty_system().openpty(PtySize { rows: 24, cols: 200, pixel_width: 0, pixel_height: 0 }).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = CommandBuilder::new("sh");
+        command.arg("-i");
+        let ttmon: Command = run(&[]);
+        for (name, value) in ttmon.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            }
+        }
+        command.env("PS1", "> ");
+        command.env("ENV", "");
+        command.env("TTMON", env!("CARGO_BIN_EXE_ttmon"));
+        command.env("TMPDIR", folder.path());
+        let child = pair.slave.spawn_command(command).unwrap();
+        let screen = Arc::new(Mutex::new(String::new()));
+        let (mut reader, shown) = (pair.master.try_clone_reader().unwrap(), Arc::clone(&screen));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        let keys = pair.master.take_writer().unwrap();
+        Self { child, master: pair.master, keys, screen, folder }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    /// What was shown since the last time, once this is in it.
+    fn shows(&mut self, text: &str) -> String {
+        let seen = || self.screen.lock().unwrap().find(text);
+        eventually(&format!("{text:?} on the screen: {}", self.screen.lock().unwrap()), || seen().is_some());
+        let mut screen = self.screen.lock().unwrap();
+        let end = screen.find(text).unwrap() + text.len();
+        screen.drain(..end).collect()
+    }
+
+    /// The exit code of what ended last, as the shell has it.
+    fn code(&mut self) -> String {
+        self.press("echo code=$(( $? ))\n");
+        // The line as typed is shown too.
+        self.shows("code=$(( $? ))");
+        self.shows("code=");
+        self.shows("\n").trim().to_owned()
+    }
+
+    fn is_tidy(&self) -> bool {
+        std::fs::read_dir(self.folder.path()).unwrap().count() == 0
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn the_terminal_is_the_commands() {
+    let mut shell = Shell::start();
+    shell.press("\"$TTMON\" run --quiet -- sh -c 'test -t 0 && test -t 1 && test -t 2 && stty size && read word && echo got:$word'\n");
+    shell.shows("24 200");
+    shell.press("typed\n");
+    shell.shows("got:typed");
+    assert_eq!(shell.code(), "0");
+    assert!(shell.is_tidy());
+}
+
+fn control_c_reaches_the_command_once() {
+    let mut shell = Shell::start();
+    shell.press(
+        "\"$TTMON\" run --quiet -- sh -c 'n=0; trap \"n=\\$((n+1)); echo hit=\\$n\" INT; echo re\"\"ady; while :; do sleep 0.02; done'\n",
+    );
+    shell.shows("ready");
+    shell.press("\x03");
+    shell.shows("hit=1");
+    shell.press("\x03");
+    let between = shell.shows("hit=");
+    assert_eq!(shell.shows("\n").trim(), "2", "{between}");
+    // Ctrl-\ ends it; so does Ctrl-C where nobody catches it, and the shell is told.
+    shell.press("\x1c");
+    shell.shows("> ");
+    assert_eq!(shell.code(), "131");
+    shell.press("\"$TTMON\" run -- cat\n");
+    // Once as typed, once from the command: it is there.
+    shell.press("line\n");
+    shell.shows("line");
+    shell.shows("line");
+    shell.press("\x03");
+    shell.shows("SIGINT after");
+    assert_eq!(shell.code(), "130");
+    assert!(shell.is_tidy());
+}
+
+fn state(pid: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+fn control_z_and_fg() {
+    let mut shell = Shell::start();
+    shell.press("\"$TTMON\" run --quiet -- sh -c 'echo pids:$PPID:$$:; exec cat'\n");
+    shell.shows("pids:$PPID");
+    shell.shows("pids:");
+    let pids = shell.shows("\n");
+    let pids: Vec<&str> = pids.trim().trim_end_matches(':').split(':').collect();
+    let [ttmon, command] = pids[..] else { panic!("{pids:?}") };
+    for _ in 0..3 {
+        shell.press("\x1a");
+        eventually("both stop", || state(ttmon) == Some('T') && state(command) == Some('T'));
+        shell.press("echo prom\"\"pt\n");
+        shell.shows("prompt");
+        shell.press("fg\n");
+        eventually("both go on", || state(ttmon) != Some('T') && state(command) != Some('T'));
+        shell.press("a line\n");
+        shell.shows("a line");
+        shell.shows("a line");
+    }
+    shell.press("\x04");
+    assert_eq!(shell.code(), "0");
+    assert!(shell.is_tidy());
+}
+
+/// It may not read from the terminal there, and waits until it may.
+fn in_the_background() {
+    let mut shell = Shell::start();
+    shell.press("\"$TTMON\" run --quiet -- cat & echo pid=$!=\n");
+    shell.shows("pid=$!=");
+    shell.shows("pid=");
+    let pid = shell.shows("=").trim_end_matches('=').to_owned();
+    eventually("it stops", || state(&pid) == Some('T'));
+    shell.press("fg\n");
+    eventually("it goes on", || state(&pid) != Some('T'));
+    shell.press("from here\n");
+    shell.shows("from here");
+    shell.shows("from here");
+    shell.press("\x04");
+    assert_eq!(shell.code(), "0");
+}
+
+fn a_terminal_that_goes_away() {
+    let mut shell = Shell::start();
+    shell.press("\"$TTMON\" run -- sh -c 'echo pids:$PPID:$$:; exec sleep 1000'\n");
+    shell.shows("pids:$PPID");
+    shell.shows("pids:");
+    let pids = shell.shows("\n");
+    let pids: Vec<String> = pids.trim().trim_end_matches(':').split(':').map(str::to_owned).collect();
+    let Shell { master, keys, .. } = &mut shell;
+    drop(std::mem::replace(keys, Box::new(std::io::sink())));
+    let pair = native_pty_system().openpty(PtySize::default()).unwrap();
+    drop(std::mem::replace(master, pair.master));
+    // The reader of the screen holds the terminal as well; a window that is closed takes it away from its session.
+    let _ = shell.child.kill();
+    eventually("both end", || pids.iter().all(|pid| !is_alive(pid)));
+    eventually("nothing is left", || shell.is_tidy());
+}
