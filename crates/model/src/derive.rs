@@ -16,6 +16,7 @@ use crate::missing::{Missing, Reading};
 use crate::sample::{DeviceSample, Sample};
 use crate::snapshot::{Allocator, Device, Location, Process, Snapshot, State};
 
+pub use ledger::numbering;
 use rows::Row;
 
 impl Snapshot {

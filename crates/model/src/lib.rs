@@ -25,6 +25,7 @@ pub mod units;
 
 pub use attributes::{Attr, Raw};
 pub use cluster::Cluster;
+pub use derive::numbering;
 pub use identity::{Bdf, DeviceId, ProcessKey};
 pub use memory::{Kind, PerKind, Source};
 pub use missing::{Missing, Reading};

@@ -82,6 +82,8 @@ impl<T> IndexMut<Kind> for PerKind<T> {
 pub enum Source {
     /// The ledger our client library or hook writes inside the process.
     Ledger,
+    /// The ledger our service keeps of what the process said on the allocation socket.
+    Server,
     /// TT-Metal's own statistics in shared memory.
     Shm,
     /// Keys the kernel driver may one day print per open file.
@@ -93,6 +95,7 @@ impl Source {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ledger => "ledger",
+            Self::Server => "server",
             Self::Shm => "shm",
             Self::Fdinfo => "fdinfo",
         }

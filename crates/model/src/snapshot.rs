@@ -329,6 +329,8 @@ impl Device {
 pub enum Status {
     /// Its ledger has every buffer.
     Tracked,
+    /// It tells the service, on the allocation socket.
+    Connected,
     /// TT-Metal's own statistics have it.
     Reported,
     /// It has a device open and tells nobody what it uses.
@@ -344,6 +346,7 @@ impl Status {
     pub fn name(self) -> &'static str {
         match self {
             Self::Tracked => "tracked",
+            Self::Connected => "connected",
             Self::Reported => "reported",
             Self::Open => "open",
             Self::NoPermission => "no_permission",
@@ -355,6 +358,7 @@ impl Status {
     pub fn title(self) -> &'static str {
         match self {
             Self::Tracked => "Tracked",
+            Self::Connected => "Connected to server",
             Self::Reported => "Reported by TT-Metal",
             Self::Open => "Device open (no tracking)",
             Self::NoPermission => "No permission",

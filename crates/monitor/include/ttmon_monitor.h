@@ -122,7 +122,10 @@
 // It has exited; somebody still holds the file it opened.
 #define TTMON_STATUS_DEAD 5
 
-// Where a figure comes from, the best first. The first: the ledger that the process itself writes.
+// It tells the service, on the allocation socket.
+#define TTMON_STATUS_CONNECTED 6
+
+// Where a figure comes from. The first, which is the best: the ledger that the process itself writes.
 #define TTMON_SOURCE_LEDGER 1
 
 // TT-Metal's statistics in shared memory.
@@ -130,6 +133,9 @@
 
 // The kernel driver.
 #define TTMON_SOURCE_FDINFO 3
+
+// What the process tells the service on the allocation socket.
+#define TTMON_SOURCE_SERVER 4
 
 // Whether a device can be read. The first: it answers.
 #define TTMON_STATE_OK 1

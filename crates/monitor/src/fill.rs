@@ -29,11 +29,13 @@ pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
     }
 }
 
-pub(crate) const STATUSES: [Status; 5] = [Status::Tracked, Status::Reported, Status::Open, Status::NoPermission, Status::Dead];
+pub(crate) const STATUSES: [Status; 6] =
+    [Status::Tracked, Status::Connected, Status::Reported, Status::Open, Status::NoPermission, Status::Dead];
 
 pub(crate) fn status(status: Status) -> (u32, &'static CStr) {
     match status {
         Status::Tracked => (TTMON_STATUS_TRACKED, c"tracked"),
+        Status::Connected => (TTMON_STATUS_CONNECTED, c"connected"),
         Status::Reported => (TTMON_STATUS_REPORTED, c"reported"),
         Status::Open => (TTMON_STATUS_OPEN, c"open"),
         Status::NoPermission => (TTMON_STATUS_NO_PERMISSION, c"no_permission"),
@@ -41,11 +43,12 @@ pub(crate) fn status(status: Status) -> (u32, &'static CStr) {
     }
 }
 
-pub(crate) const SOURCES: [Source; 3] = [Source::Ledger, Source::Shm, Source::Fdinfo];
+pub(crate) const SOURCES: [Source; 4] = [Source::Ledger, Source::Server, Source::Shm, Source::Fdinfo];
 
 pub(crate) fn source(source: Source) -> (u64, &'static CStr) {
     match source {
         Source::Ledger => (TTMON_SOURCE_LEDGER, c"ledger"),
+        Source::Server => (TTMON_SOURCE_SERVER, c"server"),
         Source::Shm => (TTMON_SOURCE_SHM, c"shm"),
         Source::Fdinfo => (TTMON_SOURCE_FDINFO, c"fdinfo"),
     }

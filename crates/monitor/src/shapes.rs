@@ -72,13 +72,17 @@ pub const TTMON_STATUS_OPEN: u32 = 3;
 pub const TTMON_STATUS_NO_PERMISSION: u32 = 4;
 /// It has exited; somebody still holds the file it opened.
 pub const TTMON_STATUS_DEAD: u32 = 5;
+/// It tells the service, on the allocation socket.
+pub const TTMON_STATUS_CONNECTED: u32 = 6;
 
-/// Where a figure comes from, the best first. The first: the ledger that the process itself writes.
+/// Where a figure comes from. The first, which is the best: the ledger that the process itself writes.
 pub const TTMON_SOURCE_LEDGER: u64 = 1;
 /// TT-Metal's statistics in shared memory.
 pub const TTMON_SOURCE_SHM: u64 = 2;
 /// The kernel driver.
 pub const TTMON_SOURCE_FDINFO: u64 = 3;
+/// What the process tells the service on the allocation socket.
+pub const TTMON_SOURCE_SERVER: u64 = 4;
 
 /// Whether a device can be read. The first: it answers.
 pub const TTMON_STATE_OK: u32 = 1;

@@ -52,6 +52,8 @@ pub struct Receiver {
 pub struct Handed {
     /// The ledger.
     pub region: Region,
+    /// The same as a file: what it takes of memory can be asked.
+    pub file: File,
     /// Device and inode of it.
     pub identity: (u64, u64),
     /// Who made the file, which a program cannot lie about.
@@ -201,6 +203,6 @@ fn sees_all_pids() -> bool {
 fn read(file: OwnedFd, sender: Option<Sender>) -> Option<Handed> {
     let file = File::from(file);
     let metadata = file.metadata().ok()?;
-    let region = Region::open(file).ok()?;
-    Some(Handed { region, identity: (metadata.dev(), metadata.ino()), uid: metadata.uid(), sender })
+    let region = Region::open(file.try_clone().ok()?).ok()?;
+    Some(Handed { region, file, identity: (metadata.dev(), metadata.ino()), uid: metadata.uid(), sender })
 }

@@ -21,7 +21,7 @@ use ttmon_model::ledger::{
 };
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Kind, Missing, PerKind, Reading};
+use ttmon_model::{Kind, Missing, PerKind, Reading, Source};
 
 use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
@@ -46,6 +46,8 @@ pub enum Detail {
 pub struct Found {
     /// The process it belongs to.
     pub owner: ProcessKey,
+    /// Who writes it: the process, or the service for it.
+    pub source: Source,
     /// The ledger.
     pub region: Region,
     path: PathBuf,
@@ -53,6 +55,14 @@ pub struct Found {
 }
 
 impl Found {
+    pub(crate) fn new(owner: ProcessKey, source: Source, region: Region, path: PathBuf, metadata: &fs::Metadata) -> Self {
+        Self { owner, source, region, path, identity: (metadata.dev(), metadata.ino()) }
+    }
+
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        self.path == path
+    }
+
     /// Device and inode of the ledger: after `exec` a process has another one.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
@@ -147,8 +157,7 @@ fn open(path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
     let file = open_memfd(path)?;
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
-    let identity = (metadata.dev(), metadata.ino());
-    belongs(&region, process, machine).then(|| Found { owner: process.key, region, path: path.to_owned(), identity })
+    belongs(&region, process, machine).then(|| Found::new(process.key, Source::Ledger, region, path.to_owned(), &metadata))
 }
 
 /// For the same user when the program closed all its files: what the kernel shows of its memory.
@@ -156,8 +165,7 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
     let path = directory.join("mem");
     let region = Region::open_at(open_file(&path).ok()?, start, end - start).ok()?;
     let metadata = fs::metadata(&path).ok()?;
-    let identity = (metadata.dev(), metadata.ino());
-    belongs(&region, process, machine).then_some(Found { owner: process.key, region, path, identity })
+    belongs(&region, process, machine).then(|| Found::new(process.key, Source::Ledger, region, path, &metadata))
 }
 
 /// A memfd. What it is is told by its number of file system, which the kernel knows without asking anybody: a file system of
@@ -183,7 +191,7 @@ fn memfd_device() -> Option<(u32, u32)> {
     *DEVICE.get_or_init(|| Some(what_is(rustix::fs::memfd_create("ttmon", MemfdFlags::CLOEXEC).ok()?)?.0))
 }
 
-fn open_file(path: &Path) -> io::Result<File> {
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     File::options().read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)
 }

@@ -24,6 +24,7 @@ mod process;
 pub mod read;
 mod regions;
 mod root;
+pub mod served;
 mod users;
 
 pub use cluster::{ClusterError, read_cluster};

@@ -16,7 +16,7 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::{DeviceSample, Origin, Problem, ProcessSample, RegionSample, Users};
 use ttmon_model::units::{UnixTime, Version};
-use ttmon_model::{Missing, Reading, Sample};
+use ttmon_model::{Missing, Reading, Sample, Source};
 
 use crate::device::{self, Known, Part, Retry};
 use crate::isolate::Reader;
@@ -25,6 +25,7 @@ use crate::process::{self, Scale};
 use crate::read::{Lane, LaneReply, Pace, Pool, Reply, Request, Want, boot_time, read_small};
 use crate::regions;
 use crate::root::Root;
+use crate::served::{self, Named};
 use crate::users::{self, OpenFile};
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
@@ -150,6 +151,8 @@ pub struct Machine {
     next_again: u32,
     /// How many of them this user may not look at.
     denied: BTreeSet<u32>,
+    /// Files of services that may be ledgers of processes.
+    served: Vec<Named>,
 }
 
 #[derive(Debug)]
@@ -197,6 +200,7 @@ impl Machine {
             swept: BTreeSet::new(),
             next_again: 0,
             denied: BTreeSet::new(),
+            served: Vec::new(),
         })
     }
 
@@ -389,15 +393,18 @@ impl Machine {
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ProcessSample>, Error> {
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
+        self.served = served::list(&self.root.served);
         let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
         let mut pids: Vec<u32> = holders.iter().copied().chain(slots.map(|slot| slot.pid)).collect();
         if self.options.ledgers.reach != Reach::Holders {
             pids.extend(self.sweep()?);
         }
+        pids.extend(self.served.iter().map(|named| named.owner.pid));
         pids.sort_unstable();
         pids.dedup();
         let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
-        let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && found.is_still_there());
+        let is_own = |found: &Found| found.source == Source::Ledger;
+        let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
         let leads: Vec<Lead> = pids.iter().map(|pid| if known(*pid) { Lead::Nothing } else { ledgers::look(&self.root, *pid) }).collect();
         let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
             let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));

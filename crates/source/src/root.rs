@@ -20,6 +20,8 @@ pub struct Root {
     pub dev_shm: PathBuf,
     /// `/etc/passwd`
     pub passwd: PathBuf,
+    /// Where services keep what they heard on their allocation sockets: `/run/ttmon/state`, and others.
+    pub served: Vec<PathBuf>,
     /// The directory that stands for `/`, where it is not `/` itself: errors may be injected below it.
     pub(crate) base: Option<PathBuf>,
 }
@@ -28,6 +30,11 @@ impl Root {
     /// This machine.
     pub fn real() -> Self {
         Self::below(Path::new("/"), None)
+    }
+
+    /// The same with other directories where services keep what they heard.
+    pub fn with_served(self, served: Vec<PathBuf>) -> Self {
+        Self { served, ..self }
     }
 
     /// A whole machine below a directory; nothing outside is looked at.
@@ -48,6 +55,7 @@ impl Root {
             proc: directory.join("proc"),
             dev_shm: directory.join("dev/shm"),
             passwd: directory.join("etc/passwd"),
+            served: vec![directory.join("run/ttmon/state")],
             base,
         }
     }

@@ -135,7 +135,8 @@ pub(crate) enum Command {
     Mem(MemArgs),
     /// What happened: allocations and frees of tracked processes, the last 65,536 of each.
     Events(EventsArgs),
-    /// Serve this host: sample it, keep its history, and answer on a Unix socket and over HTTP (JSON, events, metrics).
+    /// Serve this host: take the allocation messages of instrumented programs, sample, keep its history, and answer on Unix
+    /// sockets and over HTTP (JSON, events, metrics).
     Serve(ServeArgs),
     /// The interactive monitor: devices, processes, charts, memory, mesh. h shows its keys.
     Top(TopArgs),
@@ -154,7 +155,8 @@ pub(crate) enum Command {
     },
     /// Record what is seen, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends it.
     Record(RecordArgs),
-    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client.
+    /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client,
+    /// allocation_server_poc.
     Alias(AliasArgs),
     /// Print a shell's completion script.
     Completions {
@@ -344,6 +346,19 @@ pub(crate) struct EventsArgs {
 /// Flags of `serve`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeArgs {
+    /// Allocation socket [default: /tmp/tt_allocation_server.sock, also TTMON_SOCKET].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Who may connect to it, as chmod takes it [default: 0666: peers are known by the kernel and touch only their own].
+    #[arg(long, value_name = "MODE")]
+    pub(crate) socket_mode: Option<String>,
+    /// Socket that ledgers are handed over at [default: /run/ttmon/handover.sock as root, else below $XDG_RUNTIME_DIR].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) handover: Option<PathBuf>,
+    /// Where entries are kept, on tmpfs, so that a restart loses nothing [default: /run/ttmon/state as root, else below
+    /// $XDG_RUNTIME_DIR, else below /dev/shm].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
     /// Unix socket of the API [default: /run/ttmon/api.sock as root, else $XDG_RUNTIME_DIR/ttmon/api.sock].
     #[arg(long, value_name = "PATH")]
     pub(crate) api: Option<PathBuf>,
@@ -368,4 +383,20 @@ pub(crate) struct ServeArgs {
     /// Give each process metrics of its own.
     #[arg(long)]
     pub(crate) process_metrics: bool,
+    /// Do not tell each event; errors and dumps are told all the same.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// How lines look.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log: LogFormat,
+}
+
+/// How lines of the service look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }

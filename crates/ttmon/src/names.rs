@@ -19,6 +19,7 @@ pub(crate) const NAMES: &[Name] = &[
     Name { name: "tt_smi", means: &[], watched: &[], needless_flags: &[] },
     Name { name: "tt_smi_umd", means: &[], watched: &["top"], needless_flags: &["--sysfs"] },
     Name { name: "tt-nvtop", means: &["top"], watched: &[], needless_flags: &[] },
+    Name { name: "allocation_server_poc", means: &["serve"], watched: &[], needless_flags: &[] },
     Name { name: "allocation_monitor_client", means: &["mem", "-w"], watched: &[], needless_flags: &[] },
 ];
 
@@ -74,6 +75,7 @@ mod tests {
         check("ttmon --sysfs", "ttmon --sysfs");
         check("ttmon -lms 1 run x -lms 5", "ttmon --loop-ms 1 run x -lms 5");
         check("ttmon run -- x -lms 5", "ttmon run -- x -lms 5");
+        check("build/allocation_server_poc --quiet", "ttmon serve --quiet");
         check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -d 0 -d 1 -r 500");
     }
 }

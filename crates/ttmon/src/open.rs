@@ -12,6 +12,7 @@ use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root, read_clust
 
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
+use crate::serve::served;
 
 /// A machine that is not opened yet: where it is and how to read it, and the simulation behind it if it is one.
 pub(crate) struct Placed {
@@ -43,7 +44,7 @@ impl Placed {
         let root = match (&context.place, &simulation) {
             (Place::Below(directory), _) => Root::at(directory),
             (_, Some(simulation)) => Root::simulated(simulation.root()),
-            (_, None) => Root::real(),
+            (_, None) => Root::real().with_served(served()),
         };
         let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
         let read_timeout = context.read_timeout;

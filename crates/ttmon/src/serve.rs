@@ -1,140 +1,98 @@
 //! `ttmon serve`: the service of this host, until a signal ends it.
+//!
+//! Started in this order: what forks (the reading processes) before anything has threads, then what listens, then the threads.
 
-use std::env;
-use std::ffi::OsString;
+mod banner;
+mod host;
+mod intake;
+mod places;
+mod systemd;
+
 use std::io::Read;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::pipe;
-use ttmon_serve::{Host, Options, StartError, Token};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
+use signal_hook::{flag, low_level::pipe};
+
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
 
 use crate::cli::ServeArgs;
 use crate::failure::{Failure, complain};
-use crate::meant::{Context, Place};
+use crate::meant::Context;
 use crate::open::Placed;
-use crate::show::VERSION;
 
-const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
-const INTERVAL_DEFAULT: f64 = 1.0;
+pub(crate) use places::served;
 
 /// Serves until it is told to stop.
 pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     if context.json || !context.selection.is_empty() {
-        return Err(Failure::usage("serve is about the whole machine, and --json is what it speaks anyway; leave --json and -d out"));
+        return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
     }
-    let options = options(context, args)?;
-    let api = options.api.clone();
     let placed = Placed::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
-    let host = Host::prepare(placed.root, placed.options, options)?;
-    let mut signals = signals()?;
-    let address = host.address();
-    let running = host.start()?;
-    announce(context, api.as_deref(), address, args);
-    // Any byte is a signal; an error is one too, since nothing could end us after it.
-    let _ = signals.read(&mut [0]);
-    running.stop();
+    let intake = intake::prepare(context, args, &placed)?;
+    let (host, announcement) = host::prepare(context, args, &placed)?;
+    let mut signals = Signals::new()?;
+    let intake = intake.map(intake::Prepared::start).transpose()?;
+    let host = host.start()?;
+    complain(&announcement);
+    systemd::notify("READY=1");
+    while let Signal::Statistics = signals.next() {
+        intake.iter().for_each(intake::Running::statistics);
+    }
+    systemd::notify("STOPPING=1");
+    let ended = intake.map_or(Ok(()), intake::Running::stop);
+    host.stop();
     drop(placed.simulation);
-    Ok(())
+    ended
 }
 
-fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
-    let interval = args.interval.unwrap_or(INTERVAL_DEFAULT);
-    if !(0.1..=3600.0).contains(&interval) {
-        return Err(Failure::usage("--interval takes 0.1 to 3600 seconds"));
-    }
-    Ok(Options {
-        version: VERSION,
-        interval: Duration::from_secs_f64(interval),
-        api: api(context, args),
-        listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
-        allow_remote: args.allow_remote,
-        token: token(args)?,
-        tls: args.tls_cert.clone().zip(args.tls_key.clone()),
-        process_metrics: args.process_metrics,
-    })
+enum Signal {
+    Statistics,
+    Stop,
 }
 
-/// A machine that is not this one does not take the place where this one's service is looked for.
-fn api(context: &Context, args: &ServeArgs) -> Option<PathBuf> {
-    let is_real = matches!(context.place, Place::Real);
-    args.api.clone().or_else(|| is_real.then(|| default_api(&|name| env::var_os(name)))?)
+/// Signals, as something that can be waited for.
+struct Signals {
+    wake: UnixStream,
+    statistics: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
 }
 
-/// Where the service of this host is: the system's, or the user's own.
-pub(crate) fn default_api(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Some(PathBuf::from("/run/ttmon/api.sock"));
-    }
-    let directory = variable("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty())?;
-    Some(PathBuf::from(directory).join("ttmon/api.sock"))
-}
-
-fn listen(text: &str) -> Result<Option<SocketAddr>, Failure> {
-    if text == "off" {
-        return Ok(None);
-    }
-    let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    let address = address.parse().map_err(|_| Failure::usage(format!("--listen {text}: give ADDR:PORT, such as {LISTEN_DEFAULT}, or off")));
-    address.map(Some)
-}
-
-/// From the file that was named, else from the environment. A token on the command line would be for everybody to read.
-fn token(args: &ServeArgs) -> Result<Option<Token>, Failure> {
-    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let file = args.token_file.clone().or_else(|| variable("TTMON_TOKEN_FILE").map(PathBuf::from));
-    let read = match (file, variable("TTMON_TOKEN")) {
-        (Some(file), _) => Token::read(&file).map_err(|error| format!("--token-file {error}")),
-        (None, Some(token)) => Token::new(token.as_encoded_bytes()).map_err(|error| format!("TTMON_TOKEN: {error}")),
-        (None, None) => return Ok(None),
-    };
-    read.map(Some).map_err(Failure::new)
-}
-
-/// Readable once a signal has come.
-fn signals() -> Result<UnixStream, Failure> {
-    let (wake, waker) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        pipe::register(signal, waker.try_clone()?)?;
-    }
-    Ok(wake)
-}
-
-fn announce(context: &Context, api: Option<&Path>, address: Option<SocketAddr>, args: &ServeArgs) {
-    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let places: Vec<String> =
-        api.map(|path| path.display().to_string()).into_iter().chain(address.map(|address| format!("{scheme}://{address}"))).collect();
-    let simulated = if matches!(context.place, Place::Simulated(..)) { " a simulated machine" } else { "" };
-    complain(&format!("serving{simulated} at {}", if places.is_empty() { "no place".to_owned() } else { places.join(" and ") }));
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::Machine(error) => error.into(),
-            StartError::Refused(why) => Self::usage(why),
-            error => Self::new(error.to_string()),
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let (wake, waker) = UnixStream::pair()?;
+        let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        // What happened is noted before the wake-up.
+        flag::register(SIGUSR1, Arc::clone(&statistics))?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register(signal, Arc::clone(&stop))?;
         }
+        for signal in [SIGUSR1, SIGINT, SIGTERM, SIGHUP] {
+            pipe::register(signal, waker.try_clone()?)?;
+        }
+        // A reader of our output that left is an error of a write, not the end.
+        flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))?;
+        Ok(Self { wake, statistics, stop })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses() {
-        assert_eq!(listen("off").unwrap(), None);
-        assert_eq!(listen("localhost:80").unwrap(), "127.0.0.1:80".parse().ok());
-        assert_eq!(listen("[::1]:9477").unwrap(), "[::1]:9477".parse().ok());
-        for wrong in ["", "9477", "127.0.0.1", "example.org:80", "127.0.0.1:99999"] {
-            assert_eq!(listen(wrong).unwrap_err().code, 2, "{wrong}");
+    fn next(&mut self) -> Signal {
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return Signal::Stop;
+            }
+            if self.statistics.swap(false, Ordering::SeqCst) {
+                return Signal::Statistics;
+            }
+            // An error is as good as the end: nothing could end us after it.
+            match self.wake.read(&mut [0; 64]) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => return Signal::Stop,
+            }
         }
     }
 }

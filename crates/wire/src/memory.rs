@@ -4,6 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::Kind;
 use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, Field};
 use ttmon_model::ledger::{LedgerFeature, LedgerSelfCheck};
+use ttmon_model::memory::Source;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
 use ttmon_model::units::UnixTime;
 
@@ -74,7 +75,8 @@ impl Serialize for AllocatorJson<'_> {
         map.serialize_entry("mesh", &allocator.mesh.map(|(rows, columns)| format!("{rows}x{columns}")))?;
         map.serialize_entry("devices", &allocator.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
         map.serialize_entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
-        map.serialize_entry("source", "ledger")?;
+        let figures = allocator.kinds.iter().filter_map(|(_, kind)| kind.as_ref()).chain(allocator.others.iter().map(|(_, kind)| kind));
+        map.serialize_entry("source", figures.map(|kind| kind.figure.source).find_map(Result::ok).unwrap_or(Source::Ledger).name())?;
         reasons.note("coverage", allocator.coverage.as_ref().err().copied());
         map.serialize_entry("coverage", &allocator.coverage.as_ref().ok().map(|features| CoverageJson(features)))?;
         map.serialize_entry("kinds", &KindsJson { allocator, has_banks })?;

@@ -16,10 +16,10 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use crate::layout::{self, ALLOCATORS, Clock, EVENTS, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, header, row};
+use crate::layout::{self, ALLOCATORS, Clock, EVENTS, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, entry, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Config, Session,
+    AllocatorId, AllocatorSpec, Config, Key, Session,
     books::Books,
     clock,
     identity::Identity,
@@ -346,6 +346,14 @@ impl Hosted {
             // SAFETY: whole pages of our own mapping, which nobody uses any more: `self` is gone after this.
             unsafe { libc::madvise(region.start.add(offset).as_ptr().cast(), bytes, libc::MADV_REMOVE) };
         }
+    }
+}
+
+impl Session<'_> {
+    /// The flags a live buffer was reported with.
+    pub fn flags(&self, key: Key) -> Option<u16> {
+        let record = self.books.record_in(self.live(key)?.slot);
+        u16::try_from(record.get(entry::ROW) >> 48).ok()
     }
 }
 

@@ -9,15 +9,17 @@ use super::overlap;
 use super::process::{Target, row_of};
 use super::rows::Row;
 use crate::identity::{DeviceId, ProcessKey};
-use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerWriter, VisibleDevices};
-use crate::memory::{Figure, Kind, PerKind};
+use crate::ledger::{
+    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices,
+};
+use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Problem, Sample};
-use crate::snapshot::{Allocator, Buffer};
+use crate::snapshot::{Allocator, AllocatorKind, Buffer};
 
 /// What all ledgers say.
 pub(super) struct Tracked {
-    processes: Vec<(ProcessKey, Reading<OfProcess>)>,
+    processes: Vec<(ProcessKey, LedgerWriter, Reading<OfProcess>)>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) buffers: Vec<Buffer>,
     /// The unique id under which a row was found, by row.
@@ -34,8 +36,31 @@ pub(super) struct OfProcess {
 impl Tracked {
     /// A process's ledger, if it has one.
     pub(super) fn of(&self, process: ProcessKey) -> Option<Result<&OfProcess, Missing>> {
-        let (_, content) = self.processes.iter().find(|(key, _)| *key == process)?;
+        let (.., content) = self.processes.iter().find(|(key, ..)| *key == process)?;
         Some(content.as_ref().map_err(|reason| *reason))
+    }
+
+    /// Whether the best that is known of it is what it told the service.
+    pub(super) fn is_served(&self, process: ProcessKey) -> bool {
+        self.processes.iter().any(|(key, writer, _)| *key == process && *writer == LedgerWriter::Service)
+    }
+
+    /// What the service heard from a process with a ledger of its own: the same memory, told twice. It counts where the
+    /// process's own says nothing, on chips that both place for certain.
+    fn complete(&mut self, number: usize, heard: OfProcess) {
+        let Some((.., Ok(own))) = self.processes.get_mut(number) else { return };
+        let is_certain = own.targets().all(|target| matches!(target, Target::Row(_)));
+        for (target, kinds) in heard.places {
+            if !is_certain || matches!(target, Target::Unmapped(_)) {
+                continue;
+            }
+            let known = own.entry(target);
+            for (kind, figure) in kinds.iter() {
+                if known[kind].is_none() {
+                    known[kind].clone_from(figure);
+                }
+            }
+        }
     }
 }
 
@@ -61,16 +86,32 @@ impl OfProcess {
 
 pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Tracked {
     let mut tracked = Tracked { processes: Vec::new(), allocators: Vec::new(), buffers: Vec::new(), confirmed: vec![None; rows.len()] };
-    for found in &sample.ledgers {
-        let content = match &found.content {
+    let is_served = |found: &&LedgerSample| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
+    // A process's own come first: they know best.
+    let (served, own): (Vec<_>, Vec<_>) = sample.ledgers.iter().partition(is_served);
+    for found in own.into_iter().chain(served) {
+        let (writer, content) = match &found.content {
             Ok(ledger) => {
-                report_flaws(found.owner, ledger, problems);
+                let first = tracked.processes.iter().position(|(key, _, content)| *key == found.owner && content.is_ok());
+                let (allocators, buffers) = (tracked.allocators.len(), tracked.buffers.len());
                 let launches = launches(found.owner, ledger, sample, previous);
-                Ok(take(found.owner, ledger, launches, rows, &mut tracked, problems))
+                let content = take(found.owner, ledger, launches, rows, &mut tracked, problems);
+                if let Some(number) = first {
+                    tracked.allocators.truncate(allocators);
+                    tracked.buffers.truncate(buffers);
+                    tracked.complete(number, content);
+                    continue;
+                }
+                report_flaws(found.owner, ledger, problems);
+                (ledger.writer, Ok(content))
             }
-            Err(reason) => Err(*reason),
+            Err(reason) => (LedgerWriter::Unknown, Err(*reason)),
         };
-        tracked.processes.push((found.owner, content));
+        match tracked.processes.iter_mut().find(|(key, ..)| *key == found.owner) {
+            Some(known) if content.is_ok() => *known = (found.owner, writer, content),
+            Some(_) => {}
+            None => tracked.processes.push((found.owner, writer, content)),
+        }
     }
     tracked
 }
@@ -116,7 +157,16 @@ fn take(
                 tracked.confirmed[*row] = Some(id);
             }
         }
-        let kinds = allocator::kinds(ledger, index, &lists);
+        let mut kinds = allocator::kinds(ledger, index, &lists);
+        let mut others: Vec<(BufferKind, AllocatorKind)> = [BufferKind::Host, BufferKind::Other]
+            .into_iter()
+            .filter_map(|kind| Some((kind, of_row(row_of_kind(allocator, kind)?))))
+            .collect();
+        if ledger.writer == LedgerWriter::Service {
+            let all = Kind::ALL.into_iter();
+            all.for_each(|kind| kinds[kind].iter_mut().for_each(|item| item.figure.source = Ok(Source::Server)));
+            others.iter_mut().for_each(|(_, item)| item.figure.source = Ok(Source::Server));
+        }
         let name = format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation);
         let devices: Vec<DeviceId> = targets.iter().filter_map(|target| device_of(*target, rows)).collect();
         let unmapped = targets.iter().filter_map(|target| match target {
@@ -135,10 +185,7 @@ fn take(
             coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
             self_check: allocator.self_check,
             kinds,
-            others: [BufferKind::Host, BufferKind::Other]
-                .into_iter()
-                .filter_map(|kind| Some((kind, of_row(row_of_kind(allocator, kind)?))))
-                .collect(),
+            others,
         });
         names.push((name, devices));
     }
@@ -257,6 +304,17 @@ fn target_of(chip: LedgerChip, allocator: &LedgerAllocator, ledger: &Ledger, row
     row.map_or(Target::Unmapped(given), Target::Row)
 }
 
+/// TT-Metal's numbers of the chips that a process sees, and the devices they are; `None` where that cannot be told. A device
+/// whose number is not known is not among them.
+pub fn numbering(sample: &Sample, visible: &VisibleDevices) -> Option<Vec<(u64, DeviceId)>> {
+    let rows = super::rows::list(sample);
+    Some(match visible {
+        VisibleDevices::All => rows.iter().filter_map(|row| Some((row.metal_id.ok()?, row.id))).collect(),
+        VisibleDevices::Cut => return None,
+        VisibleDevices::Only(visible) => (0..).zip(seen_rows(&rows, visible)?).map(|(number, row)| (number, rows[row].id)).collect(),
+    })
+}
+
 /// TT-Metal numbers the devices a process sees: local ones in the order of their PCI addresses, then remote ones.
 fn row_of_metal_id(rows: &[Row<'_>], visible: &VisibleDevices, metal_id: u32) -> Option<usize> {
     let visible = match visible {
@@ -264,6 +322,11 @@ fn row_of_metal_id(rows: &[Row<'_>], visible: &VisibleDevices, metal_id: u32) ->
         VisibleDevices::Cut => return None,
         VisibleDevices::Only(visible) => visible,
     };
+    seen_rows(rows, visible)?.get(usize::try_from(metal_id).ok()?).copied()
+}
+
+/// The rows that TT_VISIBLE_DEVICES names, in the order of their numbers inside the process.
+fn seen_rows(rows: &[Row<'_>], visible: &str) -> Option<Vec<usize>> {
     let mut seen: Vec<usize> = Vec::new();
     for word in visible.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         seen.extend(visible_rows(rows, word)?);
@@ -271,7 +334,7 @@ fn row_of_metal_id(rows: &[Row<'_>], visible: &VisibleDevices, metal_id: u32) ->
     // Inside the process they are numbered anew, in the order of their addresses.
     seen.sort_by_key(|row| rows[*row].metal_id.unwrap_or(u64::MAX));
     seen.dedup();
-    seen.get(usize::try_from(metal_id).ok()?).copied()
+    Some(seen)
 }
 
 /// The local rows a word of TT_VISIBLE_DEVICES names. UMD took integers for /dev numbers before 0.9.3 and takes them for

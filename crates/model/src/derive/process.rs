@@ -160,6 +160,7 @@ impl Reports<'_> {
         let tracked = ledger.unwrap_or(Err(Missing::NotTracked));
         let status = match (facts, ledger) {
             (Err(Missing::Gone), _) => Status::Dead,
+            (_, Some(Ok(_))) if self.tracked.is_served(process.key) => Status::Connected,
             (_, Some(Ok(_))) => Status::Tracked,
             _ if !mine.is_empty() => Status::Reported,
             (Err(Missing::NoPermission), _) | (_, Some(Err(Missing::NoPermission))) => Status::NoPermission,

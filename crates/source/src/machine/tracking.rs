@@ -77,6 +77,7 @@ impl Machine {
                 None => {}
             }
         }
+        samples.extend(self.open_served(processes));
         samples.extend(self.ledgers.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) }));
         samples
     }
@@ -92,6 +93,23 @@ impl Machine {
     /// From the next sample on, this much of ledgers is read.
     pub fn set_detail(&mut self, detail: Detail) {
         self.options.ledgers.detail = detail;
+    }
+
+    /// Opens what services keep and was not seen before; says which of it this user may not read.
+    fn open_served(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
+        let mut denied = Vec::new();
+        for named in mem::take(&mut self.served) {
+            let process = processes.iter().find(|process| process.key == named.owner);
+            let Some(process) = process.filter(|_| !self.ledgers.iter().any(|found| found.is_at(&named.path))) else { continue };
+            match named.open(process, self.options.ledgers.machine) {
+                Ok(found) => self.ledgers.push(Arc::new(found)),
+                Err(Missing::NoPermission) => {
+                    denied.push(LedgerSample { owner: process.key, content: Err(Missing::NoPermission) });
+                }
+                Err(_) => {}
+            }
+        }
+        denied
     }
 
     /// The ledgers of the last sample, for whoever wants to read more of them, another thread included.

@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{drawn, machine::{any_hooked, any_snapshot}, text, watched};
+use super::{
+    drawn,
+    machine::{any_hooked, any_snapshot},
+    text, watched,
+};
 use crate::state::View;
 use crate::theme::{Background, Colors, Theme};
 

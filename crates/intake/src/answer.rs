@@ -1,0 +1,267 @@
+//! What is answered to questions: all sources, all processes, merged by the same rules as every other output.
+//!
+//! Other sources are read by a [sample](Sample) every so often; what came over the socket is read at the moment of the question,
+//! from the ledgers themselves. A [`Plan`] says which of the two counts for which process, chip and kind, and where it lies. It is
+//! made by deriving a snapshot, so that there is one place where such things are decided.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ttmon_ledger::writer::AllocatorId;
+use ttmon_model::identity::{DeviceId, ProcessKey};
+use ttmon_model::ledger::{
+    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+};
+use ttmon_model::sample::{ProcessSample, Workload};
+use ttmon_model::snapshot::{Device, State};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Arch, Kind, Missing, PerKind, Sample, Snapshot, Source, numbering};
+use ttmon_wire::allocation::{DeviceInfo, Usage};
+
+use crate::owner::{Tracked, View};
+
+/// One process that said something on the socket.
+pub(crate) struct Heard<'a> {
+    pub(crate) number: u64,
+    pub(crate) key: ProcessKey,
+    pub(crate) view: &'a View,
+    pub(crate) tracked: &'a Tracked,
+}
+
+/// Bytes of one kind that a process has: in which ledger they are looked up.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    process: u64,
+    allocator: AllocatorId,
+    kind: Kind,
+}
+
+/// A place that memory can be: a device, or a number that fits none.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// What other sources say.
+    base: [u64; 6],
+    live: Vec<Live>,
+}
+
+/// TT-Metal's numbers, and the devices they mean.
+type Numbers = Vec<(u64, DeviceId)>;
+
+/// Where everything lies.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    devices: Vec<(DeviceId, DeviceInfo)>,
+    places: HashMap<DeviceId, Place>,
+    unmapped: HashMap<u64, Place>,
+    /// Numbers of devices, by who sees them.
+    numbers: Vec<(VisibleDevices, Option<Numbers>)>,
+    sample: Option<Arc<Sample>>,
+}
+
+/// Who asks at most are remembered with their numbers of devices.
+const VIEWS_MAX: usize = 64;
+
+impl Plan {
+    /// The plan for these processes beside what other sources said last.
+    pub(crate) fn new(sample: Option<&Arc<Sample>>, heard: &[Heard<'_>]) -> Self {
+        let mut plan = Self { sample: sample.cloned(), ..Self::default() };
+        let mut whole = sample.map_or_else(empty, |sample| Sample::clone(sample));
+        whole.ledgers.retain(|ledger| !ledger.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service));
+        for heard in heard {
+            if !whole.processes.iter().any(|process| process.key == heard.key) {
+                whole.processes.push(bystander(heard.key));
+            }
+            whole.ledgers.push(LedgerSample { owner: heard.key, content: Ok(outline(heard)) });
+        }
+        let snapshot = Snapshot::derive(&whole, None);
+        plan.devices = snapshot.devices.iter().map(|device| (device.id, info(device))).collect();
+        for process in &snapshot.processes {
+            let heard = heard.iter().find(|heard| heard.key == process.key);
+            for on in &process.devices {
+                let live = |plan: &mut Self, kind| plan.live(heard, kind, |device| device == Ok(on.device));
+                let place = plan.place_of(&on.kinds, live);
+                plan.places.entry(on.device).or_default().add(&place);
+            }
+            for on in &process.unmapped {
+                let live = |plan: &mut Self, kind| plan.live(heard, kind, |device| device == Err(on.id));
+                let place = plan.place_of(&on.kinds, live);
+                plan.unmapped.entry(on.id).or_default().add(&place);
+            }
+        }
+        plan
+    }
+
+    fn place_of(&mut self, kinds: &PerKind<ttmon_model::memory::Figure>, mut live: impl FnMut(&mut Self, Kind) -> Vec<Live>) -> Place {
+        let mut place = Place::default();
+        for (kind, figure) in kinds.iter() {
+            match (figure.source, figure.used) {
+                (Ok(Source::Server), _) => place.live.extend(live(self, kind)),
+                (_, Ok(used)) => place.base[kind as usize] = used,
+                (_, Err(_)) => {}
+            }
+        }
+        place
+    }
+
+    /// Where a process's bytes of one kind are found that lie at a place.
+    fn live(&mut self, heard: Option<&Heard<'_>>, kind: Kind, is_there: impl Fn(Result<DeviceId, u64>) -> bool) -> Vec<Live> {
+        let Some(heard) = heard else { return Vec::new() };
+        let mut found = Vec::new();
+        for (device, allocator) in heard.tracked.devices() {
+            let given = u64::from(device.unsigned_abs());
+            let at = if heard.view.is_mock { Err(given) } else { self.device(&heard.view.visible, *device).ok_or(given) };
+            if is_there(at) && heard.tracked.hosted.is_used(*allocator, kind as u8) {
+                found.push(Live { process: heard.number, allocator: *allocator, kind });
+            }
+        }
+        found
+    }
+
+    /// The device that a process means by a number.
+    fn device(&mut self, visible: &VisibleDevices, number: i32) -> Option<DeviceId> {
+        let number = u64::try_from(number).ok()?;
+        self.seen(visible)?.iter().find(|(metal_id, _)| *metal_id == number).map(|(_, id)| *id)
+    }
+
+    fn seen(&mut self, visible: &VisibleDevices) -> Option<&[(u64, DeviceId)]> {
+        if !self.numbers.iter().any(|(known, _)| known == visible) {
+            self.numbers.truncate(VIEWS_MAX - 1);
+            let numbers = self.sample.as_ref().and_then(|sample| numbering(sample, visible));
+            self.numbers.push((visible.clone(), numbers));
+        }
+        self.numbers.iter().find(|(known, _)| known == visible).and_then(|(_, numbers)| numbers.as_deref())
+    }
+
+    /// What is in use on the device that `view` means by a number; `None` where nothing is known of such a one.
+    pub(crate) fn usage(&mut self, view: &View, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
+        let place = match self.device(&view.visible, number) {
+            Some(device) => Some(self.places.get(&device).cloned().unwrap_or_default()),
+            None => u64::try_from(number).ok().and_then(|number| self.unmapped.get(&number).cloned()),
+        }?;
+        let mut sums = place.base;
+        for live in &place.live {
+            let sum = &mut sums[live.kind as usize];
+            *sum = sum.saturating_add(bytes(live.process, live.allocator, live.kind as u8));
+        }
+        let [dram, l1, l1_small, trace, cb, kernel] = sums;
+        Some(Usage { dram, l1, l1_small, trace, cb, kernel })
+    }
+
+    /// What that device is; nothing where there is no such one.
+    pub(crate) fn info(&mut self, view: &View, number: i32) -> DeviceInfo {
+        let Some(device) = self.device(&view.visible, number) else { return DeviceInfo::default() };
+        self.devices.iter().find(|(id, _)| *id == device).map_or_else(DeviceInfo::default, |(_, info)| *info)
+    }
+
+    /// How many devices there are for whoever asks.
+    pub(crate) fn count(&mut self, view: &View) -> DeviceInfo {
+        let all = self.devices.len();
+        let devices = match &view.visible {
+            VisibleDevices::All | VisibleDevices::Cut => all,
+            visible @ VisibleDevices::Only(_) => self.seen(visible).map_or(all, <[_]>::len),
+        };
+        DeviceInfo { devices: u32::try_from(devices).unwrap_or(u32::MAX), is_available: devices > 0, ..DeviceInfo::default() }
+    }
+}
+
+impl Place {
+    fn add(&mut self, more: &Self) {
+        for (sum, more) in self.base.iter_mut().zip(more.base) {
+            *sum = sum.saturating_add(more);
+        }
+        self.live.extend_from_slice(&more.live);
+    }
+}
+
+/// A machine of which nothing is known.
+fn empty() -> Sample {
+    Sample {
+        at: std::time::Duration::ZERO,
+        time: UnixTime(0),
+        host: String::new(),
+        origin: ttmon_model::sample::Origin::Local,
+        driver: Err(Missing::NoSource),
+        cluster: None,
+        devices: Vec::new(),
+        processes: Vec::new(),
+        regions: Vec::new(),
+        ledgers: Vec::new(),
+        denied_processes: 0,
+        problems: Vec::new(),
+    }
+}
+
+/// A process that no other source knows: only its key matters here.
+fn bystander(key: ProcessKey) -> ProcessSample {
+    ProcessSample {
+        key,
+        namespace_pid: key.pid,
+        facts: Err(Missing::NoSource),
+        command: Err(Missing::NoSource),
+        workload: Workload::default(),
+        fdinfo: Vec::new(),
+    }
+}
+
+/// What a process has, without the figures: they are read when somebody asks.
+fn outline(heard: &Heard<'_>) -> Ledger {
+    let hosted = &heard.tracked.hosted;
+    let row = |kind: Kind| LedgerRow {
+        kind: BufferKind::Of(kind),
+        used: 0,
+        allocated: None,
+        count: 0,
+        peak: 0,
+        peak_time: UnixTime(0),
+        unlisted_count: 0,
+        unlisted_bytes: 0,
+        capacity: None,
+    };
+    let allocators = heard.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {
+        slot,
+        generation: 1,
+        is_open: true,
+        mesh: None,
+        given_id: device.unsigned_abs(),
+        origin: LedgerWriter::Service,
+        geometry: PerKind::default(),
+        self_check: LedgerSelfCheck::default(),
+        chips: vec![LedgerChip { metal_id: Some(device.unsigned_abs()), unique_id: None }],
+        rows: Kind::ALL.into_iter().filter(|kind| hosted.is_used(*id, *kind as u8)).map(row).collect(),
+    });
+    Ledger {
+        is_exact: true,
+        is_changing: false,
+        is_listed: false,
+        writer: LedgerWriter::Service,
+        is_mock: heard.view.is_mock,
+        visible_devices: heard.view.visible.clone(),
+        events: 0,
+        allocators: allocators.collect(),
+        buffers: Vec::new(),
+        circulars: Vec::new(),
+        launches: Vec::new(),
+        coverage: Vec::new(),
+    }
+}
+
+/// A device as the protocol describes it. Channels by the vendor's data sheets: Wormhole and Grayskull 1 GiB each, Blackhole 4.
+fn info(device: &Device) -> DeviceInfo {
+    let dram_bytes = device.memory.kinds[Kind::Dram].total.unwrap_or(0);
+    let (arch, channel_bytes) = match device.arch {
+        Ok(Arch::Grayskull) => (1, 1 << 30),
+        Ok(Arch::Wormhole) => (2, 1 << 30),
+        Ok(Arch::Blackhole) => (3, 4 << 30),
+        Err(_) => (0, 0),
+    };
+    DeviceInfo {
+        dram_bytes,
+        l1_bytes: device.memory.kinds[Kind::L1].total.unwrap_or(0),
+        arch,
+        dram_channels: dram_bytes.checked_div(channel_bytes).and_then(|channels| u32::try_from(channels).ok()).unwrap_or(0),
+        dram_channel_bytes: if dram_bytes == 0 { 0 } else { channel_bytes },
+        l1_bytes_per_core: device.arch.map_or(0, Arch::l1_bytes_per_core),
+        is_available: device.state != State::Gone,
+        devices: 0,
+    }
+}

@@ -1,0 +1,48 @@
+//! Bounds of the service, each with its reason.
+
+use std::time::Duration;
+
+/// Connections at a time. A client has one, a monitor one; more is a mistake or worse.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// Processes whose entries are kept at a time.
+pub const OWNERS_MAX: usize = 1024;
+/// Entries of one process: as many as a ledger lists.
+pub const ENTRIES_MAX: u64 = 1 << 20;
+/// Memory for all ledgers together, the index beside them included: 40 million entries.
+pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// Bytes taken from one connection before others have their turn.
+pub const READ_BYTES: usize = 256 * 1024;
+/// Replies that a peer may leave unread: over 400 of them, and no asker has more than a few under way.
+pub const UNREAD_BYTES_MAX: usize = 64 * 1024;
+/// The same for an asker of a dump, which is longer.
+pub const UNREAD_DUMP_BYTES_MAX: usize = 4 << 20;
+/// A lone question of a connection whose size is not known is complete after this long.
+pub const GRACE: Duration = Duration::from_millis(20);
+/// A line feed with nothing behind it for this long is a person who wants a dump.
+pub const LINE_FEED_QUIET: Duration = Duration::from_millis(200);
+/// The rest of a message comes within this, or never.
+pub const REST_WAIT: Duration = Duration::from_secs(5);
+/// Pids of others that one connection may name; more are labels of no process.
+pub const PIDS_PER_CONNECTION_MAX: usize = 64;
+/// Descendants of a peer that are looked through for a pid that it named.
+pub const DESCENDANTS_MAX: usize = 1024;
+/// Longest environment of a peer that is looked through.
+pub const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
+/// Events wait for what is known of their sender no longer than this.
+pub const INSPECTION_WAIT: Duration = Duration::from_millis(500);
+/// What other sources say is read again for a question when it is older than this.
+pub const SAMPLE_AGE_MAX: Duration = Duration::from_millis(250);
+/// A question waits no longer than this for it.
+pub const SAMPLE_WAIT: Duration = Duration::from_millis(500);
+/// Lines for people that wait to be written: a terminal that stopped must not stop anything else.
+pub const LOG_BYTES_MAX: usize = 8 << 20;
+/// After accepting failed for want of something, it is tried again this much later.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Ledgers handed over by processes that are kept at a time, live and past death.
+pub const HANDED_MAX: usize = 256;
+/// Memory of dead processes' ledgers that is kept for those who ask what happened.
+pub const HANDED_DEAD_BYTES_MAX: u64 = 512 << 20;
+/// And for how long.
+pub const HANDED_DEAD_TIME: Duration = Duration::from_secs(600);
+/// Buffers of one device and kind that a dump names.
+pub const DUMP_BUFFERS_MAX: usize = 10;

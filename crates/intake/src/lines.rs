@@ -1,0 +1,374 @@
+//! The lines people read: one an event in the manner of the seeds, or one JSON object. Pure.
+
+use std::fmt::Write as _;
+
+use ttmon_ledger::layout::kind;
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What an event did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// A new entry, or one more reference to one.
+    Allocated,
+    /// Another size at a live address: the old one's free was missed.
+    Replaced,
+    /// One reference less; with none left the entry is gone.
+    Freed,
+    /// Nothing was known there.
+    Unknown,
+    /// It was freed already.
+    Twice,
+}
+
+/// One event as it is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) done: Done,
+    pub(crate) pid: u32,
+    pub(crate) device: i32,
+    /// The ledger's number of the kind.
+    pub(crate) kind: u8,
+    pub(crate) kernel_type: u8,
+    pub(crate) size: u64,
+    pub(crate) address: u64,
+    /// References left.
+    pub(crate) refs: u32,
+    /// Bytes of that kind on that device, of this process, afterwards.
+    pub(crate) total: u64,
+    pub(crate) unix_ns: u64,
+}
+
+/// The protocol's names of kinds, by the ledger's number.
+pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "KERNEL", "SYSTEM_MEMORY", "OTHER"];
+/// The contract's.
+const WORDS: [&str; 8] = ["dram", "l1", "l1_small", "trace", "cb", "kernel", "host", "other"];
+
+/// Adds the line.
+pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &Told) {
+    match (format, told.kind) {
+        (Format::Json, _) => json(out, told),
+        (Format::Text, kind::CB) => cb(out, told),
+        (Format::Text, kind::KERNEL) => kernel(out, told),
+        (Format::Text, _) => buffer(out, told),
+    }
+}
+
+fn buffer(out: &mut Vec<u8>, told: &Told) {
+    let sign = match told.done {
+        Done::Allocated | Done::Replaced => "✓ [PID ",
+        Done::Freed => "✗ [PID ",
+        Done::Unknown | Done::Twice => "⚠ [PID ",
+    };
+    text(out, sign);
+    number(out, u64::from(told.pid));
+    match told.done {
+        Done::Allocated | Done::Replaced => {
+            text(out, "] Allocated ");
+            number(out, told.size);
+            text(out, " bytes of ");
+            text(out, KINDS[usize::from(told.kind & 7)]);
+            text(out, " on device ");
+            signed(out, told.device);
+            text(out, " (buffer_id=");
+            hex(out, told.address);
+            if told.done == Done::Replaced {
+                text(out, ", replaced one of another size");
+            } else if told.refs > 1 {
+                text(out, ", ref_count=");
+                number(out, u64::from(told.refs));
+            }
+            text(out, ")\n");
+        }
+        Done::Freed => {
+            text(out, "] Freed buffer ");
+            hex(out, told.address);
+            text(out, " on device ");
+            signed(out, told.device);
+            text(out, " (");
+            number(out, told.size);
+            if told.refs > 0 {
+                text(out, " bytes, ref_count=");
+                number(out, u64::from(told.refs));
+                text(out, " remaining)\n");
+            } else {
+                text(out, " bytes, FINAL)\n");
+            }
+        }
+        Done::Unknown | Done::Twice => {
+            text(out, "] Deallocation for unknown buffer ");
+            hex(out, told.address);
+            text(out, " on device ");
+            signed(out, told.device);
+            text(out, if told.done == Done::Twice { " (freed before)\n" } else { " (allocated before tracking started)\n" });
+        }
+    }
+}
+
+fn cb(out: &mut Vec<u8>, told: &Told) {
+    let (sign, change) = match told.done {
+        Done::Allocated | Done::Replaced => ("✓ [CB_ALLOC] Device ", "+"),
+        Done::Freed => ("✗ [CB_FREE] Device ", "-"),
+        Done::Unknown | Done::Twice => ("⚠ [CB_FREE] Device ", "unknown "),
+    };
+    text(out, sign);
+    signed(out, told.device);
+    text(out, ": ");
+    change_of(out, told, change);
+}
+
+fn kernel(out: &mut Vec<u8>, told: &Told) {
+    let (sign, change) = match told.done {
+        Done::Allocated | Done::Replaced => ("✓ [KERNEL_LOAD] ", "+"),
+        Done::Freed => ("✗ [KERNEL_UNLOAD] ", "-"),
+        Done::Unknown | Done::Twice => ("⚠ [KERNEL_UNLOAD] ", "unknown "),
+    };
+    text(out, sign);
+    text(
+        out,
+        match told.kernel_type {
+            0 => "Application",
+            1 => "Fabric",
+            2 => "Dispatch",
+            _ => "Unknown",
+        },
+    );
+    text(out, " kernel on Device ");
+    signed(out, told.device);
+    text(out, ": ");
+    change_of(out, told, change);
+}
+
+fn change_of(out: &mut Vec<u8>, told: &Told, change: &str) {
+    text(out, change);
+    text(out, &megabytes(told.size));
+    text(out, " MB (Total: ");
+    text(out, &megabytes(told.total));
+    text(out, " MB)\n");
+}
+
+fn json(out: &mut Vec<u8>, told: &Told) {
+    text(out, "{\"time\":\"");
+    text(out, &ttmon_model::units::UnixTime(told.unix_ns).rfc3339());
+    text(out, "\",\"op\":\"");
+    text(
+        out,
+        match (told.done, told.refs) {
+            (Done::Allocated, 0 | 1) => "alloc",
+            (Done::Allocated, _) => "ref",
+            (Done::Replaced, _) => "replace",
+            (Done::Freed, 0) => "free",
+            (Done::Freed, _) => "unref",
+            (Done::Unknown, _) => "unknown_free",
+            (Done::Twice, _) => "double_free",
+        },
+    );
+    text(out, "\",\"pid\":");
+    number(out, u64::from(told.pid));
+    text(out, ",\"device\":");
+    signed(out, told.device);
+    text(out, ",\"kind\":\"");
+    text(out, WORDS[usize::from(told.kind & 7)]);
+    text(out, "\",\"address\":\"");
+    hex(out, told.address);
+    text(out, "\",\"size\":");
+    number(out, told.size);
+    text(out, ",\"refs\":");
+    number(out, u64::from(told.refs));
+    text(out, "}\n");
+}
+
+/// Something else that happened.
+pub(crate) fn note(out: &mut Vec<u8>, format: Format, unix_ns: u64, level: &str, message: &str) {
+    match format {
+        Format::Text => {
+            text(out, message);
+            text(out, "\n");
+        }
+        Format::Json => {
+            let time = ttmon_model::units::UnixTime(unix_ns).rfc3339();
+            text(out, &format!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"message\":{}}}\n", quoted(message)));
+        }
+    }
+}
+
+/// A JSON string. Control characters of foreign names do not get through.
+pub(crate) fn quoted(message: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in message.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            character if character.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+            }
+            character => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn number(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(value % 10).unwrap_or(0);
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn signed(out: &mut Vec<u8>, value: i32) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    number(out, u64::from(value.unsigned_abs()));
+}
+
+fn hex(out: &mut Vec<u8>, value: u64) {
+    text(out, "0x");
+    let digits = (16 - value.leading_zeros() / 4).max(1);
+    for digit in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[(value >> (digit * 4) & 15) as usize]);
+    }
+}
+
+/// Mebibytes, as C++ streams print a number.
+pub(crate) fn megabytes(bytes: u64) -> String {
+    general(bytes as f64 / 1_048_576.0)
+}
+
+/// Kibibytes likewise.
+pub(crate) fn kilobytes(bytes: u64) -> String {
+    general(bytes as f64 / 1024.0)
+}
+
+/// `%g`: six digits that count, without zeros at the end.
+pub(crate) fn general(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let scientific = format!("{value:.5e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trim = |digits: &str| {
+        if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits.to_owned() }
+    };
+    if (-4..6).contains(&exponent) {
+        let decimals = usize::try_from(5 - exponent).unwrap_or(0);
+        return trim(&format!("{value:.decimals$}"));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trim(digits), exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLD: Told = Told {
+        done: Done::Allocated,
+        pid: 12345,
+        device: 0,
+        kind: kind::DRAM,
+        kernel_type: 0,
+        size: 4_194_304,
+        address: 0x7f8a_2c00_0000,
+        refs: 1,
+        total: 4_194_304,
+        unix_ns: 1_763_000_000_123_456_789,
+    };
+
+    fn line(told: Told) -> String {
+        let mut out = Vec::new();
+        event(&mut out, Format::Text, &told);
+        String::from_utf8(out).expect("text")
+    }
+
+    /// As the seeds show them, and as the reference prints what they do not show.
+    #[test]
+    fn lines_are_the_seeds() {
+        let free = Told { done: Done::Freed, refs: 0, ..TOLD };
+        let kernel = Told { kind: kind::KERNEL, size: 2_621_440, total: 400_765_747, ..TOLD };
+        let cases = [
+            (TOLD, "✓ [PID 12345] Allocated 4194304 bytes of DRAM on device 0 (buffer_id=0x7f8a2c000000)\n"),
+            (
+                Told { refs: 2, ..TOLD },
+                "✓ [PID 12345] Allocated 4194304 bytes of DRAM on device 0 (buffer_id=0x7f8a2c000000, ref_count=2)\n",
+            ),
+            (free, "✗ [PID 12345] Freed buffer 0x7f8a2c000000 on device 0 (4194304 bytes, FINAL)\n"),
+            (Told { refs: 1, ..free }, "✗ [PID 12345] Freed buffer 0x7f8a2c000000 on device 0 (4194304 bytes, ref_count=1 remaining)\n"),
+            (
+                Told { done: Done::Unknown, ..free },
+                "⚠ [PID 12345] Deallocation for unknown buffer 0x7f8a2c000000 on device 0 (allocated before tracking started)\n",
+            ),
+            (kernel, "✓ [KERNEL_LOAD] Application kernel on Device 0: +2.5 MB (Total: 382.2 MB)\n"),
+            (
+                Told { done: Done::Freed, kernel_type: 2, size: 47104, total: 0, ..kernel },
+                "✗ [KERNEL_UNLOAD] Dispatch kernel on Device 0: -0.0449219 MB (Total: 0 MB)\n",
+            ),
+            (
+                Told { kind: kind::CB, device: 3, size: 65536, total: 65536, ..TOLD },
+                "✓ [CB_ALLOC] Device 3: +0.0625 MB (Total: 0.0625 MB)\n",
+            ),
+        ];
+        for (told, expected) in cases {
+            assert_eq!(line(told), expected);
+        }
+    }
+
+    #[test]
+    fn json_is_one_object_a_line() {
+        let mut out = Vec::new();
+        event(&mut out, Format::Json, &Told { kind: kind::HOST, address: 0, ..TOLD });
+        note(&mut out, Format::Json, TOLD.unix_ns, "warning", "a \"b\"\n\u{1b}[31m");
+        let text = String::from_utf8(out).expect("text");
+        let mut lines = text.lines();
+        assert_eq!(
+            lines.next(),
+            Some(
+                "{\"time\":\"2025-11-13T02:13:20.123Z\",\"op\":\"alloc\",\"pid\":12345,\"device\":0,\"kind\":\"host\",\
+                 \"address\":\"0x0\",\"size\":4194304,\"refs\":1}"
+            )
+        );
+        assert_eq!(
+            lines.next(),
+            Some("{\"time\":\"2025-11-13T02:13:20.123Z\",\"level\":\"warning\",\"message\":\"a \\\"b\\\"\\u000a\\u001b[31m\"}")
+        );
+    }
+
+    #[test]
+    fn numbers_as_c_plus_plus_prints_them() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (1_048_576.0, "1.04858e+06"),
+            (382.2, "382.2"),
+            (0.000_012_34, "1.234e-05"),
+            (999_999.5, "1e+06"),
+            (123_456.0, "123456"),
+            (100.0, "100"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(general(value), expected);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The socket's place in the file system: taken only when nobody else has it, given back only while it is still ours.
+//!
+//! Two servers never share a name. A lock file beside the socket decides between two that start together; whoever answers at the
+//! name is left alone; a socket that nobody answers at is replaced; whatever else stands there is neither followed nor removed.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    /// Its place, where it is ours to remove.
+    _place: Option<Place>,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    identity: (u64, u64),
+    lock: PathBuf,
+    _locked: File,
+}
+
+/// Why a name cannot be had.
+#[derive(Debug)]
+pub enum Taken {
+    /// A server listens there.
+    Live {
+        /// Where.
+        path: PathBuf,
+        /// Who, if that can be told.
+        pid: Option<u32>,
+    },
+    /// Something that is not a socket.
+    Foreign {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        what: &'static str,
+    },
+    /// An abandoned socket that this user may not remove.
+    Owned {
+        /// Where.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// The system said no.
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live { path, pid } => {
+                write!(f, "{}: a server listens there already", path.display())?;
+                match pid {
+                    Some(pid) => write!(f, " (pid {pid}); stop it, or use another --socket"),
+                    None => write!(f, "; stop it, or use another --socket"),
+                }
+            }
+            Self::Foreign { path, what } => {
+                write!(f, "{} is {what} and not a socket: it is left alone; move it away, or use another --socket", path.display())
+            }
+            Self::Owned { path, uid } => {
+                write!(f, "{}: an abandoned socket of user {uid}, which this user may not remove; ", path.display())?;
+                f.write_str("remove it as that user or as root, or use another --socket")
+            }
+            Self::Io { path, error } => write!(f, "{}: {error}; use another --socket", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Taken {}
+
+impl Listener {
+    /// Listens at `path`, to which users with `mode` may connect.
+    pub fn bind(path: &Path, mode: u32) -> Result<Self, Taken> {
+        let io = |error: io::Error| Taken::Io { path: path.to_owned(), error };
+        let (lock, locked) = take_lock(path)?;
+        clear(path)?;
+        let address = SocketAddrUnix::new(path).map_err(|error| io(error.into()))?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(|error| io(error.into()))?;
+        // The mode of the name is the socket's own, less the umask: nobody finds it with another, not even for a moment.
+        let bound = rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode)).and_then(|()| {
+            let before = rustix::process::umask(Mode::empty());
+            let bound = rustix::net::bind(&socket, &address);
+            rustix::process::umask(before);
+            bound
+        });
+        bound.map_err(|error| io(error.into()))?;
+        let metadata = fs::symlink_metadata(path).map_err(io)?;
+        rustix::net::listen(&socket, BACKLOG).map_err(|error| io(error.into()))?;
+        let identity = (metadata.dev(), metadata.ino());
+        let place = Place { path: path.to_owned(), identity, lock, _locked: locked };
+        Ok(Self { socket, _place: Some(place), path: path.to_owned() })
+    }
+
+    /// Takes a socket that somebody else bound and listens at, systemd for one; its name is left alone at the end.
+    pub fn inherited(listener: UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
+        Ok(Self { socket: listener.into(), _place: None, path })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next connection, if one waits.
+    pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
+        rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let is_ours = |path: &Path, identity: (u64, u64)| {
+            fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == identity)
+        };
+        if is_ours(&self.path, self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+        if self._locked.metadata().is_ok_and(|metadata| is_ours(&self.lock, (metadata.dev(), metadata.ino()))) {
+            let _ = fs::remove_file(&self.lock);
+        }
+    }
+}
+
+/// Locks the file beside the socket, and writes our pid into it.
+fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let lock = PathBuf::from(name);
+    let io = |error: io::Error| Taken::Io { path: lock.clone(), error };
+    loop {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mode = Mode::from_raw_mode(0o644);
+        // Without CREATE first: in a sticky directory the kernel may refuse that for another's file.
+        let opened = rustix::fs::open(&lock, flags, mode)
+            .or_else(|_| rustix::fs::open(&lock, flags - OFlags::RDWR, mode))
+            .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
+        let mut file = match opened {
+            Ok(file) => File::from(file),
+            Err(Errno::LOOP) => return Err(Taken::Foreign { path: lock, what: "a symbolic link" }),
+            Err(error) => return Err(io(error.into())),
+        };
+        let metadata = file.metadata().map_err(io)?;
+        if !metadata.is_file() {
+            return Err(Taken::Foreign { path: lock, what: "no plain file" });
+        }
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Taken::Live { path: path.to_owned(), pid: pid_in(&mut file) }),
+            Err(error) => return Err(io(error.into())),
+        }
+        // Whoever had it before may have removed it between our opening and our locking.
+        let is_there = fs::symlink_metadata(&lock).is_ok_and(|now| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()));
+        if is_there {
+            // Only to tell others: one that cannot be written to is locked all the same.
+            let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+            return Ok((lock, file));
+        }
+    }
+}
+
+fn pid_in(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+/// Makes the name free, if what stands there is a socket that nobody answers at.
+fn clear(path: &Path) -> Result<(), Taken> {
+    let io = |error: io::Error| Taken::Io { path: path.to_owned(), error };
+    let before = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+    };
+    let foreign = |what| Err(Taken::Foreign { path: path.to_owned(), what });
+    let kind = before.file_type();
+    match () {
+        () if kind.is_symlink() => return foreign("a symbolic link"),
+        () if kind.is_dir() => return foreign("a directory"),
+        () if !kind.is_socket() => return foreign("a file"),
+        () => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(stream) => {
+            // Credentials of whoever called listen; under systemd that is systemd.
+            let pid = getsockopt(&stream, PeerCredentials).ok().and_then(|peer| u32::try_from(peer.pid()).ok());
+            return Err(Taken::Live { path: path.to_owned(), pid: pid.filter(|pid| *pid != 0) });
+        }
+        // Nobody listens, or somebody who speaks in datagrams did.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Taken::Owned { path: path.to_owned(), uid: before.uid() });
+        }
+        Err(error) => return Err(io(error)),
+    }
+    let now = fs::symlink_metadata(path).map_err(io)?;
+    if (now.dev(), now.ino()) != (before.dev(), before.ino()) {
+        return Err(Taken::Live { path: path.to_owned(), pid: None });
+    }
+    match fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Taken::Owned { path: path.to_owned(), uid: before.uid() }),
+        Err(error) => Err(io(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p1_a_second_one_is_told_who_is_there() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("a.sock");
+        let first = Listener::bind(&path, 0o666).expect("free");
+        assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "p3: whatever the umask");
+        let second = Listener::bind(&path, 0o666).expect_err("taken").to_string();
+        assert!(second.contains(&format!("pid {}", std::process::id())), "{second}");
+        drop(first);
+        assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 0, "nothing is left");
+        Listener::bind(&path, 0o600).expect("free again");
+    }
+
+    #[test]
+    fn a_server_without_a_lock_is_found_by_asking() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("a.sock");
+        let _other = UnixListener::bind(&path).expect("free");
+        assert!(matches!(Listener::bind(&path, 0o666), Err(Taken::Live { pid: Some(_), .. })));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn p1_an_abandoned_socket_is_replaced_and_another_s_is_not_removed() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("a.sock");
+        drop(UnixListener::bind(&path).expect("free"));
+        let listener = Listener::bind(&path, 0o666).expect("abandoned");
+        fs::remove_file(&path).expect("ours");
+        let _next = UnixListener::bind(&path).expect("free");
+        drop(listener);
+        assert!(path.exists(), "it is not ours any more");
+    }
+
+    #[test]
+    fn links_and_files_are_left_alone() {
+        let directory = tempfile::tempdir().expect("directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("file"), "mine").expect("file");
+        fs::create_dir(at("folder")).expect("directory");
+        std::os::unix::fs::symlink(at("file"), at("link")).expect("link");
+        std::os::unix::fs::symlink(at("nowhere"), at("dangling")).expect("link");
+        for name in ["file", "folder", "link", "dangling"] {
+            assert!(matches!(Listener::bind(&at(name), 0o666), Err(Taken::Foreign { .. })), "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("file")).expect("file"), "mine");
+        assert!(!at("nowhere").exists() && at("dangling").is_symlink());
+        std::os::unix::fs::symlink(at("file"), at("other.lock")).expect("link");
+        assert!(matches!(Listener::bind(&at("other"), 0o666), Err(Taken::Foreign { .. })), "nor is a link for the lock followed");
+    }
+}

@@ -1,0 +1,202 @@
+//! What people read, on its way to stdout and stderr. A terminal that was stopped or a pipe that nobody empties holds up the
+//! thread that writes, and nobody else: lines wait up to a bound, beyond it they are dropped and counted.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::limits::LOG_BYTES_MAX;
+
+/// Where lines go.
+#[derive(Debug)]
+pub struct Log {
+    out: Stream,
+    errors: Stream,
+}
+
+/// One of the two: lines of this turn, and what waits for the thread that writes.
+#[derive(Debug)]
+struct Stream {
+    turn: Vec<u8>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// There is something to write, or nothing any more.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// Bytes that the thread has taken and not yet written.
+    under_way: usize,
+    dropped_lines: u64,
+    dropped_in_all: u64,
+}
+
+impl Log {
+    /// Starts a thread for each descriptor.
+    pub fn start(out: OwnedFd, errors: OwnedFd) -> io::Result<Self> {
+        Ok(Self { out: Stream::start(out)?, errors: Stream::start(errors)? })
+    }
+
+    /// Lines for stdout; they go with the next [`Log::flush`].
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out.turn
+    }
+
+    /// Lines for stderr.
+    pub fn errors(&mut self) -> &mut Vec<u8> {
+        &mut self.errors.turn
+    }
+
+    /// Hands over what this turn has to say.
+    pub fn flush(&mut self) {
+        self.out.flush();
+        self.errors.flush();
+    }
+
+    /// Lines that were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.out.shared.lock().dropped_in_all + self.errors.shared.lock().dropped_in_all
+    }
+
+    /// Waits until all is written, but not for ever.
+    pub fn finish(&mut self, patience: Duration) {
+        self.flush();
+        let end = Instant::now() + patience;
+        for stream in [&self.out, &self.errors] {
+            let mut waiting = stream.shared.lock();
+            while waiting.under_way > 0 || !waiting.bytes.is_empty() {
+                let rest = end.saturating_duration_since(Instant::now());
+                if rest.is_zero() {
+                    break;
+                }
+                waiting = stream.shared.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    fn start(descriptor: OwnedFd) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        // Not joined: it may be in a write that never ends.
+        thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&of_thread, &descriptor))?;
+        Ok(Self { turn: Vec::new(), shared })
+    }
+
+    fn flush(&mut self) {
+        if self.turn.is_empty() {
+            return;
+        }
+        let mut waiting = self.shared.lock();
+        if waiting.bytes.len() + waiting.under_way + self.turn.len() > LOG_BYTES_MAX {
+            let lines = self.turn.iter().filter(|byte| **byte == b'\n').count() as u64;
+            waiting.dropped_lines += lines;
+            waiting.dropped_in_all += lines;
+        } else {
+            if waiting.dropped_lines > 0 {
+                let lines = std::mem::take(&mut waiting.dropped_lines);
+                waiting.bytes.extend_from_slice(format!("⚠ {lines} lines were dropped: nobody read them\n").as_bytes());
+            }
+            waiting.bytes.append(&mut self.turn);
+        }
+        self.turn.clear();
+        self.shared.changed.notify_all();
+    }
+}
+
+fn write_all(shared: &Shared, descriptor: &OwnedFd) {
+    let mut bytes = Vec::new();
+    loop {
+        {
+            let mut waiting = shared.lock();
+            waiting.under_way = 0;
+            shared.changed.notify_all();
+            while waiting.bytes.is_empty() {
+                waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            bytes.clear();
+            std::mem::swap(&mut bytes, &mut waiting.bytes);
+            waiting.under_way = bytes.len();
+        }
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            match rustix::io::write(descriptor, rest) {
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(10)),
+                // A reader who left, a full disk: these lines are lost, the next may not be.
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn pipes() -> (Log, io::PipeReader, io::PipeReader) {
+        let (out, out_end) = io::pipe().expect("pipe");
+        let (errors, errors_end) = io::pipe().expect("pipe");
+        (Log::start(out_end.into(), errors_end.into()).expect("threads"), out, errors)
+    }
+
+    #[test]
+    fn lines_come_out_in_order() {
+        let (mut log, mut out, mut errors) = pipes();
+        log.out().extend_from_slice(b"one\n");
+        log.errors().extend_from_slice(b"bad\n");
+        log.flush();
+        log.out().extend_from_slice(b"two\n");
+        log.finish(Duration::from_secs(5));
+        let mut text = [0; 8];
+        out.read_exact(&mut text).expect("both");
+        assert_eq!(&text, b"one\ntwo\n");
+        errors.read_exact(&mut text[..4]).expect("one");
+        assert_eq!(&text[..4], b"bad\n");
+    }
+
+    #[test]
+    fn p7_nobody_reads_and_nobody_waits() {
+        let (mut log, mut out, _errors) = pipes();
+        let line = [b'x'; 1023];
+        for _ in 0..LOG_BYTES_MAX / 1024 + 200 {
+            log.out().extend_from_slice(&line);
+            log.out().push(b'\n');
+            log.flush();
+        }
+        let dropped = log.dropped();
+        assert!((100..=200).contains(&dropped), "{dropped}");
+        // With a reader it goes on, and says what is missing.
+        let reader = thread::spawn(move || {
+            let mut text = Vec::new();
+            let mut chunk = [0; 65536];
+            while !String::from_utf8_lossy(&text).contains("the end") {
+                let length = out.read(&mut chunk).expect("pipe");
+                text.extend_from_slice(&chunk[..length]);
+            }
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        log.finish(Duration::from_secs(5));
+        log.out().extend_from_slice(b"the end\n");
+        log.finish(Duration::from_secs(5));
+        assert!(reader.join().expect("text").contains(&format!("⚠ {dropped} lines were dropped")));
+    }
+}

@@ -1,0 +1,283 @@
+//! What one process has, by its own account: its ledger, and what a repeated allocation or a free without a kind means.
+
+use std::io;
+
+use ttmon_ledger::layout::{Lost, kind};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Hosted, Key, KindGeometry, Session};
+use ttmon_model::ledger::VisibleDevices;
+
+use crate::limits::{ENTRIES_MAX, MEMORY_BYTES_MAX};
+use crate::lines::Done;
+
+/// Allocators of the socket, beside those of client and hook.
+const ORIGIN_SOCKET: u32 = 3;
+/// Kinds that a plain allocation can have, by its buffer type: TT-Metal's `BufferType`.
+const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
+
+/// The kind that a buffer type means.
+pub(crate) fn kind_of(buffer_type: u8) -> u8 {
+    BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER)
+}
+
+/// How a process sees the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) visible: VisibleDevices,
+    pub(crate) is_mock: bool,
+}
+
+impl View {
+    /// Nothing could be learned: its numbers cannot be told to mean these devices.
+    pub(crate) const UNKNOWN: Self = Self { visible: VisibleDevices::Cut, is_mock: false };
+}
+
+/// Memory that all ledgers take together.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    pub(crate) bytes: u64,
+}
+
+/// Why an event is not in the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No device has that number.
+    Device,
+    /// No chip has that much.
+    Size,
+    /// As many entries as one process may have.
+    Entries,
+    /// As many devices as one process may have.
+    Devices,
+    /// All ledgers together are as large as they may be.
+    Memory,
+    /// The state directory is full.
+    Full,
+}
+
+/// What an event did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) done: Done,
+    pub(crate) kind: u8,
+    pub(crate) size: u64,
+    pub(crate) refs: u32,
+    /// Of a kernel.
+    pub(crate) kernel_type: u8,
+    /// A free could have meant another buffer too.
+    pub(crate) is_ambiguous: bool,
+    /// Kinds in use, or devices, are others than before.
+    pub(crate) is_new: bool,
+}
+
+/// A buffer as it was reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reported {
+    pub(crate) device: i32,
+    pub(crate) kind: u8,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// Kernels: their type.
+    pub(crate) flags: u16,
+    /// Under which other pid it was reported; 0 for none.
+    pub(crate) tag: u32,
+}
+
+/// What a free names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Named {
+    /// A buffer of whatever type.
+    Buffer,
+    /// A circular buffer or a kernel.
+    Of(u8),
+}
+
+/// The ledger of a process, and what only matters while the server runs.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) hosted: Hosted,
+    /// The devices it named so far, the last one first.
+    devices: Vec<(i32, AllocatorId)>,
+    freed: Freed,
+}
+
+impl Tracked {
+    pub(crate) fn new(hosted: Hosted, budget: &mut Budget) -> Self {
+        budget.bytes += hosted.memory_bytes();
+        let devices = hosted.allocators().into_iter().filter_map(|(id, given)| Some((i32::try_from(given).ok()?, id))).collect();
+        Self { hosted, devices, freed: Freed::default() }
+    }
+
+    /// The devices it named, and their allocators.
+    pub(crate) fn devices(&self) -> &[(i32, AllocatorId)] {
+        &self.devices
+    }
+
+    #[inline]
+    fn allocator(&mut self, device: i32) -> Option<AllocatorId> {
+        let at = self.devices.iter().position(|(known, _)| *known == device)?;
+        if at > 0 {
+            self.devices.swap(0, at);
+        }
+        self.devices.first().map(|(_, id)| *id)
+    }
+
+    fn open(&mut self, device: i32, budget: &mut Budget) -> Result<AllocatorId, Refusal> {
+        let given_id = u32::try_from(device).map_err(|_| Refusal::Device)?;
+        let chips = [Chip { metal_id: given_id, unique_id: 0, flags: 0 }];
+        let spec = AllocatorSpec { given_id, origin: ORIGIN_SOCKET, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
+        let before = self.hosted.memory_bytes();
+        let opened = self.hosted.open_allocator(&spec);
+        budget.bytes += self.hosted.memory_bytes().saturating_sub(before);
+        let id = opened.map_err(|lost| if lost == Lost::NoAllocator { Refusal::Devices } else { Refusal::Full })?;
+        self.devices.insert(0, (device, id));
+        Ok(id)
+    }
+
+    /// Memory for one more event.
+    #[inline]
+    fn room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
+        if self.hosted.has_room(1) { Ok(()) } else { self.more_room(budget) }
+    }
+
+    #[cold]
+    fn more_room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
+        let refusal = if budget.bytes >= MEMORY_BYTES_MAX {
+            Refusal::Memory
+        } else {
+            let before = self.hosted.memory_bytes();
+            let made: io::Result<()> = self.hosted.make_room();
+            budget.bytes += self.hosted.memory_bytes().saturating_sub(before);
+            if made.is_ok() && self.hosted.has_room(1) {
+                return Ok(());
+            }
+            Refusal::Full
+        };
+        // Its header counts it, so that its figures say that they are not exact.
+        self.hosted.session().lose(Lost::NoMemory);
+        Err(refusal)
+    }
+
+    /// A live key again with the same size is one more reference, as the programs that TT-Metal caches make them; with another
+    /// size it is another buffer, whose predecessor's free was missed.
+    pub(crate) fn allocate(&mut self, reported: &Reported, budget: &mut Budget) -> Result<Change, Refusal> {
+        let Reported { device, kind, address, size, .. } = *reported;
+        if device < 0 {
+            return Err(Refusal::Device);
+        }
+        self.room(budget)?;
+        let (allocator, mut is_new) = match self.allocator(device) {
+            Some(allocator) => (allocator, false),
+            None => (self.open(device, budget)?, true),
+        };
+        is_new |= !self.hosted.is_used(allocator, kind);
+        let is_full = self.hosted.live_entries() >= ENTRIES_MAX;
+        let key = Key { allocator, kind, address };
+        let mut session = self.hosted.session();
+        let kernel_type = u8::try_from(reported.flags >> 8).unwrap_or(0);
+        let change = |done, refs| Change { done, kind, size, refs, kernel_type, is_ambiguous: false, is_new };
+        let found = session.find(key);
+        match found {
+            Some(found) if found.size == size => return Ok(change(Done::Allocated, session.reference(key).unwrap_or(1))),
+            None if is_full => {
+                session.lose(Lost::NoMemory);
+                return Err(Refusal::Entries);
+            }
+            _ => {}
+        }
+        let buffer = Buffer { size, flags: reported.flags, tag: reported.tag, ..Buffer::default() };
+        match session.insert(key, &buffer) {
+            Ok(()) => {}
+            Err(Lost::SizeOutOfRange) => return Err(Refusal::Size),
+            Err(_) => return Err(Refusal::Memory),
+        }
+        drop(session);
+        self.freed.forget(device, address);
+        Ok(change(if found.is_some() { Done::Replaced } else { Done::Allocated }, 1))
+    }
+
+    /// Drops one reference; the last one frees. `None` of the change's kind is not: an unknown one is told as it was named.
+    pub(crate) fn free(&mut self, device: i32, named: Named, address: u64, budget: &mut Budget) -> Result<Change, Refusal> {
+        self.room(budget)?;
+        let allocator = self.allocator(device);
+        let mut session = self.hosted.session();
+        let (key, is_ambiguous) = match (allocator, named) {
+            (None, _) => (None, false),
+            (Some(allocator), Named::Of(kind)) => (Some(Key { allocator, kind, address }), false),
+            (Some(allocator), Named::Buffer) => buffer_at(&mut session, allocator, address),
+        };
+        // A kernel's type is known from its load: an unload does not say it.
+        let flags = key.filter(|key| key.kind == kind::KERNEL).and_then(|key| session.flags(key)).unwrap_or(0);
+        let kernel_type = u8::try_from(flags >> 8).unwrap_or(0);
+        let found = key.and_then(|key| Some((key, session.find(key)?.size, session.unreference(key)?)));
+        let Some((key, size, refs)) = found else {
+            session.lose(Lost::UnknownFree);
+            drop(session);
+            let done = if self.freed.knows(device, address) { Done::Twice } else { Done::Unknown };
+            let kind = if let Named::Of(kind) = named { kind } else { kind::OTHER };
+            return Ok(Change { done, kind, size: 0, refs: 0, kernel_type, is_ambiguous: false, is_new: false });
+        };
+        drop(session);
+        if refs == 0 {
+            self.freed.note(device, address);
+        }
+        Ok(Change { done: Done::Freed, kind: key.kind, size, refs, kernel_type, is_ambiguous, is_new: false })
+    }
+
+    /// Bytes of one kind that it has on a device.
+    pub(crate) fn bytes_on(&self, device: i32, kind: u8) -> u64 {
+        let allocator = self.devices.iter().find(|(known, _)| *known == device);
+        allocator.map_or(0, |(_, id)| self.hosted.live_of(*id, kind).0)
+    }
+}
+
+/// A free names no kind: the newest buffer at the address goes, and where there were several that is counted.
+fn buffer_at(session: &mut Session<'_>, allocator: AllocatorId, address: u64) -> (Option<Key>, bool) {
+    let Some((newest, kinds)) = session.newest_at(allocator, address) else { return (None, false) };
+    let is_buffer = BUFFER_KINDS.contains(&newest);
+    if is_buffer && kinds == 1 {
+        return (Some(Key { allocator, kind: newest, address }), false);
+    }
+    // A circular buffer or a kernel of that number is none of these; rare enough to ask for each kind.
+    let mut here = BUFFER_KINDS.into_iter().map(|kind| Key { allocator, kind, address }).filter(|key| session.find(*key).is_some());
+    let Some(first) = here.next() else { return (None, false) };
+    if here.next().is_none() {
+        return (Some(first), false);
+    }
+    session.lose(Lost::AmbiguousFree);
+    (Some(if is_buffer { Key { kind: newest, ..first } } else { first }), true)
+}
+
+/// Which addresses were freed last, to tell a second free from one of something never seen. It forgets.
+#[derive(Debug, Default)]
+struct Freed(Vec<u64>);
+
+const FREED_CELLS: usize = 4096;
+
+impl Freed {
+    fn place(device: i32, address: u64) -> (usize, u64) {
+        let mixed = (address ^ u64::from(device.cast_unsigned()).rotate_left(40)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        ((mixed >> 52) as usize % FREED_CELLS, mixed)
+    }
+
+    #[inline]
+    fn note(&mut self, device: i32, address: u64) {
+        if self.0.is_empty() {
+            self.0.resize(FREED_CELLS, 0);
+        }
+        let (at, mixed) = Self::place(device, address);
+        self.0[at] = mixed;
+    }
+
+    #[inline]
+    fn forget(&mut self, device: i32, address: u64) {
+        let (at, mixed) = Self::place(device, address);
+        if let Some(cell) = self.0.get_mut(at).filter(|cell| **cell == mixed) {
+            *cell = 0;
+        }
+    }
+
+    fn knows(&self, device: i32, address: u64) -> bool {
+        let (at, mixed) = Self::place(device, address);
+        self.0.get(at) == Some(&mixed)
+    }
+}

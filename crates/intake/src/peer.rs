@@ -1,0 +1,176 @@
+//! Who is at the other end: what the kernel says, and what it says about pids that a peer names.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use ttmon_model::identity::ProcessKey;
+
+use crate::limits::DESCENDANTS_MAX;
+
+/// A process, held by a descriptor: its pid means nobody else while that says that it lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) key: ProcessKey,
+    /// Its pid in its own namespace.
+    pub(crate) namespace_pid: u32,
+    pub(crate) uid: u32,
+    pub(crate) name: String,
+}
+
+/// The pid at the other end, and a descriptor of that process; a pid of 0 lives where this process cannot see it.
+pub(crate) fn at(socket: impl AsFd) -> io::Result<(u32, Option<OwnedFd>)> {
+    let socket = socket.as_fd();
+    let credentials = getsockopt(&socket, PeerCredentials)?;
+    let pid = u32::try_from(credentials.pid()).unwrap_or(0);
+    // Kernels before 6.5 do not hand out a descriptor: then the pid, asked for at once, has to do.
+    let pidfd = getsockopt(&socket, PeerPidfd).ok().or_else(|| open(pid));
+    Ok((pid, pidfd))
+}
+
+/// A descriptor of the process that has this pid now.
+pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()
+}
+
+/// Whether it has not ended. A zombie has.
+pub(crate) fn is_alive(pidfd: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready == 0)
+}
+
+/// What /proc says of a process that a descriptor holds; `None` once it has ended.
+pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<Held> {
+    let stat = Stat::read(pid)?;
+    let status = Status::read(pid)?;
+    // Alive after reading: then what was read was its own.
+    is_alive(pidfd.as_fd()).then(|| Held {
+        pidfd,
+        key: ProcessKey { pid, start_ticks: stat.start_ticks },
+        namespace_pid: status.namespace_pids.last().copied().unwrap_or(pid),
+        uid: status.uid,
+        name: stat.name,
+    })
+}
+
+/// The process that `peer` means by a pid that is not its own: one that it forked, which goes on using its connection.
+pub(crate) fn descendant(peer: &Held, named: u32) -> Option<Held> {
+    let direct = open(named).filter(|_| is_below(peer.key.pid, named)).and_then(|pidfd| look(named, pidfd));
+    // Outside containers a process's own number is everybody's.
+    direct.filter(|held| held.namespace_pid == named).or_else(|| {
+        below(peer.key.pid).into_iter().find_map(|pid| {
+            let pidfd = open(pid)?;
+            look(pid, pidfd).filter(|held| held.namespace_pid == named && held.key.pid != held.namespace_pid)
+        })
+    })
+}
+
+/// Whether one is an ancestor of the other.
+fn is_below(ancestor: u32, pid: u32) -> bool {
+    let mut at = pid;
+    for _ in 0..DESCENDANTS_MAX {
+        match Stat::read(at).map(|stat| stat.parent) {
+            Some(parent) if parent == ancestor => return true,
+            Some(parent) if parent > 1 => at = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The children of a process, theirs, and so on.
+fn below(ancestor: u32) -> Vec<u32> {
+    let mut found = vec![ancestor];
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        at += 1;
+        for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            found.extend(children.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+        if found.len() > DESCENDANTS_MAX {
+            break;
+        }
+    }
+    found.split_off(1)
+}
+
+#[derive(Debug, PartialEq)]
+struct Stat {
+    name: String,
+    parent: u32,
+    start_ticks: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+    }
+
+    /// `4242 (python3 serve) S 1 4242 ...`: the name may hold anything, so the last `)` ends it.
+    fn parse(text: &str) -> Option<Self> {
+        let (front, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // Numbered as in proc(5), whose field 3 is the first one after the name.
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Self { name: front.split_once('(')?.1.to_owned(), parent: u32::try_from(field(4)?).ok()?, start_ticks: field(22)? })
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Status {
+    uid: u32,
+    namespace_pids: Vec<u32>,
+}
+
+impl Status {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/status")).ok()?))
+    }
+
+    /// The lines `Uid: 1000 1000 1000 1000` and `NSpid: 4242 1`.
+    fn parse(text: &str) -> Option<Self> {
+        let numbers = |key: &str| -> Option<Vec<u32>> {
+            let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+            line.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
+        };
+        Some(Self { uid: numbers("Uid:")?.first().copied()?, namespace_pids: numbers("NSpid:").unwrap_or_default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn files_of_proc() {
+        let stat = "7 (a) b ) S 3 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 8412 1 2";
+        assert_eq!(Stat::parse(stat), Some(Stat { name: "a) b ".to_owned(), parent: 3, start_ticks: 8412 }));
+        assert_eq!(Stat::parse("7 (a"), None);
+        let status = "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t4242\t1\n";
+        assert_eq!(Status::parse(status), Some(Status { uid: 1000, namespace_pids: vec![4242, 1] }));
+    }
+
+    #[test]
+    fn a_child_is_below_its_parent_and_a_stranger_is_not() {
+        let me = look(std::process::id(), open(std::process::id()).expect("alive")).expect("alive");
+        let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
+        let found = descendant(&me, child.id()).expect("a child");
+        assert_eq!(found.key.pid, child.id());
+        assert!(below(me.key.pid).contains(&child.id()) || !std::path::Path::new("/proc/self/task").exists());
+        assert!(descendant(&found, me.key.pid).is_none());
+        assert!(descendant(&me, 1).is_none() || me.key.pid == 1);
+        child.kill().expect("alive");
+        child.wait().expect("killed");
+        assert!(!is_alive(found.pidfd.as_fd()));
+        assert!(look(child.id(), found.pidfd).is_none());
+    }
+}

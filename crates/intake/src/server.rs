@@ -1,0 +1,599 @@
+//! The loop: one thread, one epoll, and nothing in it that waits for anybody.
+//!
+//! Each turn hears of deaths first, so that no answer of that turn has a dead process's bytes in it; then of everything else.
+
+mod deaths;
+mod events;
+mod people;
+mod questions;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use ttmon_model::Sample;
+use ttmon_model::identity::ProcessKey;
+use ttmon_source::handover::Receiver;
+use ttmon_wire::allocation::{Step, Wait};
+
+use crate::answer::Plan;
+use crate::connection::{Connection, Due, Flow, Pause};
+use crate::counters::Counters;
+use crate::handed::Handed;
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, GRACE, INSPECTION_WAIT, LINE_FEED_QUIET, READ_BYTES, REST_WAIT, SAMPLE_WAIT};
+use crate::lines::Format;
+use crate::listen::Listener;
+use crate::log::Log;
+use crate::owner::{Budget, Tracked, View};
+use crate::peer::{self, Held};
+use crate::slab::Slab;
+use crate::store::Store;
+use crate::work::{Control, Ear, Handle, News, Sampler, Workers};
+
+/// What a server is made of.
+pub struct Settings {
+    /// Where it listens.
+    pub listeners: Vec<Listener>,
+    /// Where it keeps what it hears.
+    pub store: Store,
+    /// Where ledgers are handed over, if anywhere.
+    pub handover: Option<Receiver>,
+    /// Reads the other sources.
+    pub sampler: Sampler,
+    /// Where lines go.
+    pub log: Log,
+    /// How they look.
+    pub format: Format,
+    /// Whether events are told at all; complaints and dumps always are.
+    pub is_quiet: bool,
+}
+
+/// A process that connected, or that a peer forked.
+#[derive(Debug)]
+struct Process {
+    held: Held,
+    /// How it sees the machine, once that is known.
+    view: Option<View>,
+    tracked: Option<Tracked>,
+    connections: u32,
+    /// It ended; connections that it left behind may speak on for others.
+    is_dead: bool,
+}
+
+/// The server.
+pub struct Server {
+    epoll: OwnedFd,
+    listeners: Vec<Listener>,
+    connections: Slab<Connection>,
+    processes: Slab<Process>,
+    by_pid: HashMap<u32, u64>,
+    owners: usize,
+    store: Store,
+    handed: Handed,
+    workers: Workers,
+    ear: Ear,
+    log: Log,
+    format: Format,
+    is_quiet: bool,
+    counters: Counters,
+    budget: Budget,
+    sample: Option<(Arc<Sample>, Instant)>,
+    is_sampling: bool,
+    plan: Option<Plan>,
+    dues: BTreeSet<(Instant, u64)>,
+    /// Given up to accept one more connection, so that it can be told to go.
+    spare: Option<File>,
+    accept_again: Option<Instant>,
+    buffer: Vec<u8>,
+    /// Devices that nobody knows and somebody asked for.
+    unknown_devices: BTreeSet<i32>,
+    has_failed_sampling: bool,
+    is_stopping: bool,
+}
+
+// What an event of the loop is about; the rest of the number says which.
+const KIND: u64 = 0xFF << 56;
+const LISTENER: u64 = 1 << 56;
+const CONNECTION: u64 = 2 << 56;
+const PROCESS: u64 = 3 << 56;
+const EAR: u64 = 4 << 56;
+const HANDOVER: u64 = 5 << 56;
+const HANDED: u64 = 6 << 56;
+
+/// Events heard of in one turn.
+const EVENTS_MAX: usize = 1024;
+/// Connections accepted in one turn.
+const ACCEPTS_MAX: usize = 64;
+
+impl Server {
+    /// A server with all that an earlier one left, and a way to tell it something.
+    pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let (handle, ear) = crate::work::connect()?;
+        epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
+        for (index, listener) in settings.listeners.iter().enumerate() {
+            epoll::add(&epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN)?;
+        }
+        if let Some(receiver) = &settings.handover {
+            epoll::add(&epoll, receiver, EventData::new_u64(HANDOVER), EventFlags::IN)?;
+        }
+        let mut server = Self {
+            epoll,
+            listeners: settings.listeners,
+            connections: Slab::default(),
+            processes: Slab::default(),
+            by_pid: HashMap::new(),
+            owners: 0,
+            store: settings.store,
+            handed: Handed::new(settings.handover),
+            workers: Workers::start(&handle, settings.sampler)?,
+            ear,
+            log: settings.log,
+            format: settings.format,
+            is_quiet: settings.is_quiet,
+            counters: Counters::default(),
+            budget: Budget::default(),
+            sample: None,
+            is_sampling: false,
+            plan: None,
+            dues: BTreeSet::new(),
+            spare: File::open("/dev/null").ok(),
+            accept_again: None,
+            buffer: vec![0; READ_BYTES],
+            unknown_devices: BTreeSet::new(),
+            has_failed_sampling: false,
+            is_stopping: false,
+        };
+        server.adopt();
+        server.refresh_sample();
+        Ok((server, handle))
+    }
+
+    /// What an earlier server left.
+    fn adopt(&mut self) {
+        let (adopted, removed) = self.store.adopt();
+        let (count, mut entries) = (adopted.len(), 0);
+        for (held, hosted) in adopted {
+            entries += hosted.live_entries();
+            let key = held.key;
+            if let Some(number) = self.add_process(held) {
+                self.owners += 1;
+                let tracked = Tracked::new(hosted, &mut self.budget);
+                if let Some(process) = self.processes.get_mut(number) {
+                    process.tracked = Some(tracked);
+                }
+                self.counters.adopted += 1;
+            } else {
+                self.store.remove(key);
+            }
+        }
+        if count > 0 {
+            self.say(&format!("🔁 Took over {entries} entries of {count} processes from an earlier server"));
+        }
+        if removed > 0 {
+            self.say(&format!("🔁 Removed what an earlier server kept of {removed} processes that have ended"));
+        }
+    }
+
+    /// The ledgers that were handed over, for other threads.
+    pub fn post_mortem(&self) -> crate::handed::PostMortem {
+        self.handed.kept()
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
+        while !self.is_stopping {
+            let wait = self.time_left();
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), wait.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                let token = event.data.u64();
+                match token & KIND {
+                    PROCESS => self.process_ended(token & !KIND),
+                    HANDED => self.handed_ended(token & !KIND),
+                    _ => {}
+                }
+            }
+            for event in &events {
+                let (token, flags) = (event.data.u64(), event.flags);
+                match token & KIND {
+                    CONNECTION => self.connection_ready(token & !KIND, flags),
+                    LISTENER => self.accept((token & !KIND) as usize),
+                    EAR => self.hear(),
+                    HANDOVER => self.handed_over(),
+                    _ => {}
+                }
+            }
+            self.settle_dues();
+            self.log.flush();
+        }
+        self.farewell();
+        Ok(())
+    }
+
+    fn time_left(&self) -> Option<Timespec> {
+        let next = [self.dues.first().map(|(at, _)| *at), self.accept_again, self.handed.next_due()].into_iter().flatten().min()?;
+        let rest = next.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+        Some(Timespec { tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(rest.subsec_nanos()) })
+    }
+
+    fn hear(&mut self) {
+        self.ear.empty();
+        while let Ok(news) = self.ear.news.try_recv() {
+            match news {
+                News::Inspected(key, view) => self.inspected(key, view),
+                News::Sampled(sample) => self.sampled(sample),
+                News::Dumped(to, text) => self.dumped(to, &text),
+                News::Control(Control::Stop) => self.is_stopping = true,
+                News::Control(Control::Statistics) => self.statistics(),
+            }
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = self.listeners.get(index) else { return };
+            match listener.accept() {
+                Ok(socket) => {
+                    self.counters.connections += 1;
+                    if self.connections.len() >= CONNECTIONS_MAX {
+                        self.refuse(&format!("{CONNECTIONS_MAX} connections are open"));
+                    } else {
+                        self.welcome(socket);
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
+                    // With the spare descriptor gone there is one for this connection, to close it.
+                    drop(listener.accept());
+                    self.refuse("no descriptor is left; raise the limit of open files");
+                    self.spare = File::open("/dev/null").ok();
+                }
+                Err(error) => return self.pause_accepting(error),
+            }
+        }
+    }
+
+    /// Nothing can be accepted now: try again in a while, instead of being woken for it all the time.
+    fn pause_accepting(&mut self, error: Errno) {
+        self.counters.connections_refused += 1;
+        self.warn(&format!("⚠️  Accept failed: {error}; trying again in {} ms", ACCEPT_PAUSE.as_millis()));
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::empty());
+        }
+        self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+    }
+
+    fn accept_on(&mut self) {
+        self.accept_again = None;
+        self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN);
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.counters.connections_refused += 1;
+        if self.counters.connections_refused.is_power_of_two() {
+            self.warn(&format!("⚠️  Connection refused ({} so far): {why}", self.counters.connections_refused));
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let Ok((pid, pidfd)) = peer::at(&socket) else { return };
+        let peer = pidfd.and_then(|pidfd| self.known_or_new(pid, pidfd));
+        let mut connection = Connection::new(socket, peer, pid);
+        if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
+            process.connections += 1;
+            if process.view.is_none() {
+                connection.pause = Some(Pause::Inspection);
+            }
+        }
+        let is_paused = connection.pause.is_some();
+        connection.waits = (!is_paused, false);
+        let number = self.connections.insert(connection);
+        let flags = if is_paused { EventFlags::empty() } else { EventFlags::IN };
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        if epoll::add(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags).is_err() {
+            return self.close(number);
+        }
+        if is_paused {
+            self.set_due(number, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
+        }
+    }
+
+    /// The process at the other end of a connection; `None` if it has ended.
+    fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
+        let known = self.by_pid.get(&pid).copied();
+        if let Some(known) = known {
+            let process = self.processes.get(known)?;
+            if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
+                return Some(known);
+            }
+            // The pid may mean another process by now.
+            self.process_ended(known);
+        }
+        let number = self.add_process(peer::look(pid, pidfd)?)?;
+        Some(number)
+    }
+
+    fn add_process(&mut self, held: Held) -> Option<u64> {
+        let key = held.key;
+        let number = self.processes.insert(Process { held, view: None, tracked: None, connections: 0, is_dead: false });
+        let process = self.processes.get(number)?;
+        if epoll::add(&self.epoll, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
+            self.processes.remove(number);
+            return None;
+        }
+        self.by_pid.insert(key.pid, number);
+        self.workers.inspect(key);
+        Some(number)
+    }
+
+    fn inspected(&mut self, key: ProcessKey, view: View) {
+        let Some(number) = self.by_pid.get(&key.pid).copied() else { return };
+        let Some(process) = self.processes.get_mut(number).filter(|process| process.held.key == key) else { return };
+        process.view = Some(view);
+        self.plan = None;
+        let waiting: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number))
+            .map(|(number, _)| number)
+            .collect();
+        for number in waiting {
+            self.resume(number);
+        }
+    }
+
+    fn connection_ready(&mut self, number: u64, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) {
+            let flow = self.connections.get_mut(number).map_or(Flow::On, Connection::send_on);
+            if flow == Flow::Close {
+                return self.close(number);
+            }
+        }
+        let is_paused = self.connections.get(number).is_none_or(|connection| connection.pause.is_some() || connection.has_ended);
+        if flags.intersects(EventFlags::ERR | EventFlags::HUP) && is_paused {
+            // Nobody is there to read an answer.
+            return self.close(number);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) && !is_paused {
+            self.receive(number);
+        }
+        self.rearm(number);
+    }
+
+    fn receive(&mut self, number: u64) {
+        let Some(mut connection) = self.connections.lend(number) else { return };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let kept = connection.rest.len();
+        if buffer.len() < kept + READ_BYTES {
+            buffer.resize(kept + READ_BYTES, 0);
+        }
+        buffer[..kept].copy_from_slice(&connection.rest);
+        connection.rest.clear();
+        let flow = match recv(&connection.socket, &mut buffer[kept..kept + READ_BYTES], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => {
+                connection.rest.extend_from_slice(&buffer[..kept]);
+                self.ended(number, &mut connection)
+            }
+            Ok((received, _)) => self.feed(number, &mut connection, &buffer[..kept + received]),
+            Err(Errno::AGAIN | Errno::INTR) => {
+                connection.rest.extend_from_slice(&buffer[..kept]);
+                Flow::On
+            }
+            Err(_) => Flow::Close,
+        };
+        self.buffer = buffer;
+        self.give_back(number, connection, flow);
+    }
+
+    /// Takes every message that is there.
+    fn feed(&mut self, number: u64, connection: &mut Connection, bytes: &[u8]) -> Flow {
+        let mut from = 0;
+        let due = loop {
+            match connection.framing.next(&bytes[from..]) {
+                Step::Request { request, size, used } => {
+                    from += used;
+                    self.counters.messages += 1;
+                    if self.handle(number, connection, &request, size) == Flow::Close {
+                        return Flow::Close;
+                    }
+                    if connection.pause.is_some() {
+                        break connection.due;
+                    }
+                }
+                Step::Wait { used, wait } => {
+                    from += used;
+                    let after = |delay: Duration, due| Some((Instant::now() + delay, due));
+                    break match wait {
+                        Wait::Message => None,
+                        Wait::Rest => after(REST_WAIT, Due::GiveUp),
+                        Wait::Grace => after(GRACE, Due::Settle),
+                        Wait::LineFeed => after(LINE_FEED_QUIET, Due::Dump),
+                    };
+                }
+                Step::Malformed(malformed) => {
+                    self.malformed(connection, &malformed.to_string());
+                    return Flow::Close;
+                }
+            }
+        };
+        connection.rest.extend_from_slice(&bytes[from..]);
+        if due.is_some() || connection.due.is_some() {
+            self.change_due(number, connection, due);
+        }
+        Flow::On
+    }
+
+    /// The peer will send nothing more.
+    fn ended(&mut self, number: u64, connection: &mut Connection) -> Flow {
+        connection.has_ended = true;
+        if connection.rest == b"\n" {
+            return self.ask_for_dump(number, connection);
+        }
+        // A question in its grace was whole; half a message is none.
+        connection.framing.settle();
+        let rest = std::mem::take(&mut connection.rest);
+        let flow = if rest.is_empty() { Flow::On } else { self.feed(number, connection, &rest) };
+        if flow == Flow::On && connection.rest.is_empty() && (connection.pause.is_some() || !connection.unread.is_empty()) {
+            connection.is_ending = true;
+            return Flow::On;
+        }
+        if !connection.rest.is_empty() {
+            self.malformed(connection, "it ended in the middle of a message");
+        }
+        Flow::Close
+    }
+
+    fn give_back(&mut self, number: u64, connection: Connection, flow: Flow) {
+        self.connections.put_back(number, connection);
+        if flow == Flow::Close {
+            self.close(number);
+        }
+    }
+
+    /// Goes on with a connection that was paused.
+    fn resume(&mut self, number: u64) {
+        let Some(mut connection) = self.connections.lend(number) else { return };
+        self.change_due(number, &mut connection, None);
+        let mut flow = Flow::On;
+        if let Some(Pause::Sample(request, size)) = connection.pause.take() {
+            flow = self.answer(&mut connection, &request, size);
+        }
+        if flow == Flow::On && !connection.rest.is_empty() {
+            let rest = std::mem::take(&mut connection.rest);
+            flow = self.feed(number, &mut connection, &rest);
+        }
+        if connection.has_ended && connection.pause.is_none() {
+            connection.is_ending = true;
+            if connection.unread.is_empty() {
+                flow = Flow::Close;
+            }
+        }
+        self.give_back(number, connection, flow);
+        self.rearm(number);
+    }
+
+    /// Tells the kernel what is being waited for.
+    fn rearm(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        let waits = (connection.pause.is_none() && !connection.has_ended, !connection.unread.is_empty());
+        if waits != connection.waits {
+            connection.waits = waits;
+            let mut flags = EventFlags::empty();
+            flags.set(EventFlags::IN, waits.0);
+            flags.set(EventFlags::OUT, waits.1);
+            let _ = epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags);
+        }
+    }
+
+    fn change_due(&mut self, number: u64, connection: &mut Connection, due: Option<(Instant, Due)>) {
+        if let Some((at, _)) = connection.due.take() {
+            self.dues.remove(&(at, number));
+        }
+        if let Some((at, _)) = due {
+            self.dues.insert((at, number));
+        }
+        connection.due = due;
+    }
+
+    fn set_due(&mut self, number: u64, due: Option<(Instant, Due)>) {
+        if let Some(mut connection) = self.connections.lend(number) {
+            self.change_due(number, &mut connection, due);
+            self.connections.put_back(number, connection);
+        }
+    }
+
+    fn settle_dues(&mut self) {
+        let now = Instant::now();
+        while let Some((_, number)) = self.dues.first().copied().filter(|(at, _)| *at <= now) {
+            self.time_is_up(number);
+        }
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_on();
+        }
+        self.handed.forget_old(now);
+    }
+
+    fn time_is_up(&mut self, number: u64) {
+        let Some(mut connection) = self.connections.lend(number) else { return };
+        let due = connection.due.map(|(_, due)| due);
+        self.change_due(number, &mut connection, None);
+        let flow = match due {
+            Some(Due::Settle) => {
+                connection.framing.settle();
+                let rest = std::mem::take(&mut connection.rest);
+                self.feed(number, &mut connection, &rest)
+            }
+            Some(Due::Dump) => self.ask_for_dump(number, &mut connection),
+            Some(Due::GiveUp) => {
+                let why = format!("{} bytes and then nothing", connection.rest.len());
+                self.malformed(&mut connection, &why);
+                Flow::Close
+            }
+            Some(Due::Resume) => {
+                self.connections.put_back(number, connection);
+                return self.resume(number);
+            }
+            None => Flow::On,
+        };
+        self.give_back(number, connection, flow);
+        self.rearm(number);
+    }
+
+    fn close(&mut self, number: u64) {
+        let Some(mut connection) = self.connections.remove(number) else { return };
+        self.change_due(number, &mut connection, None);
+        let _ = epoll::delete(&self.epoll, &connection.socket);
+        if connection.unread.len() > connection.unread_max {
+            self.counters.peers_dropped += 1;
+            let pid = connection.peer_pid;
+            self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({} bytes)", connection.unread.len()));
+        }
+        if let Some(peer) = connection.peer {
+            self.let_go(peer);
+        }
+        // What is not read yet is read by nobody: a peer that is still sending must not be killed by a signal for it.
+        drop(connection);
+    }
+
+    /// One connection less of a process.
+    fn let_go(&mut self, number: u64) {
+        let Some(process) = self.processes.get_mut(number) else { return };
+        process.connections = process.connections.saturating_sub(1);
+        if process.connections == 0 && process.tracked.is_none() {
+            self.forget_process(number);
+        }
+    }
+
+    /// A process that has nothing here any more.
+    fn forget_process(&mut self, number: u64) {
+        if let Some(process) = self.processes.remove(number) {
+            let _ = epoll::delete(&self.epoll, &process.held.pidfd);
+            if self.by_pid.get(&process.held.key.pid) == Some(&number) {
+                self.by_pid.remove(&process.held.key.pid);
+            }
+        }
+    }
+
+    /// Waits for a sample no longer than this.
+    fn wait_for_sample(&mut self, number: u64, connection: &mut Connection) {
+        self.change_due(number, connection, Some((Instant::now() + SAMPLE_WAIT, Due::Resume)));
+    }
+}

@@ -1,0 +1,82 @@
+//! Processes that end: noticed at once, and all they had goes with them.
+
+use rustix::event::epoll;
+use ttmon_ledger::layout::kind;
+
+use super::{HANDED, Server};
+use crate::lines::megabytes;
+use crate::owner::Tracked;
+
+impl Server {
+    pub(super) fn process_ended(&mut self, number: u64) {
+        let Some(process) = self.processes.get_mut(number).filter(|process| !process.is_dead) else { return };
+        process.is_dead = true;
+        let _ = epoll::delete(&self.epoll, &process.held.pidfd);
+        let key = process.held.key;
+        let tracked = process.tracked.take();
+        let is_over = process.connections == 0;
+        self.counters.deaths += 1;
+        if let Some(tracked) = tracked {
+            self.owners -= 1;
+            self.budget.bytes = self.budget.bytes.saturating_sub(tracked.hosted.memory_bytes());
+            self.store.remove(key);
+            self.plan = None;
+            self.tell_end(key.pid, &tracked);
+            // Giving back a million entries takes a while.
+            self.workers.remove(tracked.hosted);
+        }
+        if self.by_pid.get(&key.pid) == Some(&number) {
+            self.by_pid.remove(&key.pid);
+        }
+        if is_over {
+            self.processes.remove(number);
+        }
+    }
+
+    fn tell_end(&mut self, pid: u32, tracked: &Tracked) {
+        let sum = |kinds: &[u8]| {
+            tracked
+                .devices()
+                .iter()
+                .flat_map(|(_, id)| kinds.iter().map(|kind| tracked.hosted.live_of(*id, *kind)))
+                .fold((0_u64, 0_u64), |(bytes, count), (more, entries)| (bytes.saturating_add(more), count + entries))
+        };
+        let buffers = sum(&[kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE, kind::HOST, kind::OTHER]);
+        let (circulars, kernels) = (sum(&[kind::CB]), sum(&[kind::KERNEL]));
+        if self.is_quiet || buffers.1 + circulars.1 + kernels.1 == 0 {
+            return;
+        }
+        self.say("\n⚠️  Detected dead processes, cleaning up orphaned buffers...");
+        self.say(&format!("   PID {pid} is dead, removing its buffers..."));
+        self.say(&format!("   ✓ Removed {} buffers ({} MB) from PID {pid}", buffers.1, megabytes(buffers.0)));
+        for ((bytes, count), what) in [(circulars, "CBs"), (kernels, "kernels")] {
+            if count > 0 {
+                self.say(&format!("   ✓ Removed {count} {what} ({} MB) from PID {pid}", megabytes(bytes)));
+            }
+        }
+        self.say("");
+    }
+
+    /// Ledgers came that processes handed over.
+    pub(super) fn handed_over(&mut self) {
+        for (number, pidfd) in self.handed.receive() {
+            self.counters.handed_over += 1;
+            let data = epoll::EventData::new_u64(HANDED | number);
+            if epoll::add(&self.epoll, &pidfd, data, epoll::EventFlags::IN).is_ok() {
+                self.handed.watch(number, pidfd);
+            } else {
+                self.handed.ended(number);
+            }
+        }
+    }
+
+    /// A process that had handed its ledger over has ended: what it had is kept for a while.
+    pub(super) fn handed_ended(&mut self, number: u64) {
+        if let Some((pid, entries, bytes)) = self.handed.ended(number)
+            && entries > 0
+            && !self.is_quiet
+        {
+            self.say(&format!("⚠ [PID {pid}] ended with {entries} buffers ({} MB) in its ledger, kept for a while", megabytes(bytes)));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What people are told besides events: complaints, statistics, the end.
+
+use std::time::Duration;
+
+use ttmon_ledger::layout::kind;
+
+use super::Server;
+use crate::connection::Connection;
+use crate::counters::ROWS;
+use crate::lines::{self, Format, kilobytes};
+use crate::work::unix_ns;
+
+/// How long the last lines may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// A line for stdout.
+    pub fn say(&mut self, message: &str) {
+        let format = self.format;
+        for line in message.split('\n').filter(|line| format == Format::Text || !line.is_empty()) {
+            lines::note(self.log.out(), format, unix_ns(), "info", line);
+        }
+    }
+
+    /// A line for stderr.
+    pub fn warn(&mut self, message: &str) {
+        lines::note(self.log.errors(), self.format, unix_ns(), "warning", message);
+    }
+
+    pub(super) fn malformed(&mut self, connection: &mut Connection, why: &str) {
+        self.counters.malformed += 1;
+        if connection.may_complain() {
+            self.warn(&format!("⚠️  [PID {}] connection closed: not the allocation protocol: {why}", connection.peer_pid));
+        }
+    }
+
+    /// What there is, and what happened so far.
+    pub fn statistics(&mut self) {
+        match self.format {
+            Format::Text => self.statistics_for_people(),
+            Format::Json => {
+                let counters: Vec<String> = ROWS.iter().map(|(name, _, get)| format!("\"{name}\":{}", get(&self.counters))).collect();
+                let text = format!(
+                    "{{\"time\":\"{}\",\"op\":\"statistics\",\"owners\":{},\"open_connections\":{},\"entries\":{},\"lines_dropped\":{},\
+                     \"handed\":{},\"counters\":{{{}}}}}\n",
+                    ttmon_model::units::UnixTime(unix_ns()).rfc3339(),
+                    self.owners,
+                    self.connections.len(),
+                    self.entries(),
+                    self.log.dropped(),
+                    self.handed.len(),
+                    counters.join(",")
+                );
+                self.log.out().extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    fn entries(&self) -> u64 {
+        self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref()).map(|tracked| tracked.hosted.live_entries()).sum()
+    }
+
+    fn statistics_for_people(&mut self) {
+        const BUFFERS: [u8; 6] = [kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE, kind::HOST, kind::OTHER];
+        let mut devices: Vec<i32> = self
+            .processes
+            .iter()
+            .filter_map(|(_, process)| process.tracked.as_ref())
+            .flat_map(|tracked| tracked.devices())
+            .map(|(id, _)| *id)
+            .collect();
+        devices.sort_unstable();
+        devices.dedup();
+        self.say("\n📊 Current Statistics:");
+        for device in devices {
+            let figures: Vec<(u64, u64)> = (0..8).map(|kind| self.figures_on(device, kind)).collect();
+            let of = |kinds: &[u8]| {
+                kinds.iter().fold((0, 0), |sum, kind| {
+                    let (bytes, count) = figures.get(usize::from(*kind)).copied().unwrap_or_default();
+                    (sum.0 + bytes, sum.1 + count)
+                })
+            };
+            if figures.iter().all(|(_, count)| *count == 0) {
+                continue;
+            }
+            self.say(&format!("  Device {device}:\n    Buffers: {}", of(&BUFFERS).1));
+            let named = [
+                ("DRAM", kind::DRAM),
+                ("L1", kind::L1),
+                ("L1_SMALL", kind::L1_SMALL),
+                ("TRACE", kind::TRACE),
+                ("CB", kind::CB),
+                ("Kernels", kind::KERNEL),
+            ];
+            for (name, kind) in named {
+                let (bytes, _) = of(&[kind]);
+                if bytes > 0 || matches!(kind, kind::DRAM | kind::L1) {
+                    self.say(&format!("    {name}: {bytes} bytes ({} KB)", kilobytes(bytes)));
+                }
+            }
+            self.say(&format!("    Total: {} bytes", of(&[kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE]).0));
+        }
+        self.say(&format!("  Active allocations: {}", self.entries()));
+        self.say(&format!("  Processes: {}, open connections: {}", self.owners, self.connections.len()));
+        for (_, words, get) in ROWS {
+            let count = get(&self.counters);
+            if count > 0 {
+                self.say(&format!("  {words}: {count}"));
+            }
+        }
+        let dropped = self.log.dropped();
+        if dropped > 0 {
+            self.say(&format!("  lines dropped that nobody read: {dropped}"));
+        }
+        for line in self.handed.lines() {
+            self.say(&line);
+        }
+    }
+
+    fn figures_on(&self, device: i32, kind: u8) -> (u64, u64) {
+        let tracked = self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref());
+        tracked
+            .flat_map(|tracked| tracked.devices().iter().filter(|(id, _)| *id == device).map(|(_, id)| tracked.hosted.live_of(*id, kind)))
+            .fold((0, 0), |sum, (bytes, count)| (sum.0 + bytes, sum.1 + count))
+    }
+
+    /// The last words. What was heard stays, for the next server.
+    pub(super) fn farewell(&mut self) {
+        self.statistics();
+        self.say("\n🛑 Allocation Server stopped");
+        self.listeners.clear();
+        self.log.finish(LAST_LINES);
+    }
+}

@@ -1,0 +1,144 @@
+//! Questions, and the dumps that are asked for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ttmon_model::Sample;
+use ttmon_wire::allocation::{Request, Size, Type};
+
+use super::Server;
+use crate::answer::{Heard, Plan};
+use crate::connection::{Connection, Flow, Pause};
+use crate::dump::About;
+use crate::limits::{SAMPLE_AGE_MAX, UNREAD_DUMP_BYTES_MAX};
+use crate::owner::View;
+use crate::work::ToDump;
+
+/// An asker of whom nothing is known sees what everybody sees.
+const EVERYTHING: View = View { visible: ttmon_model::ledger::VisibleDevices::All, is_mock: false };
+
+impl Server {
+    pub(super) fn question(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
+        let is_fresh = self.sample.as_ref().is_some_and(|(_, at)| at.elapsed() < SAMPLE_AGE_MAX);
+        if is_fresh || (self.sample.is_none() && self.has_failed_sampling) {
+            return self.answer(connection, request, size);
+        }
+        connection.pause = Some(Pause::Sample(*request, size));
+        self.wait_for_sample(number, connection);
+        self.refresh_sample();
+        Flow::On
+    }
+
+    pub(super) fn answer(&mut self, connection: &mut Connection, request: &Request, size: Size) -> Flow {
+        let mut plan = match self.plan.take() {
+            Some(plan) => plan,
+            None => self.make_plan(),
+        };
+        let view = connection.peer.and_then(|peer| self.processes.get(peer)).and_then(|peer| peer.view.clone()).unwrap_or(EVERYTHING);
+        // One that may not be looked into asks as a monitor does: for the machine's devices.
+        let view = if view == View::UNKNOWN { EVERYTHING } else { view };
+        let device = request.device_id;
+        let reply = match request.kind {
+            Type::Query => {
+                self.counters.queries += 1;
+                let bytes = |process: u64, allocator, kind| {
+                    let process = self.processes.get(process).filter(|process| !process.is_dead);
+                    process.and_then(|process| process.tracked.as_ref()).map_or(0, |tracked| tracked.hosted.live_of(allocator, kind).0)
+                };
+                let usage = plan.usage(&view, device, bytes);
+                if usage.is_none() && self.unknown_devices.len() < 1024 && self.unknown_devices.insert(device) {
+                    self.warn(&format!("⚠ [PID {}] asks for device {device}, of which nothing is known", connection.peer_pid));
+                }
+                Some(usage.unwrap_or_default().reply(size, device))
+            }
+            _ => {
+                self.counters.infos += 1;
+                let info = if device == -1 { plan.count(&view) } else { plan.info(&view, device) };
+                info.reply(size, device)
+            }
+        };
+        self.plan = Some(plan);
+        reply.map_or(Flow::Close, |reply| connection.reply(reply.as_bytes()))
+    }
+
+    fn make_plan(&self) -> Plan {
+        let heard: Vec<Heard<'_>> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| !process.is_dead)
+            .filter_map(|(number, process)| {
+                let (tracked, view) = (process.tracked.as_ref()?, process.view.as_ref().unwrap_or(&View::UNKNOWN));
+                Some(Heard { number, key: process.held.key, view, tracked })
+            })
+            .collect();
+        Plan::new(self.sample.as_ref().map(|(sample, _)| sample), &heard)
+    }
+
+    pub(super) fn refresh_sample(&mut self) {
+        if !self.is_sampling {
+            self.is_sampling = true;
+            self.workers.sample();
+        }
+    }
+
+    pub(super) fn sampled(&mut self, sample: Result<Box<Sample>, String>) {
+        self.is_sampling = false;
+        match sample {
+            Ok(sample) => {
+                self.sample = Some((Arc::new(*sample), Instant::now()));
+                self.has_failed_sampling = false;
+            }
+            Err(why) => {
+                if !self.has_failed_sampling {
+                    self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
+                }
+                self.has_failed_sampling = true;
+            }
+        }
+        self.plan = None;
+        let waiting: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| matches!(connection.pause, Some(Pause::Sample(..))))
+            .map(|(number, _)| number)
+            .collect();
+        for number in waiting {
+            self.resume(number);
+        }
+    }
+
+    pub(super) fn dump(&mut self, about: About, to: Option<u64>) -> Flow {
+        self.counters.dumps += 1;
+        let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
+        let mut ledgers: Vec<ToDump> =
+            tracked.map(|(_, process)| ToDump { pid: process.held.key.pid, path: self.store.file(process.held.key) }).collect();
+        ledgers.sort_by_key(|ledger| ledger.pid);
+        self.workers.dump(about, to, ledgers);
+        Flow::On
+    }
+
+    /// An empty line: somebody at a terminal wants to see what there is.
+    pub(super) fn ask_for_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
+        connection.rest.clear();
+        connection.pause = Some(Pause::Dump);
+        connection.unread_max = UNREAD_DUMP_BYTES_MAX;
+        self.dump(About::Everything, Some(number))
+    }
+
+    pub(super) fn dumped(&mut self, to: Option<u64>, text: &str) {
+        let Some(number) = to else {
+            self.log.out().extend_from_slice(text.as_bytes());
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        connection.pause = None;
+        connection.is_ending = true;
+        connection.has_ended = true;
+        let flow = connection.reply(text.as_bytes());
+        if flow == Flow::Close || connection.unread.is_empty() {
+            self.close(number);
+        } else {
+            self.rearm(number);
+        }
+    }
+}

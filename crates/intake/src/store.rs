@@ -1,0 +1,180 @@
+//! The state directory: one ledger a process, so that a server that was killed loses nothing.
+//!
+//! Files belong to the server. Whoever owns a file may make it shorter, and a mapped file that gets shorter kills whoever
+//! stores to it: so a peer is not made the owner of its ledger, but may read it, by an access list.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags, flock, openat, renameat, unlinkat};
+use rustix::process::geteuid;
+
+use ttmon_ledger::layout::WriterKind;
+use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, Seen};
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::VisibleDevices;
+use ttmon_source::served;
+
+use crate::owner::View;
+use crate::peer::{self, Held};
+
+/// The kernel's number of tmpfs.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+/// Files of an earlier server that are looked at.
+const FILES_MAX: usize = 16_384;
+
+/// The directory, ours alone while this lives.
+#[derive(Debug)]
+pub struct Store {
+    directory: OwnedFd,
+    path: PathBuf,
+    config: Config,
+}
+
+/// Why a directory is of no use.
+#[derive(Debug)]
+pub enum Unusable {
+    /// Memory is where state belongs: elsewhere every event would end up on a disk, and readers trust tmpfs alone.
+    NotInMemory(PathBuf),
+    /// Another server uses it.
+    InUse(PathBuf),
+    /// Others could put files there.
+    Open(PathBuf),
+    /// The system said no.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInMemory(path) => write!(f, "{}: not on tmpfs; use a directory in memory, such as one below /dev/shm", path.display()),
+            Self::InUse(path) => write!(f, "{}: another server keeps its state there; stop it, or use another --state-dir", path.display()),
+            Self::Open(path) => {
+                write!(f, "{}: other users may write there, or own it; use a --state-dir of this user alone", path.display())
+            }
+            Self::Io(path, error) => write!(f, "{}: {error}; use another --state-dir", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// Whether a directory, or where it would be made, lies in memory.
+pub fn is_in_memory(path: &Path) -> bool {
+    let there = path.ancestors().find(|ancestor| ancestor.exists());
+    there.and_then(|there| rustix::fs::statfs(there).ok()).is_some_and(|system| system.f_type == TMPFS_MAGIC)
+}
+
+impl Store {
+    /// Opens the directory, made if it is not there, for the processes of one machine: 0, or the mark of a simulated one.
+    pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, Unusable> {
+        let io = |error: io::Error| Unusable::Io(path.to_owned(), error);
+        // Others may list it: which processes there are is no secret, what is in the files is.
+        DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(io)?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+        if rustix::fs::fstatfs(&directory).map_err(|error| io(error.into()))?.f_type != TMPFS_MAGIC {
+            return Err(Unusable::NotInMemory(path.to_owned()));
+        }
+        let metadata = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?;
+        if metadata.st_uid != geteuid().as_raw() || metadata.st_mode & 0o022 != 0 {
+            return Err(Unusable::Open(path.to_owned()));
+        }
+        flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| Unusable::InUse(path.to_owned()))?;
+        let config = Config { kind: WriterKind::Service, version, clock: ClockChoice::Auto, machine, on_created: None };
+        Ok(Self { directory, path: path.to_owned(), config })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A process's ledger.
+    pub(crate) fn file(&self, owner: ProcessKey) -> PathBuf {
+        self.path.join(served::file_name(owner))
+    }
+
+    /// A new ledger for a process, empty; others see it when it is whole.
+    pub(crate) fn create(&self, held: &Held, view: &View) -> io::Result<Hosted> {
+        let name = served::file_name(held.key);
+        let draft = format!("{name}.new");
+        let _ = unlinkat(&self.directory, &draft, AtFlags::empty());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.directory, &draft, flags, Mode::from_raw_mode(0o600))?);
+        if held.uid != geteuid().as_raw() {
+            let_read(&file, held.uid);
+        }
+        let owner = Owner {
+            pid: held.key.pid,
+            start_ticks: held.key.start_ticks,
+            program: held.name.as_bytes(),
+            seen: match &view.visible {
+                VisibleDevices::All => Seen::All,
+                VisibleDevices::Only(text) if text.len() < ttmon_ledger::layout::header::VISIBLE_BYTES => Seen::Only(text.as_bytes()),
+                VisibleDevices::Only(_) | VisibleDevices::Cut => Seen::Unknown,
+            },
+            is_mock: view.is_mock,
+        };
+        let made = Hosted::create(file, &self.config, &owner);
+        let made = made.and_then(|hosted| Ok(renameat(&self.directory, &draft, &self.directory, &name).map(|()| hosted)?));
+        if made.is_err() {
+            let _ = unlinkat(&self.directory, &draft, AtFlags::empty());
+        }
+        made
+    }
+
+    /// The ledgers that an earlier server left of processes that still live. Those of others are removed, and how many.
+    pub(crate) fn adopt(&self) -> (Vec<(Held, Hosted)>, usize) {
+        let mut adopted = Vec::new();
+        let mut removed = 0;
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX) {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| name.ends_with(".ledger") || name.ends_with(".ledger.new")) else { continue };
+            let kept = served::owner_of(name).and_then(|owner| {
+                let held = peer::look(owner.pid, peer::open(owner.pid)?).filter(|held| held.key == owner)?;
+                let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let file = File::from(openat(&self.directory, name, flags, Mode::empty()).ok()?);
+                let metadata = file.metadata().ok()?;
+                let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw();
+                let hosted = Hosted::adopt(file, &self.config).ok().filter(|_| is_ours)?;
+                (hosted.owner() == (owner.pid, owner.start_ticks)).then_some((held, hosted))
+            });
+            match kept {
+                Some(kept) => adopted.push(kept),
+                None => {
+                    removed += 1;
+                    let _ = unlinkat(&self.directory, name, AtFlags::empty());
+                }
+            }
+        }
+        (adopted, removed)
+    }
+
+    /// The process is gone.
+    pub(crate) fn remove(&self, owner: ProcessKey) {
+        let _ = unlinkat(&self.directory, served::file_name(owner), AtFlags::empty());
+    }
+}
+
+/// Lets one more user read a file, by an access list as the kernel stores it: acl(5), and its posix_acl_xattr.h.
+fn let_read(file: impl AsFd, uid: u32) {
+    const VERSION: u32 = 2;
+    const NOBODY: u32 = u32::MAX;
+    const READ: u16 = 4;
+    // The file's owner, the user, the file's group, the most that others than the owner may, everybody else.
+    let entries: [(u16, u16, u32); 5] =
+        [(0x01, READ | 2, NOBODY), (0x02, READ, uid), (0x04, 0, NOBODY), (0x10, READ, NOBODY), (0x20, 0, NOBODY)];
+    let mut list = VERSION.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&permissions.to_le_bytes());
+        list.extend_from_slice(&id.to_le_bytes());
+    }
+    // Where the file system has no such lists, the peer's own ttmon says no_permission, and nothing else changes.
+    let _ = rustix::fs::fsetxattr(file, "system.posix_acl_access", &list, XattrFlags::empty());
+}

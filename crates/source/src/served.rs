@@ -1,0 +1,126 @@
+//! Ledgers that the service writes for the peers of its allocation socket: files in its state directory, one a process.
+//!
+//! A file is called `PID-START.ledger`, by the process's pid and start time. Who may be believed: root's service and this user's
+//! own about everybody, another user's about the processes of that user alone.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::process::geteuid;
+
+use ttmon_ledger::layout::WriterKind;
+use ttmon_ledger::reader::Region;
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::sample::ProcessSample;
+use ttmon_model::{Missing, Reading, Source};
+
+use crate::ledgers::{Found, open_file};
+
+/// Files of one directory looked at: more than a service has peers.
+const FILES_MAX: usize = 4096;
+const SUFFIX: &str = ".ledger";
+
+/// The name of a process's file.
+pub fn file_name(owner: ProcessKey) -> String {
+    format!("{}-{}{SUFFIX}", owner.pid, owner.start_ticks)
+}
+
+/// The process that a file's name says.
+pub fn owner_of(name: &str) -> Option<ProcessKey> {
+    let (pid, start_ticks) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    Some(ProcessKey { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
+}
+
+/// A file that may be a process's ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) owner: ProcessKey,
+    pub(crate) path: PathBuf,
+    /// The only user whose processes its writer may speak of.
+    only: Option<u32>,
+}
+
+/// All of them. A directory that is not there, or is none, has none.
+pub(crate) fn list(directories: &[PathBuf]) -> Vec<Named> {
+    let mut found: Vec<Named> = Vec::new();
+    for directory in directories {
+        let Ok(metadata) = fs::symlink_metadata(directory) else { continue };
+        let only = Some(metadata.uid()).filter(|uid| *uid != 0 && *uid != geteuid().as_raw());
+        if metadata.is_dir() {
+            found.extend(
+                list_one(directory, only).filter(|named| !found.iter().any(|other| other.owner == named.owner)).collect::<Vec<_>>(),
+            );
+        }
+    }
+    found
+}
+
+fn list_one(directory: &Path, only: Option<u32>) -> impl Iterator<Item = Named> {
+    let entries = fs::read_dir(directory).into_iter().flatten().take(FILES_MAX).flatten();
+    entries.filter_map(move |entry| Some(Named { owner: owner_of(entry.file_name().to_str()?)?, path: entry.path(), only }))
+}
+
+impl Named {
+    /// Opens it, if it is that process's.
+    pub(crate) fn open(&self, process: &ProcessSample, machine: u64) -> Reading<Found> {
+        let uid = process.facts.as_ref().map_err(|reason| *reason)?.uid;
+        if self.only.is_some_and(|only| only != uid) {
+            return Err(Missing::NoSource);
+        }
+        let file = open(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Missing::NoPermission,
+            _ => Missing::NoSource,
+        })?;
+        let metadata = file.metadata().map_err(|_| Missing::NoSource)?;
+        let region = Region::open(file).map_err(|_| Missing::NoSource)?;
+        let identity = region.identity();
+        let says = ProcessKey { pid: identity.owner_pid, start_ticks: identity.owner_start_ticks };
+        if identity.writer != Some(WriterKind::Service) || says != self.owner || identity.machine != machine {
+            return Err(Missing::NoSource);
+        }
+        Ok(Found::new(process.key, Source::Server, region, self.path.clone(), &metadata))
+    }
+}
+
+/// The kernel's number of tmpfs.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+/// A regular file in memory. What it is is looked at before it is opened: another file system may not answer.
+fn open(path: &Path) -> io::Result<File> {
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let is_in_memory = rustix::fs::fstatfs(&place)?.f_type == TMPFS_MAGIC;
+    if !is_in_memory || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        let owner = ProcessKey { pid: 4242, start_ticks: 99 };
+        assert_eq!(file_name(owner), "4242-99.ledger");
+        assert_eq!(owner_of("4242-99.ledger"), Some(owner));
+        assert_eq!(["4242.ledger", "4242-99", "a-1.ledger", "1--1.ledger", ""].map(owner_of), [None; 5]);
+    }
+
+    #[test]
+    fn only_directories_are_looked_into() {
+        let directory = tempfile::tempdir().expect("directory");
+        let real = directory.path().join("state");
+        fs::create_dir(&real).expect("directory");
+        fs::write(real.join("7-8.ledger"), "").expect("file");
+        fs::write(real.join("7-8.new"), "").expect("file");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).expect("link");
+        let found = list(&[link, real.clone(), real.clone(), directory.path().join("none")]);
+        assert_eq!(found, [Named { owner: ProcessKey { pid: 7, start_ticks: 8 }, path: real.join("7-8.ledger"), only: None }]);
+    }
+}

@@ -1,0 +1,113 @@
+//! The host's sampler, history, API and metrics as a part of the service.
+
+use std::env;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ttmon_serve::{Host, Options, StartError, Token};
+
+use crate::cli::ServeArgs;
+use crate::failure::Failure;
+use crate::meant::{Context, Place};
+use crate::open::Placed;
+use crate::show::VERSION;
+
+const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
+const INTERVAL_DEFAULT: f64 = 1.0;
+
+/// Ready to run, without a thread so far; the caller has it announced once it does.
+pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed) -> Result<(Host, String), Failure> {
+    let options = options(context, args)?;
+    let api = options.api.clone();
+    let host = Host::prepare(placed.root.clone(), placed.options.clone(), options)?;
+    let announcement = announcement(context, api.as_deref(), host.address(), args);
+    Ok((host, announcement))
+}
+
+fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
+    let interval = args.interval.unwrap_or(INTERVAL_DEFAULT);
+    if !(0.1..=3600.0).contains(&interval) {
+        return Err(Failure::usage("--interval takes 0.1 to 3600 seconds"));
+    }
+    Ok(Options {
+        version: VERSION,
+        interval: Duration::from_secs_f64(interval),
+        api: api(context, args),
+        listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
+        allow_remote: args.allow_remote,
+        token: token(args)?,
+        tls: args.tls_cert.clone().zip(args.tls_key.clone()),
+        process_metrics: args.process_metrics,
+    })
+}
+
+/// A machine that is not this one does not take the place where this one's service is looked for.
+fn api(context: &Context, args: &ServeArgs) -> Option<PathBuf> {
+    let is_real = matches!(context.place, Place::Real);
+    args.api.clone().or_else(|| is_real.then(|| default_api(&|name| env::var_os(name)))?)
+}
+
+/// Where the service of this host is: the system's, or the user's own.
+pub(crate) fn default_api(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/run/ttmon/api.sock"));
+    }
+    let directory = variable("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty())?;
+    Some(PathBuf::from(directory).join("ttmon/api.sock"))
+}
+
+fn listen(text: &str) -> Result<Option<SocketAddr>, Failure> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    let address = address.parse().map_err(|_| Failure::usage(format!("--listen {text}: give ADDR:PORT, such as {LISTEN_DEFAULT}, or off")));
+    address.map(Some)
+}
+
+/// From the file that was named, else from the environment. A token on the command line would be for everybody to read.
+fn token(args: &ServeArgs) -> Result<Option<Token>, Failure> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let file = args.token_file.clone().or_else(|| variable("TTMON_TOKEN_FILE").map(PathBuf::from));
+    let read = match (file, variable("TTMON_TOKEN")) {
+        (Some(file), _) => Token::read(&file).map_err(|error| format!("--token-file {error}")),
+        (None, Some(token)) => Token::new(token.as_encoded_bytes()).map_err(|error| format!("TTMON_TOKEN: {error}")),
+        (None, None) => return Ok(None),
+    };
+    read.map(Some).map_err(Failure::new)
+}
+
+fn announcement(context: &Context, api: Option<&Path>, address: Option<SocketAddr>, args: &ServeArgs) -> String {
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let places: Vec<String> =
+        api.map(|path| path.display().to_string()).into_iter().chain(address.map(|address| format!("{scheme}://{address}"))).collect();
+    let simulated = if matches!(context.place, Place::Simulated(..)) { " a simulated machine" } else { "" };
+    format!("serving{simulated} at {}", if places.is_empty() { "no place".to_owned() } else { places.join(" and ") })
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Machine(error) => error.into(),
+            StartError::Refused(why) => Self::usage(why),
+            error => Self::new(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        assert_eq!(listen("off").unwrap(), None);
+        assert_eq!(listen("localhost:80").unwrap(), "127.0.0.1:80".parse().ok());
+        assert_eq!(listen("[::1]:9477").unwrap(), "[::1]:9477".parse().ok());
+        for wrong in ["", "9477", "127.0.0.1", "example.org:80", "127.0.0.1:99999"] {
+            assert_eq!(listen(wrong).unwrap_err().code, 2, "{wrong}");
+        }
+    }
+}

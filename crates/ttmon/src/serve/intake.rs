@@ -1,0 +1,215 @@
+//! The allocation socket as a part of the service: its places, its machine, its thread.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store};
+use ttmon_model::Snapshot;
+use ttmon_source::handover::Receiver;
+use ttmon_source::{Error, Machine, Reach};
+
+use super::{banner, places, systemd};
+use crate::cli::{LogFormat, ServeArgs};
+use crate::failure::{Failure, complain};
+use crate::meant::{Context, Place};
+use crate::open::Placed;
+use crate::show::VERSION;
+
+/// Ready to run, without a thread so far.
+pub(super) struct Prepared {
+    machine: Machine,
+    listeners: Vec<Listener>,
+    store: Store,
+    handover: Option<Receiver>,
+    format: Format,
+    is_quiet: bool,
+    banner: String,
+}
+
+/// Running in a thread of its own.
+pub(super) struct Running {
+    handle: Handle,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// Everything that may be refused, and what forks. A machine below a directory has an allocation socket only if one is named.
+pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed) -> Result<Option<Prepared>, Failure> {
+    if matches!(context.place, Place::Below(_)) && args.socket.is_none() {
+        return Ok(None);
+    }
+    let mut root = placed.root.clone();
+    // What this server itself keeps it reads from memory.
+    root.served.clear();
+    let mut options = placed.options.clone();
+    options.ledgers.reach = Reach::Holders;
+    let mut machine = Machine::new(root.clone(), options.clone())?;
+    let sample = match machine.sample() {
+        // The same processes as a plain snapshot shows; where that shows nothing, all that can be found.
+        Err(Error::NoDevice | Error::DriverNotLoaded { .. }) => {
+            options.ledgers.reach = Reach::Everybody;
+            machine = Machine::new(root, options)?;
+            machine.sample()
+        }
+        sample => sample,
+    };
+    let snapshot = sample.ok().map(|sample| Snapshot::derive(&sample, None));
+    raise_descriptor_limit();
+    let own = own_directory(context, placed);
+    let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
+    let state = named.unwrap_or_else(|| own.as_ref().map_or_else(places::state, |own| own.join("state")));
+    make_parent(&state)?;
+    let machine_mark = placed.options.ledgers.machine;
+    let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
+    let opened = systemd::opened();
+    let listeners = listeners(context, args, own.as_deref(), opened.streams)?;
+    let handover = handover(args, own.as_deref(), matches!(context.place, Place::Real))?;
+    let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
+    let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
+    let format = match args.log {
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    };
+    Ok(Some(Prepared { machine, listeners, store, handover, format, is_quiet: args.quiet, banner }))
+}
+
+impl Prepared {
+    /// Starts its threads.
+    pub(super) fn start(self) -> Result<Running, Failure> {
+        let Self { mut machine, listeners, store, handover, format, is_quiet, banner } = self;
+        let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned();
+        let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?)?;
+        if format == Format::Text {
+            log.out().extend_from_slice(banner.as_bytes());
+            log.out().push(b'\n');
+        }
+        let sampler = Box::new(move || machine.sample().map_err(|error| error.to_string()));
+        let settings = Settings { listeners, store, handover, sampler, log, format, is_quiet };
+        let failed = |error: io::Error| Failure::new(format!("cannot start the server: {error}; check the limits of this user"));
+        let (mut server, handle) = Server::new(settings).map_err(failed)?;
+        if format == Format::Json {
+            for line in banner.lines() {
+                server.say(line.trim());
+            }
+        }
+        let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || server.run()).map_err(failed)?;
+        Ok(Running { handle, thread })
+    }
+}
+
+impl Running {
+    pub(super) fn statistics(&self) {
+        self.handle.tell(Control::Statistics);
+    }
+
+    /// Tells it to end, and waits for it.
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        self.handle.tell(Control::Stop);
+        match self.thread.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Failure::new(format!("the server failed: {error}; start it again, nothing that was confirmed is lost"))),
+            Err(_) => {
+                Err(Failure::new("the server failed, which is a defect of ttmon; start it again, nothing that was confirmed is lost"))
+            }
+        }
+    }
+}
+
+/// A simulated machine's own directory; nothing of it is where the real one's is.
+fn own_directory(context: &Context, placed: &Placed) -> Option<PathBuf> {
+    match &context.place {
+        Place::Simulated(..) => placed.simulation.as_ref().map(|simulation| simulation.root().join("run/ttmon")),
+        Place::Below(root) => Some(root.join("run/ttmon")),
+        Place::Real => None,
+    }
+}
+
+fn listeners(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Vec<Listener>, Failure> {
+    let api = args.api.clone().or_else(|| places::runtime().map(|directory| directory.join("api.sock")));
+    let is_api = |listener: &UnixListener| api.as_deref().is_some_and(|api| systemd::is_at(listener, api));
+    let ours: Vec<UnixListener> = given.into_iter().filter(|listener| !is_api(listener)).collect();
+    if !ours.is_empty() {
+        if args.socket.is_some() {
+            return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
+        }
+        return ours.into_iter().map(|listener| Ok(Listener::inherited(listener)?)).collect();
+    }
+    let variable = std::env::var_os("TTMON_SOCKET").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let asked = args.socket.clone().or(variable.filter(|_| own.is_none()));
+    let is_real = matches!(context.place, Place::Real);
+    let path = match (asked, own) {
+        (Some(path), _) if !is_real && path == Path::new(places::SOCKET) => {
+            return Err(Failure::usage(format!(
+                "a machine that is not this one never takes {}: programs of this machine would report to it; give another --socket",
+                places::SOCKET
+            )));
+        }
+        (Some(path), _) => path,
+        (None, Some(own)) => own.join("alloc.sock"),
+        (None, None) => PathBuf::from(places::SOCKET),
+    };
+    make_parent(&path)?;
+    let mode = parse_mode(args.socket_mode.as_deref())?;
+    let listener = Listener::bind(&path, mode).map_err(|taken| Failure::new(format!("cannot listen: {taken}")))?;
+    Ok(vec![listener])
+}
+
+fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {
+    let usual = if is_real { places::runtime() } else { own.map(Path::to_owned) }.map(|directory| directory.join("handover.sock"));
+    let Some(path) = args.handover.clone().or(usual) else { return Ok(None) };
+    make_parent(&path)?;
+    match Receiver::bind(&path, 0o666) {
+        Ok(receiver) => Ok(Some(receiver)),
+        Err(error) => {
+            let message = format!("--handover {}: {error}; ledgers of short-lived programs are not kept", path.display());
+            if args.handover.is_some() {
+                return Err(Failure::new(message));
+            }
+            complain(&message);
+            Ok(None)
+        }
+    }
+}
+
+fn make_parent(path: &Path) -> Result<(), Failure> {
+    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(parent)
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}; make it, or name another place", parent.display())))
+}
+
+/// `0666`, as chmod takes it.
+fn parse_mode(text: Option<&str>) -> Result<u32, Failure> {
+    let text = text.unwrap_or("0666");
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| Failure::usage(format!("--socket-mode {text}: give octal digits, such as 0666 or 0660")))
+}
+
+/// As many descriptors as this user may have: each peer takes one, and each process that reports two more.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        assert_eq!((parse_mode(None).ok(), parse_mode(Some("660")).ok()), (Some(0o666), Some(0o660)));
+        for wrong in ["", "9", "1777", "rw"] {
+            assert_eq!(parse_mode(Some(wrong)).map_err(|failure| failure.code), Err(2), "{wrong}");
+        }
+    }
+}

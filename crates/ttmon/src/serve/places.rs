@@ -1,0 +1,46 @@
+//! Where the service and its files are.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// The allocation socket that instrumented builds of TT-Metal connect to.
+pub(crate) const SOCKET: &str = "/tmp/tt_allocation_server.sock";
+const SYSTEM: &str = "/run/ttmon";
+const IN_MEMORY: &str = "/dev/shm";
+
+fn variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The service's own directory: the system's, or the user's.
+pub(crate) fn runtime() -> Option<PathBuf> {
+    if geteuid().is_root() { Some(PathBuf::from(SYSTEM)) } else { variable("XDG_RUNTIME_DIR").map(|directory| directory.join("ttmon")) }
+}
+
+/// Where the state is kept: in memory, wherever that is.
+pub(super) fn state() -> PathBuf {
+    let usual = runtime().map(|directory| directory.join("state"));
+    usual.filter(|directory| ttmon_intake::is_in_memory(directory)).unwrap_or_else(|| in_memory(geteuid().as_raw()))
+}
+
+/// The state directory that the environment names.
+pub(super) fn named_state() -> Option<PathBuf> {
+    variable("TTMON_STATE_DIR")
+}
+
+/// The way out where the usual place is not in memory.
+fn in_memory(uid: u32) -> PathBuf {
+    Path::new(IN_MEMORY).join(format!("ttmon-{uid}/state"))
+}
+
+/// Where services of this machine may keep theirs, for those who read it.
+pub(crate) fn served() -> Vec<PathBuf> {
+    let mut places = vec![Path::new(SYSTEM).join("state")];
+    places.extend(variable("XDG_RUNTIME_DIR").map(|directory| directory.join("ttmon/state")));
+    places.extend([in_memory(0), in_memory(geteuid().as_raw())]);
+    places.extend(named_state());
+    places.dedup();
+    places
+}

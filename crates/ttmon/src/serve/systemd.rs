@@ -1,0 +1,48 @@
+//! What systemd wants to hear, and the sockets it may have opened for us.
+
+use std::env;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+
+use listenfd::ListenFd;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
+
+/// Tells the service manager, if there is one; that nobody listens is the usual case.
+pub(super) fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name),
+        path => SocketAddrUnix::new(path),
+    };
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    if let (Ok(address), Ok(socket)) = (address, socket) {
+        let _ = sendto(&socket, state.as_bytes(), SendFlags::NOSIGNAL, &address);
+    }
+}
+
+/// Sockets that were opened for us: streams for allocations or the API, and a datagram socket for ledgers.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    pub(super) streams: Vec<UnixListener>,
+    pub(super) datagram: Option<UnixDatagram>,
+}
+
+pub(super) fn opened() -> Opened {
+    let mut found = ListenFd::from_env();
+    let mut opened = Opened::default();
+    for index in 0..found.len() {
+        // Each kind refuses the other's.
+        if let Ok(Some(listener)) = found.take_unix_listener(index) {
+            opened.streams.push(listener);
+        } else if let Ok(Some(socket)) = found.take_unix_datagram(index) {
+            opened.datagram = Some(socket);
+        }
+    }
+    opened
+}
+
+/// Whether a socket has this name.
+pub(super) fn is_at(listener: &UnixListener, path: &Path) -> bool {
+    listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
+}
