@@ -55,13 +55,12 @@ fn heading(snapshot: &Snapshot, allocator: &Allocator) -> String {
     let mesh = allocator.mesh.map_or(String::new(), |(rows, columns)| format!("  mesh {rows}x{columns}"));
     let place = match (allocator.devices.as_slice(), allocator.unmapped.as_slice()) {
         ([only], []) => format!("device {only}"),
-        ([], [only]) => format!("chip {only} (on no device here)"),
-        ([], chips) => format!("{} chips on no device here", chips.len()),
+        ([], [only]) => format!("chip {only} (unmapped)"),
+        ([], chips) => format!("{} chips (unmapped)", chips.len()),
         (devices, []) => format!("devices {}", ranges(devices.iter().copied())),
-        (devices, chips) => format!("devices {} and {} chips on no device here", ranges(devices.iter().copied()), chips.len()),
+        (devices, chips) => format!("devices {} and {} chips (unmapped)", ranges(devices.iter().copied()), chips.len()),
     };
-    let pid = allocator.process.pid;
-    format!("Allocator {}{mesh}  {place}  pid {pid}  {name}  {}", allocator.id, origin_mark(snapshot))
+    format!("Allocator {}  {name}{mesh}  {place}  {}", allocator.id, origin_mark(snapshot))
 }
 
 fn with_banks(allocator: &Allocator) -> impl Iterator<Item = (Kind, &Banks)> {

@@ -57,8 +57,8 @@ pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists) -> PerKind<Opt
 fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
-    // An open allocator whose banks are known and that never had a buffer has none: that is not nothing known.
-    let nothing = || (allocator.is_open && BANKED.contains(&kind) && allocator.geometry[kind].is_some()).then(|| empty(kind));
+    // An allocator whose banks are known and that never had a buffer has none: that is not nothing known.
+    let nothing = || (BANKED.contains(&kind) && allocator.geometry[kind].is_some()).then(|| empty(kind));
     let row = row.cloned().or_else(nothing)?;
     let mut item = of_row(&row);
     if let Some(banks) = banks(ledger, index, kind, &row, lists) {
@@ -156,7 +156,7 @@ fn of_programs(ledger: &Ledger, index: usize) -> Option<AllocatorKind> {
     // Chips differ only where a buffer names one.
     let differ = ledger.circulars.iter().any(|circular| circular.allocator == index && circular.chip.is_some());
     let most = chips.take(if differ { usize::MAX } else { 1 }).map(on).max_by_key(|of_chip| of_chip.map(|of_chip| of_chip.bytes))??;
-    (allocator.is_open && looks_at_programs(ledger, allocator)).then(|| AllocatorKind {
+    looks_at_programs(ledger, allocator).then(|| AllocatorKind {
         figure: of_occupancy(&most),
         free: Err(Missing::NoSource),
         unlisted: (0, 0),

@@ -242,8 +242,8 @@ fn add_places(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>],
 
 /// What programs' circular buffers take of each chip, whichever allocator they ran on.
 fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>]) {
-    let looks =
-        |allocator: &LedgerAllocator| allocator.is_open && allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
+    // Those of a closed allocator are gone with it.
+    let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
     let looking: Vec<usize> = (0..targets.len()).filter(|index| looks(&ledger.allocators[*index])).collect();
     let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
     // By where the chip stands in each allocator that has it; where no buffer names a chip, all of a mesh are alike.
