@@ -50,6 +50,7 @@ impl Snapshot {
             processes,
             allocators: tracked.allocators,
             buffers: tracked.buffers,
+            circulars: tracked.circulars,
             denied_processes: sample.denied_processes,
             problems,
         }

@@ -18,6 +18,8 @@ pub const REGIONS_MAX: usize = 1024;
 pub const CLUSTER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Open files of one process looked at when the driver does not name its users.
 pub const PROCESS_FDS_MAX: usize = 65_536;
+/// Circular buffers of one process that are listed: as many as a ledger has room for.
+pub const CIRCULARS_MAX: usize = 65_536;
 /// How many readings of one device must be out of range before the whole sample of it is nonsense. One may be a
 /// quirk of a sensor; two mean that the addresses are stale (tt-kmd#213 had a believable temperature among them).
 pub const NONSENSE_READINGS_MIN: usize = 2;

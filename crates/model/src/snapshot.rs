@@ -1,7 +1,7 @@
 //! What a sample means: devices, processes, health, ready to be shown.
 
 use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
-use crate::ledger::{BufferKind, LedgerBuffer, LedgerFeature, LedgerSelfCheck};
+use crate::ledger::{BufferKind, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
 use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub allocators: Vec<Allocator>,
     /// Live buffers of tracked processes, where they were asked for.
     pub buffers: Vec<Buffer>,
+    /// Circular and dataflow buffers of tracked processes' programs.
+    pub circulars: Vec<Circular>,
     /// Processes whose ledgers, if they have any, this user may not look for.
     pub denied_processes: u64,
     /// What could not be read as it should.
@@ -157,6 +159,17 @@ pub struct Buffer {
     pub devices: Vec<DeviceId>,
     /// What the ledger says of it.
     pub entry: LedgerBuffer,
+}
+
+/// A circular or dataflow buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Circular {
+    /// Its process.
+    pub process: ProcessKey,
+    /// The chips it lies on, those on a row.
+    pub devices: Vec<DeviceId>,
+    /// What the ledger says of it.
+    pub entry: LedgerCircular,
 }
 
 impl Snapshot {

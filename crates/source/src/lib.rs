@@ -17,6 +17,7 @@ mod cluster;
 mod device;
 mod faults;
 pub mod handover;
+pub mod happenings;
 pub mod isolate;
 pub mod ledgers;
 mod machine;

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ttmon_model::{ProcessKey, Snapshot};
+use ttmon_source::happenings::Happening;
 
 use crate::event::Event;
 use crate::keys::Step;
@@ -56,6 +57,8 @@ pub(crate) enum News {
     Lost(Lost),
     /// Variables of a process, or why they cannot be told.
     Environment(ProcessKey, Result<Vec<String>, String>),
+    /// What happened to buffers since the last look, oldest first.
+    Happenings(Vec<Happening>),
     /// Where a recording is.
     Position(Position),
 }

@@ -1,12 +1,14 @@
 //! What the program remembers: choices, the newest snapshot, what was. Selections are by identity, never by row; sorted
 //! and filtered lists are computed from them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Process, ProcessKey, Snapshot};
 use ttmon_print::{Severity, health_word};
+use ttmon_source::happenings::Happening;
 
 use crate::alerts::Alerts;
 use crate::clock::Clock;
@@ -147,6 +149,8 @@ pub(crate) struct State {
     pub(crate) is_by_device: bool,
     pub(crate) message: Option<Message>,
     pub(crate) environment: Option<Environment>,
+    /// What happened to buffers, newest last.
+    pub(crate) happenings: VecDeque<Happening>,
     /// Why nothing new comes, and for how long nothing has.
     pub(crate) lost: Option<String>,
     /// Where a recording is, if this is one.
@@ -182,6 +186,7 @@ impl State {
             is_by_device: true,
             message: None,
             environment: None,
+            happenings: VecDeque::new(),
             lost: None,
             replay: None,
             silent_for: Duration::ZERO,

@@ -159,6 +159,8 @@ pub(crate) struct Glyphs {
     pub(crate) branch: &'static str,
     pub(crate) last_branch: &'static str,
     pub(crate) dashed: &'static str,
+    /// Cells of an address map: free, of the largest free block, partly used, used.
+    pub(crate) map: [&'static str; 4],
 }
 
 const UNICODE: Glyphs = Glyphs {
@@ -179,6 +181,7 @@ const UNICODE: Glyphs = Glyphs {
     branch: "├─",
     last_branch: "└─",
     dashed: "╌",
+    map: ["·", "░", "▒", "█"],
 };
 
 const ASCII: Glyphs = Glyphs {
@@ -199,4 +202,5 @@ const ASCII: Glyphs = Glyphs {
     branch: "|-",
     last_branch: "`-",
     dashed: "-",
+    map: [".", "-", "+", "#"],
 };

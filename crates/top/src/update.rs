@@ -22,6 +22,8 @@ pub(crate) use dialog::setup_rows;
 
 /// A minute at one look a second.
 const MOMENTS_PER_JUMP: usize = 60;
+/// The oldest go when there are more.
+const HAPPENINGS_MAX: usize = 200;
 /// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
@@ -78,6 +80,12 @@ fn hear(state: &mut State, news: News) -> Vec<Effect> {
         News::Lost(lost) if state.live.is_none() && state.replay.is_none() => vec![Effect::Fail(lost)],
         News::Lost(lost) => {
             state.lost = Some(lost.message);
+            Vec::new()
+        }
+        News::Happenings(happened) => {
+            state.happenings.extend(happened);
+            let excess = state.happenings.len().saturating_sub(HAPPENINGS_MAX);
+            state.happenings.drain(..excess);
             Vec::new()
         }
         News::Position(position) => {
@@ -233,7 +241,7 @@ fn go(state: &mut State, motion: Motion) {
             state.scroll = moved(state.scroll, motion, lines, page);
         }
         (View::Memory, _) => {
-            let page = usize::from(frame.body.height.saturating_sub(10));
+            let page = crate::view::memory_rows(state, &snapshot, frame.body);
             let lines = state.chosen_device(&snapshot).map_or(0, |device| buffer_count(&snapshot, device));
             state.scroll = moved(state.scroll, motion, lines.saturating_sub(page.saturating_sub(1)), page);
         }

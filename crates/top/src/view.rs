@@ -216,6 +216,11 @@ pub(crate) fn detail_lines(snapshot: &Snapshot, device: &ttmon_model::Device) ->
     detail::line_count(snapshot, device)
 }
 
+/// Rows of buffers in the memory view.
+pub(crate) fn memory_rows(state: &State, snapshot: &Snapshot, body: Rect) -> usize {
+    memory::buffer_rows(state, snapshot, body)
+}
+
 /// Buffers of a device that are listed.
 pub(crate) fn buffer_count(snapshot: &Snapshot, device: &ttmon_model::Device) -> usize {
     memory::buffers(snapshot, device).len()

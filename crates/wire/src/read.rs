@@ -61,6 +61,7 @@ pub fn read(text: &str) -> Result<Snapshot, ReadError> {
         processes: processes.iter().map(process::read).collect::<Option<_>>().ok_or(ReadError::Shape("a process"))?,
         allocators: Vec::new(),
         buffers: Vec::new(),
+        circulars: Vec::new(),
         denied_processes: 0,
         problems: document.list("problems").unwrap_or_default().iter().filter_map(problem).collect(),
     })

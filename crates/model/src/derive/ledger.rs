@@ -12,16 +12,18 @@ use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::{
     BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices,
 };
+use crate::limits::CIRCULARS_MAX;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Problem, Sample};
-use crate::snapshot::{Allocator, AllocatorKind, Buffer};
+use crate::snapshot::{Allocator, AllocatorKind, Buffer, Circular};
 
 /// What all ledgers say.
 pub(super) struct Tracked {
     processes: Vec<(ProcessKey, LedgerWriter, Reading<OfProcess>)>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) buffers: Vec<Buffer>,
+    pub(super) circulars: Vec<Circular>,
     /// The unique id under which a row was found, by row.
     pub(super) confirmed: Vec<Option<u64>>,
 }
@@ -85,7 +87,13 @@ impl OfProcess {
 }
 
 pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Tracked {
-    let mut tracked = Tracked { processes: Vec::new(), allocators: Vec::new(), buffers: Vec::new(), confirmed: vec![None; rows.len()] };
+    let mut tracked = Tracked {
+        processes: Vec::new(),
+        allocators: Vec::new(),
+        buffers: Vec::new(),
+        circulars: Vec::new(),
+        confirmed: vec![None; rows.len()],
+    };
     let is_served = |found: &&LedgerSample| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
     // A process's own come first: they know best.
     let (served, own): (Vec<_>, Vec<_>) = sample.ledgers.iter().partition(is_served);
@@ -195,6 +203,12 @@ fn take(
         problems.extend(overlaps.iter().map(|(target, bytes)| overlap_problem(owner, *target, *bytes, rows)));
         overlaps.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
     });
+    for entry in ledger.circulars.iter().take(CIRCULARS_MAX) {
+        let chips = targets.get(entry.allocator).map_or(&[][..], Vec::as_slice);
+        let here = |chip: &usize| entry.chip.is_none_or(|at| at == *chip);
+        let devices = (0..chips.len()).filter(here).filter_map(|chip| device_of(chips[chip], rows)).collect();
+        tracked.circulars.push(Circular { process: owner, devices, entry: *entry });
+    }
     for buffer in &ledger.buffers {
         if let Some((allocator, devices)) = names.get(buffer.allocator) {
             let (allocator, devices) = (allocator.clone(), devices.clone());

@@ -1,5 +1,6 @@
 //! The machine at hand, read again and again.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
+use ttmon_source::happenings::{self, Happening};
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Error, Machine};
 
@@ -15,6 +17,12 @@ use super::{Lost, News, Request};
 
 /// Longest environment read of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
+
+/// More than this of one ledger at once nobody reads.
+const HAPPENINGS_MAX: usize = 50;
+
+/// The last event told of each ledger.
+type Seen = BTreeMap<(ProcessKey, (u64, u64)), u64>;
 
 /// A machine, and which of its devices are meant.
 #[derive(Debug)]
@@ -31,8 +39,13 @@ impl Local {
     pub(super) fn run(mut self, mut interval: Duration, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
         let mut previous: Option<Sample> = None;
         let mut next = Instant::now();
+        let mut wants_buffers = false;
+        let mut seen = Seen::new();
         loop {
             if !tell(self.look(&mut previous)) {
+                return;
+            }
+            if wants_buffers && !tell(News::Happenings(self.happenings(&mut seen))) {
                 return;
             }
             next = (next + interval).max(Instant::now());
@@ -45,6 +58,7 @@ impl Local {
                         next = next.min(Instant::now() + interval);
                     }
                     Ok(Request::Buffers(wanted)) => {
+                        wants_buffers = wanted;
                         self.machine.set_detail(if wanted { Detail::Buffers } else { Detail::Totals });
                         if wanted {
                             break;
@@ -78,6 +92,22 @@ impl Local {
                 News::Lost(Lost { message: error.to_string(), is_no_device })
             }
         }
+    }
+
+    /// What happened to buffers since the last look; of a ledger not looked at before, the last few events.
+    fn happenings(&self, seen: &mut Seen) -> Vec<Happening> {
+        let mut happenings = Vec::new();
+        let ledgers = self.machine.ledgers();
+        seen.retain(|key, _| ledgers.iter().any(|found| (found.owner, found.identity()) == *key));
+        for found in ledgers {
+            let number = seen.entry((found.owner, found.identity())).or_default();
+            if let Some((happened, next)) = happenings::after(found, *number, HAPPENINGS_MAX) {
+                *number = next;
+                happenings.extend(happened);
+            }
+        }
+        happenings.sort_by_key(|happening| happening.time);
+        happenings
     }
 
     /// Variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.

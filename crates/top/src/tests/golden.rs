@@ -71,3 +71,12 @@ fn dialogs() {
     screens += &format!("{}\n{}\n", "=".repeat(80), text(&drawn(&state)));
     insta::assert_snapshot!("dialogs", screens);
 }
+
+#[test]
+fn memory_of_hooked_programs() {
+    for (width, height) in SIZES {
+        let mut state = watched(&machine::hooked(), (width, height), Theme::default(), 3);
+        state.view = View::Memory;
+        insta::assert_snapshot!(format!("hooked_{width}x{height}"), text(&drawn(&state)));
+    }
+}

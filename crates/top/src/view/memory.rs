@@ -1,4 +1,8 @@
-//! Memory of one device: its kinds, who has what, the largest buffers.
+//! Memory of one device: its kinds, how its banks are filled, the largest buffers, programs' circular buffers, what happens.
+
+mod cores;
+mod events;
+mod map;
 
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::Buffer;
@@ -11,19 +15,62 @@ use crate::layout::scrolled;
 use crate::state::State;
 use crate::theme::Role;
 
+/// From here on circular buffers have room beside the others.
+const CORES_MIN: u16 = 118;
+const CORES_COLUMNS: u16 = 40;
+
 /// A column of the table of kinds.
 type KindColumn = (&'static str, u16);
 const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
+
+/// Where the parts are.
+struct Parts {
+    kinds: Rect,
+    map: Rect,
+    buffers: Rect,
+    cores: Option<Rect>,
+    events: Rect,
+}
+
+/// The map has a row for each kind of each allocator, events a few, cores stand beside the buffers; buffers take the rest.
+fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
+    let kinds = Rect { y: body.y + 1, height: 7, ..body };
+    let below = body.height.saturating_sub(8);
+    let wanted = u16::try_from(map::rows(snapshot, device).len()).unwrap_or(u16::MAX);
+    let map_rows = if wanted == 0 { 0 } else { wanted.min(below / 4).max(1) + 1 };
+    let event_rows = (below / 4).clamp(3, 9);
+    let map = Rect { y: kinds.bottom(), height: map_rows, ..body };
+    let events = Rect { y: body.bottom() - event_rows, height: event_rows, ..body };
+    let rest = Rect { y: map.bottom(), height: events.y.saturating_sub(map.bottom()), ..body };
+    let has_cores = body.width >= CORES_MIN && snapshot.circulars.iter().any(|circular| circular.devices.contains(&device.id));
+    let (buffers, cores) = if has_cores {
+        let width = rest.width - CORES_COLUMNS;
+        (Rect { width, ..rest }, Some(Rect { x: rest.x + width, width: CORES_COLUMNS, ..rest }))
+    } else {
+        (rest, None)
+    };
+    Parts { kinds, map, buffers, cores, events }
+}
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
     let head = format!("Memory of device {} {}  [ ] other devices", device.id, device.label());
     let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
-    let kinds = Rect { y: body.y + 1, height: 7, ..body };
-    draw_kinds(snapshot, device, canvas, kinds);
-    let rest = Rect { y: kinds.bottom(), height: body.height - 8, ..body };
-    draw_buffers(state, snapshot, device, canvas, rest);
+    let parts = parts(snapshot, device, body);
+    draw_kinds(snapshot, device, canvas, parts.kinds);
+    map::draw(snapshot, device, canvas, parts.map);
+    draw_buffers(state, snapshot, device, canvas, parts.buffers);
+    if let Some(area) = parts.cores {
+        cores::draw(snapshot, device, canvas, area);
+    }
+    events::draw(state, snapshot, device, canvas, parts.events);
+}
+
+/// Rows of the list of buffers.
+pub(super) fn buffer_rows(state: &State, snapshot: &Snapshot, body: Rect) -> usize {
+    let device = state.chosen_device(snapshot);
+    device.map_or(1, |device| usize::from(parts(snapshot, device, body).buffers.height.saturating_sub(2)))
 }
 
 fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {

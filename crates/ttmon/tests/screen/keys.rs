@@ -28,6 +28,7 @@ fn views() {
     top.expect("[", "Device 0 n300 L");
     top.expect("4", "Memory of device 0");
     top.wait("buffers of a tracked process", |text| text.contains("Largest of") && !text.contains("Largest of 0"));
+    top.wait("something that happens", |text| text.contains("What happens") && !text.contains("nothing since"));
     top.expect("5", "t3k (4 x n300), 2x4");
     top.expect("m", "Power");
     top.expect("1", "Processes (3)");

@@ -109,8 +109,9 @@ fn memory(item: &Item<'_>) -> Memory {
 /// What is known of one kind of memory.
 pub(super) fn figure(kind: Option<&Item<'_>>) -> Figure {
     let Some(kind) = kind else { return Figure::missing(Missing::NotExposed) };
-    let source: Reading<Source> =
-        kind.meaning("source", |name| [Source::Ledger, Source::Shm, Source::Fdinfo].into_iter().find(|source| source.name() == name));
+    let source: Reading<Source> = kind.meaning("source", |name| {
+        [Source::Ledger, Source::Server, Source::Shm, Source::Fdinfo].into_iter().find(|source| source.name() == name)
+    });
     Figure {
         used: kind.whole("used"),
         allocated: kind.whole("allocated"),

@@ -35,7 +35,9 @@ pub(super) fn read(item: &Item<'_>) -> Option<Process> {
 }
 
 fn status(name: &str) -> Option<Status> {
-    [Status::Tracked, Status::Reported, Status::Open, Status::NoPermission, Status::Dead].into_iter().find(|status| status.name() == name)
+    [Status::Tracked, Status::Connected, Status::Reported, Status::Open, Status::NoPermission, Status::Dead]
+        .into_iter()
+        .find(|status| status.name() == name)
 }
 
 fn kinds(item: &Item<'_>) -> PerKind<Figure> {

@@ -1,0 +1,66 @@
+//! The last events of a ledger in the words of the model, for a screen that shows them as they happen.
+
+use ttmon_ledger::layout::Op;
+use ttmon_ledger::reader::Event;
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::BufferKind;
+use ttmon_model::units::UnixTime;
+
+use crate::ledgers::{Found, buffer_kind};
+
+/// Something that happened to a buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happening {
+    /// When.
+    pub time: UnixTime,
+    /// In which process.
+    pub process: ProcessKey,
+    /// What, in a word.
+    pub what: &'static str,
+    /// Its kind of memory.
+    pub kind: BufferKind,
+    /// The allocator's place in the ledger.
+    pub slot: u16,
+    /// Its address.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Its tag.
+    pub tag: Option<String>,
+}
+
+/// What happened after the event of a number, the last of it if there was much, and the number to ask with next time. `None`
+/// where the ledger cannot be read.
+pub fn after(found: &Found, number: u64, count_max: usize) -> Option<(Vec<Happening>, u64)> {
+    let recorded = found.region.events(number).ok()?;
+    let happened = |event: &Event| {
+        Some(Happening {
+            time: UnixTime(event.time),
+            process: found.owner,
+            what: word(event.op)?,
+            kind: buffer_kind(event.kind),
+            slot: event.allocator,
+            address: event.address,
+            size: event.size,
+            tag: usize::try_from(event.tag).ok().filter(|tag| *tag > 0).and_then(|tag| recorded.tags.get(tag).cloned()),
+        })
+    };
+    let skipped = recorded.events.len().saturating_sub(count_max);
+    Some((recorded.events[skipped..].iter().filter_map(happened).collect(), recorded.next))
+}
+
+/// What a person would call it; nothing for what only the ledger itself needs.
+fn word(op: Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Alloc | Op::UnlistedAlloc => "alloc",
+        Op::Free | Op::UnlistedFree => "free",
+        Op::FreeAll => "free all",
+        Op::Open => "open",
+        Op::Close => "close",
+        Op::Failed => "REFUSED",
+        Op::Mark => "mark",
+        Op::AddCircular => "cb",
+        Op::RemoveProgram => "program gone",
+        Op::Ref | Op::Unref | Op::Repair | Op::Nothing | Op::Geometry => return None,
+    })
+}

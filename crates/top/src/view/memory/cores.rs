@@ -1,0 +1,76 @@
+//! Circular buffers on the grid of cores: how full each is, by the union of the ranges that programs have there.
+
+use ratatui_core::layout::Rect;
+use ttmon_model::ledger::LedgerCircular;
+use ttmon_model::{Device, Snapshot};
+use ttmon_print::quantity::size;
+
+use crate::canvas::Canvas;
+use crate::theme::Role;
+
+/// No chip has a larger grid of cores.
+const GRID_MAX: usize = 16;
+
+pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+    let circulars: Vec<LedgerCircular> = snapshot
+        .circulars
+        .iter()
+        .filter(|circular| circular.devices.contains(&device.id) && !circular.entry.is_global)
+        .map(|circular| circular.entry)
+        .collect();
+    let grid = grid(&circulars);
+    let most = grid.iter().flatten().copied().max().unwrap_or(0);
+    canvas.rule(area, 0, &format!("Circular buffers, most {} a core", size(most)), Role::Strong);
+    let steps = canvas.glyphs().spark;
+    for (row, cores) in (1..area.height).zip(&grid) {
+        for (column, bytes) in (0u16..).zip(cores) {
+            // Two columns a core, so that a square of cores looks like one.
+            canvas.say(area, 2 + column * 2, row, &cell(*bytes, most, steps).repeat(2), Role::Plain);
+        }
+    }
+}
+
+/// Bytes on each core, rows first, as far as there are any.
+fn grid(circulars: &[LedgerCircular]) -> Vec<Vec<u64>> {
+    let columns = circulars.iter().map(|one| usize::from(one.cores[2]) + 1).max().unwrap_or(0).min(GRID_MAX);
+    let rows = circulars.iter().map(|one| usize::from(one.cores[3]) + 1).max().unwrap_or(0).min(GRID_MAX);
+    (0..rows).map(|row| (0..columns).map(|column| on_core(circulars, column, row)).collect()).collect()
+}
+
+fn on_core(circulars: &[LedgerCircular], column: usize, row: usize) -> u64 {
+    let is_here = |one: &&LedgerCircular| {
+        let [left, top, right, bottom] = one.cores.map(usize::from);
+        (left..=right).contains(&column) && (top..=bottom).contains(&row)
+    };
+    let mut ranges: Vec<(u64, u64)> =
+        circulars.iter().filter(is_here).map(|one| (one.address, one.address.saturating_add(one.size))).collect();
+    ranges.sort_unstable();
+    let mut covered = 0;
+    let mut reached = 0;
+    for (from, to) in ranges {
+        covered += to.saturating_sub(from.max(reached));
+        reached = reached.max(to);
+    }
+    covered
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index of a glyph")]
+fn cell(bytes: u64, most: u64, steps: &'static [&'static str]) -> &'static str {
+    if bytes == 0 || most == 0 {
+        return " ";
+    }
+    let share = bytes as f64 / most as f64;
+    steps[((share * steps.len() as f64).ceil() as usize).clamp(1, steps.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_share_bytes_are_counted_once() {
+        let one = |address, size, cores| LedgerCircular { allocator: 0, chip: None, program: 1, address, size, cores, is_global: false };
+        let grid = grid(&[one(0, 100, [0, 0, 1, 1]), one(50, 100, [0, 0, 0, 0]), one(0, 10, [0, 0, 1, 0])]);
+        assert_eq!(grid, [[150, 100], [100, 100]]);
+    }
+}
