@@ -3,6 +3,8 @@
 //! A stage is a row of [`STAGES`]; the first one that fails ends the run. Two more endings of a stage exist: it passed,
 //! or it could not be tried here and says so loudly. Tests are counted from what they print.
 
+mod api;
+mod prometheus;
 mod python;
 mod stub;
 mod tally;
@@ -33,7 +35,7 @@ const STAGES: &[Stage] = &[
             gate.component("clippy", "clippy").and_then(|()| gate.cargo(&lints)).into()
         },
     },
-    Stage { name: "build", run: |gate| gate.cargo(&["build", "--release", "--package", "ttmon"]).into() },
+    Stage { name: "build", run: |gate| gate.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]).into() },
     Stage { name: "test", run: |gate| gate.tests(&["test", "--workspace", "--no-fail-fast"], &[]).into() },
     Stage { name: "tidy", run: |gate| tidy::check(gate.project).into() },
     Stage { name: "docs", run: |gate| docs::check(gate.project).into() },
@@ -42,6 +44,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "python", run: python::run },
     Stage { name: "stub", run: stub::run },
     Stage { name: "root", run: as_root },
+    Stage { name: "prometheus", run: prometheus::run },
+    Stage { name: "api", run: api::run },
     Stage { name: "ttnn", run: ttnn::run },
     Stage { name: "fuzz", run: fuzz_briefly },
 ];

@@ -10,6 +10,7 @@ mod fuzz;
 mod header;
 mod libs;
 mod project;
+mod service;
 mod stop;
 mod stream;
 mod tidy;

@@ -104,7 +104,7 @@ pub(crate) const ROUTES: &[Route] = &[
             },
             Parameter {
                 name: "step",
-                schema: r#"{"type": "number", "exclusiveMinimum": 0, "maximum": 86400}"#,
+                schema: r#"{"type": "number", "minimum": 0.001, "maximum": 86400}"#,
                 help: "Seconds between two points; rounded up to what is kept. A value is the mean of its step.",
             },
             Parameter {

@@ -18,6 +18,8 @@ use crate::service::{Service, now};
 /// How far back the past is shown when nobody says.
 const SINCE_DEFAULT: Duration = Duration::from_secs(600);
 const FIELDS_DEFAULT: [&str; 4] = ["temperature", "power", "aiclk_mhz", "memory.used"];
+const STEP_MIN: Duration = Duration::from_millis(1);
+const STEP_MAX: Duration = Duration::from_secs(86_400);
 /// Fields and devices of one question.
 const FIELDS_MAX: usize = 64;
 const DEVICES_MAX: usize = 256;
@@ -120,9 +122,9 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
         let id = word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok()).flatten();
         devices.push(DeviceId(id.ok_or_else(|| Problem::Parameter("device wants ids with commas between them".to_owned()))?));
     }
-    let step = parameters.get("step").map(seconds).transpose()?.filter(|step| !step.is_zero());
-    if parameters.get("step").is_some() && step.is_none_or(|step| step > Duration::from_secs(86_400)) {
-        return Err(Problem::Parameter("step wants seconds, more than 0 and at most 86400".to_owned()));
+    let step = parameters.get("step").map(seconds).transpose()?;
+    if step.is_some_and(|step| !(STEP_MIN..=STEP_MAX).contains(&step)) {
+        return Err(Problem::Parameter("step wants seconds, 0.001 to 86400".to_owned()));
     }
     let query = Query { since: since(parameters.get("since"))?, step, fields, devices };
     let (points, cells) = service.history(|history| history.size(&query));
@@ -142,7 +144,7 @@ fn seconds(text: &str) -> Result<Duration, Problem> {
 fn since(text: Option<&str>) -> Result<Duration, Problem> {
     let ago = match text {
         None => SINCE_DEFAULT,
-        Some(text) => match (seconds(text), UnixTime::parse_rfc3339(text)) {
+        Some(text) => match (seconds(text), moment(text)) {
             (Ok(ago), _) => ago,
             (_, Some(time)) => Duration::from_nanos(now().0.saturating_sub(time.0)),
             (Err(_), None) => {
@@ -151,6 +153,16 @@ fn since(text: Option<&str>) -> Result<Duration, Problem> {
         },
     };
     Ok(boot_time().saturating_sub(ago))
+}
+
+/// Any moment there can be; those that the kernel's clocks cannot say are as far away as it goes.
+fn moment(text: &str) -> Option<UnixTime> {
+    let within = |year: &str| UnixTime::parse_rfc3339(&format!("{year}{}", text.get(4..)?));
+    UnixTime::parse_rfc3339(text).or_else(|| match text.get(..4)?.parse::<u16>().ok().filter(|_| !text.starts_with('+'))? {
+        // Leap years, which have every day.
+        ..=1970 => within("1972").map(|_| UnixTime(0)),
+        _ => within("2400").map(|_| UnixTime(u64::MAX)),
+    })
 }
 
 /// Which events.
@@ -194,6 +206,8 @@ mod tests {
     #[test]
     fn spans_are_seconds_or_moments() {
         assert!(since(Some("1970-01-01T00:00:00Z")).is_ok_and(|at| at == Duration::ZERO));
+        assert!(since(Some("0001-02-29T00:00:00Z")).is_ok_and(|at| at == Duration::ZERO));
+        assert!(since(Some("9999-12-31T23:59:59Z")).is_ok());
         for wrong in ["", "-5", "inf", "nan", "1e99", "yesterday", "2026-11-15"] {
             assert!(since(Some(wrong)).is_err(), "{wrong}");
         }

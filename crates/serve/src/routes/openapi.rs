@@ -1,7 +1,7 @@
 //! The description of the paths, OpenAPI 3.1: made from the table of paths and the tables of fields.
 
 use serde_json::{Map, Value, json};
-use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, PROCESS};
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS};
 use ttmon_model::units::Unit;
 
 use super::{Answer, ROUTES, Route};
@@ -42,7 +42,10 @@ fn operation(route: &Route) -> Value {
         .parameters
         .iter()
         .map(|parameter| {
-            let schema: Value = serde_json::from_str(parameter.schema).unwrap_or_default();
+            let mut schema: Value = serde_json::from_str(parameter.schema).unwrap_or_default();
+            if parameter.name == "fields" {
+                schema["items"]["enum"] = DeviceField::all().filter(DeviceField::is_kept).map(|field| field.name()).collect();
+            }
             let mut described =
                 json!({"name": parameter.name, "in": "query", "required": false, "description": parameter.help, "schema": schema});
             if schema["type"] == "array" {

@@ -1,0 +1,185 @@
+//! A real Prometheus scrapes a simulated host; what PromQL answers is what the API says. `promtool` lints the text format.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use ttmon_sim::{Machine, Spec};
+
+use super::{Gate, Outcome};
+use crate::project::{self, Project};
+use crate::service::{self, Service};
+
+/// Both architectures, a remote chip, a process of which the memory is known.
+const SPEC: &str = "n300,p150";
+
+/// Where both programs are.
+struct Tools {
+    prometheus: PathBuf,
+    promtool: PathBuf,
+}
+
+/// Ends with the value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn run(gate: &mut Gate) -> Outcome {
+    let tools = match tools(gate.project) {
+        Ok(tools) => tools,
+        Err(why) => return Outcome::Skipped(format!("NO PROMETHEUS SCRAPED ANYTHING: {why}")),
+    };
+    let checked = check(gate, &tools);
+    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
+    checked.into()
+}
+
+/// Installed ones, else Debian's package, unpacked below the target directory and not installed.
+fn tools(project: &Project) -> Result<Tools, String> {
+    let directory = project.metadata()?.target.join("tools/prometheus");
+    let unpacked = directory.join("usr/bin");
+    let works = |promtool: &PathBuf| {
+        let mut probe = project.command(promtool, &["--version"]);
+        project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
+    };
+    for place in [PathBuf::new(), unpacked.clone()] {
+        let tools = Tools { prometheus: place.join("prometheus"), promtool: place.join("promtool") };
+        if works(&tools.promtool) && works(&tools.prometheus) {
+            return Ok(tools);
+        }
+    }
+    fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    eprintln!("xtask: fetching Debian's package prometheus into {}", directory.display());
+    let mut fetch = project.command("apt-get", &["download", "prometheus"]);
+    project::run(fetch.current_dir(&directory)).map_err(|error| format!("neither installed nor to be had: {error}"))?;
+    let files = fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let package = files.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    let package = package.ok_or("apt-get left no package behind")?;
+    project::run(project.command("dpkg-deb", &["-x"]).arg(&package).arg(&directory))?;
+    Ok(Tools { prometheus: unpacked.join("prometheus"), promtool: unpacked.join("promtool") })
+}
+
+fn check(gate: &Gate, tools: &Tools) -> Result<(), String> {
+    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
+    let program = gate.project.metadata()?.target.join("debug/ttmon");
+    let simulated = Service::start(&program, &["--sim", "t3k", "--process-metrics"])?;
+    lint(gate.project, tools, &simulated.get("/metrics")?.body)?;
+    drop(simulated);
+    // A machine that stands still, so that both sides can be asked one after the other.
+    let root = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let machine = Spec::parse(SPEC).and_then(|spec| Machine::new(&spec, 1)).map_err(|error| error.to_string())?;
+    machine.write(root.path(), 240, &vec![None; machine.process_count()]).map_err(|error| format!("no machine: {error}"))?;
+    let service = Service::start(&program, &["--root", &root.path().to_string_lossy()])?;
+    let prometheus = Prometheus::start(gate.project, tools, service.port)?;
+    prometheus.compare(&service.json("/api/v1/snapshot")?)
+}
+
+fn lint(project: &Project, tools: &Tools, scrape: &str) -> Result<(), String> {
+    let mut command = project.command(&tools.promtool, &["check", "metrics"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().map_err(|error| format!("promtool: {error}"))?;
+    child.stdin.take().ok_or("promtool takes nothing")?.write_all(scrape.as_bytes()).map_err(|error| format!("promtool: {error}"))?;
+    let status = child.wait().map_err(|error| format!("promtool: {error}"))?;
+    println!("promtool check metrics: {} lines, {status}", scrape.lines().count());
+    project::succeeded(&command, status)
+}
+
+struct Prometheus {
+    port: u16,
+    _process: Ended,
+    _directory: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start(project: &Project, tools: &Tools, target: u16) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("prometheus: {error}");
+        let directory = tempfile::tempdir().map_err(failed)?;
+        let config = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n- job_name: ttmon\n  static_configs:\n  - targets: ['127.0.0.1:{target}']\n"
+        );
+        let file = directory.path().join("prometheus.yml");
+        fs::write(&file, config).map_err(failed)?;
+        project::run(project.command(&tools.promtool, &["check", "config"]).arg(&file))?;
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(failed)?.port();
+        let mut command = project.command(&tools.prometheus, &[]);
+        command.arg(format!("--config.file={}", file.display()));
+        command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
+        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        let process = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed)?);
+        let prometheus = Self { port, _process: process, _directory: directory };
+        service::until("scraped", || prometheus.ask("ttmon_up").is_ok_and(|found| found.iter().any(|(_, value)| *value == 1.0)))?;
+        Ok(prometheus)
+    }
+
+    /// An instant query: labels and values.
+    fn ask(&self, query: &str) -> Result<Vec<(Value, f64)>, String> {
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let answer = service::get(self.port, &format!("/api/v1/query?query={encoded}"), "")?;
+        let document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
+        let found = document["data"]["result"].as_array().ok_or_else(|| format!("{query}: {}", answer.body))?;
+        found
+            .iter()
+            .map(|one| {
+                let value = one["value"][1].as_str().and_then(|text| text.parse().ok());
+                value.map(|value| (one["metric"].clone(), value)).ok_or_else(|| format!("{query}: no value"))
+            })
+            .collect()
+    }
+
+    /// What PromQL says of each device is what the API says of it; what the API has no value for, it has no series for.
+    fn compare(&self, snapshot: &Value) -> Result<(), String> {
+        const PAIRS: [(&str, &str, f64); 8] = [
+            ("ttmon_device_temperature_celsius", "/temperature", 1.0),
+            ("ttmon_device_power_watts", "/power", 1.0),
+            ("ttmon_device_voltage_volts", "/voltage", 1.0),
+            ("ttmon_device_current_amperes", "/current", 1.0),
+            ("ttmon_device_aiclk_hertz", "/aiclk_mhz", 1e6),
+            ("ttmon_device_fan_rpm", "/fan_rpm", 1.0),
+            ("ttmon_device_memory_total_bytes", "/memory/total", 1.0),
+            ("ttmon_memory_used_bytes{kind=\"dram\"}", "/memory/kinds/dram/used", 1.0),
+        ];
+        let devices = snapshot["devices"].as_array().ok_or("the snapshot has no devices")?;
+        let mut compared = 0;
+        for (query, path, factor) in PAIRS {
+            let found = self.ask(query)?;
+            for device in devices {
+                let id = device["id"].to_string();
+                let expected = device.pointer(path).and_then(Value::as_f64).map(|value| value * factor);
+                let scraped = found.iter().find(|(labels, _)| labels["device"] == id).map(|(_, value)| *value);
+                let is_same = match (expected, scraped) {
+                    (None, None) => true,
+                    (Some(expected), Some(scraped)) => (expected - scraped).abs() <= 1e-3 * factor,
+                    _ => false,
+                };
+                if !is_same {
+                    return Err(format!("{query} of device {id}: Prometheus has {scraped:?}, the API {expected:?}"));
+                }
+                compared += 1;
+            }
+        }
+        let chips = devices.len() as f64;
+        for (query, expected) in [
+            ("sum(ttmon_device_state)", chips),
+            ("sum(ttmon_device_health)", chips),
+            ("count(ttmon_device_info)", chips),
+            ("count({__name__=~\"ttmon_.*_created\"}) or vector(0)", 0.0),
+            ("count(ttmon_device_memory_used_bytes / ttmon_device_memory_total_bytes <= 1)", chips),
+            ("sum(ttmon_device_state * on (device, asic_id) group_left (serial) ttmon_device_info)", chips),
+        ] {
+            let found = self.ask(query)?;
+            match found[..] {
+                [(_, value)] if value == expected => compared += 1,
+                _ => return Err(format!("{query}: expected {expected}, found {found:?}")),
+            }
+        }
+        println!("Prometheus: {compared} answers of PromQL as expected");
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! A `ttmon serve` for checks and benches, and the little HTTP it takes to ask it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What opens everything in our own services.
+pub(crate) const TOKEN: &str = "the-token-of-our-own-checks";
+/// On a machine under any load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A service that runs until this is dropped.
+pub(crate) struct Service {
+    child: Child,
+    pub(crate) port: u16,
+    _directory: tempfile::TempDir,
+}
+
+/// An answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+impl Service {
+    /// Starts it on a port that the kernel chooses, and waits until it is ready.
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+        let api = directory.path().join("api.sock");
+        let mut command = Command::new(program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--api"]).arg(&api).args(arguments);
+        // With the allocation socket, if it has one, somewhere else too.
+        command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).env("TTMON_TOKEN", TOKEN);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("ttmon serve: {error}"))?;
+        let mut lines = BufReader::new(child.stderr.take().ok_or("ttmon serve has no messages")?).lines().map_while(Result::ok);
+        let place = lines.find(|line| line.contains("http://"));
+        let port = place.and_then(|line| line.rsplit(':').next()?.trim().parse().ok());
+        // What it says later must find a reader, or it would wait for one.
+        thread::spawn(move || lines.for_each(drop));
+        let Some(port) = port else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err("ttmon serve did not say where it serves".to_owned());
+        };
+        let service = Self { child, port, _directory: directory };
+        until("ready", || service.get("/readyz").is_ok_and(|answer| answer.status == 200))?;
+        Ok(service)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Answer, String> {
+        get(self.port, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
+    }
+
+    pub(crate) fn json(&self, path: &str) -> Result<Value, String> {
+        let answer = self.get(path)?;
+        serde_json::from_str(&answer.body).map_err(|error| format!("{path}: {error}"))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks a port of this host, with more header fields if any.
+pub(crate) fn get(port: u16, path: &str, headers: &str) -> Result<Answer, String> {
+    let failed = |error: std::io::Error| format!("{path}: {error}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost:{port}\r\n{headers}\r\n").map_err(failed)?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).map_err(failed)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("{path}: no answer"))?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(|| format!("{path}: no status"))?;
+    Ok(Answer { status, body: body.to_owned() })
+}
+
+/// Waits for something that must come.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        if Instant::now() >= deadline {
+            return Err(format!("not {what} within {} s", PATIENCE.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
