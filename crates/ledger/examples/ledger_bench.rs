@@ -137,12 +137,15 @@ struct Load {
     addresses: Vec<u64>,
     next: u64,
     random: u64,
+    /// The place and address of the next one to be freed. Looked up one step ahead: a program knows what it frees, and the
+    /// time this list takes is not the ledger's.
+    victim: (usize, u64),
 }
 
 impl Load {
     fn new(writer: &Writer, number: u32, live: u64) -> Self {
         let id = writer.session().expect("session").open_allocator(&spec(number)).expect("allocator");
-        let mut load = Self { id, addresses: Vec::new(), next: 0, random: 1 + u64::from(number) };
+        let mut load = Self { id, addresses: Vec::new(), next: 0, random: 1 + u64::from(number), victim: (0, 0) };
         for _ in 0..live {
             let address = load.allocate(writer);
             load.addresses.push(address);
@@ -168,9 +171,13 @@ impl Load {
 
     #[inline]
     fn free(&mut self, writer: &Writer) -> usize {
+        let (at, address) = self.victim;
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let at = usize::try_from((self.random >> 33) % self.addresses.len() as u64).expect("in the list");
-        let key = self.key(self.addresses[at]);
+        let other = usize::try_from((self.random >> 33) % (self.addresses.len() as u64 - 1)).expect("in the list");
+        // Never the one that is about to get another address.
+        let other = if other < at { other } else { other + 1 };
+        self.victim = (other, self.addresses[other]);
+        let key = self.key(address);
         if let Ok(mut session) = writer.session_at(key) {
             black_box(session.remove(key));
         }
