@@ -7,6 +7,7 @@ mod ledger;
 mod limits;
 mod plain;
 mod root;
+mod run;
 mod sleepers;
 mod snapshot;
 mod statistics;
@@ -25,8 +26,9 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             let runs = runs.ok_or_else(|| Stop::Usage(format!("--runs wants a number from 1 on, not {text}")))?;
             Ok(snapshot::run(project, runs)?)
         }
+        ["run"] => Ok(run::run(project, RUNS)?),
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
-        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], or ledger [--quick]".to_owned())),
+        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], or run".to_owned())),
     }
 }

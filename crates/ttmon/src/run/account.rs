@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use ttmon_ledger::layout::Coverage;
 use ttmon_ledger::reader::Failure;
 use ttmon_model::ledger::{BufferKind, LedgerSample};
 use ttmon_model::memory::Kind;
@@ -211,6 +212,17 @@ impl Account {
         }
         refusals.sort_by_key(|refusal| refusal.failure.time);
         refusals
+    }
+
+    /// What of TT-Metal could not be followed, each once, with the reason.
+    pub(crate) fn not_followed(&self) -> Vec<String> {
+        let features = self.digests.iter().flat_map(|digest| &digest.coverage).filter(|feature| feature.state != Coverage::Found);
+        let mut texts: Vec<String> = features
+            .map(|feature| if feature.reason.is_empty() { feature.name.clone() } else { format!("{} ({})", feature.name, feature.reason) })
+            .collect();
+        texts.sort_unstable();
+        texts.dedup();
+        texts
     }
 
     /// Seconds since the command began.

@@ -23,6 +23,11 @@ const OTHER_FILES: u64 = 64;
 /// Processes told apart; those after them are only counted.
 const PROCESSES_MAX: usize = 16_384;
 
+/// Buffers kept of each process that nobody freed; the rest is counted. Of very many processes fewer.
+const LEFT_MAX: usize = 1000;
+const LEFT_MAX_OF_MANY: usize = 16;
+const PROCESSES_IN_FULL: usize = 64;
+
 /// Where ledgers come in: a socket in a directory of its own.
 #[derive(Debug)]
 pub(crate) struct Collector {
@@ -137,7 +142,8 @@ impl Collector {
     }
 
     fn read(&mut self, held: &Held, is_running: bool) {
-        match digest::read(&held.region, held.pid, is_running) {
+        let left_max = if self.digests.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
+        match digest::read(&held.region, held.pid, is_running, left_max) {
             Ok(digest) => self.digests.push(digest),
             Err(_) => self.unread += 1,
         }

@@ -8,8 +8,7 @@ use ttmon_ledger::reader::{Entry, Failure, Feature, Listing, PeakSet, Refusal, R
 use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_source::ledgers::{self, Detail, buffer_kind};
 
-/// Buffers and groups kept of each ledger; the rest is counted.
-const LEFT_MAX: usize = 1000;
+/// Groups kept of each peak; the rest is one more.
 const GROUPS_MAX: usize = 64;
 
 /// One ledger, read for the last time.
@@ -83,47 +82,86 @@ pub(crate) struct Left {
     pub(crate) is_cached: bool,
 }
 
-/// Reads a ledger.
-pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool) -> Result<Digest, Refusal> {
+/// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
+pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, Refusal> {
     let listing = region.list()?;
     let places = ledgers::read(region, Detail::Totals).map_err(|_| Refusal::NotReady)?;
     let identity = region.identity();
     let totals = &listing.totals;
-    let mut left: Vec<Left> = listing.entries.iter().chain(&listing.left).filter_map(|entry| leftover(entry, &listing)).collect();
+    let left = Leftovers::of(&listing);
     let mut allocators: Vec<DigestAllocator> = Vec::new();
     for allocator in &totals.allocators {
         let life = (allocator.opened, allocator.closed.unwrap_or(totals.last_time));
         let rows = allocator.rows.iter().map(|row| {
             let set = listing.peak_sets.iter().find(|set| (set.allocator, set.kind) == (allocator.slot, row.kind));
             let is_torn_down = !allocator.is_open && row.left_time >= allocator.opened;
+            let (cached, leaked) = left.of_row(allocator.slot, row);
             DigestRow {
                 kind: buffer_kind(row.kind),
                 row: *row,
                 at_end: if is_torn_down { row.left_last.1 } else { row.used },
-                cached: (0, 0),
-                leaked: (0, 0),
+                cached,
+                leaked,
                 groups: set.map_or(Vec::new(), |set| groups(set, &listing)),
             }
         });
         let rows = rows.collect();
         allocators.push(DigestAllocator { slot: allocator.slot, generation: allocator.generation, life, rows });
     }
-    count_left(&mut allocators, &left);
-    left.sort_by_key(|left| (Reverse(left.entry.size), left.entry.address));
-    left.truncate(LEFT_MAX);
+    let is_checked = totals.allocators.iter().all(|allocator| !allocator.self_check.is_inexact);
     Ok(Digest {
         pid: pid.unwrap_or(identity.pid),
         program: identity.program.clone(),
         is_running,
-        is_exact: totals.status & status::INEXACT == 0,
+        is_exact: totals.status & status::INEXACT == 0 && is_checked,
         events: totals.events,
         lost: totals.lost,
         places,
         allocators,
-        left,
+        left: left.largest(left_max),
         failures: region.failures()?,
         coverage: totals.coverage.clone(),
     })
+}
+
+/// The buffers of a ledger that nobody freed. There may be a million.
+struct Leftovers<'a> {
+    listing: &'a Listing,
+    /// By row: count and bytes of the program cache's, and of others.
+    sums: HashMap<(u16, u8), (Sum, Sum)>,
+}
+
+type Sum = (u64, u64);
+
+impl<'a> Leftovers<'a> {
+    fn of(listing: &'a Listing) -> Self {
+        let mut sums: HashMap<(u16, u8), (Sum, Sum)> = HashMap::new();
+        for entry in listing.entries.iter().chain(&listing.left) {
+            let (cached, others) = sums.entry((entry.allocator, entry.kind)).or_default();
+            let sum = if is_cached(entry) { cached } else { others };
+            *sum = (sum.0 + 1, sum.1.saturating_add(entry.size));
+        }
+        Self { listing, sums }
+    }
+
+    /// The program cache's, and the rest. What is in no list, because there was too much of it, is not the cache's as far as
+    /// anybody knows.
+    fn of_row(&self, slot: u16, row: &Row) -> (Sum, Sum) {
+        let (cached, others) = self.sums.get(&(slot, row.kind)).copied().unwrap_or_default();
+        let all = (row.count.saturating_add(row.left.0), row.used.saturating_add(row.left.1));
+        (cached, (others.0.max(all.0.saturating_sub(cached.0)), others.1.max(all.1.saturating_sub(cached.1))))
+    }
+
+    fn largest(&self, most: usize) -> Vec<Left> {
+        let mut entries: Vec<&Entry> = self.listing.entries.iter().chain(&self.listing.left).collect();
+        entries.sort_unstable_by_key(|entry| (Reverse(entry.size), entry.allocator, entry.address));
+        entries.truncate(most);
+        entries.into_iter().filter_map(|entry| leftover(entry, self.listing)).collect()
+    }
+}
+
+fn is_cached(entry: &Entry) -> bool {
+    entry.flags & flag::CACHE != 0
 }
 
 fn leftover(entry: &Entry, listing: &Listing) -> Option<Left> {
@@ -133,30 +171,13 @@ fn leftover(entry: &Entry, listing: &Listing) -> Option<Left> {
         entry: *entry,
         tag: text(&listing.tags, entry.tag),
         operation: text(&listing.tags, entry.operation),
-        is_cached: entry.flags & flag::CACHE != 0,
+        is_cached: is_cached(entry),
     })
 }
 
 /// Text of a tag; 0 is none.
 fn text(tags: &[String], id: u32) -> Option<String> {
     usize::try_from(id).ok().filter(|id| *id > 0).and_then(|id| tags.get(id)).filter(|text| !text.is_empty()).cloned()
-}
-
-/// What is in no list, because there was too much of it, belongs to the program as far as anybody knows.
-fn count_left(allocators: &mut [DigestAllocator], left: &[Left]) {
-    for (index, allocator) in allocators.iter_mut().enumerate() {
-        for row in &mut allocator.rows {
-            let ours = left.iter().filter(|left| left.allocator == index && left.kind == row.kind);
-            let (mut cached, mut others) = ((0, 0), (0, 0));
-            for left in ours {
-                let sum = if left.is_cached { &mut cached } else { &mut others };
-                *sum = (sum.0 + 1, u64::saturating_add(sum.1, left.entry.size));
-            }
-            let all = (row.row.count.saturating_add(row.row.left.0), row.row.used.saturating_add(row.row.left.1));
-            row.cached = cached;
-            row.leaked = (others.0.max(all.0.saturating_sub(cached.0)), others.1.max(all.1.saturating_sub(cached.1)));
-        }
-    }
 }
 
 fn groups(set: &PeakSet, listing: &Listing) -> Vec<Group> {

@@ -220,6 +220,10 @@ impl Writer<'_> {
         if lost > 0 || account.unread > 0 {
             lines.push("  not exact: events were lost, or a process could not be read; --report FILE says which".to_owned());
         }
+        let aside = account.not_followed();
+        if !aside.is_empty() {
+            lines.push(format!("  not followed here: {}", self.style.clean(&cut(&aside.join(", "), 160))));
+        }
         if account.has_strangers() {
             lines.push("  chips that are no device here are named by the id that the program gave".to_owned());
         }

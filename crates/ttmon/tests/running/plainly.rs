@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     ("another_directory", another_directory),
     ("closed_standard_files", closed_standard_files),
     ("a_script_without_an_interpreter", a_script_without_an_interpreter),
+    ("a_static_program", a_static_program),
     ("children_that_outlive_the_command", children_that_outlive_the_command),
     ("nothing_is_left_behind", nothing_is_left_behind),
     ("a_killed_ttmon_takes_the_command_along", a_killed_ttmon_takes_the_command_along),
@@ -175,6 +176,44 @@ fn a_script_without_an_interpreter() {
     let folder = tempfile::tempdir().unwrap();
     let script = file(folder.path(), "script", "exit 9\n", 0o755);
     assert_eq!(ran(&mut run(&["--quiet", "--", script.to_str().unwrap()])).code(), Some(9));
+}
+
+/// Without a dynamic linker, or made for another processor: it runs, and why it is not tracked is said.
+fn a_static_program() {
+    // The smallest there is: exit(7).
+    let code = [0xbf, 7, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 5];
+    let words: [u64; 15] = [
+        0x0001_0102_464c_457f,
+        0,
+        0x0000_0001_003e_0002,
+        0x40_0078,
+        64,
+        0,
+        0x0038_0040_0000_0000,
+        1,
+        0x0000_0005_0000_0001,
+        0,
+        0x40_0000,
+        0x40_0000,
+        132,
+        132,
+        0x1000,
+    ];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).chain(code).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("static");
+    fs::write(&path, &bytes).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let check = |code: i32, words: &str| {
+        let ran = ran(&mut run(&["--", path.to_str().unwrap()]));
+        assert_eq!(ran.code(), Some(code), "{}", ran.stderr);
+        assert!(ran.stderr.lines().count() == 1 && ran.stderr.contains(words), "{}", ran.stderr);
+    };
+    if cfg!(target_arch = "x86_64") {
+        check(7, "nothing was tracked: it is statically linked");
+    } else {
+        check(126, "cannot be executed");
+    }
 }
 
 /// They are not waited for, and it is said.

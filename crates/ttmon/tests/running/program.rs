@@ -51,6 +51,13 @@ pub(crate) fn run(script: &str) {
                     (0..4).map(|id| std::thread::spawn(move || ttmon_client::report_allocation(0, 10, 0, 1000 + id))).collect();
                 threads.into_iter().for_each(|thread| drop(thread.join()));
             }
+            "closefds" => (3..1024).for_each(|file| {
+                let _ = nix::unistd::close(file);
+            }),
+            "fork" => match fork::fork().unwrap() {
+                fork::Fork::Parent(pid) => drop(fork::waitpid(pid).unwrap()),
+                fork::Fork::Child => return run("a 0 333 3; exit 0"),
+            },
             "parent" => signal_parent(),
             "hook" => like_the_hook(),
             other => panic!("{other}"),

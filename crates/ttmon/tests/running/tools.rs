@@ -115,6 +115,17 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Without what depends on the machine's mood: `at 00:41` is `at TIME`.
+pub(crate) fn timeless(text: &str) -> String {
+    let words = text.split_inclusive([' ', '\n']).scan("", |before, word| {
+        let is_time = matches!(before.trim_end(), "at" | "age" | "after") && word.starts_with(|first: char| first.is_ascii_digit());
+        *before = word;
+        let kept = &word[word.trim_end_matches([' ', '\n', ',']).len()..];
+        Some(if is_time { format!("TIME{kept}") } else { word.to_owned() })
+    });
+    words.collect()
+}
+
 /// Alive, and not only waiting to be asked how it ended.
 pub(crate) fn is_alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.trim_start().starts_with('Z'))
