@@ -33,9 +33,11 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
         return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
     }
     let placed = Placed::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
-    let intake = intake::prepare(context, args, &placed)?;
-    let (host, announcement) = host::prepare(context, args, &placed)?;
+    // Whoever finds its sockets may send it signals.
     let mut signals = Signals::new()?;
+    let reading = intake::read(context, args, &placed)?;
+    let (host, announcement) = host::prepare(context, args, &placed)?;
+    let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading)).transpose()?;
     let intake = intake.map(intake::Prepared::start).transpose()?;
     let host = host.start()?;
     complain(&announcement);

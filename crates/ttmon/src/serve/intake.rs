@@ -39,8 +39,15 @@ pub(super) struct Running {
     thread: JoinHandle<io::Result<()>>,
 }
 
-/// Everything that may be refused, and what forks. A machine below a directory has an allocation socket only if one is named.
-pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed) -> Result<Option<Prepared>, Failure> {
+/// The machine as the server reads it, without what it itself keeps. This forks: what is opened before it stays open in the
+/// forked process, so that nothing that listens may be.
+pub(super) struct Reading {
+    machine: Machine,
+    snapshot: Option<Snapshot>,
+}
+
+/// A machine below a directory has an allocation socket only if one is named.
+pub(super) fn read(context: &Context, args: &ServeArgs, placed: &Placed) -> Result<Option<Reading>, Failure> {
     if matches!(context.place, Place::Below(_)) && args.socket.is_none() {
         return Ok(None);
     }
@@ -59,7 +66,12 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed) -> R
         }
         sample => sample,
     };
-    let snapshot = sample.ok().map(|sample| Snapshot::derive(&sample, None));
+    Ok(Some(Reading { machine, snapshot: sample.ok().map(|sample| Snapshot::derive(&sample, None)) }))
+}
+
+/// Everything that may be refused.
+pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, reading: Reading) -> Result<Prepared, Failure> {
+    let Reading { machine, snapshot } = reading;
     raise_descriptor_limit();
     let own = own_directory(context, placed);
     let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
@@ -76,7 +88,7 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed) -> R
         LogFormat::Text => Format::Text,
         LogFormat::Json => Format::Json,
     };
-    Ok(Some(Prepared { machine, listeners, store, handover, format, is_quiet: args.quiet, banner }))
+    Ok(Prepared { machine, listeners, store, handover, format, is_quiet: args.quiet, banner })
 }
 
 impl Prepared {

@@ -1,0 +1,170 @@
+//! Whose entries are whose, and when they end.
+
+use std::os::unix::process::CommandExt;
+
+use ttmon_wire::allocation::{Request, Type};
+
+use crate::server::{DRAM, L1, Other, Server, alloc, event, free, hex, ledgers, other_command};
+
+#[test]
+fn i1_equal_addresses_of_two_processes_are_two() {
+    let server = Server::start();
+    let (mut one, mut two) = (Other::connect(&server), Other::connect(&server));
+    one.says(&[alloc(0, 0x1000, 100, DRAM)]);
+    two.says(&[alloc(0, 0x1000, 30, DRAM)]);
+    assert_eq!(server.usage(0).dram, 130);
+    one.kill();
+    server.until("the first one's go", || server.usage(0).dram == 30);
+    two.says(&[free(0, 0x1000)]);
+    assert_eq!(server.usage(0).dram, 0);
+}
+
+#[test]
+fn i2_a2_dram_and_l1_at_one_address_are_two() {
+    let server = Server::with(&["--log", "json"]);
+    let mut client = server.connect();
+    client.send(&[alloc(0, 0x1000, 100, DRAM), alloc(0, 0x1000, 7, L1)]);
+    let usage = client.usage(0);
+    assert_eq!((usage.dram, usage.l1), (100, 7));
+    client.send(&[free(0, 0x1000)]);
+    let usage = client.usage(0);
+    assert_eq!((usage.dram, usage.l1), (100, 0), "the newest goes");
+    client.send(&[free(0, 0x1000)]);
+    assert_eq!(client.usage(0).dram, 0);
+    assert_eq!(server.counters()["counters"]["ambiguous_frees"], 1);
+}
+
+#[test]
+fn i3_i4_a_stranger_s_pid_is_only_a_label() {
+    let server = Server::start();
+    let mut victim = Other::connect(&server);
+    victim.says(&[alloc(0, 0x1000, 100, DRAM)]);
+    let mut liar = Other::connect(&server);
+    let theirs = |request: Request| Request { process_id: victim.pid(), ..request };
+    liar.sends(&[theirs(alloc(0, 0x2000, 40, DRAM)), theirs(free(0, 0x1000))]);
+    assert_eq!(server.usage(0).dram, 140, "nothing of the other's was freed");
+    let json = server.json(&["mem", "--json", "--buffers", "--pid", &liar.pid().to_string()]);
+    assert_eq!(json["buffers"][0]["tag"], format!("pid {}", victim.pid()), "{json}");
+    victim.kill();
+    server.until("only its own go with it", || server.usage(0).dram == 40);
+}
+
+/// As root, with a client of another user; a server of another user than root is told by signals that it may not send.
+#[test]
+fn i5_another_user_s_process_is_alive() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let server = Server::start();
+    std::fs::set_permissions(server.directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = other_command(&server);
+    command.uid(65534).gid(65534);
+    let mut other = Other::from(command);
+    other.says(&[alloc(0, 1, 64, DRAM)]);
+    assert_eq!(server.usage(0).dram, 64);
+    other.kill();
+    server.until("it ended", || server.usage(0).dram == 0);
+}
+
+#[test]
+fn i6_a_pid_that_means_another_process_takes_nothing_over() {
+    let mut server = Server::start();
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 64, DRAM)]);
+    server.kill();
+    let names = ledgers(&server);
+    let name = names.iter().find(|name| name.starts_with(&format!("{}-", other.pid()))).unwrap();
+    // As if that process had ended and another had got its pid.
+    std::fs::rename(server.state().join(name), server.state().join(format!("{}-12345.ledger", other.pid()))).unwrap();
+    server.start_again();
+    assert_eq!(server.usage(0).dram, 0);
+    assert_eq!(ledgers(&server), [""; 0]);
+}
+
+#[test]
+fn i7_no_pid_no_entry() {
+    let server = Server::with(&["--log", "json"]);
+    let mut client = server.connect();
+    let under = |pid: i32, request: Request| Request { process_id: pid, ..request };
+    client.send(&[under(0, alloc(0, 1, 5, DRAM)), under(-1, alloc(0, 2, 5, DRAM)), under(i32::MIN, event(Type::CbAlloc, 0, 3, 5, 0))]);
+    let usage = client.usage(0);
+    assert_eq!((usage.dram, usage.cb), (0, 0));
+    client.send(&[alloc(0, 4, 9, DRAM), under(0, free(0, 4))]);
+    assert_eq!(client.usage(0).dram, 0, "the demonstration client's frees name nobody and are its own");
+    assert_eq!(server.counters()["counters"]["bad_pids"], 3);
+}
+
+#[test]
+fn i8_a_zombie_is_dead() {
+    let server = Server::start();
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.child.kill().unwrap();
+    // Nobody waits for it: it stays in the list of processes.
+    server.until("it is dead", || server.usage(0).dram == 0);
+    assert!(std::path::Path::new(&format!("/proc/{}", other.pid())).exists());
+}
+
+/// In a pid namespace of its own, where it is process 1.
+#[test]
+fn i9_a_pid_of_another_namespace_is_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let server = Server::start();
+    let inner = other_command(&server);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(inner.get_program()).args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if std::process::Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|status| status.success()) {
+        let mut other = Other::from(command);
+        other.sends(&[Request { process_id: 1, ..alloc(0, 1, 64, DRAM) }]);
+        let json = server.json(&["mem", "--json", "--buffers"]);
+        let buffer = json["buffers"].as_array().unwrap().iter().find(|buffer| buffer["size"] == 64).unwrap();
+        assert!(buffer["tag"].is_null() && buffer["pid"] != 1, "{buffer}");
+    }
+}
+
+#[test]
+fn i10_the_end_of_a_connection_frees_nothing() {
+    let server = Server::start();
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.tell("close");
+    assert_eq!(server.usage(0).dram, 64);
+    other.tell("again");
+    other.says(&[free(0, 1), alloc(0, 2, 5, DRAM)]);
+    assert_eq!(server.usage(0).dram, 5, "over any of its connections");
+    other.kill();
+    server.until("its end does", || server.usage(0).dram == 0);
+}
+
+#[test]
+fn i11_a_forked_child_owns_what_it_says() {
+    let server = Server::start();
+    let mut parent = Other::connect(&server);
+    parent.says(&[alloc(0, 1, 100, DRAM)]);
+    let child: u32 = parent.tell(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
+    assert_eq!(server.usage(0).dram, 130);
+    let json = server.json(&["mem", "--json", "--pid", &child.to_string()]);
+    assert_eq!(json["processes"][0]["kinds"]["dram"]["used"], 30, "{json}");
+    parent.tell("end-child");
+    server.until("the child's go", || server.usage(0).dram == 100);
+    parent.kill();
+    server.until("the parent's go", || server.usage(0).dram == 0);
+}
+
+#[test]
+fn i12_bytes_of_the_dead_are_not_answered() {
+    let server = Server::start();
+    for round in 0..20 {
+        let mut other = Other::connect(&server);
+        other.says(&[alloc(0, round, 64, DRAM)]);
+        let mut asker = server.connect();
+        assert_eq!(asker.usage(0).dram, 64);
+        other.kill();
+        // Its parent was told of its end, and so was the server: no later answer has it.
+        server.until("zero", || server.usage(0).dram == 0);
+        assert_eq!(asker.usage(0).dram, 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! What the machine has, and that all who ask are told the same.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use crate::server::{DRAM, Server, alloc, me};
+
+/// Worker cores only, and figures that do not fit are answered as the largest that do.
+#[test]
+fn a14_what_devices_have() {
+    let server = Server::with(&["--sim", "n300,idle"]);
+    server.says("Device 0: Wormhole_B0 (12GB DRAM, 91MB L1) [Local]");
+    server.says("Device 1: Wormhole_B0 (12GB DRAM, 91MB L1) [Remote]");
+    server.says("   Total: 2 device(s) detected");
+    let mut client = server.connect();
+    assert_eq!((client.info(-1).devices, client.info(-1).is_available), (2, true));
+    let info = client.info(0);
+    assert_eq!((info.arch, info.dram_bytes, info.dram_channels, info.dram_channel_bytes), (2, 12 << 30, 12, 1 << 30));
+    assert_eq!((info.l1_bytes, info.l1_bytes_per_core, info.is_available), (64 * 1_499_136, 1_499_136, true));
+    assert!(!client.info(7).is_available);
+    let server = Server::with(&["--sim", "p150,idle"]);
+    let info = server.connect().info(0);
+    assert_eq!((info.arch, info.dram_bytes, info.dram_channels, info.dram_channel_bytes), (3, 32 << 30, 8, u64::from(u32::MAX)));
+}
+
+/// The machine's numbers of chips, as a process sees them through TT_VISIBLE_DEVICES.
+#[test]
+fn devices_are_metal_ids() {
+    let server = Server::with(&["--sim", "n150x3,idle"]);
+    let mut command = crate::server::other_command(&server);
+    command.env("TT_VISIBLE_DEVICES", "2");
+    let mut other = crate::server::Other::from(command);
+    other.says(&[alloc(0, 1, 4096, DRAM)]);
+    let mut client = server.connect();
+    assert_eq!((client.usage(0).dram, client.usage(2).dram), (0, 4096), "its device 0 is the machine's 2");
+}
+
+#[test]
+fn without_devices_it_tracks_anyway() {
+    let server = Server::start();
+    server.says("🚀 Allocation Server started");
+    server.says(&format!("   Listening on: {}", server.socket().display()));
+    let mut client = server.connect();
+    if client.info(-1).devices == 0 {
+        server.says("   No devices detected\n   Server will track allocations anyway");
+        assert!(!client.info(-1).is_available);
+    }
+}
+
+#[test]
+fn a_simulated_machine_never_takes_the_default_socket() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ttmon"))
+        .args(["serve", "--sim", "n150", "--socket", "/tmp/tt_allocation_server.sock", "--listen", "off"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("give another --socket"));
+}
+
+/// A number that nobody else on this machine uses.
+const DEVICE: i32 = 4711;
+
+/// A process with a ledger of its own says the same on the socket: it counts once. And what only its ledger says is in the answer.
+#[test]
+fn a_ledger_of_its_own_is_not_counted_twice() {
+    let server = Server::with(&["--here"]);
+    let mut program = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "machine::a_tracked_program", "--nocapture"])
+        .env("TRACKED", server.socket())
+        .env("TTMON_TRACKING", "1")
+        .env("TTMON_HANDOVER", server.directory.path().join("handover.sock"))
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(program.stderr.take().unwrap());
+    assert!(said.lines().map_while(Result::ok).any(|line| line.contains("reported")));
+    server.until("its ledger's figures", || server.usage(DEVICE).dram == 1000);
+    let json = server.json(&["mem", "--json", "--pid", &program.id().to_string()]);
+    let process = &json["processes"][0];
+    assert_eq!((&process["status"], &process["kinds"]["dram"]["used"]), (&"tracked".into(), &1000.into()), "{process}");
+    writeln!(program.stdin.take().unwrap(), "end").unwrap();
+    program.wait().unwrap();
+    server.until("it ended", || server.usage(DEVICE).dram == 0);
+    // Its ledger was handed over, and is kept.
+    server.signal(rustix::process::Signal::USR1);
+    server.says(&format!("PID {} (", program.id()));
+}
+
+/// Not a test by itself.
+#[test]
+fn a_tracked_program() {
+    let Ok(socket) = std::env::var("TRACKED") else { return };
+    let _ = ttmon_client::report_allocation(DEVICE, 1000, 0, 0x1000);
+    let mut client = crate::server::Client::new(std::path::Path::new(&socket), ttmon_wire::allocation::Size::B144);
+    client.send(&[alloc(DEVICE, 0x1000, 1000, DRAM)]).usage(DEVICE);
+    eprintln!("reported");
+    let _ = std::io::stdin().lines().next();
+    assert!(me() > 0);
+}
