@@ -7,6 +7,8 @@ pub(super) enum Started {
     Preloaded,
     /// By `ttmon run`.
     ByRun,
+    /// It is not, which is the control: nothing may be shown, not even zeros.
+    Untracked,
     /// Our wheel is installed, and the shell says `export TT_ALLOC_TRACKING_ENABLED=1`: no other change.
     ByWheel,
 }
@@ -39,6 +41,10 @@ pub(super) const CASES: &[Case] = &[
     Case { variables: SLOW_DISPATCH, ..case("basics-slow-dispatch", "basics.py", "n150") },
     Case { variables: NO_REGION, ..case("basics-no-region", "basics.py", "n150") },
     Case { started: Started::ByRun, ..case("basics-by-run", "basics.py", "n150") },
+    Case { started: Started::Untracked, ..case("basics-untracked", "basics.py", "n150") },
+    Case { arguments: &["1"], ..case("random", "random_walk.py", "n150") },
+    Case { arguments: &["2"], ..case("random-blackhole", "random_walk.py", "p150") },
+    Case { since: 70, ..case("reporter", "reporter.py", "n150") },
     case("ops", "ops.py", "n150"),
     case("ops-blackhole", "ops.py", "p150"),
     case("out-of-memory", "memory_out.py", "n150"),
@@ -53,6 +59,7 @@ pub(super) const CASES: &[Case] = &[
     case("capture", "capture.py", "n150"),
     Case { since: 77, ..case("circular", "circular.py", "n150") },
     Case { since: 77, ..case("circular-mesh", "circular.py", "n300") },
+    Case { since: 77, started: Started::ByRun, ..case("circular-by-run", "circular.py", "n150") },
     case("closing", "closing.py", "n150"),
     case("free-all", "free_all.py", "n150"),
     case("killed", "killed.py", "n150"),

@@ -25,6 +25,9 @@ use crate::project::Project;
 /// A step that takes longer hangs: a failed compilation of a kernel makes ttnn wait for ever.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
+/// Older allocators have no virtual functions by which the hook could know one when a mesh opens.
+const EMPTY_SINCE: u32 = 70;
+
 /// What all cases of one version share.
 pub(super) struct Driver<'a> {
     pub(super) project: &'a Project,
@@ -37,6 +40,7 @@ pub(super) struct Driver<'a> {
 /// A script at work, and what it will leave behind.
 struct Running {
     child: Child,
+    folder: PathBuf,
     lines: Receiver<String>,
     segments: BTreeSet<PathBuf>,
 }
@@ -48,7 +52,7 @@ impl Driver<'_> {
         let folder = tempfile::tempdir().map_err(|error| format!("a folder to work in: {error}"))?;
         region::remove(chips.unique_ids.values().copied());
         let mut running = self.start(case, &chips, folder.path())?;
-        let result = self.follow(&mut running, case, &chips, folder.path());
+        let result = self.follow(&mut running, case, &chips);
         patience::kill(&mut running.child);
         region::remove(chips.unique_ids.values().copied());
         for segment in &running.segments {
@@ -74,13 +78,13 @@ impl Driver<'_> {
         let (sender, lines) = mpsc::channel();
         // It ends with the script, or when nobody listens any more.
         thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Ok(Running { child, lines, segments: BTreeSet::new() })
+        Ok(Running { child, folder: folder.to_path_buf(), lines, segments: BTreeSet::new() })
     }
 
-    fn follow(&self, running: &mut Running, case: &Case, chips: &Chips, folder: &Path) -> Result<String, String> {
+    fn follow(&self, running: &mut Running, case: &Case, chips: &Chips) -> Result<String, String> {
         let tree = case.tree.map(Tree::make).transpose()?;
         let rows = tree.as_ref().map(|tree| (tree, chips));
-        let mut scene = Scene::new(chips, has_regions(self.environment, case));
+        let mut scene = Scene::new(chips, has_regions(self.environment, case), self.environment.minor() >= EMPTY_SINCE);
         let mut last = Value::Null;
         loop {
             let line = match running.lines.recv_timeout(STEP_LIMIT) {
@@ -90,7 +94,7 @@ impl Driver<'_> {
             };
             let step: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
             let name = step["step"].as_str().unwrap_or_default().to_owned();
-            self.look(running, &mut scene, rows, &step).map_err(|why| format!("at \"{name}\": {why}"))?;
+            self.look(running, &mut scene, case, rows, &step).map_err(|why| format!("at \"{name}\": {why}"))?;
             let answer = running.child.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n").and_then(|()| stdin.flush()));
             answer.transpose().map_err(|error| format!("after \"{name}\": {error}"))?;
             last = step;
@@ -105,7 +109,7 @@ impl Driver<'_> {
             return Err(format!("{} steps, then {status}", scene.steps));
         }
         if case.started == Started::ByRun {
-            let differences = report::compare(&read(&folder.join(REPORT))?, &scene.refused);
+            let differences = report::compare(&read(&running.folder.join(REPORT))?, &scene.refused, &scene.clashes);
             if !differences.is_empty() {
                 return Err(differences.join("; "));
             }
@@ -113,17 +117,28 @@ impl Driver<'_> {
         Ok(scene.told())
     }
 
-    fn look(&self, running: &mut Running, scene: &mut Scene<'_>, rows: Option<(&Tree, &Chips)>, step: &Value) -> Result<(), String> {
+    fn look(&self, running: &mut Running, scene: &mut Scene<'_>, case: &Case, rows: Rows<'_>, step: &Value) -> Result<(), String> {
         let pid = step["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).ok_or("a step without its pid")?;
         running.segments.extend(region::segments(pid));
         let outside = self.tracking.memory(pid, rows)?;
-        let mut differences = scene.compare(step, &outside);
+        let mut differences = match case.started {
+            Started::Untracked => scene.control(&outside),
+            _ => scene.compare(step, &outside),
+        };
         if let Some(child) = step["child"].as_u64().and_then(|child| u32::try_from(child).ok()) {
             differences.extend(compare::child(&self.tracking.memory(child, rows)?));
+        }
+        if step["reporter"] == true {
+            let ours = running.folder.join("ours");
+            self.tracking.reports(pid, &ours)?;
+            differences.extend(report::files(&running.folder.join("generated/reports"), &ours));
         }
         if differences.is_empty() { Ok(()) } else { Err(differences.join("; ")) }
     }
 }
+
+/// A tree with rows, and the descriptor that says which chip is which.
+type Rows<'a> = Option<(&'a Tree, &'a Chips)>;
 
 fn read(path: &Path) -> Result<Value, String> {
     let text = fs::read(path).map_err(|error| format!("the report: {error}"))?;

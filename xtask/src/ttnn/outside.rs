@@ -1,6 +1,6 @@
 //! What an outside observer sees: `ttmon mem --json --banks --blocks` of a process, with programs started tracked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ impl Tracking {
                 command.env("LD_PRELOAD", self.libraries.join("libttmon_stub.so")).env("TTMON_TRACKING", "1");
                 command
             }
+            Started::Untracked => command,
             Started::ByWheel => {
                 let mut command = command;
                 command.env("TT_ALLOC_TRACKING_ENABLED", "1");
@@ -61,6 +62,14 @@ impl Tracking {
                 run
             }
         }
+    }
+
+    /// Writes the summaries of the process's memory, as TT-Metal's MemoryReporter does, into a folder.
+    pub(super) fn reports(&self, pid: u32, folder: &Path) -> Result<(), String> {
+        let mut command = Command::new(&self.ttmon);
+        command.args(["mem", "--no-server", "--pid", &pid.to_string(), "--csv"]).arg(folder);
+        let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
     }
 
     /// The process as ttmon shows it, on this machine or on the rows of a tree; `Null` where it says that there is nothing to show.

@@ -1,6 +1,13 @@
-//! What `ttmon run --report` says after a script, beside what TT-Metal said in its exceptions.
+//! What ttmon writes into files, beside what TT-Metal says: the report of `ttmon run` and the exceptions that the program caught,
+//! the summaries of `ttmon mem --csv` and those of TT-Metal's MemoryReporter.
+
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
+
+/// Both write these, byte for byte the same.
+const SUMMARIES: &[&str] = &["memory_usage_summary.csv", "l1_usage_summary.csv"];
 
 /// The numbers of one message: `Out of Memory: ... where each bank needs to store N B, but bank size is N B (allocated: N B, free: N B,
 /// largest free block: N B)`.
@@ -12,11 +19,12 @@ struct Message {
 }
 
 /// The differences between the report and the exceptions that the program caught, in their order.
-pub(super) fn compare(report: &Value, told: &[Value]) -> Vec<String> {
+pub(super) fn compare(report: &Value, told: &[Value], clashes: &[Value]) -> Vec<String> {
     let mut differences = Vec::new();
     if report["exit"] != 0 {
         differences.push(format!("the report says exit {}", report["exit"]));
     }
+    differences.extend(clashed(report["clashes"].as_array().map_or(&[][..], Vec::as_slice), clashes));
     let oom = report["oom"].as_array().map_or(&[][..], Vec::as_slice);
     if oom.len() != told.len() {
         differences.push(format!("{} times out of memory inside, {} in the report", told.len(), oom.len()));
@@ -49,6 +57,28 @@ pub(super) fn compare(report: &Value, told: &[Value]) -> Vec<String> {
     differences
 }
 
+/// A clash is told in TT-Metal's words.
+fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
+    let first_line = |clash: &Value| {
+        let text = clash["message"].as_str().unwrap_or_default();
+        text.lines().find(|line| line.contains("clash with L1 buffers")).unwrap_or(text).to_owned()
+    };
+    let lines = |clashes: &[Value]| clashes.iter().map(first_line).collect::<Vec<_>>();
+    let (inside, outside) = (lines(inside), lines(outside));
+    if inside == outside { Vec::new() } else { vec![format!("clashes: {inside:?} inside, {outside:?} in the report")] }
+}
+
+/// The summaries of two folders.
+pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
+    let read = |folder: &Path, name: &str| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()))
+    };
+    let pairs = SUMMARIES.iter().map(|name| (name, read(theirs, name), read(ours, name)));
+    let differing = pairs.filter(|(_, theirs, ours)| theirs != ours);
+    differing.map(|(name, theirs, ours)| format!("{name}: TT-Metal writes {theirs:?}, ttmon {ours:?}")).collect()
+}
+
 fn parse(message: &str) -> Option<Message> {
     let number = |before: &str| {
         let rest = message.split_once(before)?.1.trim_start();
@@ -77,11 +107,15 @@ mod tests {
         let told = [json!({"kind": "l1", "message": TEXT})];
         let oom =
             json!({"kind": "l1", "free_per_bank": 20, "largest_free_per_bank": 8, "per_bank": 32, "fits_without_fragmentation": true});
-        assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &told), [""; 0]);
+        assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &told, &[]), [""; 0]);
         let mut wrong = oom.clone();
         wrong["free_per_bank"] = 21.into();
-        assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &told), ["free_per_bank: 20 in the message, 21 in the report"]);
-        let found = compare(&json!({"exit": 1, "oom": []}), &told);
+        assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &told, &[]), ["free_per_bank: 20 in the message, 21 in the report"]);
+        let clash = [json!({"message": "TT_THROW\ninfo:\nbuffers clash with L1 buffers at 1\nbacktrace"})];
+        let same = json!({"exit": 0, "oom": [], "clashes": [{"message": "buffers clash with L1 buffers at 1"}]});
+        assert_eq!(compare(&same, &[], &clash), [""; 0]);
+        assert_eq!(compare(&same, &[], &[]).len(), 1);
+        let found = compare(&json!({"exit": 1, "oom": []}), &told, &[]);
         assert_eq!(found, ["the report says exit 1", "1 times out of memory inside, 0 in the report"]);
     }
 }
