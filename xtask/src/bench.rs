@@ -3,6 +3,7 @@
 //! A bench judges and prints; it never fails, since a busy machine is no defect of the program.
 
 mod cost;
+mod hook;
 mod ledger;
 mod limits;
 mod plain;
@@ -29,6 +30,8 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["run"] => Ok(run::run(project, RUNS)?),
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
-        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], or run".to_owned())),
+        ["hook"] => Ok(hook::run(project, false)?),
+        ["hook", "--quick"] => Ok(hook::run(project, true)?),
+        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], or run".to_owned())),
     }
 }

@@ -72,8 +72,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "wheel", arguments: "", help: "one wheel with python/ttmon and the libraries inside", run: wheel::run },
     Command {
         name: "bench",
-        arguments: "snapshot [--runs N] | ledger [--quick]",
-        help: "what a snapshot or an event of the ledger costs, beside its limits",
+        arguments: "snapshot [--runs N] | ledger [--quick] | hook [--quick]",
+        help: "what a snapshot, an event of the ledger or the hook costs, beside its limits",
         run: bench::run,
     },
 ];

@@ -15,6 +15,7 @@ mod compiler;
 mod drive;
 mod environment;
 mod fresh;
+mod machine;
 mod outside;
 mod patience;
 mod region;
@@ -32,6 +33,8 @@ use drive::Driver;
 use environment::Environment;
 use fresh::Fresh;
 use outside::Tracking;
+
+pub(crate) use machine::{Machine, output};
 
 /// The versions that the gate runs: the newest, and the last one whose buffers had no getters.
 pub(crate) const PINNED: &[&str] = &["0.81.1", "0.77.0"];

@@ -2,7 +2,7 @@
 //! into the ledger that reports go to, so that a process has one ledger, and tags reach what the hook sees.
 
 use ttmon_ledger::layout::Lost;
-use ttmon_ledger::writer::{Session, Writer};
+use ttmon_ledger::writer::{Key, Session, Writer};
 
 use crate::switch::State;
 use crate::{switch, tags};
@@ -22,10 +22,18 @@ pub fn is_off() -> bool {
 /// counted in the ledger.
 #[inline]
 pub fn session() -> Option<Session<'static>> {
-    if switch::state() != State::On {
-        return None;
-    }
-    match switch::writer().session() {
+    if switch::state() == State::On { had(switch::writer().session()) } else { None }
+}
+
+/// As [`session`], for an event that most likely is at this key: what it touches is fetched meanwhile.
+#[inline]
+pub fn session_at(key: Key) -> Option<Session<'static>> {
+    if switch::state() == State::On { had(switch::writer().session_at(key)) } else { None }
+}
+
+#[inline]
+fn had(session: Result<Session<'static>, Lost>) -> Option<Session<'static>> {
+    match session {
         Ok(session) => Some(session),
         Err(Lost::NoMemory) => {
             switch::step_aside();

@@ -35,12 +35,12 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
             let real: unsafe extern "C-unwind" fn(usize, usize) -> u64 = std::mem::transmute(real);
             return real(this, buffer);
         }
-        let _call = Call::begin();
+        let call = Call::begin();
         let witness = Witness { library, tell: refused, this, argument: buffer, was_removed: false };
         let address = watched(real, &witness);
         if let Some(facts) = buffer::facts(library, library.way(), buffer) {
             let flags = thread::flags() | per_core_flag(library, buffer);
-            quietly(|| allocated(library, this, &facts, address, flags));
+            quietly(|| allocated(&call, library, this, buffer, &facts, address, flags));
         } else {
             quietly(|| unreadable(library));
         }
@@ -112,7 +112,7 @@ pub unsafe extern "C-unwind" fn base_destroyed(this: usize) {
 
 /// A function without arguments or result, of which we take note first.
 #[inline(always)]
-unsafe fn before(symbol: Symbol, this: usize, note: fn(&'static Library, usize)) {
+unsafe fn before(symbol: Symbol, this: usize, note: fn(&Call, &'static Library, usize)) {
     // SAFETY: an allocator has virtual functions, in its destructor too; the real function gets what we got.
     unsafe {
         let library = Library::of_object(this);
@@ -120,8 +120,8 @@ unsafe fn before(symbol: Symbol, this: usize, note: fn(&'static Library, usize))
         if is_off() {
             return real(this);
         }
-        let _call = Call::begin();
-        quietly(|| note(library, this));
+        let call = Call::begin();
+        quietly(|| note(&call, library, this));
         real(this);
     }
 }
@@ -203,13 +203,15 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
     if is_per_core { flag::PER_CORE } else { 0 }
 }
 
-fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64, flags: u16) {
+/// What is allocated, and where.
+fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
     let mut name = Name::EMPTY;
     if operation::is_wanted() {
         operation::name(&mut name);
     }
     let mut is_due = false;
-    let is_known = tables::with(|session, tables| {
+    let is_known = tables::near(facts.kind, address, |session, tables| {
+        tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find_mut(this) else { return false };
         is_due = known.pace.tick() && !known.is_unchecked;
         record(session, known, facts, address, flags, &name);
@@ -217,7 +219,7 @@ fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64
     });
     if is_known == Some(false) {
         // SAFETY: the buffer was just allocated in it, on that device.
-        let description = unsafe { describe(library, this, facts.device) };
+        let description = unsafe { describe(library, this, buffer::device(library, library.way(), buffer)) };
         tables::with(|session, tables| {
             if let Some(known) = tables.open(session, &description) {
                 record(session, known, facts, address, flags, &name);
@@ -225,13 +227,12 @@ fn allocated(library: &'static Library, this: usize, facts: &Facts, address: u64
         });
     }
     if is_due {
-        check::compare(library, this);
+        check::compare(call, library, this);
     }
 }
 
 #[inline]
 fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, name: &Name) {
-    session.hit(Feature::Allocations as u8);
     let operation = operation_of(session, name);
     if flags & flag::PER_CORE != 0 && !known.is_unchecked {
         known.is_unchecked = true;
@@ -253,8 +254,8 @@ fn operation_of(session: &mut Session<'_>, name: &Name) -> u32 {
 /// A buffer that is not laid out as known: what is not recorded is said.
 #[cold]
 fn unreadable(library: &'static Library) {
-    tables::with(|session, _| {
-        session.hit(Feature::Allocations as u8);
+    tables::with(|session, tables| {
+        tables.hit(session, Feature::Allocations);
         crate::coverage::cover(session, library);
         crate::coverage::step_aside(session, Feature::Allocations, "a Buffer that is not laid out as known");
         session.lose(Lost::NoAllocator);
@@ -278,8 +279,8 @@ fn freed(this: usize, kind: u8, address: u64) -> bool {
     if !hooked::writer().is_started() {
         return false;
     }
-    let was_there = tables::with(|session, tables| {
-        session.hit(Feature::Frees as u8);
+    let was_there = tables::near(kind, address, |session, tables| {
+        tables.hit(session, Feature::Frees);
         let known = tables.find_mut(this)?;
         known.pace.tick();
         let size = session.remove(Key { allocator: known.id, kind, address });
@@ -291,12 +292,12 @@ fn freed(this: usize, kind: u8, address: u64) -> bool {
     was_there.flatten().is_some()
 }
 
-fn freed_all(library: &'static Library, this: usize) {
+fn freed_all(call: &Call, library: &'static Library, this: usize) {
     if !hooked::writer().is_started() {
         return;
     }
     hit(Feature::FreeAll);
-    check::compare(library, this);
+    check::compare(call, library, this);
     tables::with(|session, tables| {
         if let Some(known) = tables.find_mut(this) {
             session.free_all(known.id);
@@ -306,7 +307,7 @@ fn freed_all(library: &'static Library, this: usize) {
     });
 }
 
-fn gone(_library: &'static Library, this: usize) {
+fn gone(_call: &Call, _library: &'static Library, this: usize) {
     if hooked::writer().is_started() {
         hit(Feature::AllocatorEnd);
         tables::with(|session, tables| tables.close(session, this));
@@ -347,7 +348,10 @@ fn refused(witness: &Witness, message: &[u8]) {
             operation::name(&mut name);
         }
         // SAFETY: it has just refused a buffer on that device.
-        let (asked, description) = unsafe { (Asked::new(library, this), describe(library, this, facts.device)) };
+        let (asked, description) = unsafe {
+            let device = buffer::device(library, library.way(), argument);
+            (Asked::new(library, this), describe(library, this, device))
+        };
         let number = BANKED.iter().find(|(kind, _)| *kind == facts.kind).map(|(_, number)| *number);
         let statistics = number.and_then(|number| asked.statistics(number)).unwrap_or_default();
         tables::with(|session, tables| {

@@ -15,7 +15,6 @@ pub(crate) const KINDS: [u8; 5] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SM
 /// A buffer, as the ledger wants it; the block it takes is `per_bank` rounded up by its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    pub(crate) device: usize,
     pub(crate) size: u64,
     pub(crate) per_bank: u64,
     pub(crate) page: u64,
@@ -58,7 +57,7 @@ impl Way {
     }
 }
 
-/// The words of a `Buffer` before 0.79.
+/// The words of a `Buffer` before 0.79; since then the device is asked for apart, as it is seldom needed.
 #[derive(Clone, Copy)]
 struct Old {
     device: usize,
@@ -98,7 +97,7 @@ pub(crate) unsafe fn facts(library: &Library, way: Way, buffer: usize) -> Option
     unsafe {
         let old = match way {
             Way::Functions => Old {
-                device: usize::try_from(ask(library, Symbol::BufferDevice, buffer)).unwrap_or(0),
+                device: 0,
                 size: ask(library, Symbol::BufferSize, buffer),
                 kind: low(ask(library, Symbol::BufferType, buffer)),
                 layout: low(ask(library, Symbol::BufferLayout, buffer)),
@@ -113,7 +112,22 @@ pub(crate) unsafe fn facts(library: &Library, way: Way, buffer: usize) -> Option
             if layout == 1 || !library.has_symbol(Symbol::BufferCores) { 0 } else { optional(ask(library, Symbol::BufferCores, buffer)) };
         let per_bank = ask(library, Symbol::BufferPerBank, buffer);
         let page = ask(library, Symbol::BufferPageSize, buffer);
-        Some(Facts { device: old.device, size: old.size, per_bank, page, kind, layout, cores })
+        Some(Facts { size: old.size, per_bank, page, kind, layout, cores })
+    }
+}
+
+/// The device that a buffer lies on; 0 where that cannot be told.
+///
+/// # Safety
+/// As `facts`.
+pub(crate) unsafe fn device(library: &Library, way: Way, buffer: usize) -> usize {
+    // SAFETY: as in `facts`.
+    unsafe {
+        match way {
+            Way::Functions => usize::try_from(ask(library, Symbol::BufferDevice, buffer)).unwrap_or(0),
+            Way::OldLayout => old_layout(library, buffer).map_or(0, |old| old.device),
+            Way::Aside => 0,
+        }
     }
 }
 

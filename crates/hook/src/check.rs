@@ -5,8 +5,8 @@
 //! a row is inexact, and the ledger says so.
 
 use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire},
+    AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 use ttmon_ledger::writer::SelfCheck;
@@ -17,38 +17,75 @@ use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
 
-/// Calls into allocators that began, and that are over. On a line of their own.
+/// Calls into allocators that began, and that are over, once there are several threads. On a line of their own.
 #[repr(align(64))]
 struct Calls {
+    /// The one thread that comes here, by its own address; most programs have no other.
+    owner: AtomicUsize,
     begun: AtomicU64,
     over: AtomicU64,
 }
 
-static CALLS: Calls = Calls { begun: AtomicU64::new(0), over: AtomicU64::new(0) };
+static CALLS: Calls = Calls { owner: AtomicUsize::new(0), begun: AtomicU64::new(0), over: AtomicU64::new(0) };
+
+/// No thread's address: there are several.
+const SEVERAL: usize = 1;
 
 /// A call into an allocator, from before the real function to after our record. An exception ends it too.
-pub(crate) struct Call(());
+pub(crate) struct Call {
+    is_counted: bool,
+}
 
 impl Call {
     #[inline(always)]
     pub(crate) fn begin() -> Self {
-        CALLS.begun.fetch_add(1, AcqRel);
-        Self(())
+        let is_counted = CALLS.owner.load(Relaxed) != thread() && is_several();
+        if is_counted {
+            CALLS.begun.fetch_add(1, AcqRel);
+        }
+        Self { is_counted }
+    }
+
+    /// A mark of this moment, if the caller's call is the only one under way.
+    fn alone(&self) -> Option<u64> {
+        if !self.is_counted {
+            // Nobody else has ever come here, or has only now.
+            return (CALLS.owner.load(Acquire) == thread()).then_some(0);
+        }
+        let over = CALLS.over.load(Acquire);
+        let begun = CALLS.begun.load(Acquire);
+        (begun.wrapping_sub(over) == 1).then_some(begun)
     }
 }
 
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        CALLS.over.fetch_add(1, AcqRel);
+        if self.is_counted {
+            CALLS.over.fetch_add(1, AcqRel);
+        }
     }
 }
 
-/// The number of calls that began, if the caller's is the only one under way.
-fn alone() -> Option<u64> {
-    let over = CALLS.over.load(Acquire);
-    let begun = CALLS.begun.load(Acquire);
-    (begun.wrapping_sub(over) == 1).then_some(begun)
+/// The address of this thread's own control block, which is no other's.
+#[inline(always)]
+fn thread() -> usize {
+    let thread: usize;
+    // SAFETY: the ABI of x86-64 has the block's address at its beginning.
+    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly)) };
+    thread
+}
+
+/// Another thread than the first: from now on all are counted. What the first is in the middle of is not, once.
+#[cold]
+fn is_several() -> bool {
+    match CALLS.owner.compare_exchange(0, thread(), AcqRel, Acquire) {
+        Ok(_) => false,
+        Err(_) => {
+            CALLS.owner.store(SEVERAL, Release);
+            true
+        }
+    }
 }
 
 /// When an allocator is compared next, by the events it had.
@@ -90,13 +127,13 @@ impl Pace {
     }
 }
 
-/// Compares. To be called within a [`Call`], without the ledger's lock, and with the allocator alive and its lock free.
+/// Compares. To be called within its [`Call`], without the ledger's lock, and with the allocator alive and its lock free.
 #[cold]
-pub(crate) fn compare(library: &'static Library, pointer: usize) {
+pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     if !library.has_symbol(Symbol::Statistics) {
         return;
     }
-    let before = alone();
+    let before = call.alone();
     let known = tables::with(|session, tables| {
         let known = tables.find_mut(pointer)?;
         known.pace.postpone();
@@ -121,7 +158,7 @@ pub(crate) fn compare(library: &'static Library, pointer: usize) {
             }
         }
     }
-    if alone() != Some(before) {
+    if call.alone() != Some(before) {
         return;
     }
     tables::with(|session, tables| {

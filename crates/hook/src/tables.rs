@@ -4,6 +4,7 @@
 //! child gets a ledger of its own with its first event, and begins with empty ones.
 
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, kind};
@@ -11,7 +12,7 @@ use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Sessio
 
 use crate::buffer::Facts;
 use crate::check::Pace;
-use crate::coverage::cover;
+use crate::coverage::{Feature, cover};
 use crate::device::{CHIPS_MAX, Device};
 use crate::geometry::Geometry;
 use crate::identity;
@@ -22,21 +23,24 @@ const ALLOCATORS_MAX: usize = 256;
 /// Allocators of this library, beside those of the client API and of the socket.
 const ORIGIN_HOOK: u32 = 2;
 
-/// An allocator that is open.
+/// An allocator that is open. What every event needs comes first, in one line of the cache.
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 pub(crate) struct Allocator {
     /// TT-Metal's object.
     pub(crate) pointer: usize,
-    pub(crate) device: usize,
-    pub(crate) library: &'static Library,
     pub(crate) id: AllocatorId,
-    pub(crate) geometry: Geometry,
-    pub(crate) chips: Device,
     pub(crate) pace: Pace,
     /// Its own statistics do not tell what we tell: not to be compared.
     pub(crate) is_unchecked: bool,
+    /// Blocks are multiples of it.
+    block: u64,
+    pub(crate) device: usize,
+    pub(crate) library: &'static Library,
     /// Where its L1 begins above its base.
     pub(crate) shrunk: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) chips: Device,
 }
 
 /// What is known of an allocator before it has a place.
@@ -51,24 +55,43 @@ pub(crate) struct Description {
 pub(crate) struct Tables {
     /// Whose they are: the ledger's number, 0 for none.
     ledger: u64,
-    allocators: [Option<Allocator>; ALLOCATORS_MAX],
     /// One more than the last place that is in use.
     used: usize,
     /// Where the last one was found.
     last: usize,
+    /// Allocations and frees, by the feature's number.
+    hits: [u32; 2],
+    allocators: [Option<Allocator>; ALLOCATORS_MAX],
 }
+
+/// The first are counted one by one, so that a reader sees at once that there are any.
+const HITS_TOGETHER: u32 = 64;
+
+/// A guess for whoever has no lock yet: the allocator that was used last.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 struct Guarded(UnsafeCell<Tables>);
 
 // SAFETY: `with` alone gives it out, under the lock of the process's one ledger.
 unsafe impl Sync for Guarded {}
 
-static TABLES: Guarded = Guarded(UnsafeCell::new(Tables { ledger: 0, allocators: [None; ALLOCATORS_MAX], used: 0, last: 0 }));
+static TABLES: Guarded = Guarded(UnsafeCell::new(Tables { ledger: 0, used: 0, last: 0, hits: [0; 2], allocators: [None; ALLOCATORS_MAX] }));
 
 /// The lock, and what is under it; `None` where there is no ledger, or it cannot be had now.
 #[inline]
 pub(crate) fn with<T>(work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
-    let mut session = hooked::session()?;
+    in_session(hooked::session()?, work)
+}
+
+/// As [`with`], for an event at an address.
+#[inline]
+pub(crate) fn near<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
+    let allocator = AllocatorId::from_number(LAST.load(Relaxed));
+    in_session(hooked::session_at(Key { allocator, kind, address })?, work)
+}
+
+#[inline]
+fn in_session<T>(mut session: Session<'static>, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
     // SAFETY: a session is the lock of this process's one ledger, so that nobody else is here until it is dropped; `work`
     // cannot keep what it borrows. A child after fork has one thread, and another ledger with another lock.
     let tables = unsafe { &mut *TABLES.0.get() };
@@ -90,6 +113,19 @@ impl Tables {
         self.allocators = [None; ALLOCATORS_MAX];
         self.used = 0;
         self.last = 0;
+        self.hits = [0; 2];
+    }
+
+    /// Counts an allocation or a free, and from time to time in the ledger, whose page for that is seldom in the cache.
+    #[inline]
+    pub(crate) fn hit(&mut self, session: &mut Session<'_>, feature: Feature) {
+        let Some(hits) = self.hits.get_mut(feature as usize) else { return };
+        *hits = hits.wrapping_add(1);
+        if *hits < HITS_TOGETHER {
+            session.hits(feature as u8, 1);
+        } else if hits.is_multiple_of(HITS_TOGETHER) {
+            session.hits(feature as u8, HITS_TOGETHER);
+        }
     }
 
     /// The open allocator that TT-Metal's object is.
@@ -104,6 +140,8 @@ impl Tables {
         if !is_last {
             let used = self.allocators.get(..self.used)?;
             self.last = used.iter().position(|place| place.as_ref().is_some_and(|known| known.pointer == pointer))?;
+            let id = self.allocators.get(self.last)?.as_ref()?.id;
+            LAST.store(id.number(), Relaxed);
         }
         self.allocators.get_mut(self.last)?.as_mut()
     }
@@ -134,8 +172,18 @@ impl Tables {
             let spec = AllocatorSpec { given_id, origin: ORIGIN_HOOK, mesh: chips.mesh, kinds: geometry.kinds, chips: named };
             let id = session.open_allocator(&spec).ok()?;
             cover(session, library);
-            *self.allocators.get_mut(place)? =
-                Some(Allocator { pointer, device, library, id, geometry, chips, pace: Pace::NEW, is_unchecked: false, shrunk: 0 });
+            *self.allocators.get_mut(place)? = Some(Allocator {
+                pointer,
+                device,
+                library,
+                id,
+                geometry,
+                chips,
+                pace: Pace::NEW,
+                is_unchecked: false,
+                block: geometry.block,
+                shrunk: 0,
+            });
             self.used = self.used.max(place + 1);
         }
         self.find_mut(pointer)
@@ -156,7 +204,7 @@ impl Allocator {
     /// The bytes of each bank that a buffer takes.
     #[inline]
     pub(crate) fn rounded(&self, per_bank: u64) -> u64 {
-        let mask = self.geometry.block.wrapping_sub(1);
+        let mask = self.block.wrapping_sub(1);
         per_bank.wrapping_add(mask) & !mask
     }
 

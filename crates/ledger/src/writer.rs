@@ -315,6 +315,18 @@ impl AllocatorId {
         Some(Self { slot: u16::try_from(slot).ok()?, generation })
     }
 
+    /// As one number, to be kept where there is no lock: [`AllocatorId::from_number`] makes it one again.
+    #[inline]
+    pub fn number(self) -> u64 {
+        u64::from(self.generation) << 16 | u64::from(self.slot)
+    }
+
+    /// The allocator of a number; of any other number one that is not open.
+    #[inline]
+    pub fn from_number(number: u64) -> Self {
+        Self { slot: u16::try_from(number & 0xFFFF).unwrap_or(0), generation: memory::low(number >> 16) }
+    }
+
     fn slot(self) -> usize {
         usize::from(self.slot)
     }

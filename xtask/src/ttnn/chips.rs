@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::project::Project;
 
@@ -18,7 +18,12 @@ pub(super) struct Chips {
 
 impl Chips {
     pub(super) fn read(project: &Project, name: &str) -> Result<Self, String> {
-        let path = project.root.join(FOLDER).join(format!("{name}.yaml"));
+        Self::below(&project.root, name)
+    }
+
+    /// Of the repository at that root.
+    pub(super) fn below(root: &Path, name: &str) -> Result<Self, String> {
+        let path = root.join(FOLDER).join(format!("{name}.yaml"));
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let unique_ids = unique_ids(&text).ok_or_else(|| format!("{}: no {UNIQUE_IDS} that can be read", path.display()))?;
         Ok(Self { path, unique_ids })

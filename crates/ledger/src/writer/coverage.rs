@@ -40,12 +40,12 @@ impl Writer {
 }
 
 impl Session<'_> {
-    /// As [`Writer::hit`], cheaper under the lock. A feature is counted either always so or never.
+    /// The hooked function of that number was called so often: cheaper than [`Writer::hit`]. A feature is counted in one way only.
     #[inline]
-    pub fn hit(&mut self, feature: u8) {
+    pub fn hits(&mut self, feature: u8, count: u32) {
         if u32::from(feature) < COVERAGE.records {
             let hits = self.books.region.more(COVERAGE, usize::from(feature), coverage::HITS);
-            hits.store(hits.load(Relaxed).wrapping_add(1), Relaxed);
+            hits.store(hits.load(Relaxed).wrapping_add(count.into()), Relaxed);
         }
     }
 
