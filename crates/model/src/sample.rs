@@ -18,6 +18,8 @@ pub enum Origin {
     Local,
     /// A simulated machine.
     Sim,
+    /// A service that looks at the machine, and was asked.
+    Server,
 }
 
 impl Origin {
@@ -26,6 +28,7 @@ impl Origin {
         match self {
             Self::Local => "local",
             Self::Sim => "sim",
+            Self::Server => "server",
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::{breakdown, devices, notes, processes};
 const DRIVER_COLUMNS_MAX: usize = 16;
 /// Visible beside the host, so that nobody takes a simulated machine for a real one.
 pub(crate) const SIMULATED: &str = "[SIMULATED]";
+/// Seen by a service, which may see more of one's own and less of others' than oneself.
+pub(crate) const SERVED: &str = "[FROM SERVER]";
 
 /// Prints devices, memory in use, processes, tips and problems.
 pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -46,6 +48,7 @@ pub(crate) fn origin_mark(snapshot: &Snapshot) -> &'static str {
     match snapshot.origin {
         Origin::Local => "",
         Origin::Sim => SIMULATED,
+        Origin::Server => SERVED,
     }
 }
 

@@ -5,7 +5,7 @@ use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, Volts, Watts, Wo
 use ttmon_model::{Kind, PerKind, Snapshot};
 
 #[path = "../../wire/src/tests/machine.rs"]
-#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "other tests use the rest")]
 mod machines;
 
 /// Four cards; two processes of two users, the first of which is tracked.

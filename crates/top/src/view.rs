@@ -93,6 +93,7 @@ fn title_parts(state: &State, snapshot: &Snapshot, is_wide: bool, canvas: &Canva
     }
     match snapshot.origin {
         Origin::Sim => parts.push(("[SIMULATED]".to_owned(), Role::Warning)),
+        Origin::Server => parts.push(("[FROM SERVER]".to_owned(), Role::Plain)),
         Origin::Local => {}
     }
     parts.push((canvas.clean(&snapshot.host), Role::Plain));

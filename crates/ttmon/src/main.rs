@@ -17,6 +17,7 @@ mod record;
 mod refusal;
 mod run;
 mod serve;
+mod server;
 mod show;
 mod terminal;
 mod top;

@@ -35,6 +35,7 @@ pub(crate) struct Context {
     pub(crate) read_timeout: Duration,
     pub(crate) cluster: Option<PathBuf>,
     pub(crate) json: bool,
+    pub(crate) no_server: bool,
     pub(crate) terminal: Terminal,
 }
 
@@ -91,6 +92,7 @@ impl Context {
             read_timeout,
             cluster: common.cluster.clone(),
             json: common.json,
+            no_server: common.no_server,
             terminal: Terminal::of_stdout(common.color, common.ascii),
         })
     }

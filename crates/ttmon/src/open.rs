@@ -82,14 +82,9 @@ impl Opened {
     /// One snapshot of the devices asked for; the one before gives the rates.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let sample = self.machine.sample()?;
-        let mut snapshot = Snapshot::derive(&sample, self.previous.as_ref());
+        let snapshot = Snapshot::derive(&sample, self.previous.as_ref());
         self.previous = Some(sample);
-        let all = snapshot.devices.len();
-        self.selection.apply(&mut snapshot);
-        if snapshot.devices.is_empty() && !self.selection.is_empty() {
-            return Err(Failure::no_device(format!("none of the {all} devices is the one asked for; ttmon -L lists them")));
-        }
-        Ok(snapshot)
+        choose(&self.selection, snapshot)
     }
 
     /// For whoever looks at it in a thread of their own. The simulation must outlive the machine.
@@ -101,4 +96,14 @@ impl Opened {
     pub(crate) fn sample(&self) -> Option<&Sample> {
         self.previous.as_ref()
     }
+}
+
+/// The devices asked for, of all there are.
+pub(crate) fn choose(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Failure> {
+    let all = snapshot.devices.len();
+    selection.apply(&mut snapshot);
+    if snapshot.devices.is_empty() && !selection.is_empty() {
+        return Err(Failure::no_device(format!("none of the {all} devices is the one asked for; ttmon -L lists them")));
+    }
+    Ok(snapshot)
 }

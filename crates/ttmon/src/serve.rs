@@ -25,7 +25,7 @@ use crate::failure::{Failure, complain};
 use crate::meant::Context;
 use crate::open::Placed;
 
-pub(crate) use places::served;
+pub(crate) use places::{api_places, served};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {

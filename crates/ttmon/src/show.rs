@@ -15,7 +15,7 @@ use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
 use crate::meant::{self, Context, Look, Place, Repeat};
-use crate::open::Opened;
+use crate::server::Snapshots;
 use crate::terminal::Terminal;
 use crate::watch::Screen;
 
@@ -27,10 +27,19 @@ const RATE_WINDOW: Duration = Duration::from_millis(250);
 /// Between the two samples of a heartbeat: a little more than the second it needs.
 const HEARTBEAT_WINDOW: Duration = Duration::from_millis(1010);
 
+/// Refreshes at this pace and slower may come from a service.
+const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
+
 /// Shows what was asked for.
 pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once { Pace::Once } else { Pace::Repeated };
-    let mut opened = Opened::new(context, pace, asked.processes)?;
+    let mut opened = match asked.repeat {
+        // A service looks once a second: whoever wants it more often looks here.
+        Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
+            Snapshots::read_here(context, pace, asked.processes)
+        }
+        _ => Snapshots::new(context, pace, asked.processes),
+    };
     if matches!((&context.place, &asked.look), (Place::Simulated(..), Look::Fields(..) | Look::Gpu(..) | Look::Apps(..))) {
         complain("these are figures of a simulated machine");
     }
@@ -42,13 +51,13 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
         Repeat::Loop(interval) => run_loop(context, asked, &mut opened, interval),
         Repeat::Watch(interval) => Screen::enter()?.watch(interval, || {
             let terminal = context.terminal.measured();
-            let snapshot = opened.snapshot()?;
+            let snapshot = opened.next()?;
             Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal.rows))
         }),
     }
 }
 
-fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Opened, interval: Duration) -> Result<(), Failure> {
+fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut turn = Turn::First;
     let mut next = Instant::now();
     let mut snapshot = sampled(opened, asked.samples)?;
@@ -57,14 +66,15 @@ fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Opened, int
         turn = Turn::Later;
         next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
-        snapshot = opened.snapshot()?;
+        snapshot = opened.next()?;
     }
 }
 
 /// A snapshot with the rates that were asked for by name.
-fn sampled(opened: &mut Opened, samples: Samples) -> Result<Snapshot, Failure> {
-    let snapshot = opened.snapshot()?;
+fn sampled(opened: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
+    let snapshot = opened.next()?;
     let window = match samples {
+        _ if opened.has_rates() => return Ok(snapshot),
         Samples::One => return Ok(snapshot),
         Samples::Two => RATE_WINDOW,
         Samples::TwoSlow => HEARTBEAT_WINDOW,
@@ -73,7 +83,7 @@ fn sampled(opened: &mut Opened, samples: Samples) -> Result<Snapshot, Failure> {
         complain(&format!("taking a second sample after {} ms, for the rates", window.as_millis()));
     }
     thread::sleep(window);
-    opened.snapshot()
+    opened.next()
 }
 
 /// Which one of several this is.

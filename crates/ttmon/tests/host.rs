@@ -33,7 +33,7 @@ impl Server {
         let api = directory.path().join("api.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
         command.arg("serve").args(machine).args(["--listen", "127.0.0.1:0", "--api"]).arg(&api).args(more);
-        command.env("TTMON_TOKEN", TOKEN).env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null()).stderr(Stdio::piped());
+        command.env("TTMON_TOKEN", TOKEN).env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("ttmon serve");
         let stderr = BufReader::new(child.stderr.take().expect("its messages"));
         let line = stderr.lines().map_while(Result::ok).find(|line| line.contains("http://")).expect("where it serves");
@@ -304,4 +304,29 @@ fn a_service_that_was_stopped_has_a_gap() {
     });
     let events = server.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
     assert!(events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["event"] == "gap")), "{events}");
+}
+
+/// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
+#[test]
+fn commands_ask_a_service_and_do_without_one() {
+    let server = Server::start("n300", &[]);
+    let ttmon = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+        command.args(arguments).env("TTMON_API", &server.api).env_remove("TTMON_SIM").env_remove("TTMON_ROOT");
+        let output = command.stdin(Stdio::null()).output().expect("ttmon");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+    };
+    let (code, text) = ttmon(&["--json"]);
+    let document: Value = serde_json::from_str(&text).expect("a document");
+    assert_eq!((code, &document["origin"], document["devices"].as_array().map(Vec::len)), (Some(0), &"sim".into(), Some(2)));
+    assert_eq!(ttmon(&["-L", "-d", "0"]).1.lines().count(), 1);
+    assert_eq!(ttmon(&["-L", "-d", "9"]).0, Some(3));
+    assert!(ttmon(&["who"]).1.contains("SIMULATED"));
+    // This machine has no such device, unless it has.
+    let here = ttmon(&["--no-server", "-L"]);
+    assert_ne!(here.1, ttmon(&["-L"]).1);
+    server.signal(rustix::process::Signal::STOP);
+    assert_eq!(ttmon(&["-L"]), here);
+    server.signal(rustix::process::Signal::KILL);
+    assert_eq!(ttmon(&["-L"]), here);
 }

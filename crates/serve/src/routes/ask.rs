@@ -18,8 +18,6 @@ use crate::service::{Service, now};
 /// How far back the past is shown when nobody says.
 const SINCE_DEFAULT: Duration = Duration::from_secs(600);
 const FIELDS_DEFAULT: [&str; 4] = ["temperature", "power", "aiclk_mhz", "memory.used"];
-const STEP_MIN: Duration = Duration::from_millis(1);
-const STEP_MAX: Duration = Duration::from_secs(86_400);
 /// Fields and devices of one question.
 const FIELDS_MAX: usize = 64;
 const DEVICES_MAX: usize = 256;
@@ -122,10 +120,7 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
         let id = word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok()).flatten();
         devices.push(DeviceId(id.ok_or_else(|| Problem::Parameter("device wants ids with commas between them".to_owned()))?));
     }
-    let step = parameters.get("step").map(seconds).transpose()?;
-    if step.is_some_and(|step| !(STEP_MIN..=STEP_MAX).contains(&step)) {
-        return Err(Problem::Parameter("step wants seconds, 0.001 to 86400".to_owned()));
-    }
+    let step = parameters.get("step").map(|text| seconds("step", text, 0.001, 86_400.0)).transpose()?;
     let query = Query { since: since(parameters.get("since"))?, step, fields, devices };
     let (points, cells) = service.history(|history| history.size(&query));
     if points > POINTS_MAX || cells > CELLS_MAX {
@@ -134,17 +129,18 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
     Ok(query)
 }
 
-fn seconds(text: &str) -> Result<Duration, Problem> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && (0.0..=1e9).contains(number));
+fn seconds(name: &str, text: &str, least: f64, most: f64) -> Result<Duration, Problem> {
+    // Judged before it is rounded to a duration.
+    let number = text.parse::<f64>().ok().filter(|number| (least..=most).contains(number));
     let number = number.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit() || b".eE-+".contains(&byte)));
-    number.map(Duration::from_secs_f64).ok_or_else(|| Problem::Parameter(format!("{text:?} is no number of seconds")))
+    number.map(Duration::from_secs_f64).ok_or_else(|| Problem::Parameter(format!("{name} wants seconds, {least} to {most}")))
 }
 
 /// A moment, or so long ago, on the clock that the history is kept by.
 fn since(text: Option<&str>) -> Result<Duration, Problem> {
     let ago = match text {
         None => SINCE_DEFAULT,
-        Some(text) => match (seconds(text), moment(text)) {
+        Some(text) => match (seconds("since", text, 0.0, 1e9), moment(text)) {
             (Ok(ago), _) => ago,
             (_, Some(time)) => Duration::from_nanos(now().0.saturating_sub(time.0)),
             (Err(_), None) => {

@@ -35,6 +35,12 @@ fn in_memory(uid: u32) -> PathBuf {
     Path::new(IN_MEMORY).join(format!("ttmon-{uid}/state"))
 }
 
+/// Where a service of this machine may be asked: the system's before the user's own.
+pub(crate) fn api_places() -> Vec<PathBuf> {
+    let own = variable("XDG_RUNTIME_DIR").map(|directory| directory.join("ttmon"));
+    [PathBuf::from(SYSTEM)].into_iter().chain(own).map(|directory| directory.join("api.sock")).collect()
+}
+
 /// Where services of this machine may keep theirs, for those who read it.
 pub(crate) fn served() -> Vec<PathBuf> {
     let mut places = vec![Path::new(SYSTEM).join("state")];
