@@ -7,6 +7,7 @@ mod device;
 mod launches;
 mod ledger;
 mod overlap;
+mod places;
 mod process;
 mod rows;
 

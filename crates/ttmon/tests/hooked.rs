@@ -208,7 +208,7 @@ fn refused_allocations_and_programs_are_events() {
     let mut hooked = Hooked::start();
     hooked.does(&["oom 1000", "program 7 4096 1"]);
     let text = String::from_utf8(hooked.ttmon(&["events"]).stdout).unwrap();
-    assert!(text.contains("Out of memory: 1000 bytes of DRAM"), "{text}");
+    assert!(text.contains("Out of memory: asked 1000B DRAM on chip 77"), "{text}");
     assert!(text.contains("Program 7 has 4096 bytes of CB at 0x19d60"), "{text}");
 }
 

@@ -97,7 +97,9 @@ struct CoverageJson<'a>(&'a [LedgerFeature]);
 
 impl Serialize for CoverageJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|feature| (&feature.name, FeatureJson(feature))))
+        let is_first = |(index, feature): &(usize, &LedgerFeature)| !self.0[..*index].iter().any(|other| other.name == feature.name);
+        let features = self.0.iter().enumerate().filter(is_first).map(|(_, feature)| (&feature.name, FeatureJson(feature)));
+        serializer.collect_map(features)
     }
 }
 

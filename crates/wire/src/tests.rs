@@ -204,6 +204,13 @@ fn two_buffers_on_the_same_bytes_are_told() {
 }
 
 #[test]
+fn a_ledger_of_nonsense_is_told_in_time() {
+    let document = memory(&machine::overfull());
+    assert_eq!(document["allocators"].as_array().unwrap().len(), 256);
+    assert_eq!(document["processes"][0]["unmapped"].as_array().unwrap().len(), 255 * 32 + 64);
+}
+
+#[test]
 fn parts_of_the_memory_document_come_when_asked_for() {
     let snapshot = machine::hooked();
     let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: "0.1.0" }, parts: MemoryParts::default() };

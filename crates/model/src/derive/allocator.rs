@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::blocks::Table;
-use super::circulars::{Occupancy, occupancy};
-use crate::ledger::{BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerRow, LedgerWriter};
+use super::circulars::{Occupancy, Work, by_allocator, occupancy};
+use crate::ledger::{BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerCircular, LedgerRow, LedgerWriter};
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::Missing;
 use crate::snapshot::{AllocatorKind, Banks, NoBlocks, Programs};
@@ -14,7 +14,10 @@ const BANKED: [Kind; 4] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
 
 /// Live blocks of a ledger, by allocator and kind.
 #[derive(Debug, Default)]
-pub(super) struct Lists(HashMap<(usize, Kind), Live>);
+pub(super) struct Lists<'a> {
+    live: HashMap<(usize, Kind), Live>,
+    circulars: HashMap<usize, Vec<&'a LedgerCircular>>,
+}
 
 /// Live blocks of one kind of one allocator.
 #[derive(Debug, Default)]
@@ -25,12 +28,12 @@ pub(super) struct Live {
     has_unknown: bool,
 }
 
-impl Lists {
-    pub(super) fn of(ledger: &Ledger) -> Self {
-        let mut lists = Self::default();
+impl<'a> Lists<'a> {
+    pub(super) fn of(ledger: &'a Ledger) -> Self {
+        let mut lists = Self { circulars: by_allocator(ledger), ..Self::default() };
         for buffer in &ledger.buffers {
             let BufferKind::Of(kind) = buffer.kind else { continue };
-            let live = lists.0.entry((buffer.allocator, kind)).or_default();
+            let live = lists.live.entry((buffer.allocator, kind)).or_default();
             match buffer.per_bank {
                 _ if buffer.is_per_core => live.has_per_core = true,
                 Some(per_bank) => live.blocks.push((buffer.address, per_bank)),
@@ -40,21 +43,26 @@ impl Lists {
         lists
     }
 
+    /// Circular buffers of an allocator's programs.
+    pub(super) fn circulars(&self, allocator: usize) -> &[&'a LedgerCircular] {
+        self.circulars.get(&allocator).map_or(&[], Vec::as_slice)
+    }
+
     pub(super) fn get(&self, allocator: usize, kind: Kind) -> Option<&Live> {
-        self.0.get(&(allocator, kind))
+        self.live.get(&(allocator, kind))
     }
 }
 
 /// All kinds of one allocator.
-pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists) -> PerKind<Option<AllocatorKind>> {
+pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> PerKind<Option<AllocatorKind>> {
     let Some(allocator) = ledger.allocators.get(index) else { return PerKind::default() };
     PerKind::from_fn(|kind| match kind {
-        Kind::Cb if allocator.origin == LedgerWriter::Hook => of_programs(ledger, index),
+        Kind::Cb if allocator.origin == LedgerWriter::Hook => of_programs(ledger, index, lists, work),
         _ => of_buffers(ledger, index, kind, lists),
     })
 }
 
-fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists) -> Option<AllocatorKind> {
+fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
     // An allocator whose banks are known and that never had a buffer has none: that is not nothing known.
@@ -102,7 +110,7 @@ pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
     }
 }
 
-fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lists) -> Option<Banks> {
+fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lists<'_>) -> Option<Banks> {
     let allocator = ledger.allocators.get(index)?;
     let geometry = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && BANKED.contains(&kind))?;
     let lower_end = allocator.self_check.l1_lower_end.filter(|_| kind == Kind::L1).unwrap_or(geometry.base);
@@ -147,15 +155,18 @@ fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &Led
 }
 
 /// Circular buffers of the programs that ran on an allocator, on the chip with most.
-fn of_programs(ledger: &Ledger, index: usize) -> Option<AllocatorKind> {
+fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
-    let chips = 0..allocator.chips.len().max(1);
-    let on = |chip: usize| {
-        occupancy(ledger.circulars.iter().filter(|circular| circular.allocator == index && circular.chip.is_none_or(|at| at == chip)))
-    };
+    let mine = lists.circulars(index);
     // Chips differ only where a buffer names one.
-    let differ = ledger.circulars.iter().any(|circular| circular.allocator == index && circular.chip.is_some());
-    let most = chips.take(if differ { usize::MAX } else { 1 }).map(on).max_by_key(|of_chip| of_chip.map(|of_chip| of_chip.bytes))??;
+    let differ = mine.iter().any(|circular| circular.chip.is_some());
+    let mut most = Occupancy::default();
+    for chip in 0..if differ { allocator.chips.len() } else { 1 } {
+        let on_chip = occupancy(mine.iter().copied().filter(|circular| circular.chip.is_none_or(|at| at == chip)), work)?;
+        if on_chip.bytes >= most.bytes {
+            most = on_chip;
+        }
+    }
     looks_at_programs(ledger, allocator).then(|| AllocatorKind {
         figure: of_occupancy(&most),
         free: Err(Missing::NoSource),

@@ -1,9 +1,9 @@
 //! What circular and dataflow buffers take of L1: on each core the union of the ranges that live programs have there, for
 //! programs use the same bytes one after another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use crate::ledger::LedgerCircular;
+use crate::ledger::{Ledger, LedgerCircular};
 
 /// What they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,11 +18,36 @@ pub(super) struct Occupancy {
     pub(super) programs: u64,
 }
 
-/// More work than any machine makes: whoever writes such a ledger is told nothing.
-const WORK_MAX: usize = 50_000_000;
+/// What may still be done for one ledger. No machine needs as much: whoever writes such a ledger is told nothing.
+#[derive(Debug)]
+pub(super) struct Work(usize);
+
+impl Default for Work {
+    fn default() -> Self {
+        Self(30_000_000)
+    }
+}
+
+impl Work {
+    /// Whether so much more can be done; then it is taken away.
+    fn take(&mut self, steps: usize) -> bool {
+        let rest = self.0.checked_sub(steps);
+        self.0 = rest.unwrap_or(0);
+        rest.is_some()
+    }
+}
+
+/// Circular buffers by the index of their allocator.
+pub(super) fn by_allocator(ledger: &Ledger) -> HashMap<usize, Vec<&LedgerCircular>> {
+    let mut found: HashMap<usize, Vec<&LedgerCircular>> = HashMap::new();
+    for circular in &ledger.circulars {
+        found.entry(circular.allocator).or_default().push(circular);
+    }
+    found
+}
 
 /// What these take of one chip; `None` where there are more than can be.
-pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>) -> Option<Occupancy> {
+pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work) -> Option<Occupancy> {
     let (mut count, mut programs, mut ranges) = (0, BTreeSet::new(), BTreeSet::new());
     for circular in circulars {
         count += 1;
@@ -37,7 +62,7 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>)
         edges.into_iter().collect()
     };
     let (columns, rows) = (edges(0, 2), edges(1, 3));
-    if columns.len().saturating_mul(rows.len()).saturating_mul(ranges.len()) > WORK_MAX {
+    if !work.take(columns.len().saturating_mul(rows.len()).saturating_mul(ranges.len()).saturating_add(ranges.len())) {
         return None;
     }
     let mut sum = Occupancy { count, programs: programs.len() as u64, ..Occupancy::default() };
@@ -65,6 +90,10 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>) -> Option<Occupancy> {
+        super::occupancy(circulars, &mut Work::default())
+    }
 
     fn circular(program: u32, address: u64, size: u64, cores: [u8; 4]) -> LedgerCircular {
         LedgerCircular { allocator: 0, chip: None, program, address, size, cores, is_global: false }
@@ -96,6 +125,10 @@ mod tests {
         let many: Vec<LedgerCircular> =
             (0..65_536).map(|n: u32| circular(n, n.into(), 8, [(n % 60) as u8, (n % 61) as u8, 63, 63])).collect();
         assert_eq!(occupancy(many.iter()), None);
+        let mut work = Work(1000);
+        let one = [circular(1, 0, 10, [0, 0, 1, 1])];
+        while super::occupancy(one.iter(), &mut work).is_some() {}
+        assert_eq!(super::occupancy(one.iter(), &mut work), None, "many little ones are much too");
     }
 
     proptest! {

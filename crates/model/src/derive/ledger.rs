@@ -1,17 +1,15 @@
 //! Ledgers: which chip each allocator's chips are, and what a process has there.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
-use super::allocator::{self, Lists, looks_at_programs, of_occupancy, of_row};
-use super::circulars::occupancy;
+use super::allocator::{self, Lists, of_row};
+use super::circulars::Work;
 use super::launches::{Launches, launches};
-use super::overlap;
 use super::process::{Target, row_of};
 use super::rows::Row;
+use super::{overlap, places};
 use crate::identity::{DeviceId, ProcessKey};
-use crate::ledger::{
-    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices,
-};
+use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices};
 use crate::limits::CIRCULARS_MAX;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
@@ -30,7 +28,9 @@ pub(super) struct Tracked {
 
 /// One process's memory by place, and what it started.
 pub(super) struct OfProcess {
-    places: Vec<(Target, PerKind<Option<Figure>>)>,
+    pub(super) places: Vec<(Target, PerKind<Option<Figure>>)>,
+    /// Where each stands.
+    index: HashMap<Target, usize>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
 }
@@ -77,10 +77,11 @@ impl OfProcess {
         self.places.iter().map(|(target, _)| *target)
     }
 
-    fn entry(&mut self, target: Target) -> &mut PerKind<Option<Figure>> {
-        let index = self.places.iter().position(|(at, _)| *at == target).unwrap_or_else(|| {
-            self.places.push((target, PerKind::default()));
-            self.places.len() - 1
+    pub(super) fn entry(&mut self, target: Target) -> &mut PerKind<Option<Figure>> {
+        let places = &mut self.places;
+        let index = *self.index.entry(target).or_insert_with(|| {
+            places.push((target, PerKind::default()));
+            places.len() - 1
         });
         &mut self.places[index].1
     }
@@ -152,7 +153,8 @@ fn take(
     problems: &mut Vec<Problem>,
 ) -> OfProcess {
     let lists = Lists::of(ledger);
-    let mut process = OfProcess { places: Vec::new(), launches, overlap_bytes: Err(Missing::NotTracked) };
+    let mut work = Work::default();
+    let mut process = OfProcess { places: Vec::new(), index: HashMap::new(), launches, overlap_bytes: Err(Missing::NotTracked) };
     let targets: Vec<Vec<Target>> = ledger
         .allocators
         .iter()
@@ -165,7 +167,7 @@ fn take(
                 tracked.confirmed[*row] = Some(id);
             }
         }
-        let mut kinds = allocator::kinds(ledger, index, &lists);
+        let mut kinds = allocator::kinds(ledger, index, &lists, &mut work);
         let mut others: Vec<(BufferKind, AllocatorKind)> = [BufferKind::Host, BufferKind::Other]
             .into_iter()
             .filter_map(|kind| Some((kind, of_row(row_of_kind(allocator, kind)?))))
@@ -197,8 +199,9 @@ fn take(
         });
         names.push((name, devices));
     }
-    add_places(&mut process, ledger, &targets, tracked);
-    add_programs(&mut process, ledger, &targets);
+    let first = tracked.allocators.len() - ledger.allocators.len();
+    places::add_buffers(&mut process, ledger, &targets, &tracked.allocators[first..]);
+    places::add_programs(&mut process, ledger, &targets, &lists, &mut work);
     process.overlap_bytes = overlap::find(ledger, &targets, &lists).map(|overlaps| {
         problems.extend(overlaps.iter().map(|(target, bytes)| overlap_problem(owner, *target, *bytes, rows)));
         overlaps.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
@@ -231,56 +234,6 @@ fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Row<'_
     }
 }
 
-/// Adds up what each chip has of an allocator's buffers. What the hook sees is not added to what the program reports itself.
-fn add_places(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], tracked: &Tracked) {
-    let first = tracked.allocators.len() - ledger.allocators.len();
-    let mut hooked: Vec<(Target, Kind)> = Vec::new();
-    let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
-    let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
-    for (index, is_hook) in by_hook.into_iter().map(|index| (index, true)).chain(by_program.into_iter().map(|index| (index, false))) {
-        let kinds = &tracked.allocators[first + index].kinds;
-        for target in &targets[index] {
-            let place = process.entry(*target);
-            for (kind, item) in kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))) {
-                if (is_hook && kind == Kind::Cb) || (!is_hook && hooked.contains(&(*target, kind))) {
-                    continue;
-                }
-                if is_hook && !hooked.contains(&(*target, kind)) {
-                    hooked.push((*target, kind));
-                }
-                add(&mut place[kind], &item.figure);
-            }
-        }
-    }
-}
-
-/// What programs' circular buffers take of each chip, whichever allocator they ran on.
-fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>]) {
-    // Those of a closed allocator are gone with it.
-    let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
-    let looking: Vec<usize> = (0..targets.len()).filter(|index| looks(&ledger.allocators[*index])).collect();
-    let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
-    // By where the chip stands in each allocator that has it; where no buffer names a chip, all of a mesh are alike.
-    let mut known: BTreeMap<Vec<(usize, usize)>, Option<Figure>> = BTreeMap::new();
-    for (target, place) in &mut process.places {
-        let here = |index: &usize| Some((*index, targets[*index].iter().position(|at| at == target)?));
-        let here: Vec<(usize, usize)> = looking.iter().filter_map(here).collect();
-        if here.is_empty() {
-            continue;
-        }
-        let alike = here.iter().map(|(index, chip)| (*index, if names_chips { *chip } else { 0 })).collect();
-        let figure = known.entry(alike).or_insert_with(|| {
-            let is_here = |circular: &&LedgerCircular| {
-                here.iter().any(|(index, chip)| circular.allocator == *index && circular.chip.is_none_or(|at| at == *chip))
-            };
-            occupancy(ledger.circulars.iter().filter(is_here)).as_ref().map(of_occupancy)
-        });
-        if figure.is_some() {
-            place[Kind::Cb] = figure.clone();
-        }
-    }
-}
-
 fn device_of(target: Target, rows: &[Row<'_>]) -> Option<DeviceId> {
     match target {
         Target::Row(index) => rows.get(index).map(|row| row.id),
@@ -290,18 +243,6 @@ fn device_of(target: Target, rows: &[Row<'_>]) -> Option<DeviceId> {
 
 fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerRow> {
     allocator.rows.iter().find(|row| row.kind == kind)
-}
-
-/// Adds an allocator's figures to those of its chip. Closed ones hold nothing, but had their peaks.
-fn add(sum: &mut Option<Figure>, new: &Figure) {
-    let figure = sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), ..new.clone() });
-    let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
-    figure.used = plus(figure.used, new.used);
-    figure.allocated = plus(figure.allocated, new.allocated);
-    figure.count = plus(figure.count, new.count);
-    if figure.peak < new.peak {
-        (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
-    }
 }
 
 /// The row a chip is on: by its unique id, else by its number in a process that sees these devices.

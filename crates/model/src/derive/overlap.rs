@@ -1,7 +1,7 @@
 //! Two live buffers of one process on the same bytes of a chip: a mesh and its submesh have allocators that do not know of each
 //! other. It is corruption, and nobody else shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::allocator::Lists;
 use super::blocks::shared;
@@ -17,7 +17,7 @@ const SPACES: [[Kind; 2]; 2] = [[Kind::Dram, Kind::Trace], [Kind::L1, Kind::L1Sm
 pub(super) type Overlaps = Vec<(Target, u64)>;
 
 /// `targets` are the chips of each allocator.
-pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists) -> Reading<Overlaps> {
+pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>) -> Reading<Overlaps> {
     let with_banks = |index: usize| {
         let allocator = &ledger.allocators[index];
         let has = |row: &LedgerRow| matches!(row.kind, BufferKind::Of(kind) if row.count > 0 && allocator.geometry[kind].is_some());
@@ -26,13 +26,18 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists) -> R
     if !ledger.allocators.iter().any(|allocator| allocator.geometry.iter().any(|(_, geometry)| geometry.is_some())) {
         return Err(Missing::NotTracked);
     }
+    // In the order of their first allocator, so that problems are told in an order.
     let mut chips: Vec<(Target, Vec<usize>)> = Vec::new();
+    let mut places: HashMap<Target, usize> = HashMap::new();
     for (index, targets) in targets.iter().enumerate().filter(|(index, _)| with_banks(*index)) {
         for target in targets {
-            match chips.iter_mut().find(|(at, _)| at == target) {
-                Some((_, sharing)) if sharing.contains(&index) => {}
-                Some((_, sharing)) => sharing.push(index),
-                None => chips.push((*target, vec![index])),
+            let place = *places.entry(*target).or_insert_with(|| {
+                chips.push((*target, Vec::new()));
+                chips.len() - 1
+            });
+            let sharing = &mut chips[place].1;
+            if sharing.last() != Some(&index) {
+                sharing.push(index);
             }
         }
     }
@@ -46,7 +51,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists) -> R
     Ok(bytes.filter(|(_, bytes)| *bytes > 0).collect())
 }
 
-fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists) -> u64 {
+fn on_chip(ledger: &Ledger, sharing: &[usize], lists: &Lists<'_>) -> u64 {
     let of_space = |space: &[Kind; 2]| {
         let (mut intervals, mut banks) = (Vec::new(), 0);
         for (index, kind) in sharing.iter().flat_map(|index| space.iter().map(move |kind| (*index, *kind))) {

@@ -28,7 +28,7 @@ pub(super) struct Attribution {
 type Slots = (usize, Target, PerKind<u64>);
 
 /// Where memory lies: on a row, or on a chip that none matches for certain.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Row(usize),
     Unmapped(u64),

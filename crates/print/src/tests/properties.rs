@@ -32,6 +32,12 @@ fn is_harmful(character: char) -> bool {
     (character.is_control() && character != '\n') || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+#[test]
+fn a_ledger_of_nonsense_is_printed() {
+    let machine = machine::overfull();
+    assert!(printed(|out| banks(&machine, &style(80), out)).lines().all(|line| text::width(line) <= 80));
+}
+
 proptest! {
     #[test]
     fn lines_fit_and_boxes_are_straight(machine in machine::any_snapshot(), width in 80usize..260, ascii: bool) {

@@ -1,5 +1,7 @@
 //! Processes whose memory a hook reports, with banks, blocks and programs. The tests of `print` use this file too.
 
+#![allow(dead_code, reason = "each crate's tests use a part")]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ttmon_model::identity::{ChipPosition, unique_id_candidates};
@@ -160,6 +162,36 @@ fn buffer(allocator: usize, kind: Kind, address: u64, per_bank: u64, size: u64) 
         tag: None,
         is_per_core: false,
     }
+}
+
+/// A ledger as full as one can be, with numbers that cannot be: 256 allocators on 64 chips each, and every circular buffer.
+pub(crate) fn overfull() -> Snapshot {
+    let geometry = LedgerGeometry { banks: u64::from(u32::MAX), bank_bytes: u64::MAX, base: u64::MAX - 7 };
+    let allocators = (0..256_u16).map(|slot| {
+        let chip = |chip: u64| LedgerChip { metal_id: None, unique_id: Some(1_000_000 + u64::from(slot) * 32 + chip) };
+        let chips: Vec<LedgerChip> = (0..64).map(chip).collect();
+        let rows = Kind::ALL.map(|kind| LedgerRow { allocated: Some(u64::MAX), used: u64::MAX, count: u64::MAX, ..row(kind, &[]) });
+        LedgerAllocator { geometry: PerKind::from_fn(|_| Some(geometry)), rows: rows.to_vec(), ..allocator(slot, (8, 8), &chips, &[]) }
+    });
+    let circular = |number: u32| LedgerCircular {
+        allocator: (number % 256) as usize,
+        chip: Some((number / 4 % 64) as usize),
+        program: number,
+        address: u64::from(number),
+        size: u64::from(u32::MAX),
+        cores: [(number % 60).to_le_bytes()[0], (number % 61).to_le_bytes()[0], 63, 63],
+        is_global: false,
+    };
+    let buffers = (0..10_000_u64).map(|number| LedgerBuffer {
+        allocator: usize::try_from(number % 256).unwrap(),
+        ..buffer(0, if number % 2 == 0 { Kind::Dram } else { Kind::L1 }, number.wrapping_mul(u64::MAX / 7), u64::MAX, u64::MAX)
+    });
+    let mut board = device(0, "n300");
+    hold(&mut board, &[4242]);
+    let owner = process(4242, "python3", "python3 x.py");
+    let content = Ledger { circulars: (0..65_536).map(circular).collect(), ..ledger(allocators.collect(), buffers.collect()) };
+    let ledgers = vec![LedgerSample { owner: owner.key, content: Ok(content) }];
+    Snapshot::derive(&Sample { processes: vec![owner], ledgers, ..sample(vec![board]) }, None)
 }
 
 /// Live buffers of one allocator that do not overlap: gaps and sizes by turns, in units of 32 bytes.

@@ -17,7 +17,8 @@ use ttmon_model::sample::{DeviceSample, FdMemory, Origin, Problem, ProcessFacts,
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Arch, Attr, DeviceId, Kind, Missing, PerKind, ProcessKey, Raw, Reading, Sample, Snapshot};
 
-pub(crate) use hooked::{any_hooked, hooked};
+#[allow(unused_imports, reason = "each crate's tests use a part")]
+pub(crate) use hooked::{any_hooked, hooked, overfull};
 
 const NOW: UnixTime = UnixTime(1_795_075_965_120_000_000);
 const HOUR: u64 = 3_600_000_000_000;

@@ -1,0 +1,74 @@
+//! What a process has on each chip, from its allocators.
+
+use std::collections::{HashMap, HashSet};
+
+use super::allocator::{Lists, looks_at_programs, of_occupancy};
+use super::circulars::{Work, occupancy};
+use super::ledger::OfProcess;
+use super::process::Target;
+use crate::ledger::{Ledger, LedgerAllocator, LedgerWriter};
+use crate::memory::{Figure, Kind};
+use crate::missing::Reading;
+use crate::snapshot::Allocator;
+
+/// Adds up what each chip has of the allocators' buffers. What the hook sees is not added to what the program reports itself.
+pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], allocators: &[Allocator]) {
+    let mut hooked: HashSet<(Target, Kind)> = HashSet::new();
+    let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
+    let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
+    for (index, is_hook) in by_hook.into_iter().map(|index| (index, true)).chain(by_program.into_iter().map(|index| (index, false))) {
+        let kinds = &allocators[index].kinds;
+        for target in &targets[index] {
+            let place = process.entry(*target);
+            for (kind, item) in kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))) {
+                if is_hook {
+                    hooked.insert((*target, kind));
+                }
+                let is_counted_else = if is_hook { kind == Kind::Cb } else { hooked.contains(&(*target, kind)) };
+                if !is_counted_else {
+                    add(&mut place[kind], &item.figure);
+                }
+            }
+        }
+    }
+}
+
+/// Adds an allocator's figures to those of its chip. Closed ones hold nothing, but had their peaks.
+fn add(sum: &mut Option<Figure>, new: &Figure) {
+    let figure = sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), ..new.clone() });
+    let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
+    figure.used = plus(figure.used, new.used);
+    figure.allocated = plus(figure.allocated, new.allocated);
+    figure.count = plus(figure.count, new.count);
+    if figure.peak < new.peak {
+        (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
+    }
+}
+
+/// What programs' circular buffers take of each chip, whichever allocator they ran on. Those of a closed one are gone with it.
+pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work) {
+    let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
+    let mut here: HashMap<Target, Vec<(usize, usize)>> = HashMap::new();
+    for (index, chips) in targets.iter().enumerate().filter(|(index, _)| looks(&ledger.allocators[*index])) {
+        for (chip, target) in chips.iter().enumerate() {
+            here.entry(*target).or_default().push((index, chip));
+        }
+    }
+    let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
+    // By where the chip stands in each allocator that has it; where no buffer names a chip, all of a mesh are alike.
+    let mut known: HashMap<Vec<(usize, usize)>, Option<Figure>> = HashMap::new();
+    for (target, place) in &mut process.places {
+        let Some(here) = here.get(target) else { continue };
+        let alike = here.iter().map(|(index, chip)| (*index, if names_chips { *chip } else { 0 })).collect();
+        let figure = known.entry(alike).or_insert_with(|| {
+            let on_chip = here.iter().flat_map(|(index, chip)| {
+                let mine = lists.circulars(*index).iter().copied();
+                mine.filter(|circular| circular.chip.is_none_or(|at| at == *chip))
+            });
+            occupancy(on_chip, work).as_ref().map(of_occupancy)
+        });
+        if figure.is_some() {
+            place[Kind::Cb].clone_from(figure);
+        }
+    }
+}
