@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::project::{self, Project, called};
 use crate::stop::Stop;
 use crate::stream::Voice;
-use crate::{docs, fuzz, header, tidy};
+use crate::{docs, fuzz, header, screens, tidy};
 use tally::Tally;
 
 struct Stage {
@@ -39,6 +39,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "test", run: |gate| gate.tests(&["test", "--workspace", "--no-fail-fast"], &[]).into() },
     Stage { name: "tidy", run: |gate| tidy::check(gate.project).into() },
     Stage { name: "docs", run: |gate| docs::check(gate.project).into() },
+    Stage { name: "screens", run: |gate| screens::check(gate.project).into() },
     Stage { name: "doc", run: rustdoc },
     Stage { name: "header", run: headers },
     Stage { name: "python", run: python::run },

@@ -10,6 +10,7 @@ mod fuzz;
 mod header;
 mod libs;
 mod project;
+mod screens;
 mod service;
 mod stop;
 mod stream;
@@ -39,6 +40,12 @@ const COMMANDS: &[Command] = &[
     },
     Command { name: "tidy", arguments: "", help: "what a review would say about the tree: arrows, lengths, leftovers", run: tidy::run },
     Command { name: "docs", arguments: "[--check]", help: "write the generated pages of docs/, or say which are stale", run: docs::run },
+    Command {
+        name: "screens",
+        arguments: "[--check]",
+        help: "draw the pictures of the README from what ttmon top draws, or say which are stale",
+        run: screens::run,
+    },
     Command {
         name: "header",
         arguments: "[--check]",

@@ -32,6 +32,8 @@ impl Canvas<'_> {
         if column >= area.width || row >= area.height {
             return column;
         }
+        // What was there before leaves nothing behind: bold over dim would be both.
+        let style = Style::reset().patch(style);
         let (end, _) = self.buffer.set_stringn(area.x + column, area.y + row, text, usize::from(area.width - column), style);
         end - area.x
     }
@@ -155,6 +157,16 @@ mod tests {
         let fill = ["-", "#"];
         assert_eq!([0.0, 0.001, 0.5, 0.999, 1.0].map(|share| bar(share, 4, &fill)), ["----", "#---", "##--", "###-", "####"]);
         assert_eq!(bar(0.5, 0, &fill), "");
+    }
+
+    #[test]
+    fn what_was_there_leaves_nothing_behind() {
+        let area = Rect { x: 0, y: 0, width: 4, height: 1 };
+        let mut buffer = Buffer::empty(area);
+        let canvas = &mut Canvas { buffer: &mut buffer, theme: Theme::default() };
+        canvas.say(area, 0, 0, "----", Role::Dim);
+        canvas.say(area, 1, 0, "ab", Role::Strong);
+        assert_eq!(buffer[(1, 0)].modifier, ratatui_core::style::Modifier::BOLD);
     }
 
     #[test]

@@ -110,13 +110,23 @@ impl History {
         self.devices.get(&device)?.get(metric)
     }
 
-    /// The last values of a metric up to so many moments back, gaps as `None`.
-    pub(crate) fn last(&self, device: DeviceId, metric: usize, count: usize, back: usize) -> Vec<Option<f32>> {
+    /// The means of so many spans of time up to a moment, the last one as far as it has come. Spans begin at round times, so
+    /// that they stand still while time goes on.
+    pub(crate) fn means(&self, device: DeviceId, metric: usize, count: usize, seconds: u64, back: usize) -> Vec<Option<f32>> {
+        let span = seconds * 1_000_000_000;
+        let newest = self.times.len().checked_sub(back + 1).map_or(0, |index| self.times[index].0 / span);
+        let mut sums = vec![(0.0, 0.0); count];
         let Some(column) = self.column(device, metric) else { return vec![None; count] };
-        let end = column.len().saturating_sub(back);
-        let known = column.range(end.saturating_sub(count)..end).map(|value| Some(*value).filter(|value| !value.is_nan()));
-        let missing = count.saturating_sub(end);
-        std::iter::repeat_n(None, missing).chain(known).collect()
+        for (time, value) in self.times.iter().zip(column).rev().skip(back) {
+            let Some(age) = newest.checked_sub(time.0 / span).and_then(|age| usize::try_from(age).ok()).filter(|age| *age < count) else {
+                break;
+            };
+            if !value.is_nan() {
+                let sum: &mut (f32, f32) = &mut sums[count - 1 - age];
+                *sum = (sum.0 + value, sum.1 + 1.0);
+            }
+        }
+        sums.into_iter().map(|(sum, number)| (number > 0.0).then(|| sum / number)).collect()
     }
 
     /// DRAM of a process over its last looks.
@@ -231,7 +241,9 @@ mod tests {
         without.time = UnixTime(2_000_000_000);
         history.push(&Arc::new(without));
         let dram = crate::metric::by_name("dram").unwrap();
-        let last = history.last(DeviceId(1), dram, 3, 0);
-        assert!(last[0].is_none() && last[1].is_some() && last[2].is_none(), "{last:?}");
+        let column = history.column(DeviceId(1), dram).unwrap();
+        assert!(!column[0].is_nan() && column[1].is_nan(), "{column:?}");
+        let means = history.means(DeviceId(1), dram, 3, 1, 0);
+        assert!(means[0].is_none() && means[1].is_some() && means[2].is_none(), "{means:?}");
     }
 }

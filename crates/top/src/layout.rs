@@ -2,6 +2,8 @@
 //! the same ones, so that a click always hits what is seen.
 
 use ratatui_core::layout::Rect;
+use ttmon_model::Snapshot;
+use ttmon_print::names;
 
 use crate::columns;
 use crate::keys::KEYS;
@@ -176,9 +178,13 @@ pub(crate) fn footer(width: u16) -> Vec<(usize, u16, u16)> {
 }
 
 /// Columns of the process table from left to right: which one, where it begins, how wide it is.
-pub(crate) fn process_columns(settings: &Settings, width: u16) -> Vec<(usize, u16, u16)> {
+pub(crate) fn process_columns(settings: &Settings, snapshot: &Snapshot, width: u16) -> Vec<(usize, u16, u16)> {
+    // Where nothing runs in a container or a job, the others have more room.
+    let has_workloads = snapshot.processes.iter().any(|process| names::workload(process).is_some());
+    let is_shown = |index: &usize| has_workloads || columns::COLUMNS[*index].name != "container";
+    let chosen: Vec<usize> = settings.columns.iter().copied().filter(is_shown).collect();
     let mut at = 0;
-    columns::fitting(&settings.columns, width)
+    columns::fitting(&chosen, width)
         .into_iter()
         .map(|(index, columns)| {
             let place = (index, at, columns);

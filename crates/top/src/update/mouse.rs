@@ -60,7 +60,7 @@ fn click_process(state: &mut State, snapshot: &Snapshot, area: Rect, at: Positio
     match at.y - area.y {
         0 => Vec::new(),
         1 => {
-            let columns = layout::process_columns(&state.settings, area.width);
+            let columns = layout::process_columns(&state.settings, snapshot, area.width);
             let hit = columns.iter().find(|(_, from, wide)| (*from..=from + wide).contains(&(at.x - area.x)));
             if let Some((column, ..)) = hit {
                 state.settings.descending =

@@ -15,9 +15,13 @@ use crate::metric;
 use crate::state::{Focus, State};
 use crate::theme::Role;
 
+/// From here on a board's name has room for the chip it is reached through.
+const BOARD_WIDE_MIN: u16 = 100;
 /// Less than this and a reason is only half a word.
 const REASON_COLUMNS_MIN: u16 = 24;
-/// Looks in a sparkline.
+/// What a cell of a sparkline stands for.
+const SPARK_SECONDS: u64 = 12;
+/// Cells of a sparkline: a minute together.
 const SPARK_COLUMNS: u16 = 5;
 
 /// Columns of a device row from left to right, with the width of the screen from which on each is there.
@@ -43,7 +47,7 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
     let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
     let mut widths = vec![
         (Part::Id, 3),
-        (Part::Board, if width >= 100 { 15 } else { from(78, 8).max(6) }),
+        (Part::Board, if width >= BOARD_WIDE_MIN { 15 } else { from(78, 8).max(6) }),
         (Part::Temperature, 5),
         (Part::TemperatureSpark, from(96, SPARK_COLUMNS)),
         (Part::Power, 8),
@@ -175,7 +179,7 @@ fn device_row(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rec
                 }
                 continue;
             }
-            Part::Health => health(device, canvas, field.width),
+            Part::Health => health(device, canvas, field.width, area.width >= BOARD_WIDE_MIN),
         };
         let style = canvas.style(role);
         canvas.field(area, field, 0, &text, style);
@@ -215,7 +219,7 @@ fn link(device: &Device) -> (String, Role) {
 
 fn line(state: &State, device: &Device, name: &str, canvas: &Canvas<'_>, back: usize) -> String {
     let Some(index) = metric::by_name(name) else { return String::new() };
-    let values = state.history.last(device.id, index, usize::from(SPARK_COLUMNS), back);
+    let values = state.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, back);
     let limit = (metric::METRICS[index].limit)(device).unwrap_or(100.0);
     spark(&values, (0.0, limit), canvas.glyphs().spark)
 }
@@ -251,11 +255,11 @@ pub(super) fn severity_role(severity: Severity) -> Role {
 }
 
 /// The word, and where there is room why.
-fn health(device: &Device, canvas: &Canvas<'_>, width: u16) -> (String, Role) {
+fn health(device: &Device, canvas: &Canvas<'_>, width: u16, names_gateway: bool) -> (String, Role) {
     let (word, severity) = health_word(device);
     let text = match (device.health_reasons.is_empty(), device.via) {
-        (true, Ok(via)) => format!("{word} via {via}"),
-        (true, Err(_)) => word.to_owned(),
+        (true, Ok(via)) if !names_gateway => format!("{word} via {via}"),
+        (true, _) => word.to_owned(),
         (false, _) if width < REASON_COLUMNS_MIN => word.to_owned(),
         (false, _) => format!("{word} {}", canvas.clean(&device.health_reasons.join(", "))),
     };

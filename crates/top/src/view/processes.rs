@@ -19,7 +19,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let chosen = state.process_row(&processes);
     let first = scrolled(state.scroll, chosen, rows(area), processes.len());
     rule(state, snapshot, canvas, area, &processes, first);
-    let columns = process_columns(&state.settings, area.width);
+    let columns = process_columns(&state.settings, snapshot, area.width);
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
     for (index, at, width) in &columns {
         let column = &COLUMNS[*index];

@@ -1,0 +1,136 @@
+//! `cargo xtask screens`: the pictures of the README, made from what the program itself draws.
+//!
+//! `ttmon top` plays a recording (docs/screens/t3k.ttmon) in a pseudo-terminal to its end; what is on the screen then becomes
+//! an SVG, cell by cell. The same recording makes the same pictures, so they can be compared.
+
+mod svg;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use vt100::{Parser, Screen};
+
+use crate::project::{self, Project};
+use crate::stop::Stop;
+
+const RECORDING: &str = "docs/screens/t3k.ttmon";
+/// A busy machine gets this long for a picture.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Picture {
+    path: &'static str,
+    size: (u16, u16),
+    /// Pressed once the recording has come to its end.
+    keys: &'static str,
+    /// On the screen when all is there.
+    shows: &'static str,
+}
+
+const PICTURES: &[Picture] = &[
+    Picture { path: "docs/screens/main.svg", size: (120, 38), keys: "1", shows: "Processes (5)" },
+    Picture { path: "docs/screens/charts.svg", size: (120, 36), keys: "2", shows: "the last 60 seconds" },
+    Picture { path: "docs/screens/mesh.svg", size: (120, 24), keys: "5", shows: "Mesh: t3k" },
+];
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    match arguments {
+        [] => {
+            for (path, text) in draw(project)? {
+                fs::write(project.root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
+                println!("screens: wrote {path}");
+            }
+            Ok(())
+        }
+        [flag] if flag == "--check" => Ok(check(project)?),
+        _ => Err(Stop::Usage(format!("screens takes --check or nothing, not {}", arguments.join(" ")))),
+    }
+}
+
+/// Says which pictures are not what the program draws.
+pub(crate) fn check(project: &Project) -> Result<(), String> {
+    let is_stale = |(path, text): &(&str, String)| fs::read_to_string(project.root.join(path)).ok().as_ref() != Some(text);
+    let stale: Vec<&str> = draw(project)?.iter().filter(|picture| is_stale(picture)).map(|(path, _)| *path).collect();
+    if stale.is_empty() { Ok(()) } else { Err(format!("{} not what ttmon top draws; run: cargo xtask screens", stale.join(", "))) }
+}
+
+fn draw(project: &Project) -> Result<Vec<(&'static str, String)>, String> {
+    project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
+    let program = project.metadata()?.target.join("debug/ttmon");
+    PICTURES.iter().map(|picture| Ok((picture.path, svg::of(&screen(project, &program, picture)?)))).collect()
+}
+
+/// Plays the recording and returns what is on the screen at the end.
+fn screen(project: &Project, program: &Path, picture: &Picture) -> Result<Screen, String> {
+    let failed = |what: &str| format!("{}: {what}", picture.path);
+    let (columns, rows) = picture.size;
+    let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
+    let pair = native_pty_system().openpty(size).map_err(|error| failed(&error.to_string()))?;
+    let mut child = pair.slave.spawn_command(command(project, program)).map_err(|error| failed(&error.to_string()))?;
+    drop(pair.slave);
+    let reader = pair.master.try_clone_reader().map_err(|error| failed(&error.to_string()))?;
+    let mut keyboard = pair.master.take_writer().map_err(|error| failed(&error.to_string()))?;
+    let output = listen(reader);
+    let at_least_one = |number: u16| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
+    let mut parser = Parser::new(at_least_one(rows), at_least_one(columns), 0);
+    let mut press =
+        |keys: &str| keyboard.write_all(keys.as_bytes()).and_then(|()| keyboard.flush()).map_err(|error| failed(&error.to_string()));
+    wait(&mut parser, &output, |text| text.contains("[REPLAY]")).map_err(|text| failed(&text))?;
+    press("++++++")?;
+    wait(&mut parser, &output, |text| text.contains("PAUSED")).map_err(|text| failed(&text))?;
+    press(picture.keys)?;
+    wait(&mut parser, &output, |text| text.contains(picture.shows)).map_err(|text| failed(&text))?;
+    let last = parser.screen().clone();
+    press("q")?;
+    // It ends by itself; how is not the question here.
+    let _ = child.wait();
+    Ok(last)
+}
+
+fn command(project: &Project, program: &Path) -> CommandBuilder {
+    let mut command = CommandBuilder::new(program);
+    command.args(["top", "--replay", RECORDING, "--config", "/dev/null"]);
+    command.cwd(&project.root);
+    for variable in ["NO_COLOR", "LC_ALL", "LC_CTYPE", "COLORFGBG", "COLUMNS", "TTMON_SIM", "TTMON_ROOT"] {
+        command.env_remove(variable);
+    }
+    for (name, value) in [("LANG", "C.UTF-8"), ("TZ", "UTC"), ("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
+        command.env(name, value);
+    }
+    command
+}
+
+/// What the program writes, piece by piece.
+fn listen(mut reader: Box<dyn Read + Send>) -> Receiver<Vec<u8>> {
+    let (sender, output) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = reader.read(&mut bytes) {
+            if sender.send(bytes[..count].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    output
+}
+
+/// Reads until the screen is as wanted and nothing more comes for a moment.
+fn wait(parser: &mut Parser, output: &Receiver<Vec<u8>>, is_so: impl Fn(&str) -> bool) -> Result<(), String> {
+    const QUIET: Duration = Duration::from_millis(300);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match output.recv_timeout(QUIET) {
+            Ok(bytes) => parser.process(&bytes),
+            Err(_) if is_so(&parser.screen().contents()) => return Ok(()),
+            Err(_) => {}
+        }
+        if Instant::now() > deadline {
+            return Err(format!("what was waited for did not come; the screen is:\n{}", parser.screen().contents()));
+        }
+    }
+}

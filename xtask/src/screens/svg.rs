@@ -1,0 +1,185 @@
+//! A screen as an SVG: runs of cells that look alike, each put exactly where its columns are.
+
+use std::fmt::Write;
+
+use vt100::{Cell, Color, Screen};
+
+/// Size of a cell, in the picture's units.
+const CELL: (f64, f64) = (8.0, 17.0);
+const MARGIN: f64 = 10.0;
+const LETTERS: &str = "#d4d7dc";
+const BACKGROUND: &str = "#14171c";
+/// The sixteen colours of a usual terminal.
+const SIXTEEN: [&str; 16] = [
+    "#1c1f26", "#e5534b", "#57ab5a", "#e0b252", "#539bf5", "#b083f0", "#39c5cf", "#c5cbd3", "#636e7b", "#ff938a", "#8ddb8c", "#ffd27a",
+    "#96d0ff", "#dcbdfb", "#76e3ea", "#ffffff",
+];
+
+/// How a cell looks.
+#[derive(Clone, PartialEq)]
+struct Look {
+    letters: String,
+    background: Option<String>,
+    is_bold: bool,
+    is_dim: bool,
+    is_underlined: bool,
+}
+
+pub(super) fn of(screen: &Screen) -> String {
+    let (rows, columns) = screen.size();
+    let (rows, columns) = (rows.get(), columns.get());
+    let (width, height) = (f64::from(columns) * CELL.0 + 2.0 * MARGIN, f64::from(rows) * CELL.1 + 2.0 * MARGIN);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n"
+    );
+    for row in 0..rows {
+        let mut column = 0;
+        while column < columns {
+            let Some(cell) = screen.cell(row, column) else { break };
+            let look = look(cell);
+            let begin = column;
+            let mut text = String::new();
+            let is_shape = shape(cell).is_some();
+            let is_alike = |cell: &&Cell| self::look(cell) == look && shape(cell).is_some() == is_shape;
+            while let Some(cell) = screen.cell(row, column).filter(is_alike) {
+                text.push_str(if cell.contents().is_empty() { " " } else { cell.contents() });
+                column += if cell.is_wide() { 2 } else { 1 };
+                // Fonts differ in how wide a blank is beside other letters, so a run has no two of them together.
+                if text.ends_with("  ") {
+                    break;
+                }
+            }
+            if is_shape {
+                shapes(&mut svg, (begin, row), &text, &look);
+            } else {
+                run(&mut svg, (begin, row, column - begin), &text, &look);
+            }
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn look(cell: &Cell) -> Look {
+    let letters = color(cell.fgcolor()).unwrap_or_else(|| LETTERS.to_owned());
+    let background = color(cell.bgcolor());
+    let (letters, background) =
+        if cell.inverse() { (background.unwrap_or_else(|| BACKGROUND.to_owned()), Some(letters)) } else { (letters, background) };
+    Look { letters, background, is_bold: cell.bold(), is_dim: cell.dim(), is_underlined: cell.underline() }
+}
+
+fn color(color: Color) -> Option<String> {
+    match color {
+        Color::Default => None,
+        Color::Idx(index @ 0..16) => Some(SIXTEEN[usize::from(index)].to_owned()),
+        Color::Idx(index @ 16..232) => {
+            let part = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
+            let index = index - 16;
+            Some(format!("#{:02x}{:02x}{:02x}", part(index / 36), part(index / 6 % 6), part(index % 6)))
+        }
+        Color::Idx(index) => Some(format!("#{0:02x}{0:02x}{0:02x}", 8 + 10 * (index - 232))),
+        Color::Rgb(red, green, blue) => Some(format!("#{red:02x}{green:02x}{blue:02x}")),
+    }
+}
+
+/// A character that is drawn as rectangles, since fonts disagree about its size: braille, blocks, lines.
+fn shape(cell: &Cell) -> Option<char> {
+    let character = cell.contents().chars().next()?;
+    matches!(character, '\u{2800}'..='\u{28ff}' | '\u{2581}'..='\u{258f}' | '░' | '▒' | '─' | '╌' | '│').then_some(character)
+}
+
+/// Such characters, one a column.
+fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) {
+    let (mut x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
+    if let Some(background) = &look.background {
+        let width = text.chars().count() as f64 * CELL.0;
+        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{background}\"/>", CELL.1);
+    }
+    let dim = if look.is_dim { " opacity=\"0.6\"" } else { "" };
+    let _ = write!(svg, "<path fill=\"{}\"{dim} d=\"", look.letters);
+    let mut shades = Vec::new();
+    for character in text.chars() {
+        let code = u32::from(character);
+        let mut add = |left: f64, top: f64, width: f64, height: f64| {
+            let _ = write!(svg, "M{:.1} {:.1}h{width:.1}v{height:.1}h-{width:.1}z", x + left, y + top);
+        };
+        match character {
+            '\u{2800}'..='\u{28ff}' => {
+                for (left, top) in dots(code - 0x2800) {
+                    add(left, top, 1.7, 1.7);
+                }
+            }
+            // From one eighth at the bottom to the whole cell.
+            '\u{2581}'..='\u{2588}' => {
+                let height = CELL.1 * f64::from(code - 0x2580) / 8.0;
+                add(0.0, CELL.1 - height, CELL.0, height);
+            }
+            // From seven eighths at the left to one.
+            '\u{2589}'..='\u{258f}' => {
+                let width = CELL.0 * f64::from(0x2590 - code) / 8.0;
+                add(0.0, 0.0, width, CELL.1);
+            }
+            '░' => shades.push((x, CELL.0, 0.18)),
+            '▒' => shades.push((x, CELL.0, 0.5)),
+            '│' => add(CELL.0 / 2.0, 0.0, 1.0, CELL.1),
+            '╌' => add(1.0, CELL.1 / 2.0, 4.0, 1.0),
+            _ => add(0.0, CELL.1 / 2.0, CELL.0, 1.0),
+        }
+        x += CELL.0;
+    }
+    svg.push_str("\"/>\n");
+    for (x, width, opacity) in shades {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{}\" opacity=\"{opacity}\"/>",
+            CELL.1, look.letters
+        );
+    }
+}
+
+/// Where the dots of a braille cell are.
+fn dots(bits: u32) -> impl Iterator<Item = (f64, f64)> {
+    const PLACES: [(f64, f64); 8] = [(0.0, 0.0), (0.0, 1.0), (0.0, 2.0), (1.0, 0.0), (1.0, 1.0), (1.0, 2.0), (0.0, 3.0), (1.0, 3.0)];
+    let place = |(across, down): (f64, f64)| (1.2 + across * CELL.0 / 2.0, 1.2 + down * CELL.1 / 4.0);
+    PLACES.into_iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1).map(move |(_, at)| place(at))
+}
+
+/// Cells from a column on: what is behind them, and their text with its length given, so that any font fits.
+fn run(svg: &mut String, (column, row, cells): (u16, u16, u16), text: &str, look: &Look) {
+    let (x, y) = (MARGIN + f64::from(column) * CELL.0, MARGIN + f64::from(row) * CELL.1);
+    let width = f64::from(cells) * CELL.0;
+    if let Some(background) = &look.background {
+        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{background}\"/>", CELL.1);
+    }
+    if text.trim().is_empty() && !look.is_underlined {
+        return;
+    }
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let bold = if look.is_bold { " font-weight=\"bold\"" } else { "" };
+    let dim = if look.is_dim { " opacity=\"0.6\"" } else { "" };
+    let line = if look.is_underlined { " text-decoration=\"underline\"" } else { "" };
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x}\" y=\"{}\" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\" xml:space=\"preserve\" fill=\"{}\"{bold}{dim}{line}>{escaped}</text>",
+        y + CELL.1 - 4.0,
+        look.letters,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU16;
+
+    #[test]
+    fn cells_become_text_and_rectangles() {
+        let size = |number| NonZeroU16::new(number).unwrap();
+        let mut parser = vt100::Parser::new(size(2), size(20), 0);
+        parser.process(b"a<b \x1b[31mred\x1b[0m \x1b[7minv\x1b[0m");
+        let svg = of(parser.screen());
+        assert!(svg.contains(">a&lt;b <") && svg.contains("#e5534b") && svg.ends_with("</svg>\n"), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 2, "the screen, and what is behind the inverse text");
+    }
+}
