@@ -13,6 +13,8 @@ pub(crate) mod library;
 mod program;
 mod report;
 mod size;
+#[cfg(test)]
+mod tests;
 
 use std::env;
 use std::ffi::OsString;

@@ -84,5 +84,18 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
 
 /// `3 buffers`.
 pub(crate) fn buffers(count: u64) -> String {
-    if count == 1 { "1 buffer".to_owned() } else { format!("{count} buffers") }
+    if count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", thousands(count)) }
+}
+
+/// `18,204`
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

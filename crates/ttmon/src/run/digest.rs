@@ -69,6 +69,16 @@ pub(crate) struct Group {
     pub(crate) count: u64,
 }
 
+/// The group of all that have no other.
+const OTHER: &str = "(other)";
+
+impl Group {
+    /// Whether it says who made it.
+    pub(crate) fn is_named(&self) -> bool {
+        self.operation.is_some() || self.tag.as_deref().is_some_and(|tag| tag != OTHER)
+    }
+}
+
 /// A buffer that nobody freed.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
@@ -91,7 +101,10 @@ pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max
     let left = Leftovers::of(&listing);
     let mut allocators: Vec<DigestAllocator> = Vec::new();
     for allocator in &totals.allocators {
-        let life = (allocator.opened, allocator.closed.unwrap_or(totals.last_time));
+        // What is never freed is there until the process ends, and nobody notes when that is.
+        let holds = allocator.rows.iter().any(|row| row.count > 0);
+        let end = allocator.closed.unwrap_or(if holds { u64::MAX } else { totals.last_time });
+        let life = (allocator.opened, end);
         let rows = allocator.rows.iter().map(|row| {
             let set = listing.peak_sets.iter().find(|set| (set.allocator, set.kind) == (allocator.slot, row.kind));
             let is_torn_down = !allocator.is_open && row.left_time >= allocator.opened;
@@ -200,7 +213,7 @@ fn groups(set: &PeakSet, listing: &Listing) -> Vec<Group> {
     let cut = groups.split_off(groups.len().min(GROUPS_MAX));
     let other = cut.iter().fold((rest, set.unlisted.0 + set.lost.0), |sum, group| (sum.0.saturating_add(group.bytes), sum.1 + group.count));
     if other.1 > 0 {
-        groups.push(Group { tag: Some("(other)".to_owned()), operation: None, bytes: other.0, count: other.1 });
+        groups.push(Group { tag: Some(OTHER.to_owned()), operation: None, bytes: other.0, count: other.1 });
     }
     groups
 }

@@ -8,7 +8,7 @@ use ttmon_model::memory::Kind;
 use ttmon_print::{Style, percent, size};
 
 use super::account::{Account, Leftover, OfKind, OnChip, Place, cut};
-use super::checks::buffers;
+use super::checks::{buffers, thousands};
 use super::child::End;
 use super::digest::Group;
 use crate::refusal;
@@ -133,7 +133,7 @@ impl Writer<'_> {
     /// The largest groups, those with numbered tags as one: `2.1GB tag "layer *" (64 buffers)`.
     fn groups(&self, groups: &[Group], peak: u64) -> Vec<String> {
         let mut families: BTreeMap<String, Vec<&Group>> = BTreeMap::new();
-        for group in groups.iter().filter(|group| group.tag.is_some() || group.operation.is_some()) {
+        for group in groups.iter().filter(|group| group.is_named()) {
             families.entry(family(&label(group))).or_default().push(group);
         }
         let mut told: Vec<(u64, u64, String)> = families
@@ -237,7 +237,7 @@ impl Writer<'_> {
 }
 
 fn label(group: &Group) -> String {
-    let tag = group.tag.as_ref().map(|tag| if tag == "(other)" { tag.clone() } else { format!("tag \"{}\"", cut(tag, TAG_CHARACTERS)) });
+    let tag = group.tag.as_ref().map(|tag| format!("tag \"{}\"", cut(tag, TAG_CHARACTERS)));
     let operation = group.operation.as_ref().map(|operation| format!("op {operation}"));
     tag.into_iter().chain(operation).collect::<Vec<_>>().join(" ")
 }
@@ -271,19 +271,6 @@ fn duration(time: Duration) -> String {
         () if seconds >= 10 => format!("{seconds}s"),
         () => format!("{:.1}s", time.as_secs_f64()),
     }
-}
-
-/// `18,204`
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

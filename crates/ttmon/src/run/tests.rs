@@ -1,0 +1,113 @@
+//! What is told, of a ledger and a machine that are made up.
+
+use std::fs::File;
+
+use ttmon_ledger::layout::{WriterKind, flag, kind};
+use ttmon_ledger::reader::Region;
+use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
+use ttmon_model::{DeviceId, Sample};
+use ttmon_print::Style;
+use ttmon_source::{Isolation, Machine, Options, Root};
+
+use super::account::{Account, Place};
+use super::child::End;
+use super::{checks, digest, epilogue, report};
+
+/// A machine with two n300: devices 0 and 1 on PCIe, 2 and 3 behind them.
+fn machine() -> Sample {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("n300x2").unwrap(), 1).unwrap();
+    machine.write(folder.path(), 0, &vec![None; machine.process_count()]).unwrap();
+    let options = Options { isolation: Isolation::Threads, ..Options::default() };
+    Machine::new(Root::at(folder.path()), options).unwrap().sample().unwrap()
+}
+
+/// A program with a mesh of two chips: weights, layers, something left, something of the program cache.
+fn digested() -> digest::Digest {
+    let config = Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
+    let writer = Writer::beside_others(config, 1024);
+    let mut session = writer.session().unwrap();
+    let mut kinds = [KindGeometry::default(); 6];
+    kinds[0] = KindGeometry { banks: 12, alignment: 32, bank_bytes: 1 << 30, base: 0 };
+    let chips = [0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 });
+    let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 2), kinds, chips: &chips };
+    let allocator = session.open_allocator(&spec).unwrap();
+    let key = |kind, address| Key { allocator, kind, address };
+    let tags = ["load", "layer 1", "layer 2"].map(|tag| session.tag(tag));
+    for (address, (size, tag)) in (1..).zip([(6 << 30, tags[0]), (1 << 30, tags[1]), (2_u64 << 30, tags[2]), (1 << 30, 0)]) {
+        session.insert(key(kind::DRAM, address), &Buffer { size, per_bank: 1 << 20, tag, ..Buffer::default() }).unwrap();
+    }
+    session.insert(key(kind::L1, 1), &Buffer { size: 4096, per_bank: 64, flags: flag::CACHE, ..Buffer::default() }).unwrap();
+    for address in [1, 2, 4] {
+        session.remove(key(kind::DRAM, address)).unwrap();
+    }
+    drop(session);
+    let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
+    digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap()
+}
+
+fn account(machine: Option<&Sample>) -> Account {
+    let digest = digested();
+    let opened = digest.allocators[0].life.0;
+    let command = ["python", "model.py"].map(str::to_owned).to_vec();
+    Account::new(command, End::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![digest], machine)
+}
+
+fn lines(account: &Account) -> Vec<String> {
+    epilogue::lines(account, &Style::plain("0.1.0"))
+}
+
+#[test]
+fn figures_stand_on_the_devices_of_the_machine() {
+    let account = account(Some(&machine()));
+    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [Place::Device(DeviceId(0)), Place::Device(DeviceId(1))]);
+    assert_eq!(
+        lines(&account),
+        [
+            "python model.py: exit 0 after 2m14s, 5 allocations",
+            "  devices 0-1  DRAM peak 10.0GB of 12.0GB (83%) at 00:41   L1 peak 4.0KB of 91.5MB (<1%) at 00:41   LEFT 2.0GB in 1 buffer",
+            "  at the DRAM peak of device 0:   6.0GB tag \"load\"   3.0GB tag \"layer *\" (2 buffers)   1.0GB other",
+            "  left at exit on devices 0-1:  2.0GB DRAM 0x3 tag \"layer 2\" age 1m32s",
+        ]
+    );
+    let document = report::document(&account);
+    assert_eq!((&document["devices"][1]["id"], &document["leaks"][0]["devices"]), (&1.into(), &serde_json::json!([0, 1])));
+    assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(4_u64 << 30).into()));
+    let peak_time = document["devices"][0]["kinds"]["dram"]["peak_time_s"].as_f64().unwrap();
+    assert!((41.0..42.0).contains(&peak_time), "{peak_time}");
+}
+
+#[test]
+fn without_a_machine_they_stand_under_the_programs_own_ids() {
+    let account = account(None);
+    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [Place::Unmapped(0), Place::Unmapped(1)]);
+    let lines = lines(&account);
+    assert!(
+        lines[1].starts_with("  chips 0,1  DRAM peak 10.0GB of 12.0GB") && lines.last().unwrap().contains("no device here"),
+        "{lines:?}"
+    );
+}
+
+/// A share of what a chip has is known from the machine where the allocator does not say.
+#[test]
+fn shares_of_a_chip() {
+    let limits = |l1: &str| checks::Checks { max_l1: Some(l1.parse().unwrap()), ..checks::Checks::default() };
+    let (known, unknown) = (account(Some(&machine())), account(None));
+    assert_eq!(limits("1%").failures(&known), [""; 0]);
+    assert_eq!(limits("0.001%").failures(&known).len(), 2);
+    assert!(limits("1%").failures(&unknown)[0].contains("cannot be judged"));
+}
+
+#[test]
+fn no_more_lines_than_a_screen_has() {
+    let mut account = account(None);
+    let chip = account.chips.values().next().unwrap().clone();
+    for id in 2..60 {
+        let mut other = chip.clone();
+        other.leaked = (id, id << 20);
+        account.chips.insert(Place::Unmapped(id), other);
+    }
+    let lines = lines(&account);
+    assert_eq!(lines.len(), 24);
+    assert!(lines[23].contains("more lines; --report FILE has everything"), "{}", lines[23]);
+}
