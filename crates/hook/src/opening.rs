@@ -63,6 +63,7 @@ pub(crate) fn opened(library: &'static Library, mesh: usize) {
         // SAFETY: the mesh is open, and that is its allocator.
         let description = unsafe { describe(library, allocator, mesh) };
         tables::with(|session, tables| {
+            session.see_environment();
             tables.open(session, &description);
         });
     }

@@ -453,6 +453,24 @@ fn tags_and_questions_reach_what_the_hook_sees() {
 }
 
 #[test]
+fn the_environment_is_what_it_was_when_the_device_opened() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.start(true);
+    // Makes the ledger.
+    program.say("tag early");
+    program.say("setenv TT_VISIBLE_DEVICES 2,3");
+    program.say("setenv TT_METAL_SIMULATOR /somewhere");
+    let seen = |program: &Program| {
+        let region = program.region().expect("a ledger");
+        (region.identity().visible_devices.clone(), region.identity().is_mock)
+    };
+    assert_eq!(seen(&program), (None, false));
+    program.load(&workshop.library("new"));
+    program.say("open 0 1");
+    assert_eq!(seen(&program), (Some("2,3".to_owned()), true));
+}
+
+#[test]
 fn without_the_variable_nothing_is_recorded() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.start(false);

@@ -130,6 +130,10 @@ static std::string answer(const std::string& line) {
         words >> text;
         auto* push = reinterpret_cast<int (*)(const char*)>(dlsym(RTLD_DEFAULT, "ttmon_tag_push"));
         said << (push == nullptr ? -99 : push(text.c_str()));
+    } else if (what == "setenv") {
+        std::string name, value;
+        words >> name >> value;
+        setenv(name.c_str(), value.c_str(), 1);
     } else if (what == "memory") {
         int device, kind;
         words >> device >> kind;

@@ -16,7 +16,7 @@ use std::{
 use crate::layout::{self, Clock, header, status};
 
 use super::{
-    Config,
+    Config, Session,
     books::{Books, FIGURES},
     circulars::Circulars,
     clock::{self, ClockChoice},
@@ -173,18 +173,38 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     set(header::CREATED_MONOTONIC, clock::nanoseconds(libc::CLOCK_MONOTONIC));
     set(header::CREATED_REALTIME, clock::nanoseconds(libc::CLOCK_REALTIME));
     set(header::CREATED_CLOCK, clock::now(clock));
+    write_environment(region, identity);
+    text(region, header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
+    text(region, header::PROGRAM, header::PROGRAM_BYTES, identity.program());
+    // Everything before it is there when the magic is: pairs with the reader's first pread.
+    region.header(header::MAGIC).store(layout::MAGIC, Release);
+}
+
+/// What the environment says about devices.
+fn write_environment(region: &Region, identity: &Identity) {
     let visible = match identity.visible {
         None => 0,
         // A NUL stands behind it.
         Some(value) if value.len() < header::VISIBLE_BYTES => header::VISIBLE_WHOLE,
         Some(_) => header::VISIBLE_CUT,
     };
-    set(header::VISIBLE_IS_SET, pair(visible, if identity.is_mock { header::FLAG_MOCK } else { 0 }));
-    text(region, header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
-    text(region, header::PROGRAM, header::PROGRAM_BYTES, identity.program());
+    let flags = if identity.is_mock { header::FLAG_MOCK } else { 0 };
+    region.header(header::VISIBLE_IS_SET).store(pair(visible, flags), Relaxed);
+    // What a longer value left.
+    for at in (header::VISIBLE..header::VISIBLE + header::VISIBLE_BYTES as u64).step_by(8) {
+        region.header(at).store(0, Relaxed);
+    }
     text(region, header::VISIBLE, header::VISIBLE_BYTES, identity.visible.unwrap_or_default());
-    // Everything before it is there when the magic is: pairs with the reader's first pread.
-    region.header(header::MAGIC).store(layout::MAGIC, Release);
+}
+
+impl Session<'_> {
+    /// Reads TT_VISIBLE_DEVICES and the like again: a program may set them between its first report and its first device, and
+    /// TT-Metal looks when that opens.
+    pub fn see_environment(&mut self) {
+        if !self.books.is_hosted() {
+            write_environment(&self.books.region, &Identity::of_this_process());
+        }
+    }
 }
 
 /// Writes a text, cut to its field with a NUL behind it.
