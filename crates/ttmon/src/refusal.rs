@@ -75,11 +75,24 @@ fn out_of_memory(failure: &Failure, place: &str) -> String {
     text
 }
 
+/// TT-Metal says it in figures: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static circular
+/// buffer region ends at 118112`, or `... grow to 1600000 B which is beyond max L1 size of 1499136 B`.
 fn clash(failure: &Failure, place: &str) -> String {
-    let text = format!("circular buffers clash with an L1 buffer on {place}");
-    match first_line(&failure.message) {
-        "" => text,
-        message => format!("{text}: {message}"),
+    let message = first_line(&failure.message);
+    let number = |after: &str| {
+        let rest = &message[message.find(after)? + after.len()..];
+        rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse::<u64>().ok()
+    };
+    match (number("allocated at "), number("region ends at "), number("grow to "), number("max L1 size of ")) {
+        (Some(buffer), Some(end), ..) if end > buffer => {
+            let reach = size(end - buffer);
+            format!("circular buffers of a program reach {reach} into the L1 buffer at {buffer:#x} on {place}: they end at {end:#x}")
+        }
+        (.., Some(end), Some(most)) if end > most => {
+            format!("circular buffers of a program grow to {} on {place}, {} beyond what a core has", size(end), size(end - most))
+        }
+        _ if message.is_empty() => format!("circular buffers of a program clash with L1 on {place}"),
+        _ => format!("circular buffers of a program clash with L1 on {place}: {message}"),
     }
 }
 
@@ -131,14 +144,24 @@ mod tests {
     }
 
     #[test]
-    fn a_clash_is_told_in_the_programs_words() {
-        let clash = Failure { message: "Statically allocated circular buffers clash\nbacktrace".to_owned(), ..failure(Refused::Clash) };
+    fn a_clash_is_told_in_figures() {
+        let clash = |message: &str| words(&Failure { message: message.to_owned(), ..failure(Refused::Clash) }, "device 0");
         assert_eq!(
-            words(&clash, "device 0"),
-            "circular buffers clash with an L1 buffer on device 0: Statically allocated circular buffers clash"
+            clash(
+                "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at 114688 and static circular buffer region ends at 118112\nbacktrace"
+            ),
+            "circular buffers of a program reach 3.3KB into the L1 buffer at 0x1c000 on device 0: they end at 0x1cd60"
         );
-        assert_eq!(fits_without_fragmentation(&clash), None);
-        let silent = Failure { message: String::new(), ..failure(Refused::Clash) };
-        assert_eq!(words(&silent, "device 0"), "circular buffers clash with an L1 buffer on device 0");
+        assert_eq!(
+            clash("Statically allocated circular buffers on core range [0-0] grow to 1600000 B which is beyond max L1 size of 1499136 B"),
+            "circular buffers of a program grow to 1.5MB on device 0, 98.5KB beyond what a core has"
+        );
+        // Words that are not known are passed on.
+        assert_eq!(
+            clash("They clash: allocated at x"),
+            "circular buffers of a program clash with L1 on device 0: They clash: allocated at x"
+        );
+        assert_eq!(clash(""), "circular buffers of a program clash with L1 on device 0");
+        assert_eq!(fits_without_fragmentation(&failure(Refused::Clash)), None);
     }
 }

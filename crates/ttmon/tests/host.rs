@@ -33,7 +33,13 @@ impl Server {
         let api = directory.path().join("api.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
         command.arg("serve").args(machine).args(["--listen", "127.0.0.1:0", "--api"]).arg(&api).args(more);
-        command.env("TTMON_TOKEN", TOKEN).env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .env("TTMON_TOKEN", TOKEN)
+            .env_remove("TTMON_SIM")
+            .env_remove("TTMON_ROOT")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("ttmon serve");
         let stderr = BufReader::new(child.stderr.take().expect("its messages"));
         let line = stderr.lines().map_while(Result::ok).find(|line| line.contains("http://")).expect("where it serves");

@@ -216,7 +216,9 @@ impl Account {
 
     /// What of TT-Metal could not be followed, each once, with the reason.
     pub(crate) fn not_followed(&self) -> Vec<String> {
-        let features = self.digests.iter().flat_map(|digest| &digest.coverage).filter(|feature| feature.state != Coverage::Found);
+        let features = self.digests.iter().flat_map(|digest| &digest.coverage);
+        // Operations are followed on request; that nobody asked is no news.
+        let features = features.filter(|feature| feature.state != Coverage::Found && !feature.reason.starts_with("not asked for"));
         let mut texts: Vec<String> = features
             .map(|feature| if feature.reason.is_empty() { feature.name.clone() } else { format!("{} ({})", feature.name, feature.reason) })
             .collect();

@@ -76,7 +76,7 @@ fn what_only_the_hook_knows() {
     let refused = "  asked 32.0MB L1 on chips 0,1 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented";
     assert!(lines.contains(&refused), "{}", ran.stderr);
     assert!(ran.stderr.contains("    largest there:  4.0KB 0x40   2.0KB 0x80"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("clash with an L1 buffer on chips 0,1: Statically allocated"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("  circular buffers of a program clash with L1 on chips 0,1: Statically allocated"), "{}", ran.stderr);
     assert!(lines.contains(&"  not followed here: dataflow_buffers (unknown layout)") && lines.len() <= 24, "{}", ran.stderr);
     let oom = &report["oom"][0];
     assert_eq!((&oom["asked"], &oom["per_bank"], &oom["banks"]), (&json!(32 << 20), &json!(512 << 10), &json!(64)));
@@ -104,7 +104,7 @@ fn refusals_among_events() {
         "! [PID {pid}] Out of memory: asked 32.0MB L1 on chips on no device here (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
     );
     assert!(text.lines().any(|line| line == refused), "{text}");
-    assert!(text.contains(&format!("! [PID {pid}] Clash: circular buffers clash with an L1 buffer")), "{text}");
+    assert!(text.contains(&format!("! [PID {pid}] Clash: circular buffers of a program clash with L1")), "{text}");
     let json = events(&["--json"]);
     let of = |op: &str| json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).find(|event| event["op"] == op).unwrap();
     let oom = of("oom");
