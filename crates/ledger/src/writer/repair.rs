@@ -122,10 +122,10 @@ impl Books {
 mod tests {
     use std::{mem, ptr, thread};
 
-    use crate::layout::{Lost, WriterKind};
+    use crate::layout::{Lost, WriterKind, circular};
 
     use super::{
-        super::{AllocatorId, AllocatorSpec, Buffer, ClockChoice, Config, Found, Key, KindGeometry, Writer},
+        super::{AllocatorId, AllocatorSpec, Buffer, Circular, ClockChoice, Config, Found, Key, KindGeometry, Writer},
         *,
     };
 
@@ -189,6 +189,51 @@ mod tests {
         }));
         assert!(panicked.is_err());
         check_repaired(&writer, id);
+    }
+
+    /// A circular buffer half written, one whose program was half removed, and a mark that two of three rows have.
+    #[test]
+    fn programs_and_marks_half_done() {
+        let (writer, id) = writer();
+        let circular = |program| Circular {
+            allocator: id,
+            chip: None,
+            program,
+            address: 0,
+            size: 64,
+            cores: [0; 4],
+            is_dataflow: false,
+            is_global: false,
+        };
+        let mut session = writer.session().expect("session");
+        session.insert(Key { allocator: id, kind: 1, address: 1 }, &Buffer { size: 7, ..Buffer::default() }).expect("room");
+        for program in 1..4 {
+            session.add_circular(&circular(program)).expect("room");
+        }
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let books = session.books;
+            let event = books.begin(9);
+            books.region.circular(1, circular::STATE).store(u64::from(entry::FREE), Relaxed);
+            books.region.circular(3, circular::STATE).store(u64::from(entry::WRITING), Relaxed);
+            books.region.header(header::CIRCULARS_USED).store(4, Relaxed);
+            books.region.header(header::MARK_EVENT).store(event.n, Relaxed);
+            books.region.row(0).set(row::MARK_BYTES, 1000);
+            books.region.row(0).set(row::MARK_EVENT, event.n);
+            drop(session);
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(panicked.is_err());
+        let mut session = writer.session().expect("session");
+        let books = session.books;
+        let states = |slot| books.region.circular(slot, circular::STATE).load(Relaxed).to_le_bytes()[0];
+        assert_eq!([0, 1, 2, 3].map(states), [entry::LIVE, entry::FREE, entry::LIVE, entry::FREE]);
+        let marked = |number: usize| [row::MARK_BYTES, row::MARK_COUNT].map(|field| books.region.row(number).get(field));
+        assert_eq!((marked(0)[0], marked(1)), (1000, [7, 1]), "the second row got its mark");
+        session.remove_program(3);
+        assert_eq!([0, 2].map(states), [entry::LIVE, entry::FREE], "chains are made anew");
+        session.add_circular(&circular(8)).expect("room");
+        session.add_circular(&circular(9)).expect("room");
+        assert_eq!(books.region.header(header::CIRCULARS_USED).load(Relaxed), 4, "free records are known again");
     }
 
     #[test]
