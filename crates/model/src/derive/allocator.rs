@@ -70,9 +70,7 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
     let row = row.cloned().or_else(nothing)?;
     let mut item = of_row(&row);
     if let Some(banks) = banks(ledger, index, kind, &row, lists) {
-        if let Ok(free) = banks.free_per_bank {
-            item.free = Ok(free.saturating_mul(banks.banks));
-        }
+        item.free = banks.free_per_bank.map(|free| free.saturating_mul(banks.banks));
         item.banks = Ok(banks);
     }
     Some(item)
