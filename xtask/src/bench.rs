@@ -4,6 +4,7 @@
 
 mod cost;
 mod hook;
+mod host;
 mod ledger;
 mod limits;
 mod plain;
@@ -27,11 +28,12 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             let runs = runs.ok_or_else(|| Stop::Usage(format!("--runs wants a number from 1 on, not {text}")))?;
             Ok(snapshot::run(project, runs)?)
         }
+        ["host"] => Ok(host::run(project)?),
         ["run"] => Ok(run::run(project, RUNS)?),
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
         ["hook"] => Ok(hook::run(project, false)?),
         ["hook", "--quick"] => Ok(hook::run(project, true)?),
-        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], or run".to_owned())),
+        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], host, or run".to_owned())),
     }
 }

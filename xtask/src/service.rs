@@ -57,6 +57,10 @@ impl Service {
         Ok(service)
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn get(&self, path: &str) -> Result<Answer, String> {
         get(self.port, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
     }

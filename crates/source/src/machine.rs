@@ -1,5 +1,6 @@
 //! The whole machine: what is read in which order.
 
+mod remembered;
 mod tracking;
 
 pub use tracking::{Departed, End};
@@ -27,6 +28,7 @@ use crate::regions;
 use crate::root::Root;
 use crate::served::{self, Named};
 use crate::users::{self, OpenFile};
+use remembered::Remembered;
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
@@ -151,6 +153,8 @@ pub struct Machine {
     next_again: u32,
     /// How many of them this user may not look at.
     denied: BTreeSet<u32>,
+    /// Processes of earlier samples.
+    remembered: Remembered,
     /// Files of services that may be ledgers of processes.
     served: Vec<Named>,
 }
@@ -200,6 +204,7 @@ impl Machine {
             swept: BTreeSet::new(),
             next_again: 0,
             denied: BTreeSet::new(),
+            remembered: Remembered::default(),
             served: Vec::new(),
         })
     }
@@ -403,6 +408,10 @@ impl Machine {
         pids.sort_unstable();
         pids.dedup();
         let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
+        let scale =
+            Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
+        let refreshed = if self.options.pace == Pace::Repeated { self.refresh_processes(&pids, files, scale)? } else { Vec::new() };
+        pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.key.pid).is_err());
         let is_own = |found: &Found| found.source == Source::Ledger;
         let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
         let leads: Vec<Lead> = pids.iter().map(|pid| if known(*pid) { Lead::Nothing } else { ledgers::look(&self.root, *pid) }).collect();
@@ -412,8 +421,6 @@ impl Machine {
             Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests }
         });
         let replies = self.files.read(lanes.collect())?;
-        let scale =
-            Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
         if self.passwd.is_none() && !pids.is_empty() {
             let text = read_small(&self.root.passwd, PASSWD_BYTES_MAX).unwrap_or_default();
             self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
@@ -426,6 +433,7 @@ impl Machine {
                 process.facts = Err(Missing::NoPermission);
             }
             let lead = lead.with_maps(lane.replies.last());
+            self.remembered.keep(&process, lead == Lead::Denied);
             if process.facts.is_ok() && lead != Lead::Nothing {
                 self.leads.push((process.key, lead));
             }
@@ -434,8 +442,30 @@ impl Machine {
                 processes.push(process);
             }
         }
+        processes.extend(refreshed);
+        processes.sort_by_key(|process| process.key.pid);
         regions.extend(self.read_container_regions(&processes, problems)?);
         Ok(processes)
+    }
+
+    /// Of many processes, those known well enough that one file tells the rest. One that is no longer the same is not among
+    /// them, and one whose open files are looked at is read in full anyway.
+    fn refresh_processes(&mut self, pids: &[u32], files: &[OpenFile], scale: Scale) -> Result<Vec<ProcessSample>, Error> {
+        let quick = self.remembered.begin(pids);
+        let quick: Vec<u32> = quick.into_iter().filter(|pid| files.iter().all(|file| file.pid != *pid)).collect();
+        let request = |pid: u32| process::requests(&self.root.proc, pid, &[]).into_iter().take(1).collect();
+        let lanes = quick.iter().map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: request(*pid) });
+        let replies = self.files.read(lanes.collect())?;
+        let mut refreshed = Vec::with_capacity(quick.len());
+        for (pid, lane) in quick.iter().zip(&replies) {
+            let stat = lane.replies.first().and_then(|reply| reply.as_deref().ok());
+            let Some((known, is_denied)) = self.remembered.get(*pid) else { continue };
+            let Some(process) = stat.and_then(|stat| process::refresh(known, stat, scale)) else { continue };
+            // Whoever may not look does not forget it in between.
+            self.leads.extend(is_denied.then_some((process.key, Lead::Denied)));
+            refreshed.push(process);
+        }
+        Ok(refreshed)
     }
 
     /// With `hidepid` other users' processes look as if they did not exist, the first one among them.

@@ -85,6 +85,21 @@ pub(crate) fn take(
     }
 }
 
+/// A process known in full, with what its `stat` says now; nothing if that is of another process or program.
+pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<ProcessSample> {
+    let stat = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
+    let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
+    let facts = ProcessFacts {
+        parent: u32::try_from(stat.parent).unwrap_or(0),
+        // By today's clock, as if it were read anew.
+        start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
+        cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
+        rss: stat.rss_pages.saturating_mul(scale.page_bytes),
+        ..facts.clone()
+    };
+    Some(ProcessSample { facts: Ok(facts), ..known.clone() })
+}
+
 fn nanos(ticks: u64, scale: Scale) -> u64 {
     ticks.saturating_mul(1_000_000_000 / scale.ticks_per_second.max(1))
 }

@@ -1,0 +1,207 @@
+//! `cargo xtask bench host`: what the service costs, what a scrape takes, and whom a crowd of slow clients disturbs.
+//!
+//! Each figure stands beside its limit; a scrape beside a path that does nothing, in the same run.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::snapshot::load;
+use crate::project::{self, Project};
+use crate::service::Service;
+
+/// The sampler's measure: long enough for a mean, at one look a second.
+const SAMPLING: Duration = Duration::from_secs(20);
+const SCRAPES: usize = 2000;
+const SLOW_CLIENTS: usize = 1000;
+const STREAMS: usize = 100;
+/// The crowd stays this long.
+const CROWDED: Duration = Duration::from_secs(15);
+
+pub(super) fn run(project: &Project) -> Result<(), String> {
+    project::run(&mut project.cargo(&["build", "--release", "--quiet", "--package", "ttmon"]))?;
+    let program = project.metadata()?.target.join("release/ttmon");
+    println!("bench host: {}\n", load());
+    sampler(&program)?;
+    scrapes(&program)?;
+    crowd(&program)?;
+    memory(&program)
+}
+
+/// A figure, its limit and the verdict.
+fn tell(what: &str, value: f64, unit: &str, limit: Option<f64>) {
+    let verdict = match limit {
+        Some(limit) if value <= limit => format!("at most {limit} {unit}: ok"),
+        Some(limit) => format!("at most {limit} {unit}: MISSED"),
+        None => String::new(),
+    };
+    println!("  {what:<62} {value:>10.3} {unit:<6} {verdict}");
+}
+
+/// The sampler's thread and the process that reads for it, by the scheduler's own count.
+fn sampler(program: &Path) -> Result<(), String> {
+    println!("32 devices, 200 processes, 100,000 buffers, one look a second:");
+    let service = Service::start(program, &["--sim", "galaxy,procs=200,buffers=500"])?;
+    // The first looks find everything; later ones are what a day is made of.
+    thread::sleep(Duration::from_secs(4));
+    let tasks = Tasks::of(service.pid());
+    let (before, started) = (tasks.on_cpu(), Instant::now());
+    thread::sleep(SAMPLING);
+    let (after, took) = (tasks.on_cpu(), started.elapsed());
+    let percent = |index: usize| (after[index] - before[index]) / took.as_secs_f64() * 100.0;
+    tell("sampler's thread", percent(0), "%", None);
+    tell("processes that read for it", percent(1), "%", None);
+    tell("sampling in all, of a core", percent(0) + percent(1), "%", Some(1.0));
+    let snapshot = service.json("/api/v1/snapshot")?;
+    let count = |name: &str| snapshot[name].as_array().map_or(0, Vec::len);
+    let buffers = service.json("/api/v1/buffers?limit=1")?["count"].clone();
+    println!("  ({} devices, {} processes, {buffers} buffers)", count("devices"), count("processes"));
+    tell("history of 32 devices", metric(&service, "ttmon_history_bytes")? / 1e6, "MB", Some(20.0));
+    Ok(())
+}
+
+/// Threads whose time is counted.
+struct Tasks {
+    sampler: Vec<PathBuf>,
+    readers: Vec<PathBuf>,
+}
+
+impl Tasks {
+    fn of(pid: u32) -> Self {
+        let tasks = |pid: u32| -> Vec<PathBuf> {
+            let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect()
+        };
+        let is_named = |path: &Path, name: &str| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        let sampler = tasks(pid).into_iter().filter(|path| is_named(path, "sampler")).collect();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let readers = children.split_whitespace().filter_map(|child| child.parse().ok());
+        let readers =
+            readers.filter(|child: &u32| is_named(Path::new(&format!("/proc/{child}")), "ttmon-reader")).flat_map(tasks).collect();
+        Self { sampler, readers }
+    }
+
+    /// Seconds on a processor so far: of the sampler, of the readers.
+    fn on_cpu(&self) -> [f64; 2] {
+        let seconds = |paths: &[PathBuf]| -> f64 {
+            let text = paths.iter().filter_map(|path| fs::read_to_string(path.join("schedstat")).ok());
+            text.filter_map(|text| text.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e9
+        };
+        [seconds(&self.sampler), seconds(&self.readers)]
+    }
+}
+
+fn scrapes(program: &Path) -> Result<(), String> {
+    println!("\nA scrape of 8 devices, {SCRAPES} on one connection:");
+    let service = Service::start(program, &["--sim", "t3k"])?;
+    let nothing = latencies(service.port, "/healthz", SCRAPES)?;
+    let scrape = latencies(service.port, "/metrics", SCRAPES)?;
+    tell("a path that does nothing, p50", nothing.0, "ms", None);
+    tell("a path that does nothing, p99", nothing.1, "ms", None);
+    tell("a scrape, p50", scrape.0, "ms", None);
+    tell("a scrape, p99", scrape.1, "ms", Some(2.0));
+    Ok(())
+}
+
+/// Median and 99th percentile, in milliseconds, of questions on one connection.
+fn latencies(port: u16, path: &str, count: usize) -> Result<(f64, f64), String> {
+    let failed = |error: std::io::Error| format!("{path}: {error}");
+    let stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    let mut answers = BufReader::with_capacity(1 << 20, stream.try_clone().map_err(failed)?);
+    let mut questions = stream;
+    let mut took: Vec<f64> = Vec::with_capacity(count);
+    let question = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    for _ in 0..count {
+        let started = Instant::now();
+        questions.write_all(question.as_bytes()).map_err(failed)?;
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            answers.read_line(&mut line).map_err(failed)?;
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(|error| format!("{path}: {error}"))?;
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        answers.read_exact(&mut body).map_err(failed)?;
+        took.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    took.sort_by(f64::total_cmp);
+    Ok((took[count / 2], took[count * 99 / 100]))
+}
+
+/// Clients that send half a question and wait, and streams that take every snapshot.
+fn crowd(program: &Path) -> Result<(), String> {
+    println!("\n{SLOW_CLIENTS} clients that never finish their question and {STREAMS} event streams, for {} s:", CROWDED.as_secs());
+    let service = Service::start(program, &["--sim", "t3k"])?;
+    let alone = latencies(service.port, "/metrics", 200)?;
+    let mut slow = Vec::with_capacity(SLOW_CLIENTS);
+    for _ in 0..SLOW_CLIENTS {
+        let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(|error| format!("a slow client: {error}"))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: loc").map_err(|error| format!("a slow client: {error}"))?;
+        slow.push(stream);
+    }
+    for _ in 0..STREAMS {
+        let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(|error| format!("a stream: {error}"))?;
+        let question = b"GET /api/v1/events?snapshots=true HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(question).map_err(|error| format!("a stream: {error}"))?;
+        thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+    }
+    let before = (metric(&service, "ttmon_samples_total")?, metric(&service, "ttmon_samples_missed_total")?);
+    let started = Instant::now();
+    let mut slowest: f64 = 0.0;
+    let mut worst = (0.0, 0.0);
+    while started.elapsed() < CROWDED {
+        slowest = slowest.max(metric(&service, "ttmon_sample_duration_seconds")? * 1e3);
+        let now = latencies(service.port, "/metrics", 50)?;
+        if now.1 > worst.1 {
+            worst = now;
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    let took = started.elapsed().as_secs_f64();
+    let samples = metric(&service, "ttmon_samples_total")? - before.0;
+    tell("looks left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
+    tell("looks fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
+    tell("the slowest look", slowest, "ms", None);
+    tell("connections open", metric(&service, "ttmon_http_connections")?, "", None);
+    tell("streams open", metric(&service, "ttmon_http_streams")?, "", None);
+    tell("a scrape before, p99", alone.1, "ms", None);
+    tell("a scrape among them, worst p99", worst.1, "ms", None);
+    drop(slow);
+    Ok(())
+}
+
+/// The smallest interval for a while: what grows with every look is seen.
+fn memory(program: &Path) -> Result<(), String> {
+    println!("\nMemory, ten looks a second:");
+    let service = Service::start(program, &["--sim", "galaxy", "--interval", "0.1"])?;
+    thread::sleep(Duration::from_secs(5));
+    let (first, looks) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
+    thread::sleep(Duration::from_secs(30));
+    let (last, later) = (resident(service.pid())?, metric(&service, "ttmon_samples_total")?);
+    tell("resident at first", first, "MB", None);
+    tell(&format!("after {:.0} looks more", later - looks), last, "MB", Some(first * 1.05 + 1.0));
+    Ok(())
+}
+
+fn resident(pid: u32) -> Result<f64, String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| format!("the service is gone: {error}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").trim().parse().map_err(|error| format!("VmRSS: {error}"))?;
+    Ok(kib / 1024.0)
+}
+
+/// One of the service's own figures.
+fn metric(service: &Service, name: &str) -> Result<f64, String> {
+    let text = service.get("/metrics")?.body;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).ok_or_else(|| format!("there is no {name} among the metrics"))
+}
