@@ -364,7 +364,7 @@ fn refused(witness: &Witness, message: &[u8]) {
                 allocator: known.id,
                 kind: facts.kind,
                 size: facts.size,
-                per_bank: known.rounded(facts.per_bank),
+                per_bank: known.taken(&facts),
                 banks,
                 free_per_bank: statistics.free,
                 largest_free_per_bank: statistics.largest_free,

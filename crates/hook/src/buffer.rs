@@ -8,6 +8,7 @@ use ttmon_ledger::layout::kind;
 
 use crate::library::Library;
 use crate::symbols::Symbol;
+use crate::thread;
 
 /// TT-Metal's `BufferType`, by number.
 pub(crate) const KINDS: [u8; 5] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE];
@@ -18,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) size: u64,
     pub(crate) per_bank: u64,
     pub(crate) page: u64,
+    /// The page as it lies in a bank, where the allocator rounds each of them (its hybrid mode); else 0.
+    pub(crate) rounded_page: u64,
     pub(crate) kind: u8,
     pub(crate) layout: u8,
     pub(crate) cores: u32,
@@ -112,7 +115,9 @@ pub(crate) unsafe fn facts(library: &Library, way: Way, buffer: usize) -> Option
             if layout == 1 || !library.has_symbol(Symbol::BufferCores) { 0 } else { optional(ask(library, Symbol::BufferCores, buffer)) };
         let per_bank = ask(library, Symbol::BufferPerBank, buffer);
         let page = ask(library, Symbol::BufferPageSize, buffer);
-        Some(Facts { size: old.size, per_bank, page, kind, layout, cores })
+        let is_asked = thread::is_hybrid() && library.has_symbol(Symbol::BufferAlignedPage);
+        let rounded_page = if is_asked { ask(library, Symbol::BufferAlignedPage, buffer) } else { 0 };
+        Some(Facts { size: old.size, per_bank, page, rounded_page, kind, layout, cores })
     }
 }
 

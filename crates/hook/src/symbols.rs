@@ -49,6 +49,7 @@ symbols! {
     BufferDevice = c"_ZNK2tt8tt_metal6Buffer6deviceEv";
     BufferPerBank = c"_ZNK2tt8tt_metal6Buffer21aligned_size_per_bankEv";
     BufferPageSize = c"_ZNK2tt8tt_metal6Buffer9page_sizeEv";
+    BufferAlignedPage = c"_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv";
     BufferPages = c"_ZNK2tt8tt_metal6Buffer9num_pagesEv";
     BufferCores = c"_ZNK2tt8tt_metal6Buffer9num_coresEv";
     IsPerCore = c"_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE";

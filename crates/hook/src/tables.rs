@@ -201,11 +201,16 @@ impl Tables {
 }
 
 impl Allocator {
-    /// The bytes of each bank that a buffer takes.
+    /// The bytes of each bank that a buffer takes: what its pages there need, rounded up to whole blocks. In the allocator's hybrid
+    /// mode each page is rounded up.
     #[inline]
-    pub(crate) fn rounded(&self, per_bank: u64) -> u64 {
+    pub(crate) fn taken(&self, facts: &Facts) -> u64 {
         let mask = self.block.wrapping_sub(1);
-        per_bank.wrapping_add(mask) & !mask
+        let round = |bytes: u64| bytes.wrapping_add(mask) & !mask;
+        match facts.per_bank.checked_div(facts.rounded_page) {
+            Some(pages) if facts.per_bank.is_multiple_of(facts.rounded_page) => pages.wrapping_mul(round(facts.rounded_page)),
+            _ => round(facts.per_bank),
+        }
     }
 
     /// Puts a buffer into the ledger.
@@ -219,7 +224,7 @@ impl Allocator {
     pub(crate) fn buffer(&self, facts: &Facts, flags: u16, operation: u32) -> Buffer {
         Buffer {
             size: facts.size,
-            per_bank: if facts.kind == kind::HOST { 0 } else { u32::try_from(self.rounded(facts.per_bank)).unwrap_or(0) },
+            per_bank: if facts.kind == kind::HOST { 0 } else { u32::try_from(self.taken(facts)).unwrap_or(0) },
             page: u32::try_from(facts.page).unwrap_or(u32::MAX),
             layout: facts.layout,
             cores: u16::try_from(facts.cores).unwrap_or(u16::MAX),
