@@ -199,6 +199,8 @@ fn two_buffers_on_the_same_bytes_are_told() {
     let process = &document["processes"][0];
     assert_eq!(process["overlap_bytes"], 43 * 2048 * 12);
     assert_eq!(document["processes"][1]["overlap_bytes"], 0);
+    let dram = &process["devices"][0]["kinds"]["dram"];
+    assert_eq!((&dram["used"], &dram["peak"]), (&(3_145_728 + 20_000).into(), &(3_145_728 + 20_000).into()), "never below what is used");
     let problems: Vec<_> = document["problems"].as_array().unwrap().iter().filter_map(|problem| problem["detail"].as_str()).collect();
     assert!(problems.iter().any(|detail| detail.contains("1056768 bytes of device 0 belong to two live buffers")), "{problems:?}");
 }

@@ -8,7 +8,7 @@ use super::ledger::OfProcess;
 use super::process::Target;
 use crate::ledger::{Ledger, LedgerAllocator, LedgerWriter};
 use crate::memory::{Figure, Kind};
-use crate::missing::Reading;
+use crate::missing::{Missing, Reading};
 use crate::snapshot::Allocator;
 
 /// Adds up what each chip has of the allocators' buffers. What the hook sees is not added to what the program reports itself.
@@ -42,6 +42,10 @@ fn add(sum: &mut Option<Figure>, new: &Figure) {
     figure.count = plus(figure.count, new.count);
     if figure.peak < new.peak {
         (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
+    }
+    // Each allocator's peak is its own: two that share a chip may have more together, now at the latest.
+    if figure.peak.is_ok() && figure.peak < figure.used {
+        (figure.peak, figure.peak_time) = (figure.used, Err(Missing::NoSource));
     }
 }
 
