@@ -28,9 +28,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use ttmon_model::Sample;
 use ttmon_print::Style;
-use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
+use ttmon_source::{Reach, read_cluster};
 use ttmon_wire::Layout;
 
 use crate::cli::{Everywhere, RunArgs};
@@ -63,8 +63,11 @@ const NOT_HELD: u8 = 123;
 pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     check(common, args)?;
     let checks = args.checks()?;
-    // Whatever else `--cluster` and the like say must make sense before, not after the command.
     let context = Context::new(common, &[])?;
+    if let Some(path) = &context.cluster {
+        // Read again at the end; that it cannot be is better known before.
+        read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
+    }
     if !matches!(context.place, Place::Real) {
         return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
     }
@@ -72,10 +75,11 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     let linkage = program::linkage(program);
     let library = library::find(&library::places()).map_err(failed)?;
     let output = args.report.as_deref().map(prepare).transpose()?;
+    // Before there is something to be left behind.
+    let signals = Signals::take().map_err(|error| failed(format!("cannot take over signals: {error}; run the command without ttmon")))?;
     let mut collector =
         Collector::open().map_err(|error| failed(format!("cannot make a socket for ledgers: {error}; set TMPDIR to a writable folder")))?;
     let mut command = command(args, linkage, &library, collector.path());
-    let signals = Signals::take().map_err(|error| failed(format!("cannot take over signals: {error}; run the command without ttmon")))?;
     let began = now();
     let child = match Child::start(&mut command, &signals) {
         Ok(child) => child,

@@ -58,7 +58,7 @@ impl Writer<'_> {
         };
         let took = duration(Duration::from_nanos(account.span.1.saturating_sub(account.span.0)));
         let what = if account.is_empty() {
-            format!("nothing was tracked: {}", account.untracked.unwrap_or("it never came to TT-Metal"))
+            format!("nothing was tracked: {}", account.untracked.unwrap_or("no call of TT-Metal was seen"))
         } else {
             let count = account.allocations();
             format!("{} allocation{}", thousands(count), if count == 1 { "" } else { "s" })

@@ -259,6 +259,8 @@ fn a_report_that_cannot_be_written() {
         assert!(ran.stderr.contains("the command was not started") && ran.stderr.lines().count() == 1, "{}", ran.stderr);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let cluster = ran(&mut run(&["--cluster", "/no/such/file", "--", "echo", "started"]));
+    assert_eq!((cluster.code(), cluster.stdout.as_str()), (Some(125), ""), "{}", cluster.stderr);
     // Known only afterwards.
     let full = ran(&mut run(&["--quiet", "--report", "/dev/full", "--", "echo", "started"]));
     assert_eq!((full.code(), full.stdout.as_str()), (Some(125), "started\n"));
