@@ -2,10 +2,13 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
-use ttmon_ledger::layout::{Lost, WriterKind, kind};
+use ttmon_ledger::layout::{CIRCULARS, Coverage, LEFT, Lost, WriterKind, kind};
 use ttmon_ledger::reader::Region;
-use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen};
+use ttmon_ledger::writer::{
+    AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen,
+};
 
 const CONFIG: Config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
 
@@ -45,6 +48,31 @@ fn the_header_names_the_owner() {
         assert_eq!((identity.program.as_str(), &identity.visible_devices, identity.is_visible_cut), ("model.py", &expected, is_cut));
         assert_eq!(hosted.owner(), (4242, 99));
     }
+}
+
+/// A page that nobody asked the file system for must not be stored to: it may not be there. Holes stay holes.
+#[test]
+fn nothing_is_written_where_no_room_was_made() {
+    let file = file();
+    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let zero = open(&mut hosted, 0);
+    for round in 0..3 {
+        for address in 0..500 {
+            put(&mut hosted, zero, address + round * 250, 10);
+        }
+        hosted.session().free_all(zero);
+    }
+    let circular =
+        Circular { allocator: zero, chip: None, program: 1, address: 0, size: 32, cores: [0; 4], is_dataflow: false, is_global: false };
+    hosted.make_room().unwrap();
+    assert_eq!(hosted.session().add_circular(&circular), Err(Lost::NoMemory));
+    hosted.session().cover(1, "launches", Coverage::Found, "");
+    let (from, to) = (CIRCULARS.offset, LEFT.end());
+    let mut bytes = vec![1; usize::try_from(to - from).unwrap()];
+    file.read_exact_at(&mut bytes, from).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    let row = Region::open(file).unwrap().list().unwrap().totals.allocators[0].rows[0];
+    assert_eq!((row.left, row.left_last), ((1500, 15_000), (500, 5000)), "counted all the same");
 }
 
 #[test]
