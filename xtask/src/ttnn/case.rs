@@ -32,6 +32,7 @@ const fn case(name: &'static str, script: &'static str, chips: &'static str) -> 
 }
 
 const SLOW_DISPATCH: &[(&str, &str)] = &[("TT_METAL_SLOW_DISPATCH_MODE", "1")];
+const HYBRID: &[(&str, &str)] = &[("TT_METAL_ALLOCATOR_MODE_HYBRID", "1")];
 const NO_REGION: &[(&str, &str)] = &[("TT_METAL_SHM_TRACKING_DISABLED", "1")];
 
 /// Every one takes about a second. Circular buffers want fast dispatch.
@@ -41,6 +42,8 @@ pub(super) const CASES: &[Case] = &[
     Case { variables: SLOW_DISPATCH, ..case("basics-slow-dispatch", "basics.py", "n150") },
     Case { variables: NO_REGION, ..case("basics-no-region", "basics.py", "n150") },
     Case { started: Started::ByRun, ..case("basics-by-run", "basics.py", "n150") },
+    Case { variables: HYBRID, ..case("basics-hybrid", "basics.py", "n150") },
+    Case { variables: HYBRID, arguments: &["3"], ..case("random-hybrid", "random_walk.py", "p150") },
     Case { started: Started::Untracked, ..case("basics-untracked", "basics.py", "n150") },
     Case { arguments: &["1"], ..case("random", "random_walk.py", "n150") },
     Case { arguments: &["2"], ..case("random-blackhole", "random_walk.py", "p150") },
