@@ -13,12 +13,17 @@ mod run;
 mod sleepers;
 mod snapshot;
 mod statistics;
+mod terminal;
+mod top;
 
 use crate::project::Project;
 use crate::stop::Stop;
 
 /// Enough for a median and a ninth decile that stand still.
 const RUNS: usize = 200;
+
+/// Minutes, not ticks.
+const SECONDS: u64 = 120;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -30,10 +35,16 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         }
         ["host"] => Ok(host::run(project)?),
         ["run"] => Ok(run::run(project, RUNS)?),
+        ["top"] => Ok(top::run(project, SECONDS)?),
+        ["top", "--seconds", text] => {
+            let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+            let seconds = seconds.ok_or_else(|| Stop::Usage(format!("--seconds wants a number from 1 on, not {text}")))?;
+            Ok(top::run(project, seconds)?)
+        }
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
         ["hook"] => Ok(hook::run(project, false)?),
         ["hook", "--quick"] => Ok(hook::run(project, true)?),
-        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], host, or run".to_owned())),
+        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], host, run, or top [--seconds N]".to_owned())),
     }
 }

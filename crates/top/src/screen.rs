@@ -256,4 +256,36 @@ mod tests {
     fn wide_characters_take_two_columns() {
         assert_eq!(drawn(&["      "], &["名a   "]), "\x1b[1;1H名a");
     }
+
+    /// This test starts itself in a pseudo-terminal, where it takes the screen and panics in another thread.
+    #[test]
+    fn a_panic_gives_the_terminal_back_and_is_told() {
+        const INSIDE: &str = "TTMON_TOP_TEST_PANIC";
+        if std::env::var_os(INSIDE).is_some() {
+            let _screen = Screen::enter().unwrap();
+            let panicked = std::thread::spawn(|| panic!("as it was meant to")).join();
+            assert!(panicked.is_err());
+            // Without the destructor: the hook alone must have done it.
+            std::process::exit(0);
+        }
+        let size = portable_pty::PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+        let pair = portable_pty::native_pty_system().openpty(size).unwrap();
+        let mut command = portable_pty::CommandBuilder::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "screen::tests::a_panic_gives_the_terminal_back_and_is_told", "--nocapture"]);
+        command.env(INSIDE, "1");
+        let mut child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let mut written = Vec::new();
+        let mut piece = [0; 1024];
+        // A pseudo-terminal whose program has ended answers with an error.
+        while let Ok(count @ 1..) = io::Read::read(&mut reader, &mut piece) {
+            written.extend(&piece[..count]);
+        }
+        assert!(child.wait().unwrap().success());
+        let written = String::from_utf8_lossy(&written);
+        let (entered, left) = (written.find(ENTER), written.find(LEAVE));
+        assert!(entered.is_some() && entered < left, "{written:?}");
+        assert!(written[left.unwrap()..].contains("as it was meant to"), "told on the terminal that was there before: {written:?}");
+    }
 }

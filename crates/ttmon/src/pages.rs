@@ -39,6 +39,7 @@ pub(crate) fn markdown() -> String {
     for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
         section(&mut text, &mut command.clone().term_width(100));
     }
+    text.push_str(&format!("\n## Keys of ttmon top\n\n{}", ttmon_top::keys_markdown()));
     text.push_str(EXIT_CODES);
     text
 }

@@ -19,6 +19,7 @@ const TICK: u64 = 240;
 
 pub(super) struct Root {
     directory: TempDir,
+    machine: Machine,
     /// The processes that hold the devices; alive as long as the root.
     holders: Sleepers,
 }
@@ -32,9 +33,24 @@ impl Root {
         let pids: Vec<Option<u32>> = holders.pids().map(Some).collect();
         machine.write(directory.path(), TICK, &pids).map_err(failed)?;
         fs::create_dir_all(directory.path().join("proc")).map_err(failed)?;
-        let root = Self { directory, holders };
+        let root = Self { directory, machine, holders };
         root.link(root.holders.pids())?;
         Ok(root)
+    }
+
+    /// Moves the machine on: everything that changes is written anew.
+    pub(super) fn step(&self, seconds: u64) -> Result<(), String> {
+        let pids: Vec<Option<u32>> = self.holders.pids().map(Some).collect();
+        self.machine.write(self.path(), TICK + seconds * 4, &pids).map_err(|error| format!("{}: {error}", self.path().display()))
+    }
+
+    /// From now on a device's temperature does not come back.
+    pub(super) fn hang(&self, device: u32) -> Result<(), String> {
+        let directory = self.path().join(format!("sys/class/tenstorrent/tenstorrent!{device}"));
+        let target = fs::canonicalize(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let inside = target.strip_prefix(self.path()).unwrap_or(&target).join("tt_aiclk");
+        let faults = self.path().join(".ttmon-faults");
+        fs::write(&faults, format!("{}\thang\n", inside.display())).map_err(|error| format!("{}: {error}", faults.display()))
     }
 
     pub(super) fn path(&self) -> &Path {

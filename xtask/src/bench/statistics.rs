@@ -18,6 +18,10 @@ impl Durations {
         self.quantile_ms(90)
     }
 
+    pub(super) fn p99_ms(&self) -> f64 {
+        self.quantile_ms(99)
+    }
+
     /// The smallest value that `percent` of all are not above; 0 of none.
     fn quantile_ms(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();

@@ -1,0 +1,121 @@
+//! A program in a pseudo-terminal: what it writes is counted, what it costs is asked from the kernel.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+/// A piece of output, and when it came.
+type Piece = (Instant, Vec<u8>);
+
+pub(super) struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    keyboard: Box<dyn Write + Send>,
+    output: Receiver<Piece>,
+    started: Instant,
+    // Closed last: its end hangs the program up.
+    _master: Box<dyn MasterPty + Send>,
+}
+
+impl Terminal {
+    pub(super) fn start(program: &Path, arguments: &[&str], (columns, rows): (u16, u16)) -> Result<Self, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).map_err(|error| failed(&error))?;
+        let mut command = CommandBuilder::new(program);
+        command.args(arguments);
+        for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
+            command.env(name, value);
+        }
+        let mut reader = pair.master.try_clone_reader().map_err(|error| failed(&error))?;
+        let keyboard = pair.master.take_writer().map_err(|error| failed(&error))?;
+        let (sender, output) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 64 * 1024];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                if sender.send((Instant::now(), bytes[..count].to_vec())).is_err() {
+                    return;
+                }
+            }
+        });
+        let started = Instant::now();
+        let child = pair.slave.spawn_command(command).map_err(|error| failed(&error))?;
+        Ok(Self { child, keyboard, output, started, _master: pair.master })
+    }
+
+    /// Until this is written for the first time, counted from the start.
+    pub(super) fn until(&self, text: &str) -> Result<Duration, String> {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let mut seen = Vec::new();
+        while let Ok((at, bytes)) = self.output.recv_timeout(PATIENCE) {
+            seen.extend(bytes);
+            if String::from_utf8_lossy(&seen).contains(text) {
+                return Ok(at - self.started);
+            }
+        }
+        Err(format!("{text:?} was never written; there was {:?}", String::from_utf8_lossy(&seen)))
+    }
+
+    /// Bytes written within this time.
+    pub(super) fn bytes_for(&self, time: Duration) -> usize {
+        let deadline = Instant::now() + time;
+        let mut bytes = 0;
+        while let Ok((_, piece)) = self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            bytes += piece.len();
+        }
+        bytes
+    }
+
+    /// From pressing a key to the first byte it brings; `None` if it brings none.
+    pub(super) fn answer(&mut self, key: &str) -> Option<Duration> {
+        while self.output.try_recv().is_ok() {}
+        let pressed = Instant::now();
+        self.keyboard.write_all(key.as_bytes()).ok()?;
+        let (at, _) = self.output.recv_timeout(Duration::from_secs(5)).ok()?;
+        Some(at - pressed)
+    }
+
+    /// The program and those of its children that read for it.
+    fn pids(&self) -> Vec<u32> {
+        let Some(own) = self.child.process_id() else { return Vec::new() };
+        let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent: u32 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            (parent == own).then_some(pid)
+        });
+        [own].into_iter().chain(children).collect()
+    }
+
+    /// Time on the processor so far, of all threads: the scheduler's own count, in nanoseconds.
+    pub(super) fn cpu(&self) -> Duration {
+        let of_task = |path: std::path::PathBuf| -> Option<u64> {
+            fs::read_to_string(path.join("schedstat")).ok()?.split_ascii_whitespace().next()?.parse().ok()
+        };
+        let tasks = self.pids().into_iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten());
+        Duration::from_nanos(tasks.filter_map(|task| of_task(task.path())).sum())
+    }
+
+    /// Resident memory of the program itself, and the memory of all of it with what is shared counted once, in kB.
+    pub(super) fn memory(&self) -> (u64, u64) {
+        let line = |path: String, key: &str| -> u64 {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let value = text.lines().find_map(|line| line.strip_prefix(key)?.split_ascii_whitespace().next()?.parse().ok());
+            value.unwrap_or(0)
+        };
+        let pids = self.pids();
+        let own = pids.first().map_or(0, |pid| line(format!("/proc/{pid}/status"), "VmRSS:"));
+        (own, pids.iter().map(|pid| line(format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

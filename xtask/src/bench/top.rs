@@ -1,0 +1,202 @@
+//! `cargo xtask bench top`: what the interactive monitor costs, minute by minute, beside the plain reading of the same files.
+//!
+//! Machines move: temperature, power, clocks and memory are written anew every second, by this process. Everything is
+//! measured by the scheduler's own clock. nvtop's figures are those of one run on such devices, with 16 files a device and
+//! no memory shown; the one that Debian has does not know these cards.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::plain::Files;
+use super::root::Root;
+use super::sleepers::Sleepers;
+use super::statistics::Durations;
+use super::terminal::Terminal;
+use crate::project::{self, Project};
+
+/// A row of the table, and what it promises.
+struct Case {
+    spec: &'static str,
+    devices: u32,
+    size: (u16, u16),
+    share_max: Option<f64>,
+    rss_kb_max: u64,
+    bytes_max: Option<f64>,
+}
+
+const CASES: &[Case] = &[
+    Case { spec: "p150", devices: 1, size: (80, 24), share_max: None, rss_kb_max: 10_000, bytes_max: None },
+    Case { spec: "p150x8", devices: 8, size: (80, 24), share_max: Some(0.12), rss_kb_max: 10_000, bytes_max: Some(1000.0) },
+    Case { spec: "p150x8", devices: 8, size: (120, 40), share_max: Some(0.12), rss_kb_max: 10_000, bytes_max: None },
+    Case { spec: "galaxy-bh", devices: 32, size: (200, 50), share_max: Some(0.35), rss_kb_max: 16_000, bytes_max: None },
+];
+
+const WARM_UP: Duration = Duration::from_secs(4);
+const FIRST_PAINT_MS_MAX: f64 = 15.0;
+const FIRST_PAINT_RUNS: usize = 20;
+const KEY_MS_MAX: f64 = 20.0;
+const KEY_RUNS: usize = 300;
+const CROWD: usize = 2_000;
+const CROWD_RATIO_MAX: f64 = 1.2;
+
+pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
+    project::run(&mut project.cargo(&["build", "--release", "--quiet", "--package", "ttmon"]))?;
+    let program = project.metadata()?.target.join("release/ttmon");
+    let time = Duration::from_secs(seconds);
+    println!("| devices | screen | share of a core | plain reading | RSS kB | all of it kB | bytes/s | limits |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for case in CASES {
+        let root = Root::make(case.spec)?;
+        let (cost, plain) = watched(&program, &root, case.size, time)?;
+        println!("{}", case.row(&cost, plain));
+    }
+    crowd(&program, time)?;
+    first_paint(&program)?;
+    keys(&program)?;
+    btop(time)
+}
+
+struct Cost {
+    share: f64,
+    rss_kb: u64,
+    all_kb: u64,
+    bytes_per_s: f64,
+}
+
+impl Case {
+    fn row(&self, cost: &Cost, plain: f64) -> String {
+        let verdict = |name: &str, value: f64, most: Option<f64>| {
+            most.map(|most| format!("{name} at most {most}: {}", if value <= most { "holds" } else { "MISSED" }))
+        };
+        let verdicts = [
+            verdict("share %", cost.share, self.share_max),
+            verdict("RSS", cost.rss_kb as f64, Some(self.rss_kb_max as f64)),
+            verdict("bytes/s", cost.bytes_per_s, self.bytes_max),
+        ];
+        let verdicts: Vec<String> = verdicts.into_iter().flatten().collect();
+        let (columns, rows) = self.size;
+        format!(
+            "| {} | {columns}x{rows} | {:.3} % | {plain:.3} % | {} | {} | {:.0} | {} |",
+            self.devices,
+            cost.share,
+            cost.rss_kb,
+            cost.all_kb,
+            cost.bytes_per_s,
+            verdicts.join(", ")
+        )
+    }
+}
+
+fn arguments(root: &Root) -> Vec<String> {
+    ["top", "-r", "1000", "--root"].iter().map(|word| (*word).to_owned()).chain([root.path().display().to_string()]).collect()
+}
+
+fn start(program: &Path, root: &Root, size: (u16, u16)) -> Result<Terminal, String> {
+    let arguments = arguments(root);
+    Terminal::start(program, &arguments.iter().map(String::as_str).collect::<Vec<_>>(), size)
+}
+
+/// Runs it for a while on a machine that moves, and reads the same files plainly as often.
+fn watched(program: &Path, root: &Root, size: (u16, u16), time: Duration) -> Result<(Cost, f64), String> {
+    let files = Files::below(root.path())?;
+    let terminal = start(program, root, size)?;
+    terminal.until("Processes (")?;
+    terminal.bytes_for(WARM_UP);
+    let (began, before) = (Instant::now(), terminal.cpu());
+    let (mut bytes, mut plain) = (0, Duration::ZERO);
+    for tick in 1.. {
+        root.step(tick)?;
+        plain += files.read()?.1;
+        bytes += terminal.bytes_for(Duration::from_secs(1));
+        if began.elapsed() >= time {
+            break;
+        }
+    }
+    let elapsed = began.elapsed().as_secs_f64();
+    let (rss_kb, all_kb) = terminal.memory();
+    let share = (terminal.cpu() - before).as_secs_f64() / elapsed * 100.0;
+    Ok((Cost { share, rss_kb, all_kb, bytes_per_s: bytes as f64 / elapsed }, plain.as_secs_f64() / elapsed * 100.0))
+}
+
+/// Processes that have nothing to do with the devices cost nothing.
+fn crowd(program: &Path, time: Duration) -> Result<(), String> {
+    let root = Root::make("p150x8")?;
+    let (alone, _) = watched(program, &root, (80, 24), time)?;
+    let crowd = Sleepers::start(CROWD)?;
+    root.link(crowd.pids())?;
+    let (crowded, _) = watched(program, &root, (80, 24), time)?;
+    let ratio = crowded.share / alone.share;
+    let verdict = if ratio <= CROWD_RATIO_MAX { "holds" } else { "MISSED" };
+    println!(
+        "\nwith {CROWD} more processes: {:.3} % instead of {:.3} %, at most {CROWD_RATIO_MAX} times: {verdict}",
+        crowded.share, alone.share
+    );
+    Ok(())
+}
+
+fn first_paint(program: &Path) -> Result<(), String> {
+    let root = Root::make("p150x8")?;
+    let mut times = Durations::default();
+    for _ in 0..FIRST_PAINT_RUNS {
+        times.push(start(program, &root, (80, 24))?.until("Processes (")?);
+    }
+    let median = times.median_ms();
+    let verdict = if median <= FIRST_PAINT_MS_MAX { "holds" } else { "MISSED" };
+    println!("first paint, whole: median {median:.1} ms, p90 {:.1} ms; at most {FIRST_PAINT_MS_MAX} ms: {verdict}", times.p90_ms());
+    Ok(())
+}
+
+/// From a key to the first byte it brings, while a device does not answer; beside a loop that only sends keys back.
+fn keys(program: &Path) -> Result<(), String> {
+    let root = Root::make("p150x8")?;
+    root.hang(0)?;
+    let mut top = start(program, &root, (80, 24))?;
+    top.until("Processes (")?;
+    let (ours, answered) = answers(&mut top, ["2", "1"]);
+    let echo = PathBuf::from("/bin/sh");
+    let mut empty = Terminal::start(&echo, &["-c", "stty raw -echo; echo ready; exec cat"], (80, 24))?;
+    empty.until("ready")?;
+    let (theirs, _) = answers(&mut empty, ["a", "b"]);
+    let verdict = if ours.p99_ms() <= KEY_MS_MAX && answered == KEY_RUNS { "holds" } else { "MISSED" };
+    println!(
+        "a key while a device hangs: {answered} of {KEY_RUNS} answered, median {:.1} ms, p99 {:.1} ms (an empty loop: {:.1}, {:.1}); at most {KEY_MS_MAX} ms: {verdict}",
+        ours.median_ms(),
+        ours.p99_ms(),
+        theirs.median_ms(),
+        theirs.p99_ms()
+    );
+    Ok(())
+}
+
+fn answers(terminal: &mut Terminal, keys: [&str; 2]) -> (Durations, usize) {
+    let mut times = Durations::default();
+    let mut answered = 0;
+    for run in 0..KEY_RUNS {
+        if let Some(time) = terminal.answer(keys[run % 2]) {
+            times.push(time);
+            answered += 1;
+        }
+        // Not in step with anything.
+        thread::sleep(Duration::from_millis(7 + run as u64 % 13));
+    }
+    (times, answered)
+}
+
+/// A monitor of hosts, for the scale of things.
+fn btop(time: Duration) -> Result<(), String> {
+    let is_there = Command::new("btop").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !is_there {
+        println!("btop is not here and was not measured (apt-get install btop)");
+        return Ok(());
+    }
+    let terminal = Terminal::start(Path::new("btop"), &["--utf-force", "-p", "0"], (120, 40))?;
+    terminal.bytes_for(WARM_UP);
+    let (began, before) = (Instant::now(), terminal.cpu());
+    let bytes = terminal.bytes_for(time);
+    let elapsed = began.elapsed().as_secs_f64();
+    let share = (terminal.cpu() - before).as_secs_f64() / elapsed * 100.0;
+    println!("btop, 120x40, no devices: {share:.3} % of a core, RSS {} kB, {:.0} bytes/s", terminal.memory().0, bytes as f64 / elapsed);
+    Ok(())
+}
