@@ -12,7 +12,7 @@ use crate::caught::{Witness, watched};
 use crate::check::{self, Call};
 use crate::coverage::{Feature, hit};
 use crate::device::Device;
-use crate::edge::{is_off, quietly};
+use crate::edge::{is_off, quietly, swiftly};
 use crate::geometry::{Asked, BANKED};
 use crate::library::Library;
 use crate::message::words_of;
@@ -40,7 +40,7 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
         let address = watched(real, &witness);
         if let Some(facts) = buffer::facts(library, library.way(), buffer) {
             let flags = thread::flags() | per_core_flag(library, buffer);
-            quietly(|| allocated(&call, library, this, buffer, &facts, address, flags));
+            swiftly(|| allocated(&call, library, this, buffer, &facts, address, flags));
         } else {
             quietly(|| unreadable(library));
         }
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
         }
         let _call = Call::begin();
         let place = buffer::place(library, library.way(), buffer);
-        let was_removed = place.is_some_and(|(kind, address)| quietly(|| freed(this, kind, address)) == Some(true));
+        let was_removed = place.is_some_and(|(kind, address)| swiftly(|| freed(this, kind, address)) == Some(true));
         let witness = Witness { library, tell: not_freed, this, argument: buffer, was_removed };
         watched(real, &witness);
     }
@@ -218,17 +218,23 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
         true
     });
     if is_known == Some(false) {
-        // SAFETY: the buffer was just allocated in it, on that device.
-        let description = unsafe { describe(library, this, buffer::device(library, library.way(), buffer)) };
-        tables::with(|session, tables| {
-            if let Some(known) = tables.open(session, &description) {
-                record(session, known, facts, address, flags, &name);
-            }
-        });
+        quietly(|| first_allocated(library, this, buffer, facts, address, flags, &name));
     }
     if is_due {
-        check::compare(call, library, this);
+        quietly(|| check::compare(call, library, this));
     }
+}
+
+/// The first buffer of an allocator whose device was not seen to open.
+#[cold]
+fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, name: &Name) {
+    // SAFETY: the buffer was just allocated in it, on that device.
+    let description = unsafe { describe(library, this, buffer::device(library, library.way(), buffer)) };
+    tables::with(|session, tables| {
+        if let Some(known) = tables.open(session, &description) {
+            record(session, known, facts, address, flags, name);
+        }
+    });
 }
 
 #[inline]

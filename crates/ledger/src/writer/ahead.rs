@@ -47,7 +47,14 @@ impl Books {
     pub(super) fn fetch_ahead(&self, about: About) {
         match about {
             About::Unknown => return,
-            About::Row { row, address } => self.index.fetch_ahead(index::hash(row, address)),
+            About::Row { row, address } => {
+                self.index.fetch_ahead(index::hash(row, address));
+                // The lines of a row that every event changes.
+                let row = self.region.row(row).start();
+                fetch(row);
+                fetch(row.wrapping_add(64));
+                fetch(row.wrapping_add(128));
+            }
             About::Number { given_id, address } => {
                 let first = given_id as usize % ALLOCATORS.records as usize * KINDS as usize;
                 for number in first..first + KINDS as usize {

@@ -253,6 +253,11 @@ const ROW_WORDS: usize = layout::row::WORDS;
 pub(super) struct Row<'a>(&'a [AtomicU64; ROW_WORDS]);
 
 impl Row<'_> {
+    /// Where it begins, for hints.
+    pub(super) fn start(self) -> *const u8 {
+        ptr::from_ref(self.0).cast()
+    }
+
     pub(super) fn get(self, field: u64) -> u64 {
         self.0[position(field / 8) % ROW_WORDS].load(Relaxed)
     }
