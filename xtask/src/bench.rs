@@ -45,6 +45,8 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
         ["hook"] => Ok(hook::run(project, false)?),
         ["hook", "--quick"] => Ok(hook::run(project, true)?),
-        _ => Err(Stop::Usage("bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], host, run, or top [--seconds N]".to_owned())),
+        _ => Err(Stop::Usage(
+            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], host, run, or top [--seconds N]".to_owned(),
+        )),
     }
 }

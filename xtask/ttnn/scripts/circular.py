@@ -3,13 +3,17 @@
 import re
 
 import ttnn
-from steps import L1, allocate, capture, fails, open_mesh, step
+from steps import L1, allocate, capture, fails, open_mesh, sharded, step
 
 OPERATIONS = [
     ("add", lambda: ttnn.add(a, a)),
     ("softmax", lambda: ttnn.softmax(a, dim=-1)),
     ("matmul", lambda: ttnn.matmul(a, a)),
     ("relu", lambda: ttnn.relu(a)),
+    # On shards the buffers of a program lie in the tensors themselves, and are not counted again.
+    ("add on shards", lambda: ttnn.add(shards, shards)),
+    ("relu on shards", lambda: ttnn.relu(shards)),
+    ("matmul of shards", lambda: ttnn.matmul(shards, a)),
 ]
 
 
@@ -27,6 +31,7 @@ def planned(operation):
 
 mesh = open_mesh()
 a = allocate(mesh, (512, 512))
+shards = allocate(mesh, (512, 512), sharded((64, 512), (8, 1)))
 for name, operation in OPERATIONS:
     plan = planned(operation)
     mesh.clear_program_cache()
@@ -34,6 +39,7 @@ for name, operation in OPERATIONS:
     operation()
     step(name, mesh, circulars=plan)
 mesh.clear_program_cache()
+ttnn.deallocate(shards)
 
 # The region ends where TT-Metal says that it clashes.
 room = ttnn.get_memory_view(mesh, ttnn.BufferType.L1).total_bytes_free_per_bank
