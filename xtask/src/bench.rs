@@ -10,6 +10,7 @@ mod limits;
 mod plain;
 mod root;
 mod run;
+mod server;
 mod sleepers;
 mod snapshot;
 mod statistics;
@@ -45,8 +46,11 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
         ["hook"] => Ok(hook::run(project, false)?),
         ["hook", "--quick"] => Ok(hook::run(project, true)?),
+        ["server"] => Ok(server::run(project, false)?),
+        ["server", "--quick"] => Ok(server::run(project, true)?),
         _ => Err(Stop::Usage(
-            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], host, run, or top [--seconds N]".to_owned(),
+            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], server [--quick], host, run, or top [--seconds N]"
+                .to_owned(),
         )),
     }
 }

@@ -7,6 +7,7 @@ mod api;
 mod prometheus;
 mod python;
 mod stub;
+mod systemd;
 mod tally;
 mod ttnn;
 
@@ -48,6 +49,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "prometheus", run: prometheus::run },
     Stage { name: "api", run: api::run },
     Stage { name: "ttnn", run: ttnn::run },
+    Stage { name: "systemd", run: systemd::run },
     Stage { name: "fuzz", run: fuzz_briefly },
 ];
 

@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     pub(crate) waits: (bool, bool),
     /// Nothing more will come.
     pub(crate) has_ended: bool,
+    /// Its last message was a question: who waits for an answer comes first.
+    pub(crate) is_asking: bool,
 }
 
 /// Whether a connection goes on.
@@ -94,6 +96,7 @@ impl Connection {
             complaints: 0,
             waits: (true, false),
             has_ended: false,
+            is_asking: false,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Each turn hears of deaths first, so that no answer of that turn has a dead process's bytes in it; then of everything else.
 
+mod arrivals;
 mod deaths;
 mod events;
 mod people;
@@ -10,7 +11,7 @@ mod questions;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,6 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use ttmon_model::Sample;
-use ttmon_model::identity::ProcessKey;
 use ttmon_source::handover::Receiver;
 use ttmon_wire::allocation::{Step, Wait};
 
@@ -29,12 +29,12 @@ use crate::answer::Plan;
 use crate::connection::{Connection, Due, Flow, Pause};
 use crate::counters::Counters;
 use crate::handed::Handed;
-use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, GRACE, INSPECTION_WAIT, LINE_FEED_QUIET, READ_BYTES, REST_WAIT, SAMPLE_WAIT};
+use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, REST_WAIT, SAMPLE_WAIT};
 use crate::lines::Format;
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
-use crate::peer::{self, Held};
+use crate::peer::Held;
 use crate::slab::Slab;
 use crate::store::Store;
 use crate::work::{Control, Ear, Handle, News, Sampler, Workers};
@@ -111,9 +111,6 @@ const HANDED: u64 = 6 << 56;
 
 /// Events heard of in one turn.
 const EVENTS_MAX: usize = 1024;
-/// Connections accepted in one turn.
-const ACCEPTS_MAX: usize = 64;
-
 impl Server {
     /// A server with all that an earlier one left, and a way to tell it something.
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
@@ -207,7 +204,14 @@ impl Server {
                     _ => {}
                 }
             }
-            for event in &events {
+            let is_asking = |server: &Self, token: u64| {
+                token & KIND == CONNECTION && server.connections.get(token & !KIND).is_some_and(|connection| connection.is_asking)
+            };
+            let asking: Vec<bool> = events.iter().map(|event| is_asking(self, event.data.u64())).collect();
+            for (event, _) in events.iter().zip(&asking).filter(|(_, is_asking)| **is_asking) {
+                self.connection_ready(event.data.u64() & !KIND, event.flags);
+            }
+            for (event, _) in events.iter().zip(&asking).filter(|(_, is_asking)| !**is_asking) {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token & KIND {
                     CONNECTION => self.connection_ready(token & !KIND, flags),
@@ -240,123 +244,6 @@ impl Server {
                 News::Control(Control::Stop) => self.is_stopping = true,
                 News::Control(Control::Statistics) => self.statistics(),
             }
-        }
-    }
-
-    fn accept(&mut self, index: usize) {
-        for _ in 0..ACCEPTS_MAX {
-            let Some(listener) = self.listeners.get(index) else { return };
-            match listener.accept() {
-                Ok(socket) => {
-                    self.counters.connections += 1;
-                    if self.connections.len() >= CONNECTIONS_MAX {
-                        self.refuse(&format!("{CONNECTIONS_MAX} connections are open"));
-                    } else {
-                        self.welcome(socket);
-                    }
-                }
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
-                    // With the spare descriptor gone there is one for this connection, to close it.
-                    drop(listener.accept());
-                    self.refuse("no descriptor is left; raise the limit of open files");
-                    self.spare = File::open("/dev/null").ok();
-                }
-                Err(error) => return self.pause_accepting(error),
-            }
-        }
-    }
-
-    /// Nothing can be accepted now: try again in a while, instead of being woken for it all the time.
-    fn pause_accepting(&mut self, error: Errno) {
-        self.counters.connections_refused += 1;
-        self.warn(&format!("⚠️  Accept failed: {error}; trying again in {} ms", ACCEPT_PAUSE.as_millis()));
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::empty());
-        }
-        self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
-    }
-
-    fn accept_on(&mut self) {
-        self.accept_again = None;
-        self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN);
-        }
-    }
-
-    fn refuse(&mut self, why: &str) {
-        self.counters.connections_refused += 1;
-        if self.counters.connections_refused.is_power_of_two() {
-            self.warn(&format!("⚠️  Connection refused ({} so far): {why}", self.counters.connections_refused));
-        }
-    }
-
-    fn welcome(&mut self, socket: OwnedFd) {
-        let Ok((pid, pidfd)) = peer::at(&socket) else { return };
-        let peer = pidfd.and_then(|pidfd| self.known_or_new(pid, pidfd));
-        let mut connection = Connection::new(socket, peer, pid);
-        if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
-            process.connections += 1;
-            if process.view.is_none() {
-                connection.pause = Some(Pause::Inspection);
-            }
-        }
-        let is_paused = connection.pause.is_some();
-        connection.waits = (!is_paused, false);
-        let number = self.connections.insert(connection);
-        let flags = if is_paused { EventFlags::empty() } else { EventFlags::IN };
-        let Some(connection) = self.connections.get_mut(number) else { return };
-        if epoll::add(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags).is_err() {
-            return self.close(number);
-        }
-        if is_paused {
-            self.set_due(number, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
-        }
-    }
-
-    /// The process at the other end of a connection; `None` if it has ended.
-    fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
-        let known = self.by_pid.get(&pid).copied();
-        if let Some(known) = known {
-            let process = self.processes.get(known)?;
-            if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
-                return Some(known);
-            }
-            // The pid may mean another process by now.
-            self.process_ended(known);
-        }
-        let number = self.add_process(peer::look(pid, pidfd)?)?;
-        Some(number)
-    }
-
-    fn add_process(&mut self, held: Held) -> Option<u64> {
-        let key = held.key;
-        let number = self.processes.insert(Process { held, view: None, tracked: None, connections: 0, is_dead: false });
-        let process = self.processes.get(number)?;
-        if epoll::add(&self.epoll, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
-            self.processes.remove(number);
-            return None;
-        }
-        self.by_pid.insert(key.pid, number);
-        self.workers.inspect(key);
-        Some(number)
-    }
-
-    fn inspected(&mut self, key: ProcessKey, view: View) {
-        let Some(number) = self.by_pid.get(&key.pid).copied() else { return };
-        let Some(process) = self.processes.get_mut(number).filter(|process| process.held.key == key) else { return };
-        process.view = Some(view);
-        self.plan = None;
-        let waiting: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number))
-            .map(|(number, _)| number)
-            .collect();
-        for number in waiting {
-            self.resume(number);
         }
     }
 

@@ -162,13 +162,14 @@ pub(super) struct Region {
     pub(super) start: NonNull<u8>,
     pub(super) bytes: usize,
     pub(super) capacity: u32,
+    /// Records of the flight recorder, a power of two.
+    pub(super) events: u32,
 }
 
 const ROW_MASK: usize = layout::ROWS.records as usize - 1;
 const ALLOCATOR_MASK: usize = layout::ALLOCATORS.records as usize - 1;
 const TAG_MASK: usize = layout::TAGS.records as usize - 1;
 const GRAVE_MASK: usize = layout::GRAVEYARD.records as usize - 1;
-const EVENT_MASK: u64 = layout::EVENTS.records as u64 - 1;
 const CIRCULAR_MASK: usize = layout::CIRCULARS.records as usize - 1;
 const LEFT_MASK: usize = layout::LEFT.records as usize - 1;
 /// Words of an allocator's record.
@@ -232,7 +233,7 @@ impl Region {
 
     /// Word `word` of the record of event `n`.
     pub(super) fn event(&self, n: u64, word: usize) -> &AtomicU64 {
-        self.at(position(layout::EVENTS.offset) + position(n & EVENT_MASK) * 40 + word.min(4) * 8)
+        self.at(position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 40 + word.min(4) * 8)
     }
 
     /// The entry in `slot`; the capacity is a power of two, so that no slot leads outside.

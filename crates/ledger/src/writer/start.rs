@@ -116,7 +116,7 @@ struct Made {
 fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     let clock = clock::pick(config.clock);
     let identity = Identity::of_this_process();
-    let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity };
+    let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity, events: layout::EVENTS.records };
     let books = books_over(region, clock, identity.pid, (made.descriptor, made.inode))?;
     if !books.index.start(0) {
         return None;
@@ -158,7 +158,8 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     let version = u64::from(layout::VERSION_MAJOR) | u64::from(layout::VERSION_MINOR) << 16;
     set(header::VERSION_MAJOR, version | u64::from(layout::HEADER_BYTES) << 32);
     set(header::REGION_BYTES, region.bytes as u64);
-    let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, layout::EVENTS, layout::entries(region.capacity)];
+    let events = layout::Table { records: region.events, ..layout::EVENTS };
+    let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, events, layout::entries(region.capacity)];
     let more = [layout::CIRCULARS, layout::LAUNCHES, layout::COVERAGE, layout::FAILURES, layout::LEFT];
     let places = (header::TABLES..).step_by(16).take(tables.len()).chain((header::MORE_TABLES..).step_by(16));
     for (table, at) in tables.iter().chain(&more).zip(places) {

@@ -1,0 +1,368 @@
+//! What the allocation server costs its clients, beside a reader that only empties its sockets: `cargo xtask bench server`.
+//!
+//! `server_bench TTMON [--quick]` starts servers, and itself again as clients: `drain SOCKET`, `send SOCKET MESSAGES BUFFER`,
+//! `fill SOCKET BUFFERS`. A rate counts from the moment all clients may start until the server has taken everything: a client
+//! that has sent all closes its side and waits for the server to do the same.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a bench")]
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use ttmon_wire::allocation::{Request, Size, Type, Usage};
+
+const SIZE: Size = Size::B144;
+/// Buffers that a sender has live at a time.
+const WINDOW: u64 = 1000;
+
+fn main() {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["drain", socket] => drain(Path::new(socket)),
+        ["send", socket, messages, buffer] => send(Path::new(socket), messages.parse().unwrap(), buffer.parse().unwrap()),
+        ["fill", socket, buffers] => fill(Path::new(socket), buffers.parse().unwrap()),
+        [ttmon] => measure(Path::new(ttmon), 400_000, 5),
+        [ttmon, "--quick"] => measure(Path::new(ttmon), 100_000, 3),
+        _ => panic!("server_bench TTMON [--quick]"),
+    }
+}
+
+fn measure(ttmon: &Path, messages: u64, rounds: usize) {
+    let directory = tempfile::Builder::new().prefix("ttmon-bench-").tempdir_in("/dev/shm").unwrap();
+    let place = directory.path();
+    println!("Rates: messages a second, medians of {rounds} rounds of {messages} messages a connection; ratio to the drain-only reader\n");
+    println!("| row | drained | served | ratio |");
+    for (connections, buffer) in [(1, 0), (1, 1 << 20), (8, 0), (8, 1 << 20)] {
+        let name = if buffer == 0 { "default" } else { "1 MiB" };
+        rates(
+            ttmon,
+            place,
+            &format!("{connections} connections, {name} buffer, quiet"),
+            (connections, buffer),
+            messages / connections,
+            rounds,
+            true,
+        );
+    }
+    rates(ttmon, place, "1 connections, default buffer, log to a file", (1, 0), messages, rounds, false);
+    latencies(ttmon, place);
+    for buffers in [100_000, 1_000_000] {
+        memory(ttmon, place, buffers);
+    }
+    ends(ttmon, place);
+}
+
+fn rates(ttmon: &Path, place: &Path, name: &str, (connections, buffer): (u64, u32), messages: u64, rounds: usize, is_quiet: bool) {
+    let (mut drained, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        // One after the other, so that both meet the same weather.
+        let server = Server::drain(place);
+        drained.push(rate(&server.socket, connections, messages, buffer));
+        drop(server);
+        let server = Server::start(ttmon, place, is_quiet);
+        served.push(rate(&server.socket, connections, messages, buffer));
+    }
+    let (drained, served) = (median(&mut drained), median(&mut served));
+    println!("| {name} | {drained:.0} | {served:.0} | {:.2} |", served / drained);
+}
+
+fn rate(socket: &Path, connections: u64, messages: u64, buffer: u32) -> f64 {
+    let mut clients: Vec<Client> =
+        (0..connections).map(|_| Client::start(&["send", text(socket), &messages.to_string(), &buffer.to_string()])).collect();
+    let start = Instant::now();
+    clients.iter_mut().for_each(|client| client.tell("go"));
+    clients.iter_mut().for_each(Client::wait);
+    (connections * messages) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn latencies(ttmon: &Path, place: &Path) {
+    println!("\nQUERY on a connection whose size is known: p50, p99");
+    let idle = |socket: &Path| spread(&asked(socket, 10_000, || false));
+    let loaded = |socket: &Path| {
+        let mut clients: Vec<Client> = (0..8).map(|_| Client::start(&["send", text(socket), "4000000", "0"])).collect();
+        clients.iter_mut().for_each(|client| client.tell("go"));
+        let spread = spread(&asked(socket, 3_000, || false));
+        clients.into_iter().for_each(Client::kill);
+        spread
+    };
+    let server = Server::drain(place);
+    let (drained, drained_loaded) = (idle(&server.socket), loaded(&server.socket));
+    drop(server);
+    let server = Server::start(ttmon, place, true);
+    let (served, served_loaded) = (idle(&server.socket), loaded(&server.socket));
+    println!("idle: served p50 {:?} p99 {:?} (drained p50 {:?} p99 {:?})", served.0, served.1, drained.0, drained.1);
+    let ratio = |one: Duration, other: Duration| one.as_secs_f64() / other.as_secs_f64();
+    println!(
+        "load: served p50 {:?} p99 {:?} (drained p50 {:?} p99 {:?})",
+        served_loaded.0, served_loaded.1, drained_loaded.0, drained_loaded.1
+    );
+    println!("load ratio p50: {:.2}", ratio(served_loaded.0, drained_loaded.0));
+    println!("load ratio p99: {:.2}", ratio(served_loaded.1, drained_loaded.1));
+}
+
+fn memory(ttmon: &Path, place: &Path, buffers: u64) {
+    let server = Server::start(ttmon, place, true);
+    // What the first event of a process costs is not a buffer's.
+    let mut first = Client::start(&["fill", text(&server.socket), "1"]);
+    first.tell("go");
+    first.wait();
+    let before = server.resident();
+    let mut client = Client::start(&["fill", text(&server.socket), &buffers.to_string()]);
+    client.tell("go");
+    client.wait();
+    println!("{buffers} live: {:.1} bytes each", (server.resident() - before) as f64 / buffers as f64);
+    first.kill();
+    client.kill();
+}
+
+/// The end of a process with a million buffers, and of one with few.
+fn ends(ttmon: &Path, place: &Path) {
+    let server = Server::start(ttmon, place, true);
+    let mut large = Client::start(&["fill", text(&server.socket), "1000000"]);
+    large.tell("go");
+    large.wait();
+    let socket = server.socket.clone();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (of_asker, of_empty) = (Arc::clone(&is_over), Arc::clone(&is_over));
+    let asker = thread::spawn(move || asked(&socket, usize::MAX, || of_asker.load(Ordering::Relaxed)));
+    let empty = thread::spawn(move || {
+        let mut gaps = Vec::new();
+        let mut last = Instant::now();
+        while !of_empty.load(Ordering::Relaxed) {
+            thread::yield_now();
+            let now = Instant::now();
+            gaps.push(now - last);
+            last = now;
+        }
+        gaps
+    });
+    large.kill();
+    thread::sleep(Duration::from_millis(500));
+    is_over.store(true, Ordering::Relaxed);
+    let (asked_for, gaps) = (spread(&asker.join().unwrap()), spread(&empty.join().unwrap()));
+    println!("\nwhile 1000000 buffers of a dead process are removed: answers p99 {:?}, an empty loop p99 {:?}", asked_for.1, gaps.1);
+    let more = asked_for.1.saturating_sub(gaps.1);
+    println!("stall: {more:?} beside an empty loop");
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let mut client = Client::start(&["fill", text(&server.socket), "1000"]);
+        client.tell("go");
+        client.wait();
+        let mut asker = connect(&server.socket, 0);
+        assert!(query(&mut asker) > 0);
+        let start = Instant::now();
+        client.child.kill().unwrap();
+        while query(&mut asker) > 0 {}
+        times.push(start.elapsed());
+        client.child.wait().unwrap();
+    }
+    times.sort_unstable();
+    println!("from SIGKILL to zero: worst {:?} (median {:?})", times[times.len() - 1], times[times.len() / 2]);
+}
+
+/// A server, ours or the one that only drains.
+struct Server {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Server {
+    fn start(ttmon: &Path, place: &Path, is_quiet: bool) -> Self {
+        let root = place.join("root");
+        fs::create_dir_all(&root).unwrap();
+        let socket = place.join("served.sock");
+        let mut command = Command::new(ttmon);
+        command.arg("serve").arg("--root").arg(root).arg("--socket").arg(&socket).arg("--state-dir").arg(place.join("state"));
+        command.args(["--listen", "off", "--api"]).arg(place.join("api.sock")).arg("--handover").arg(place.join("handover.sock"));
+        command.args(is_quiet.then_some("--quiet")).stdout(File::create(place.join("log")).unwrap()).stderr(Stdio::null());
+        Self::until_it_listens(command, socket)
+    }
+
+    fn drain(place: &Path) -> Self {
+        let socket = place.join("drain.sock");
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.arg("drain").arg(&socket);
+        Self::until_it_listens(command, socket)
+    }
+
+    fn until_it_listens(mut command: Command, socket: PathBuf) -> Self {
+        let _ = fs::remove_file(&socket);
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        while UnixStream::connect(&socket).is_err() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Self { child, socket }
+    }
+
+    /// Bytes of memory, shared ones included.
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client in a process of its own.
+struct Client {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Client {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child =
+            Command::new(env::current_exe().unwrap()).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut client = Self { child, answers };
+        client.wait();
+        client
+    }
+
+    fn tell(&mut self, word: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{word}").unwrap();
+    }
+
+    fn wait(&mut self) {
+        assert!(self.answers.read_line(&mut String::new()).unwrap() > 0);
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn send(socket: &Path, messages: u64, buffer: u32) {
+    let mut stream = connect(socket, buffer);
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let request = |kind, id| Request { process_id: pid, buffer_id: id, size: 4096, ..Request::new(kind) }.encode(SIZE);
+    ready_and_go();
+    for number in 0..messages {
+        // An allocation, then the free of what was allocated a window ago.
+        let id = number / 2 * 4096;
+        let message = if number % 2 == 0 { request(Type::Alloc, id) } else { request(Type::Free, id.wrapping_sub(WINDOW * 4096)) };
+        if stream.write_all(message.as_bytes()).is_err() {
+            return;
+        }
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read(&mut [0]);
+    println!("done");
+}
+
+/// Fills the server, says so when it has everything, and stays.
+fn fill(socket: &Path, buffers: u64) {
+    let mut stream = connect(socket, 0);
+    let pid = i32::try_from(std::process::id()).unwrap();
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    for chunk in (0..buffers).collect::<Vec<_>>().chunks(1000) {
+        let message = |id: &u64| {
+            Request { process_id: pid, buffer_id: id * 4096, size: 64, ..Request::new(Type::Alloc) }.encode(SIZE).as_bytes().to_vec()
+        };
+        stream.write_all(&chunk.iter().flat_map(message).collect::<Vec<u8>>()).unwrap();
+    }
+    query(&mut stream);
+    println!("filled");
+    loop {
+        thread::park();
+    }
+}
+
+fn ready_and_go() {
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+fn connect(socket: &Path, buffer: u32) -> UnixStream {
+    let stream = UnixStream::connect(socket).unwrap();
+    if buffer > 0 {
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, buffer as usize).unwrap();
+    }
+    stream
+}
+
+fn query(stream: &mut UnixStream) -> u64 {
+    stream.write_all(Request::new(Type::Query).encode(SIZE).as_bytes()).unwrap();
+    let mut reply = [0; 144];
+    stream.read_exact(&mut reply).unwrap();
+    Usage::decode(&reply).map_or(0, |usage| usage.dram)
+}
+
+fn asked(socket: &Path, most: usize, is_over: impl Fn() -> bool) -> Vec<Duration> {
+    let mut stream = connect(socket, 0);
+    query(&mut stream);
+    let mut times = Vec::new();
+    while times.len() < most && !is_over() {
+        let start = Instant::now();
+        query(&mut stream);
+        times.push(start.elapsed());
+    }
+    times
+}
+
+/// Takes everything and looks at nothing; a chunk that begins like a question is answered.
+fn drain(socket: &Path) {
+    let listener = UnixListener::bind(socket).unwrap();
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    epoll::add(&epoll, &listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+    let mut streams: Vec<Option<UnixStream>> = Vec::new();
+    let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+    let mut buffer = vec![0; 256 * 1024];
+    let reply = Usage::default().reply(SIZE, 0);
+    loop {
+        events.clear();
+        if epoll::wait(&epoll, spare_capacity(&mut events), None).is_err() {
+            continue;
+        }
+        for event in &events {
+            let token = event.data.u64();
+            if token == 0 {
+                let stream = listener.accept().unwrap().0;
+                epoll::add(&epoll, &stream, epoll::EventData::new_u64(streams.len() as u64 + 1), epoll::EventFlags::IN).unwrap();
+                streams.push(Some(stream));
+                continue;
+            }
+            let Some(slot) = streams.get_mut(usize::try_from(token - 1).unwrap()) else { continue };
+            let Some(stream) = slot else { continue };
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => *slot = None,
+                Ok(_) if buffer[0] == Type::Query as u8 => drop(stream.write_all(reply.as_bytes())),
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn spread(times: &[Duration]) -> (Duration, Duration) {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    (sorted[sorted.len() / 2], sorted[sorted.len() * 99 / 100])
+}

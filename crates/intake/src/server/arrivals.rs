@@ -1,0 +1,138 @@
+//! Connections that come, and the processes behind them.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use ttmon_model::identity::ProcessKey;
+
+use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
+use crate::connection::{Connection, Due, Pause};
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, INSPECTION_WAIT};
+use crate::owner::View;
+use crate::peer::{self, Held};
+
+/// Connections accepted in one turn.
+const ACCEPTS_MAX: usize = 64;
+
+impl Server {
+    pub(super) fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = self.listeners.get(index) else { return };
+            match listener.accept() {
+                Ok(socket) => {
+                    self.counters.connections += 1;
+                    if self.connections.len() >= CONNECTIONS_MAX {
+                        self.refuse(&format!("{CONNECTIONS_MAX} connections are open"));
+                    } else {
+                        self.welcome(socket);
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
+                    // With the spare descriptor gone there is one for this connection, to close it.
+                    drop(listener.accept());
+                    self.refuse("no descriptor is left; raise the limit of open files");
+                    self.spare = File::open("/dev/null").ok();
+                }
+                Err(error) => return self.pause_accepting(error),
+            }
+        }
+    }
+
+    /// Nothing can be accepted now: try again in a while, instead of being woken for it all the time.
+    fn pause_accepting(&mut self, error: Errno) {
+        self.counters.connections_refused += 1;
+        self.warn(&format!("⚠️  Accept failed: {error}; trying again in {} ms", ACCEPT_PAUSE.as_millis()));
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::empty());
+        }
+        self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+    }
+
+    pub(super) fn accept_on(&mut self) {
+        self.accept_again = None;
+        self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN);
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.counters.connections_refused += 1;
+        if self.counters.connections_refused.is_power_of_two() {
+            self.warn(&format!("⚠️  Connection refused ({} so far): {why}", self.counters.connections_refused));
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd) {
+        let Ok((pid, pidfd)) = peer::at(&socket) else { return };
+        let peer = pidfd.and_then(|pidfd| self.known_or_new(pid, pidfd));
+        let mut connection = Connection::new(socket, peer, pid);
+        if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
+            process.connections += 1;
+            if process.view.is_none() {
+                connection.pause = Some(Pause::Inspection);
+            }
+        }
+        let is_paused = connection.pause.is_some();
+        connection.waits = (!is_paused, false);
+        let number = self.connections.insert(connection);
+        let flags = if is_paused { EventFlags::empty() } else { EventFlags::IN };
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        if epoll::add(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags).is_err() {
+            return self.close(number);
+        }
+        if is_paused {
+            self.set_due(number, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
+        }
+    }
+
+    /// The process at the other end of a connection; `None` if it has ended.
+    pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
+        let known = self.by_pid.get(&pid).copied();
+        if let Some(known) = known {
+            let process = self.processes.get(known)?;
+            if !process.is_dead && peer::is_alive(process.held.pidfd.as_fd()) {
+                return Some(known);
+            }
+            // The pid may mean another process by now.
+            self.process_ended(known);
+        }
+        let number = self.add_process(peer::look(pid, pidfd)?)?;
+        Some(number)
+    }
+
+    pub(super) fn add_process(&mut self, held: Held) -> Option<u64> {
+        let key = held.key;
+        let number = self.processes.insert(Process { held, view: None, tracked: None, connections: 0, is_dead: false });
+        let process = self.processes.get(number)?;
+        if epoll::add(&self.epoll, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
+            self.processes.remove(number);
+            return None;
+        }
+        self.by_pid.insert(key.pid, number);
+        self.workers.inspect(key);
+        Some(number)
+    }
+
+    pub(super) fn inspected(&mut self, key: ProcessKey, view: View) {
+        let Some(number) = self.by_pid.get(&key.pid).copied() else { return };
+        let Some(process) = self.processes.get_mut(number).filter(|process| process.held.key == key) else { return };
+        process.view = Some(view);
+        self.plan = None;
+        let waiting: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.pause == Some(Pause::Inspection) && connection.peer == Some(number))
+            .map(|(number, _)| number)
+            .collect();
+        for number in waiting {
+            self.resume(number);
+        }
+    }
+}

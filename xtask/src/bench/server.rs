@@ -1,0 +1,85 @@
+//! `cargo xtask bench server`: what the allocation server costs its clients, beside a reader that only drains the socket.
+//!
+//! The measuring is done by an example of the crate `intake`; here its lines get their limits and verdicts.
+
+use std::io::Write;
+
+use super::limits::{Limit, Part, judge};
+use super::snapshot::load;
+use crate::project::{self, Project};
+use crate::stream::{Voice, listen};
+
+const ROWS: &[&str] = &[
+    "| 1 connections, default buffer, quiet |",
+    "| 1 connections, 1 MiB buffer, quiet |",
+    "| 8 connections, default buffer, quiet |",
+    "| 8 connections, 1 MiB buffer, quiet |",
+    "| 1 connections, default buffer, log to a file |",
+];
+
+const LIMITS: &[Limit] = &[
+    Limit::at_least(0.8, "of the drain rate", ROWS, Part::Cell(3)),
+    Limit::at_most(100e3, "ns", &["idle: "], Part::After("p50")),
+    Limit::at_most(1e6, "ns", &["idle: "], Part::After("p99")),
+    Limit::at_most(1.5, "x the drain-only server's", &["load ratio p50:"], Part::After("p50:")),
+    Limit::at_most(1.5, "x the drain-only server's", &["load ratio p99:"], Part::After("p99:")),
+    Limit::at_most(96.0, "B", &["100000 live:", "1000000 live:"], Part::After("live:")),
+    Limit::at_most(10e6, "ns", &["stall:"], Part::After("stall:")),
+    Limit::at_most(50e6, "ns", &["from SIGKILL to zero:"], Part::After("worst")),
+];
+
+pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
+    project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon", "--bin", "ttmon"]))?;
+    project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon-intake", "--example", "server_bench"]))?;
+    let release = project.metadata()?.target.join("release");
+    let program = release.join("ttmon");
+    let program = program.to_str().ok_or("the target directory's name is not text")?;
+    let arguments: &[&str] = if is_quick { &[program, "--quick"] } else { &[program] };
+    println!("# The allocation server, beside its limits{}", if is_quick { " (quick: fewer messages and rounds)" } else { "" });
+    println!("load before: {}", load());
+    let mut command = project.command(release.join("examples/server_bench"), arguments);
+    let (mut held, mut missed, mut seen) = (0, 0, Vec::new());
+    listen(&mut command, Voice::Stdout, |line| {
+        let line = String::from_utf8_lossy(line);
+        let judged = judge(LIMITS, &line);
+        let says: Vec<&str> = judged.iter().map(|judged| judged.says.as_str()).collect();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}{}{}", line.trim_end(), if says.is_empty() { "" } else { "  <- " }, says.join("; "))?;
+        held += judged.iter().filter(|judged| judged.holds).count();
+        missed += judged.iter().filter(|judged| !judged.holds).count();
+        seen.extend(judged.into_iter().map(|judged| judged.key));
+        Ok(())
+    })?;
+    println!("load after:  {}\n\n{held} limits hold, {missed} MISSED", load());
+    for open in LIMITS.iter().flat_map(Limit::keys).filter(|key| !seen.contains(key)) {
+        println!("NOT JUDGED: {open}: no such line was printed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the example prints them.
+    const LINES: &[(&str, usize)] = &[
+        ("| 1 connections, default buffer, quiet | 900000 | 880000 | 0.98 |", 1),
+        ("| 8 connections, 1 MiB buffer, quiet | 900000 | 880000 | 0.80 |", 1),
+        ("| 1 connections, default buffer, log to a file | 900000 | 800000 | 0.89 |", 1),
+        ("idle: served p50 12.3µs p99 40.1µs (drained p50 9µs p99 30µs)", 2),
+        ("load ratio p50: 1.10", 1),
+        ("load ratio p99: 1.5", 1),
+        ("100000 live: 90.1 bytes each", 1),
+        ("stall: 1.2ms beside an empty loop", 1),
+        ("from SIGKILL to zero: worst 1.5ms (median 300µs)", 1),
+    ];
+
+    #[test]
+    fn lines_of_the_example_meet_their_limits() {
+        for (line, expected) in LINES {
+            let judged = judge(LIMITS, line);
+            assert_eq!(judged.len(), *expected, "{line}");
+            assert!(judged.iter().all(|judged| judged.holds), "{line}");
+        }
+    }
+}
