@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Device, DeviceId, Kind, Sample, Snapshot};
+use ttmon_model::{Device, DeviceId, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Error, Isolation, Machine, Options, Root};
 
@@ -142,42 +142,53 @@ fn clock_jump(before: &Sample, now: &Sample) -> Option<i64> {
     is_jump.then(|| i64::try_from(difference / 1_000_000).unwrap_or_default())
 }
 
+/// Bytes, and when.
+type Peak = (u64, UnixTime);
+
 /// The highest use of each device since the service began, as seen from one look to the next.
 #[derive(Debug, Default)]
 struct Peaks {
-    highest: HashMap<(DeviceId, Kind), (u64, UnixTime)>,
+    highest: HashMap<DeviceId, PerKind<Option<Peak>>>,
     /// Which chips they are of.
     chips: HashMap<DeviceId, Device>,
 }
 
 impl Peaks {
     fn apply(&mut self, snapshot: &mut Snapshot) {
-        let time = snapshot.time;
-        for index in 0..snapshot.devices.len() {
-            let device = &snapshot.devices[index];
-            let id = device.id;
-            if self.chips.get(&id).is_some_and(|known| !is_same(known, device)) {
-                self.highest.retain(|(of, _), _| *of != id);
+        for device in &snapshot.devices {
+            if self.chips.get(&device.id).is_some_and(|known| !is_same(known, device)) {
+                self.highest.remove(&device.id);
             }
             if device.asic_id.is_ok() {
-                self.chips.insert(id, device.clone());
+                self.chips.insert(device.id, device.clone());
             }
-            for kind in Kind::ALL {
-                // What one process had at its own peak, the device had too.
-                let of_processes = snapshot.processes_on(id).filter_map(|(_, use_of)| {
-                    let figure = &use_of.kinds[kind];
-                    Some((figure.peak.ok()?, figure.peak_time.ok()?))
-                });
-                let now = snapshot.devices[index].memory.kinds[kind].figure.used.ok().map(|used| (used, time));
-                let seen = self.highest.get(&(id, kind)).copied();
-                let best = seen.into_iter().chain(of_processes).chain(now).reduce(|best, next| if next.0 > best.0 { next } else { best });
-                if let Some((peak, at)) = best {
-                    self.highest.insert((id, kind), (peak, at));
-                    let figure = &mut snapshot.devices[index].memory.kinds[kind].figure;
-                    (figure.peak, figure.peak_time) = (Ok(peak), Ok(at));
+            let highest = self.highest.entry(device.id).or_default();
+            for (kind, memory) in device.memory.kinds.iter() {
+                raise(&mut highest[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
+            }
+        }
+        // What one process had at its own peak, the device had too. Each figure is looked at once: there may be thousands.
+        for use_of in snapshot.processes.iter().flat_map(|process| &process.devices) {
+            let Some(highest) = self.highest.get_mut(&use_of.device) else { continue };
+            for (kind, figure) in use_of.kinds.iter() {
+                raise(&mut highest[kind], figure.peak.ok().zip(figure.peak_time.ok()));
+            }
+        }
+        for device in &mut snapshot.devices {
+            let Some(highest) = self.highest.get(&device.id) else { continue };
+            for (kind, highest) in highest.iter() {
+                if let Some((peak, at)) = highest {
+                    let figure = &mut device.memory.kinds[kind].figure;
+                    (figure.peak, figure.peak_time) = (Ok(*peak), Ok(*at));
                 }
             }
         }
+    }
+}
+
+fn raise(highest: &mut Option<Peak>, seen: Option<Peak>) {
+    if seen.is_some_and(|seen| highest.is_none_or(|highest| seen.0 > highest.0)) {
+        *highest = seen;
     }
 }
 
@@ -188,6 +199,8 @@ fn thread_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use ttmon_model::Kind;
+
     use super::*;
     use crate::fixture::machine;
 

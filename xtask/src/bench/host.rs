@@ -44,7 +44,7 @@ fn tell(what: &str, value: f64, unit: &str, limit: Option<f64>) {
 /// The sampler's thread and the process that reads for it, by the scheduler's own count.
 fn sampler(program: &Path) -> Result<(), String> {
     println!("32 devices, 200 processes, 100,000 buffers, one look a second:");
-    let service = Service::start(program, &["--sim", "galaxy,procs=200,buffers=500"])?;
+    let service = Service::start(program, &["--sim", "galaxy,procs=200,buffers=170"])?;
     // The first looks find everything; later ones are what a day is made of.
     thread::sleep(Duration::from_secs(4));
     let tasks = Tasks::of(service.pid());
