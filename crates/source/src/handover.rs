@@ -196,6 +196,11 @@ fn is_abandoned(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
     Ok(is_socket && rustix::net::connect(&open()?, address) == Err(Errno::CONNREFUSED))
 }
 
+/// Removes a socket that nobody listens at any more, as a killed receiver leaves it; false where there is no such.
+pub fn remove_abandoned(path: &Path) -> bool {
+    SocketAddrUnix::new(path).is_ok_and(|address| is_abandoned(path, &address).unwrap_or(false)) && fs::remove_file(path).is_ok()
+}
+
 fn sees_all_pids() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
 }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
 use ttmon_ledger::reader::Region;
-use ttmon_source::handover::{Handed, Receiver};
+use ttmon_source::handover::{self, Handed, Receiver};
 
 use super::digest::{self, Digest};
 
@@ -27,6 +27,9 @@ const PROCESSES_MAX: usize = 16_384;
 const LEFT_MAX: usize = 1000;
 const LEFT_MAX_OF_MANY: usize = 16;
 const PROCESSES_IN_FULL: usize = 64;
+
+/// How the directories of runs are called.
+const DIRECTORY: &str = "ttmon-run-";
 
 /// Where ledgers come in: a socket in a directory of its own.
 #[derive(Debug)]
@@ -74,7 +77,9 @@ impl Collector {
     }
 
     fn open_in(place: &Path) -> io::Result<Self> {
-        let path = std::path::absolute(place)?.join(format!("ttmon-run-{}", random()));
+        let place = std::path::absolute(place)?;
+        sweep(&place);
+        let path = place.join(format!("{DIRECTORY}{}", random()));
         fs::DirBuilder::new().mode(0o711).create(&path)?;
         let directory = Directory(path);
         fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
@@ -184,6 +189,21 @@ fn start_ticks(pid: u32) -> Option<u64> {
     (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok()).flatten()
 }
 
+/// Removes what runs that were killed outright left here. A directory without a socket may be one that is just being made.
+fn sweep(place: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().as_encoded_bytes().starts_with(DIRECTORY.as_bytes())
+            && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own);
+        let files = if is_ours { fs::read_dir(entry.path()).ok() } else { None };
+        for file in files.into_iter().flatten().flatten() {
+            if handover::remove_abandoned(&file.path()) {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
 /// A name that cannot be guessed: the hasher's keys are the system's random numbers.
 fn random() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
@@ -205,7 +225,7 @@ mod tests {
     fn the_place_is_private_and_goes_away() {
         let collector = Collector::open().unwrap();
         let directory = collector.path().parent().unwrap().to_owned();
-        let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&fs::metadata(path).unwrap()) & 0o777;
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&directory), mode(collector.path())), (0o711, 0o666));
         assert_eq!(collector.finish().0.len(), 0);
         assert!(!directory.exists());

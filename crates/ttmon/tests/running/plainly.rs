@@ -254,12 +254,24 @@ fn nothing_is_left_behind() {
     }
 }
 
+/// What it leaves behind goes with the next run; that of one that goes on stays.
 fn a_killed_ttmon_takes_the_command_along() {
-    let mut running = Running::start(&mut scripted(&[], "pid; flush; sleep"));
+    let folder = tempfile::tempdir().unwrap();
+    let places = || fs::read_dir(folder.path()).unwrap().count();
+    let start = || Running::start(scripted(&[], "pid; flush; sleep").env("TMPDIR", folder.path()));
+    let mut running = start();
     let pid = running.line();
     running.child.kill().unwrap();
     running.child.wait().unwrap();
     eventually("the command ends", || !is_alive(&pid));
+    assert_eq!(places(), 1);
+    let mut running = start();
+    running.line();
+    ran(scripted(&[], "exit 0").env("TMPDIR", folder.path()));
+    assert_eq!(places(), 1);
+    running.send(rustix::process::Signal::TERM);
+    running.end();
+    assert_eq!(places(), 0);
 }
 
 fn lines_for_a_shell() {
