@@ -344,10 +344,12 @@ pub unsafe extern "C-unwind" fn track_program(this: usize, program: usize, devic
 
 fn launched(device: usize) {
     hit(Feature::Launches);
-    let chips = tables::with(|_, tables| tables.of_device(device).map(|known| known.chips)).flatten();
-    if let Some(chips) = chips {
-        hooked::writer().launched_on(chips.chips());
-    }
+    // Under the lock, so that the chips need not be copied.
+    tables::with(|_, tables| {
+        if let Some(known) = tables.of_device(device) {
+            hooked::writer().launched_on(known.chips.chips());
+        }
+    });
 }
 
 /// `void ProgramImpl::validate_circular_buffer_region(const IDevice*)`: throws where they reach into an L1 buffer.
