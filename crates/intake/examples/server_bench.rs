@@ -61,6 +61,7 @@ fn measure(ttmon: &Path, messages: u64, rounds: usize) {
         memory(ttmon, place, buffers);
     }
     ends(ttmon, place);
+    soak(ttmon, place, if rounds > 3 { 10_000 } else { 1_000 }, if rounds > 3 { 10_000_000 } else { 500_000 });
 }
 
 fn rates(ttmon: &Path, place: &Path, name: &str, (connections, buffer): (u64, u32), messages: u64, rounds: usize, is_quiet: bool) {
@@ -113,17 +114,43 @@ fn latencies(ttmon: &Path, place: &Path) {
 
 fn memory(ttmon: &Path, place: &Path, buffers: u64) {
     let server = Server::start(ttmon, place, true);
-    // What the first event of a process costs is not a buffer's.
-    let mut first = Client::start(&["fill", text(&server.socket), "1"]);
+    // What the server needs once is not a buffer's: a first process, as large, comes and goes before.
+    let mut first = Client::start(&["fill", text(&server.socket), &buffers.to_string()]);
     first.tell("go");
     first.wait();
+    first.kill();
+    let mut asker = connect(&server.socket, 0);
+    while query(&mut asker) > 0 {}
+    server.settle();
     let before = server.resident();
     let mut client = Client::start(&["fill", text(&server.socket), &buffers.to_string()]);
     client.tell("go");
     client.wait();
     println!("{buffers} live: {:.1} bytes each", (server.resident() - before) as f64 / buffers as f64);
-    first.kill();
     client.kill();
+}
+
+/// Ten thousand connections and ten million events: nothing grows, nothing is left open.
+fn soak(ttmon: &Path, place: &Path, connects: usize, messages: u64) {
+    let server = Server::start(ttmon, place, true);
+    let round = |messages: u64| {
+        let mut clients: Vec<Client> =
+            (0..4).map(|_| Client::start(&["send", text(&server.socket), &(messages / 4).to_string(), "0"])).collect();
+        clients.iter_mut().for_each(|client| client.tell("go"));
+        clients.iter_mut().for_each(Client::wait);
+        clients.into_iter().for_each(Client::kill);
+        for _ in 0..connects {
+            query(&mut connect(&server.socket, 0));
+        }
+        server.settle();
+        (server.resident(), server.descriptors())
+    };
+    let (before, after) = (round(messages / 10), round(messages));
+    println!(
+        "\n{connects} connects, {messages} events: {:.2} MB more, {} descriptors more",
+        after.0.saturating_sub(before.0) as f64 / 1e6,
+        after.1.saturating_sub(before.1)
+    );
 }
 
 /// The end of a process with a million buffers, and of one with few.
@@ -203,6 +230,19 @@ impl Server {
             thread::sleep(Duration::from_millis(1));
         }
         Self { child, socket }
+    }
+
+    /// Waits until its memory stands still: the dead's is given back by a thread.
+    fn settle(&self) {
+        let mut last = 0;
+        while last != self.resident() {
+            last = self.resident();
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     /// Bytes of memory, shared ones included.

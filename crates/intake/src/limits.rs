@@ -11,7 +11,7 @@ pub const ENTRIES_MAX: u64 = 1 << 20;
 /// Memory for all ledgers together, the index beside them included: 40 million entries.
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// Bytes taken from one connection before others have their turn.
-pub const READ_BYTES: usize = 32 * 1024;
+pub const READ_BYTES: usize = 256 * 1024;
 /// Replies that a peer may leave unread: over 400 of them, and no asker has more than a few under way.
 pub const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// The same for an asker of a dump, which is longer.

@@ -72,6 +72,9 @@ struct Process {
 /// The server.
 pub struct Server {
     epoll: OwnedFd,
+    /// The connections whose last message was a question: looked at between any two others, so that an answer waits for the
+    /// events of one connection at most.
+    askers: OwnedFd,
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     processes: Slab<Process>,
@@ -108,13 +111,18 @@ const PROCESS: u64 = 3 << 56;
 const EAR: u64 = 4 << 56;
 const HANDOVER: u64 = 5 << 56;
 const HANDED: u64 = 6 << 56;
+const ASKERS: u64 = 7 << 56;
 
 /// Events heard of in one turn.
 const EVENTS_MAX: usize = 1024;
+/// The same of those who ask.
+const ASKERS_MAX: usize = 64;
 impl Server {
     /// A server with all that an earlier one left, and a way to tell it something.
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let askers = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
         let (handle, ear) = crate::work::connect()?;
         epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {
@@ -125,6 +133,7 @@ impl Server {
         }
         let mut server = Self {
             epoll,
+            askers,
             listeners: settings.listeners,
             connections: Slab::default(),
             processes: Slab::default(),
@@ -204,17 +213,14 @@ impl Server {
                     _ => {}
                 }
             }
-            let is_asking = |server: &Self, token: u64| {
-                token & KIND == CONNECTION && server.connections.get(token & !KIND).is_some_and(|connection| connection.is_asking)
-            };
-            let asking: Vec<bool> = events.iter().map(|event| is_asking(self, event.data.u64())).collect();
-            for (event, _) in events.iter().zip(&asking).filter(|(_, is_asking)| **is_asking) {
-                self.connection_ready(event.data.u64() & !KIND, event.flags);
-            }
-            for (event, _) in events.iter().zip(&asking).filter(|(_, is_asking)| !**is_asking) {
+            for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token & KIND {
-                    CONNECTION => self.connection_ready(token & !KIND, flags),
+                    CONNECTION => {
+                        self.connection_ready(token & !KIND, flags);
+                        self.serve_askers();
+                    }
+                    ASKERS => self.serve_askers(),
                     LISTENER => self.accept((token & !KIND) as usize),
                     EAR => self.hear(),
                     HANDOVER => self.handed_over(),
@@ -226,6 +232,29 @@ impl Server {
         }
         self.farewell();
         Ok(())
+    }
+
+    /// Those who wait for an answer.
+    fn serve_askers(&mut self) {
+        let mut events: Vec<Event> = Vec::with_capacity(ASKERS_MAX);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if epoll::wait(&self.askers, spare_capacity(&mut events), Some(&now)).is_ok() {
+            for event in &events {
+                self.connection_ready(event.data.u64() & !KIND, event.flags);
+            }
+        }
+    }
+
+    /// Puts a connection among those who ask, or among the others.
+    fn move_to(&mut self, number: u64, connection: &mut Connection, is_asking: bool) {
+        let (from, to) = if is_asking { (&self.epoll, &self.askers) } else { (&self.askers, &self.epoll) };
+        let data = EventData::new_u64(CONNECTION | number);
+        if epoll::delete(from, &connection.socket).is_ok() && epoll::add(to, &connection.socket, data, flags_of(connection.waits)).is_ok() {
+            connection.is_asking = is_asking;
+        } else {
+            // Nobody would hear of it any more.
+            connection.is_ending = true;
+        }
     }
 
     fn time_left(&self) -> Option<Timespec> {
@@ -383,10 +412,8 @@ impl Server {
         let waits = (connection.pause.is_none() && !connection.has_ended, !connection.unread.is_empty());
         if waits != connection.waits {
             connection.waits = waits;
-            let mut flags = EventFlags::empty();
-            flags.set(EventFlags::IN, waits.0);
-            flags.set(EventFlags::OUT, waits.1);
-            let _ = epoll::modify(&self.epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags);
+            let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
+            let _ = epoll::modify(epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags_of(waits));
         }
     }
 
@@ -447,7 +474,7 @@ impl Server {
     fn close(&mut self, number: u64) {
         let Some(mut connection) = self.connections.remove(number) else { return };
         self.change_due(number, &mut connection, None);
-        let _ = epoll::delete(&self.epoll, &connection.socket);
+        let _ = epoll::delete(if connection.is_asking { &self.askers } else { &self.epoll }, &connection.socket);
         if connection.unread.len() > connection.unread_max {
             self.counters.peers_dropped += 1;
             let pid = connection.peer_pid;
@@ -483,4 +510,12 @@ impl Server {
     fn wait_for_sample(&mut self, number: u64, connection: &mut Connection) {
         self.change_due(number, connection, Some((Instant::now() + SAMPLE_WAIT, Due::Resume)));
     }
+}
+
+/// Input, and room for output, as the kernel knows them.
+fn flags_of((input, output): (bool, bool)) -> EventFlags {
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, input);
+    flags.set(EventFlags::OUT, output);
+    flags
 }

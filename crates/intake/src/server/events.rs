@@ -18,7 +18,9 @@ impl Server {
     pub(super) fn handle(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
         match request.kind {
             Type::Alloc | Type::Free | Type::CbAlloc | Type::CbFree | Type::KernelLoad | Type::KernelUnload => {
-                connection.is_asking = false;
+                if connection.is_asking {
+                    self.move_to(number, connection, false);
+                }
                 self.event(connection, request);
                 Flow::On
             }

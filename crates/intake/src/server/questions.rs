@@ -19,7 +19,9 @@ const EVERYTHING: View = View { visible: ttmon_model::ledger::VisibleDevices::Al
 
 impl Server {
     pub(super) fn question(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
-        connection.is_asking = true;
+        if !connection.is_asking {
+            self.move_to(number, connection, true);
+        }
         let is_fresh = self.sample.as_ref().is_some_and(|(_, at)| at.elapsed() < SAMPLE_AGE_MAX);
         if is_fresh || (self.sample.is_none() && self.has_failed_sampling) {
             return self.answer(connection, request, size);
