@@ -46,6 +46,16 @@ pub(crate) enum Effect {
 
 /// Takes an event in.
 pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
+    let before = wants_buffers(state);
+    let mut effects = change(state, event);
+    let now = wants_buffers(state);
+    if now != before {
+        effects.push(Effect::Ask(Request::Buffers(now)));
+    }
+    effects
+}
+
+fn change(state: &mut State, event: Event) -> Vec<Effect> {
     match event {
         Event::Key(key) => match Chord::of(key) {
             Some(chord) => press(state, chord, key.code),
@@ -131,7 +141,7 @@ fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Ve
 pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
-        Action::Show(view) => return show(state, view),
+        Action::Show(view) => show(state, view),
         Action::Device(step) => choose_device(state, step),
         Action::Move(motion) => go(state, motion),
         Action::Focus => {
@@ -175,21 +185,14 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-fn show(state: &mut State, view: View) -> Vec<Effect> {
-    let before = wants_buffers(state);
+fn show(state: &mut State, view: View) {
     state.view = view;
     state.scroll = 0;
-    buffers_effect(state, before)
 }
 
 /// Every live buffer is read only while somebody looks at them.
 fn wants_buffers(state: &State) -> bool {
     state.view == View::Memory || matches!(state.dialog, Some(Dialog::Process { .. }))
-}
-
-pub(super) fn buffers_effect(state: &State, before: bool) -> Vec<Effect> {
-    let now = wants_buffers(state);
-    if now == before { Vec::new() } else { vec![Effect::Ask(Request::Buffers(now))] }
 }
 
 fn escape(state: &mut State) {
@@ -199,7 +202,7 @@ fn escape(state: &mut State) {
         state.filter_text.clear();
         state.filter = crate::filter::Filter::default();
     } else if state.view != View::Main {
-        let _ = show(state, View::Main);
+        show(state, View::Main);
     }
 }
 
@@ -290,18 +293,16 @@ fn details(state: &mut State) -> Vec<Effect> {
         return Vec::new();
     }
     if state.focus == Focus::Devices {
-        return show(state, View::Detail);
+        show(state, View::Detail);
+        return Vec::new();
     }
     let processes = state.processes(&snapshot);
     let Some((process, _)) = processes.get(state.process_row(&processes)) else { return Vec::new() };
     let key = process.key;
     state.process = Some(key);
     state.environment = None;
-    let before = wants_buffers(state);
     state.dialog = Some(Dialog::Process { key, scroll: 0 });
-    let mut effects = vec![Effect::Ask(Request::Environment(key))];
-    effects.extend(buffers_effect(state, before));
-    effects
+    vec![Effect::Ask(Request::Environment(key))]
 }
 
 /// Opens the dialog for the chosen process, and keeps who that is.

@@ -88,6 +88,8 @@ fn buffers_are_read_only_while_they_are_looked_at() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     assert_eq!(press(&mut state, Chord::Char('4')), [Effect::Ask(Request::Buffers(true))]);
     assert_eq!(press(&mut state, Chord::Char('1')), [Effect::Ask(Request::Buffers(false))]);
+    press(&mut state, Chord::Char('4'));
+    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(Request::Buffers(false))]);
     let key = state.live.as_ref().unwrap().processes[0].key;
     assert_eq!(press(&mut state, Chord::Enter), [Effect::Ask(Request::Environment(key)), Effect::Ask(Request::Buffers(true))]);
     assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(Request::Buffers(false))]);

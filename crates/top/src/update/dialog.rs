@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossterm::event::KeyCode;
 
-use super::{Effect, bounded, buffers_effect, moved, wants_buffers};
+use super::{Effect, bounded, moved};
 use crate::columns::COLUMNS;
 use crate::feed::Request;
 use crate::filter::Filter;
@@ -48,12 +48,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
         }
         Dialog::Process { key, scroll } => {
             match action {
-                Some(Action::Escape | Action::Quit | Action::Details) => {
-                    state.dialog = Some(Dialog::Process { key, scroll });
-                    let before = wants_buffers(state);
-                    state.dialog = None;
-                    return buffers_effect(state, before);
-                }
+                Some(Action::Escape | Action::Quit | Action::Details) => {}
                 Some(Action::Move(motion)) => state.dialog = Some(Dialog::Process { key, scroll: moved(scroll, motion, 10_000, 10) }),
                 Some(Action::Signal) => super::signal(state),
                 _ => state.dialog = Some(Dialog::Process { key, scroll }),

@@ -20,7 +20,10 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
         MouseEventKind::Down(MouseButton::Left) if state.dialog.is_none() => {
             if frame.title.contains(at) {
                 let tab = layout::tabs(frame.title.width, state.view).iter().position(|(from, to)| (*from..*to).contains(&at.x));
-                return tab.map_or_else(Vec::new, |tab| show(state, View::ALL[tab]));
+                if let Some(tab) = tab {
+                    show(state, View::ALL[tab]);
+                }
+                return Vec::new();
             }
             if frame.footer.contains(at) {
                 let hit = layout::footer(frame.footer.width).into_iter().find(|(_, from, to)| (*from..*to).contains(&at.x));

@@ -83,7 +83,7 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
     }
     for (row, kind) in (1..).zip(Kind::ALL) {
         let memory = &device.memory.kinds[kind];
-        let peak = ttmon_model::memory::sum(snapshot.processes_on(device.id).map(|(_, use_of)| use_of.kinds[kind].peak));
+        let peak = memory.figure.peak.or_else(|reason| only_peak(snapshot, device, kind).ok_or(reason));
         let texts = [
             Ok(kind.name().to_owned()),
             memory.figure.used.map(size),
@@ -107,6 +107,12 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
             canvas.field(area, Field::right(area.width - 6, 5), row, &percent(share), canvas.style(Role::Plain));
         }
     }
+}
+
+/// Peaks of several processes are not of one moment: only one that is alone here tells the device's.
+fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
+    let mut peaks = snapshot.processes_on(device.id).filter_map(|(_, use_of)| use_of.kinds[kind].peak.ok());
+    peaks.next().filter(|_| peaks.next().is_none())
 }
 
 fn or_absent(text: Reading<String>) -> (String, Role) {
