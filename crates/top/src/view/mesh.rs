@@ -15,7 +15,9 @@ use crate::theme::Role;
 /// The most a tile takes; more would only be empty.
 const TILE_MAX: (u16, u16) = (24, 5);
 /// The least in which it says something.
-const TILE_MIN: (u16, u16) = (10, 3);
+const TILE_MIN: (u16, u16) = (9, 3);
+/// Narrower ones have no bar.
+const BAR_MIN: u16 = 12;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let metric = &METRICS[state.settings.metric];
@@ -68,12 +70,13 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let text = canvas.clean(&text);
     let role = if value.is_err() { canvas.style(Role::Dim) } else { heat };
     canvas.put(inside, 0, 0, &text, role);
-    if let Some(share) = share.filter(|_| inside.height > 1) {
+    if let Some(share) = share.filter(|_| inside.height > 1 && area.width >= BAR_MIN) {
         canvas.bar(inside, Field::left(0, area.width.saturating_sub(7)), 1, share, heat);
         let health = if severity > ttmon_print::Severity::Unknown { canvas.style(severity_role(severity)) } else { heat };
         canvas.put(inside, area.width.saturating_sub(6), 1, word, health);
     } else if inside.height > 1 {
-        canvas.say(inside, 0, 1, word, severity_role(severity));
+        let is_judged = severity > ttmon_print::Severity::Unknown || share.is_none();
+        canvas.put(inside, 0, 1, word, if is_judged { canvas.style(severity_role(severity)) } else { heat });
     }
 }
 
