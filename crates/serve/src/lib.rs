@@ -130,9 +130,10 @@ impl Host {
         raise_descriptor_limit();
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
+        // This forks: a door that was open would stay open in the reading process, after we are killed.
+        let machine = Machine::new(root.clone(), reading.clone()).map_err(StartError::Machine)?;
         let unix = options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?;
         let tcp = options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?;
-        let machine = Machine::new(root.clone(), reading.clone()).map_err(StartError::Machine)?;
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let service = Arc::new(Service::new(options.version, options.interval, processes, options.token));
         Ok(Self { source: Source { machine, root, options: reading }, service, doors: Doors { unix, tcp, tls } })
