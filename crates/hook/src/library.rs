@@ -7,8 +7,8 @@
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 use crate::buffer::Way;
@@ -25,6 +25,8 @@ pub(crate) struct Library {
     start: AtomicUsize,
     /// 0 until the rest is there.
     bytes: AtomicUsize,
+    /// Somebody fills it, or has.
+    is_taken: AtomicBool,
     addresses: [AtomicUsize; symbols::COUNT],
     /// [`Way`], as a number.
     way: AtomicU8,
@@ -40,7 +42,6 @@ struct Caller {
 static KNOWN: [Library; LIBRARIES] = [const { Library::new() }; LIBRARIES];
 static CALLER: [Caller; CALLERS] =
     [const { Caller { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), library: AtomicPtr::new(ptr::null_mut()) } }; CALLERS];
-static LIBRARIES_TAKEN: AtomicUsize = AtomicUsize::new(0);
 static CALLERS_TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// What the loader had unloaded when we last asked.
 static UNLOADS: AtomicU64 = AtomicU64::new(0);
@@ -50,6 +51,7 @@ impl Library {
         Self {
             start: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            is_taken: AtomicBool::new(false),
             addresses: [const { AtomicUsize::new(0) }; symbols::COUNT],
             way: AtomicU8::new(Way::Aside as u8),
         }
@@ -104,6 +106,11 @@ impl Library {
         address.wrapping_sub(self.start.load(Relaxed)) < bytes
     }
 
+    /// Whether the caller may fill it: nobody else does.
+    fn take(&self) -> bool {
+        !self.is_taken.swap(true, AcqRel)
+    }
+
     fn publish(&self, object: &Object, addresses: &[usize; symbols::COUNT]) {
         for (place, address) in self.addresses.iter().zip(addresses) {
             place.store(*address, Relaxed);
@@ -126,12 +133,12 @@ pub(crate) fn forget_unloaded() {
         let is_gone = bytes != 0 && Object::of(library.start.load(Relaxed)).is_none_or(|object| object.bytes != bytes);
         if is_gone {
             library.bytes.store(0, Release);
+            library.is_taken.store(false, Release);
         }
     }
     for caller in &CALLER {
         caller.bytes.store(0, Release);
     }
-    // Their slots stay taken; who comes after the last one is looked up each time.
     CALLERS_TAKEN.store(0, Relaxed);
 }
 
@@ -139,7 +146,11 @@ pub(crate) fn forget_unloaded() {
 #[inline(never)]
 fn find(address: usize) -> &'static Library {
     let errno = crate::edge::errno();
-    let found = known(address).or_else(plain).or_else(|| discover(address)).or_else(only);
+    let found = known(address).or_else(plain).or_else(|| {
+        // Tracked or not: code that is gone must not be called, nor keep its place from what is loaded now.
+        forget_unloaded();
+        discover(address).or_else(only)
+    });
     crate::edge::set_errno(errno);
     found.unwrap_or_else(|| defined_nowhere())
 }
@@ -193,7 +204,7 @@ fn discover(address: usize) -> Option<&'static Library> {
         None => {
             // From its own point of view: the caller may need two of them.
             let addresses = home.resolve(symbols::NAMES)?;
-            let place = KNOWN.get(LIBRARIES_TAKEN.fetch_add(1, Relaxed))?;
+            let place = KNOWN.iter().find(|place| place.take())?;
             place.publish(&home, &addresses);
             place
         }

@@ -288,6 +288,20 @@ fn two_libraries_in_one_process_stay_apart() {
 }
 
 #[test]
+fn a_library_loaded_again_and_again_is_found_each_time() {
+    let Some(workshop) = Workshop::open() else { return };
+    for is_tracked in [true, false] {
+        let mut program = workshop.start(is_tracked);
+        let moved = program.say(&format!("reload {} 40", workshop.library("new").display()));
+        assert_eq!(moved, "40", "each was unloaded, and the next one lay elsewhere");
+        program.load(&workshop.library("new"));
+        program.say("open 0 1");
+        program.allocate("0 0 1024 256");
+        assert_eq!(program.region().is_some(), is_tracked);
+    }
+}
+
+#[test]
 fn programs_have_their_circular_buffers_by_core_range() {
     let Some(workshop) = Workshop::open() else { return };
     let mut program = workshop.on_mesh("new", 2);

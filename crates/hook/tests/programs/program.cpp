@@ -1,5 +1,6 @@
 // A program of the stand-in: does what it is told on stdin, line by line, and answers each line with one.
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,24 @@ static std::string answer(const std::string& line) {
         if (library == nullptr) throw std::runtime_error(dlerror());
         libraries.push_back(library);
         said << libraries.size() - 1;
+    } else if (what == "reload") {
+        // Loads, opens, closes and unloads, again and again, and takes the place so that the next one lies elsewhere.
+        std::string path;
+        int times, moved = 0;
+        words >> path >> times;
+        for (int time = 0; time < times; ++time) {
+            void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+            if (library == nullptr) throw std::runtime_error(dlerror());
+            auto* open = reinterpret_cast<void* (*)(int)>(dlsym(library, "fake_open"));
+            auto* close = reinterpret_cast<void (*)(void*)>(dlsym(library, "fake_close"));
+            Dl_info place{};
+            dladdr(reinterpret_cast<void*>(open), &place);
+            close(open(1));
+            dlclose(library);
+            void* start = place.dli_fbase;
+            if (mmap(start, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == start) ++moved;
+        }
+        said << moved;
     } else if (what == "open") {
         int library, chips;
         words >> library >> chips;
