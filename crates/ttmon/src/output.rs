@@ -83,6 +83,12 @@ fn try_file(path: &Path) -> io::Result<()> {
 
 /// The file itself, behind links, and what is there now.
 fn resolve(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
+    // A pipe or a terminal has no file of its own behind the link in /dev/fd that names it.
+    if let Ok(metadata) = fs::metadata(path)
+        && !metadata.is_file()
+    {
+        return Ok((path.to_owned(), Some(metadata)));
+    }
     let target = match fs::canonicalize(path) {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound => where_link_leads(path),

@@ -89,6 +89,8 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     let end = accompany(&child, &signals, &mut collector)?;
     let span = (began, now());
     let (digests, unread) = collector.finish();
+    // What is left is ours alone, and may wait for a pipe or a slow disk: whoever wants to end it can.
+    signals.let_go();
     let machine = if digests.is_empty() { None } else { machine(&context) };
     let told = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut account = Account::new(told, end, span, digests, machine.as_ref());

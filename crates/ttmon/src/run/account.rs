@@ -60,7 +60,12 @@ pub(crate) struct OfKind {
     pub(crate) peak_time: u64,
     /// Where the banks are known.
     pub(crate) peak_allocated: Option<u64>,
+    /// Live when its allocator was torn down, or when the process ended.
     pub(crate) at_end: u64,
+    /// Live together when a process ended, as asked for and as taken: the peak was no less.
+    live: (u64, u64),
+    /// The peaks of all allocators together, which their common peak cannot exceed.
+    pub(crate) peak_at_most: u64,
     /// The allocator's limit.
     capacity: Option<u64>,
     /// What the chip has.
@@ -92,6 +97,8 @@ impl Account {
         let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
         let mut chips: BTreeMap<Place, OnChip> = BTreeMap::new();
         for (digest, places) in digests.iter().zip(&places) {
+            // What one process had live at its end, it had at once; what others had may have been another time.
+            chips.values_mut().flat_map(|chip| chip.kinds.values_mut()).for_each(|of_kind| of_kind.live = (0, 0));
             for (allocator, places) in digest.allocators.iter().zip(places) {
                 for place in places {
                     let chip = chips.entry(*place).or_default();
@@ -260,9 +267,13 @@ impl OnChip {
         let geometry = row.row.geometry.as_ref();
         let capacity = geometry.map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes));
         (of_kind.capacity, of_kind.total) = (of_kind.capacity.max(capacity), total);
-        of_kind.at_end = of_kind.at_end.saturating_add(row.row.used);
+        of_kind.at_end = of_kind.at_end.saturating_add(row.at_end);
+        of_kind.live.0 = of_kind.live.0.saturating_add(row.row.used);
+        of_kind.live.1 = of_kind.live.1.saturating_add(row.row.allocated);
+        let peak_taken = if geometry.is_some() { row.row.peak_allocated } else { row.row.peak };
+        of_kind.peak_at_most = of_kind.peak_at_most.saturating_add(peak_taken);
         if geometry.is_some() {
-            of_kind.peak_allocated = of_kind.peak_allocated.max(Some(row.row.peak_allocated));
+            of_kind.peak_allocated = of_kind.peak_allocated.max(Some(row.row.peak_allocated)).max(Some(of_kind.live.1));
         }
         if row.row.peak > 0 {
             of_kind.is_at_least |= of_kind.lives.iter().any(|other| other.0 < life.1 && life.0 < other.1);
@@ -272,6 +283,7 @@ impl OnChip {
             (of_kind.peak, of_kind.peak_time) = (row.row.peak, row.row.peak_time);
             of_kind.groups.clone_from(&row.groups);
         }
+        of_kind.peak = of_kind.peak.max(of_kind.live.0);
         if is_of_device(row.kind) {
             self.leaked = (self.leaked.0 + row.leaked.0, self.leaked.1.saturating_add(row.leaked.1));
             self.cached = (self.cached.0 + row.cached.0, self.cached.1.saturating_add(row.cached.1));

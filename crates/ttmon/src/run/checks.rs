@@ -65,11 +65,9 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
         .filter_map(|(place, of_kind)| {
             // Where the banks are not known, what was asked for is the least that was taken.
             let peak = of_kind.peak_allocated.unwrap_or(of_kind.peak);
-            let (is_above, most) = match (limit, of_kind.limit()) {
-                (Limit::Bytes(most), _) => (peak > most, size(most)),
-                (Limit::Share(share), Some(capacity)) => {
-                    (peak as f64 > share * capacity as f64, format!("{:.0}% of {}", share * 100.0, size(capacity)))
-                }
+            let (most, told) = match (limit, of_kind.limit()) {
+                (Limit::Bytes(most), _) => (most as f64, size(most)),
+                (Limit::Share(share), Some(capacity)) => (share * capacity as f64, format!("{:.0}% of {}", share * 100.0, size(capacity))),
                 (Limit::Share(_), None) => {
                     return Some(format!(
                         "{flag}: how much {} has is not known, so a share of it cannot be judged; give a size",
@@ -77,7 +75,18 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
                     ));
                 }
             };
-            is_above.then(|| format!("{flag}: the peak on {} was {}, {most} allowed", account.name(place), size(peak)))
+            if peak as f64 > most {
+                return Some(format!("{flag}: the peak on {} was {}, {told} allowed", account.name(place), size(peak)));
+            }
+            // Several allocators at once: how much they had together at most is not known, so the limit is not known to hold.
+            (of_kind.is_at_least && of_kind.peak_at_most as f64 > most).then(|| {
+                format!(
+                    "{flag}: several allocators held {} at once, together between {} and {}, {told} allowed: it cannot be judged",
+                    account.name(place),
+                    size(peak),
+                    size(of_kind.peak_at_most)
+                )
+            })
         })
         .collect()
 }

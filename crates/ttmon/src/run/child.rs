@@ -36,8 +36,7 @@ pub(crate) enum Change {
 }
 
 /// A fault of the program that caused it: not to be taken as a message, nor to be passed on.
-const FAULTS: [Named; 8] =
-    [Named::SIGSEGV, Named::SIGBUS, Named::SIGFPE, Named::SIGILL, Named::SIGTRAP, Named::SIGSYS, Named::SIGABRT, Named::SIGPIPE];
+const FAULTS: [Named; 5] = [Named::SIGSEGV, Named::SIGBUS, Named::SIGFPE, Named::SIGILL, Named::SIGPIPE];
 
 /// How far up a sender's ancestors are looked through.
 const ANCESTORS_MAX: usize = 64;
@@ -60,6 +59,12 @@ impl Signals {
         let before = SigSet::thread_get_mask()?;
         set.thread_block()?;
         Ok(Self { messages: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, before })
+    }
+
+    /// From now on signals mean what they meant before; what came meanwhile was for the command.
+    pub(crate) fn let_go(&self) {
+        while self.next().is_some() {}
+        let _ = self.before.thread_set_mask();
     }
 
     fn next(&self) -> Option<siginfo> {

@@ -166,10 +166,12 @@ impl Writer<'_> {
         let left = self.account.left(false);
         let Some(first) = left.first() else { return Vec::new() };
         let total = self.account.leaked().0;
-        let mut parts: Vec<String> = left.iter().take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
+        let here = left.iter().filter(|leftover| leftover.places == first.places);
+        let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
         let more = total.saturating_sub(parts.len() as u64);
         if more > 0 {
-            parts.push(format!("{more} more"));
+            let elsewhere = left.iter().any(|leftover| leftover.places != first.places);
+            parts.push(format!("{more} more{}", if elsewhere { ", also on other chips" } else { "" }));
         }
         vec![format!("  left at exit on {}:  {}", self.account.names(first.places), parts.join("   "))]
     }

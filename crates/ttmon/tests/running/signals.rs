@@ -23,7 +23,7 @@ fn signals_to_ttmon_reach_the_command() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = u64::from_str_radix(status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim(), 16).unwrap();
     let is_ignored = |signal: &Signal| ignored >> (signal.as_raw() - 1) & 1 == 1;
-    let signals = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::ALARM];
+    let signals = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::ALARM, Signal::ABORT];
     for signal in signals.into_iter().filter(|signal| !is_ignored(signal)) {
         let mut running = Running::start(&mut scripted(&[], "a 0 10 1; pid; flush; sleep"));
         let pid = running.line();

@@ -1,11 +1,12 @@
 //! What is told at the end: epilogue, report, checks.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 
 use serde_json::{Value, json};
 
 use crate::Case;
-use crate::tools::{Running, ran, reported, run, scripted, timeless};
+use crate::tools::{Running, eventually, ran, reported, run, scripted, timeless};
 
 pub(crate) const CASES: &[Case] = &[
     ("peaks_and_what_made_them", peaks_and_what_made_them),
@@ -23,6 +24,8 @@ pub(crate) const CASES: &[Case] = &[
     ("a_failing_command_keeps_its_code", a_failing_command_keeps_its_code),
     ("nothing_to_tell", nothing_to_tell),
     ("a_report_that_cannot_be_written", a_report_that_cannot_be_written),
+    ("a_report_into_a_pipe", a_report_into_a_pipe),
+    ("a_report_that_nobody_takes_can_be_ended", a_report_that_nobody_takes_can_be_ended),
 ];
 
 fn peaks_and_what_made_them() {
@@ -61,7 +64,7 @@ fn what_was_left() {
     // A device that was closed with buffers on it.
     let (ran, report) = reported("a 0 4096 1; a 0 100 2; f 0 2; close 0");
     assert!(ran.stderr.contains("LEFT 4.0KB in 1 buffer"), "{}", ran.stderr);
-    assert_eq!((&report["leaks"][0]["address"], &report["devices"][0]["kinds"]["dram"]["at_end"]), (&json!("0x1"), &json!(0)));
+    assert_eq!((&report["leaks"][0]["address"], &report["devices"][0]["kinds"]["dram"]["at_end"]), (&json!("0x1"), &json!(4096)));
 }
 
 fn what_only_the_hook_knows() {
@@ -230,6 +233,11 @@ fn limits_fail() {
     check(&["--max-dram", "1%"], "hook", 0, "");
     check(&["--max-dram", "0.1%"], "hook", 123, "of 12.0GB allowed");
     check(&["--max-dram", "50%"], "a 0 100 1", 123, "cannot be judged");
+    // Two at once: no limit below what they may have had together is known to hold.
+    let two = "a 0 111 1; fork; a 0 222 2";
+    check(&["--max-dram", "200"], two, 123, "--max-dram: the peak on chip 0 was");
+    check(&["--max-dram", "400"], two, 123, "together between");
+    check(&["--max-dram", "700"], two, 0, "");
 }
 
 fn a_failing_command_keeps_its_code() {
@@ -271,4 +279,28 @@ fn a_report_that_cannot_be_written() {
     fs::write(&path, "old").unwrap();
     assert_eq!(ran(&mut run(&["--quiet", "--report", path.to_str().unwrap(), "--", "true"])).code(), Some(0));
     assert!(fs::read_to_string(&path).unwrap().starts_with('{') && fs::read_dir(folder.path()).unwrap().count() == 1);
+}
+
+fn a_report_into_a_pipe() {
+    let ttmon = env!("CARGO_BIN_EXE_ttmon");
+    let mut command = std::process::Command::new("sh");
+    let script = format!("{{ '{ttmon}' run --quiet --report /dev/fd/3 -- true; }} 3>&1 | cat");
+    let ran = ran(command.args(["-c", &script]).envs(run(&[]).get_envs().filter_map(|(name, value)| Some((name, value?)))));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|why| panic!("{why}: {}{}", ran.stdout, ran.stderr));
+    assert_eq!(report["exit"], json!(0));
+}
+
+/// The command is gone: from then on a signal is for ttmon alone.
+fn a_report_that_nobody_takes_can_be_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let path = pipe.to_str().unwrap();
+    let mut running = Running::start(&mut run(&["--quiet", "--report", path, "--", "sh", "-c", "trap '' TERM; echo done"]));
+    assert_eq!(running.line(), "done");
+    eventually("the end", || {
+        running.send(rustix::process::Signal::TERM);
+        running.child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(running.leave().signal(), Some(rustix::process::Signal::TERM.as_raw()));
 }
