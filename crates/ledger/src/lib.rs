@@ -6,6 +6,8 @@
 
 pub mod layout;
 mod pages;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod reader;
 pub mod tsc;
 pub mod writer;

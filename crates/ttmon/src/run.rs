@@ -20,7 +20,6 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +41,7 @@ use crate::show::VERSION;
 
 use account::Account;
 use checks::Checks;
-use child::{Change, Child, End, Signals};
+use child::{Change, Child, Command, End, Signals};
 use collect::Collector;
 use program::Linkage;
 
@@ -79,9 +78,9 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     let signals = Signals::take().map_err(|error| failed(format!("cannot take over signals: {error}; run the command without ttmon")))?;
     let mut collector =
         Collector::open().map_err(|error| failed(format!("cannot make a socket for ledgers: {error}; set TMPDIR to a writable folder")))?;
-    let mut command = command(args, linkage, &library, collector.path());
+    let command = command(args, linkage, &library, collector.path());
     let began = now();
-    let child = match Child::start(&mut command, &signals) {
+    let child = match Child::start(&command, &signals) {
         Ok(child) => child,
         Err(error) => return Err(not_started(program, &error)),
     };
@@ -156,24 +155,30 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
 }
 
 fn command(args: &RunArgs, linkage: Linkage, library: &Path, handover: &Path) -> Command {
-    let mut words = args.command.iter();
-    let mut command = Command::new(words.next().cloned().unwrap_or_default());
-    command.args(words).env("TTMON_TRACKING", "1").env("TTMON_HANDOVER", handover);
+    let mut command = Command::new(&args.command);
+    command.set("TTMON_TRACKING", "1");
+    command.set("TTMON_HANDOVER", handover);
     if args.ops {
-        command.env("TTMON_OPS", "1");
+        command.set("TTMON_OPS", "1");
     }
     if linkage.takes_preload() {
-        command.env(library::PRELOAD, library::preload(env::var_os(library::PRELOAD).as_deref(), library));
+        command.set(library::PRELOAD, library::preload(env::var_os(library::PRELOAD).as_deref(), library));
     }
     command
 }
 
 fn not_started(program: &OsString, error: &io::Error) -> Failure {
-    let program = program.to_string_lossy();
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT) => Failure { message: format!("{program}: command not found; check its name and PATH"), code: NOT_FOUND },
-        Some(Errno::AGAIN | Errno::NOMEM) => failed(format!("cannot start {program}: {error}; the system is out of processes or memory")),
-        _ => Failure { message: format!("{program}: cannot be executed: {error}"), code: NOT_EXECUTABLE },
+    let name = program.to_string_lossy();
+    let interpreter = program::interpreter_of(program).map(|path| path.display().to_string().escape_debug().to_string());
+    match (error.raw_os_error().map(Errno::from_raw_os_error), interpreter) {
+        // As a shell does: what cannot be found, itself or what it needs, is 127.
+        (Some(Errno::NOENT), Some(interpreter)) => Failure {
+            message: format!("{name}: it needs {interpreter}, which does not exist; install that, or mend its first line"),
+            code: NOT_FOUND,
+        },
+        (Some(Errno::NOENT), None) => Failure { message: format!("{name}: command not found; check its name and PATH"), code: NOT_FOUND },
+        (Some(Errno::AGAIN | Errno::NOMEM), _) => failed(format!("cannot start {name}: {error}; the system is out of processes or memory")),
+        _ => Failure { message: format!("{name}: cannot be executed: {error}"), code: NOT_EXECUTABLE },
     }
 }
 

@@ -5,10 +5,11 @@
 //! command and went to us alone, stop when it stops, and end the way it ended. If we are killed outright, the kernel kills
 //! it too, as it would have been without us between.
 
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{self, Command};
+use std::os::unix::ffi::OsStrExt;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{fs, thread, time::Duration};
@@ -17,6 +18,7 @@ use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+use ttmon_ledger::process as plain;
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +56,9 @@ impl Signals {
     pub(crate) fn take() -> io::Result<Self> {
         // Inherited as ignored, it would make the kernel forget how our child ended.
         signal_hook::flag::register(signal_hook::consts::SIGCHLD, Arc::new(AtomicBool::new(false)))?;
-        let mut set = SigSet::empty();
-        Named::iterator().filter(|signal| !FAULTS.contains(signal)).for_each(|signal| set.add(signal));
+        // Real-time signals too, which have no names.
+        let mut set = SigSet::all();
+        FAULTS.into_iter().for_each(|signal| set.remove(signal));
         let before = SigSet::thread_get_mask()?;
         set.thread_block()?;
         Ok(Self { messages: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, before })
@@ -78,6 +81,42 @@ impl AsFd for Signals {
     }
 }
 
+/// A command as the system takes it: its words, and its environment in the order in which we have it.
+#[derive(Debug, Default)]
+pub(crate) struct Command {
+    words: Vec<CString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Command {
+    /// These words, in our own environment.
+    pub(crate) fn new(words: &[OsString]) -> Self {
+        let words = words.iter().filter_map(|word| CString::new(word.as_bytes()).ok()).collect();
+        Self { words, environment: std::env::vars_os().collect() }
+    }
+
+    /// Sets a variable, in its place if it has one.
+    pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        let value = value.as_ref().to_owned();
+        match self.environment.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.environment.push((name.into(), value)),
+        }
+    }
+
+    /// Becomes it; returns why that cannot be.
+    fn exec(&self) -> Errno {
+        let line = |(name, value): &(OsString, OsString)| {
+            let line = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            CString::new(line).ok()
+        };
+        let environment: Vec<CString> = self.environment.iter().filter_map(line).collect();
+        // Not `std`'s, which sets signals as it likes them.
+        let refused = self.words.first().and_then(|program| nix::unistd::execvpe(program, &self.words, &environment).err());
+        refused.map_or(Errno::NOENT, |errno| Errno::from_raw_os_error(errno as i32))
+    }
+}
+
 /// The running command.
 #[derive(Debug)]
 pub(crate) struct Child {
@@ -85,8 +124,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts it, with the signals as they were before we took them.
-    pub(crate) fn start(command: &mut Command, signals: &Signals) -> io::Result<Self> {
+    /// Starts it, with signals and standard streams as they were before we took them.
+    pub(crate) fn start(command: &Command, signals: &Signals) -> io::Result<Self> {
         let parent = process::id();
         let (mut failure, mut report) = io::pipe()?;
         match fork::fork()? {
@@ -106,9 +145,9 @@ impl Child {
                 if rustix::process::getppid().is_none_or(|pid| pid.as_raw_nonzero().get().unsigned_abs() != parent) {
                     process::exit(0); // Killed in between: nobody is there to tell.
                 }
+                plain::as_started();
                 let _ = signals.before.thread_set_mask();
-                let number = command.exec().raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-                let _ = report.write_all(&number.to_le_bytes());
+                let _ = report.write_all(&command.exec().raw_os_error().to_le_bytes());
                 process::exit(125)
             }
         }
@@ -122,13 +161,15 @@ impl Child {
     /// Deals with the signals that came.
     pub(crate) fn attend(&self, signals: &Signals) -> io::Result<Change> {
         while let Some(signal) = signals.next() {
-            match Named::try_from(i32::try_from(signal.ssi_signo).unwrap_or_default()) {
-                Ok(Named::SIGCHLD) => match self.state()? {
+            let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
+            if number == signal_hook::consts::SIGCHLD {
+                match self.state()? {
                     Change::None => {}
                     ended @ Change::Ended(_) => return Ok(ended),
-                },
-                Ok(named) if self.is_for_it(&signal) => self.send(named),
-                _ => {}
+                }
+            } else if self.is_for_it(&signal) {
+                // It may have ended meanwhile, which is told next.
+                let _ = plain::send(self.pid(), number);
             }
         }
         // Several children's signals of one kind are one.
@@ -169,12 +210,6 @@ impl Child {
         }
         false
     }
-
-    fn send(&self, signal: Named) {
-        if let Some(signal) = Signal::from_named_raw(signal as i32) {
-            let _ = rustix::process::kill_process(self.pid, signal);
-        }
-    }
 }
 
 /// `1234 (name) S 1 ...`: a name may have spaces and parentheses of its own.
@@ -205,6 +240,7 @@ pub(crate) fn die_of(signal: i32) -> ! {
         }
     }
     let _ = signal_hook::low_level::emulate_default_handler(signal);
-    // One without a default of its own, as real-time signals: what a shell makes of such an end.
+    // One that the crate does not know, as real-time signals: they end whoever has not said otherwise.
+    let _ = plain::send(process::id(), signal);
     process::exit(128 + signal)
 }

@@ -1,4 +1,4 @@
-//! The program behind a command: whether a library can be preloaded into it at all.
+//! The program behind a command: whether a library can be preloaded into it at all, and what it needs to be started.
 //!
 //! The dynamic linker writes a complaint to standard error of every program it cannot preload our library into, and that of
 //! musl gives up. A command of such a kind is started without.
@@ -49,6 +49,23 @@ pub(crate) fn linkage(command: &OsStr) -> Linkage {
     program.and_then(|path| File::open(path).ok()).map_or(Linkage::Dynamic, |file| of_file(&file))
 }
 
+/// What the system starts first to start this command: the interpreter in a script's first line, or the dynamic linker. `None` where
+/// there is none, or the command itself is not there.
+pub(crate) fn interpreter_of(command: &OsStr) -> Option<PathBuf> {
+    let file = File::open(resolve(command, env::var_os("PATH").as_deref()).filter(|path| path.is_file())?).ok()?;
+    let path = match header(&file) {
+        Some(header) => interpreter(&file, &header)??,
+        None => {
+            let mut line = [0; SCRIPT_BYTES];
+            let length = file.read_at(&mut line, 0).ok()?;
+            let line = line.get(..length)?.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+            line.trim_ascii_start().split(|byte| b" \t".contains(byte)).next()?.to_vec()
+        }
+    };
+    let path = path.split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
+}
+
 /// The file that would be started: a name with a slash is a path, any other is looked for in `PATH`.
 fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
@@ -64,6 +81,8 @@ const SEGMENT_BYTES: usize = 56;
 const SEGMENTS_MAX: u16 = 256;
 const INTERPRETER: u32 = 3;
 const INTERPRETER_BYTES_MAX: u64 = 4096;
+/// What the system reads of a script.
+const SCRIPT_BYTES: usize = 256;
 
 /// The parts of an ELF header that say for whom it is: class, byte order and machine.
 type Target = (u8, u8, u16);
@@ -176,6 +195,25 @@ mod tests {
         assert_eq!(of_file(&file), Linkage::Dynamic);
         file.write_all_at(&u64::MAX.to_le_bytes(), 32).unwrap();
         assert_eq!(of_file(&file), Linkage::Dynamic);
+    }
+
+    #[test]
+    fn what_starts_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |text: &str, expected: Option<&str>| {
+            let path = folder.path().join("script");
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(interpreter_of(path.as_os_str()), expected.map(PathBuf::from), "{text:?}");
+        };
+        check("#!/bin/sh\nexit 0\n", Some("/bin/sh"));
+        check("#! \t/usr/bin/env -S python3 -u\n", Some("/usr/bin/env"));
+        check("#!/bin/sh\r\n", Some("/bin/sh\r"));
+        check("#!/bin/sh", Some("/bin/sh"));
+        for nothing in ["", "#!", "#!\n", "#! \n/bin/sh", "exit 0\n"] {
+            check(nothing, None);
+        }
+        assert!(interpreter_of(env::current_exe().unwrap().as_os_str()).is_some_and(|linker| linker.exists()));
+        assert_eq!(interpreter_of(OsStr::new("/no/such/program")), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     ("flags_that_make_no_sense", flags_that_make_no_sense),
     ("another_directory", another_directory),
     ("closed_standard_files", closed_standard_files),
+    ("nothing_else_differs", nothing_else_differs),
     ("a_script_without_an_interpreter", a_script_without_an_interpreter),
     ("a_static_program", a_static_program),
     ("children_that_outlive_the_command", children_that_outlive_the_command),
@@ -48,7 +49,9 @@ fn a_command_that_cannot_be_started() {
     check("no-such-command-anywhere", 127, "not found");
     check("/no/such/command", 127, "not found");
     check("", 127, "not found");
-    check(lost.to_str().unwrap(), 127, "not found");
+    check(lost.to_str().unwrap(), 127, "it needs /no/such/interpreter, which does not exist");
+    let from_elsewhere = file(folder.path(), "from-elsewhere", "#!/bin/sh\r\nexit 0\r\n", 0o755);
+    check(from_elsewhere.to_str().unwrap(), 127, r"it needs /bin/sh\r, which");
     check(folder.path().to_str().unwrap(), 126, "Permission denied");
     // Root may open anything, and execute only what somebody may.
     check(plain.to_str().unwrap(), 126, "Permission denied");
@@ -170,6 +173,83 @@ fn closed_standard_files() {
     let ran = ran(command.env(crate::program::SCRIPT, "a 0 10 1; threads; exit 4"));
     assert_eq!(ran.code(), Some(4), "{}", ran.stderr);
     assert!(fs::read_to_string(&path).unwrap().contains("\"allocations\": 5"));
+}
+
+/// All that a process inherits, of one that is started plainly and of one that is tracked, from a caller with habits of its own.
+fn nothing_else_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let habits = [
+        "",
+        "trap '' PIPE",
+        "trap '' CHLD",
+        "trap '' HUP INT QUIT PIPE CHLD USR1 RTMIN+3; umask 027; ulimit -S -n 99; ulimit -c 0; cd /",
+        "exec <&-",
+        "exec >&-",
+        "exec 2>&-",
+        "exec <&- >&- 2>&- 7</dev/null",
+        "echo 333 >/proc/self/oom_score_adj; exec 0<>/dev/null",
+    ];
+    let files = ["status", "stat", "limits", "oom_score_adj", "cgroup", "fd"];
+    for habit in habits {
+        let state = |tracked: bool| {
+            let into = folder.path().join("state");
+            let _ = fs::remove_dir_all(&into);
+            fs::create_dir(&into).unwrap();
+            let tool = run(&["--quiet", "--"]);
+            let tool = if tracked { std::iter::once(tool.get_program()).chain(tool.get_args()).collect() } else { Vec::new() };
+            // Copied by a program that has nothing to do with shells, nor with a runtime that changes what it finds.
+            let mut command = std::process::Command::new("bash");
+            command.args(["-c", &format!("{habit}\nexec \"$@\""), "bash"]).args(tool).args(["cp", "-rP", "--no-preserve=all"]);
+            command.args(files.map(|name| format!("/proc/self/{name}"))).arg(&into);
+            command.envs(run(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let ran = ran(command.stdin(Stdio::null()));
+            // The directory of descriptors has one that cp itself has open, and no more.
+            assert!(ran.output.status.code().is_some(), "{habit}: {}", ran.stderr);
+            inherited(&into)
+        };
+        let (plain, tracked) = (state(false), state(true));
+        assert_eq!(plain, tracked, "{habit}");
+        assert!(plain.contains("SigIgn:") && plain.contains("Max open files"), "{plain}");
+    }
+}
+
+/// What of those files does not differ between any two processes.
+fn inherited(folder: &std::path::Path) -> String {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let names = [
+        "Umask:",
+        "Uid:",
+        "Gid:",
+        "Groups:",
+        "SigPnd:",
+        "ShdPnd:",
+        "SigBlk:",
+        "SigIgn:",
+        "SigCgt:",
+        "Cap",
+        "NoNewPrivs:",
+        "Seccomp",
+        "Cpus_allowed",
+    ];
+    let status: Vec<String> =
+        read("status").lines().filter(|line| names.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect();
+    // Process group, session, terminal and its group; nice; policy.
+    let stat = read("stat");
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+    let stat = [2, 3, 4, 5, 15, 16, 37, 38].map(|field| fields[field]).join(" ");
+    let mut files: Vec<String> = fs::read_dir(folder.join("fd"))
+        .unwrap()
+        .map(|file| {
+            let file = file.unwrap();
+            let target = fs::read_link(file.path()).unwrap().display().to_string();
+            let number = |letter: char| letter.is_ascii_digit();
+            // A pipe of its own each time, and the directory itself.
+            let what = if target.starts_with("/proc") { "itself".to_owned() } else { target.replace(number, "") };
+            format!("{} {what}", file.file_name().display())
+        })
+        .collect();
+    files.sort();
+    [status.join("\n"), stat, read("limits"), read("oom_score_adj"), read("cgroup"), files.join("\n")].join("\n")
 }
 
 fn a_script_without_an_interpreter() {

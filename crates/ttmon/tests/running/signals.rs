@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_stop_without_a_terminal", a_stop_without_a_terminal),
     ("a_whole_group_is_ended", a_whole_group_is_ended),
     ("an_ignored_child_signal", an_ignored_child_signal),
+    ("real_time_signals_reach_the_command", real_time_signals_reach_the_command),
 ];
 
 fn signals_to_ttmon_reach_the_command() {
@@ -117,4 +118,25 @@ fn an_ignored_child_signal() {
         };
     });
     assert_eq!(ran(&mut shell).code(), Some(8));
+}
+
+/// They have no names, and end whoever does not handle them.
+fn real_time_signals_reach_the_command() {
+    for number in [34, 37, 64] {
+        let handled = format!("trap 'echo got' {number}; echo ready; while :; do sleep 0.01; done");
+        let mut running = Running::start(&mut run(&["--", "bash", "-c", &handled]));
+        assert_eq!(running.line(), "ready");
+        let send = |number: &str| assert!(Command::new("kill").args([number, &running.child.id().to_string()]).status().unwrap().success());
+        send(&format!("-{number}"));
+        assert_eq!(running.line(), "got");
+        running.send(Signal::TERM);
+        assert_eq!(running.end().output.status.signal(), Some(15));
+        // Not handled.
+        let mut running = Running::start(&mut scripted(&[], "a 0 10 1; pid; flush; sleep"));
+        running.line();
+        let killed = Command::new("kill").args([&format!("-{number}"), &running.child.id().to_string()]).status().unwrap();
+        let ran = running.end();
+        assert_eq!((killed.success(), ran.output.status.signal()), (true, Some(number)), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!(": signal {number} after")), "{}", ran.stderr);
+    }
 }
