@@ -122,6 +122,8 @@ pub mod header {
     pub const LEFT_FORGOTTEN_COUNT: u64 = 0x310;
     pub const MARK_EVENT: u64 = 0x318;
     pub const MARK_TIME: u64 = 0x320;
+    pub const COST_SAMPLES: u64 = 0x328;
+    pub const COST_NS: u64 = 0x330;
 
     /// TT_VISIBLE_DEVICES is set and stands there whole.
     pub const VISIBLE_WHOLE: u32 = 1;

@@ -150,6 +150,7 @@ fn launches_are_counted_without_the_lock() {
     let quiet = writer(1024);
     quiet.launched(3);
     quiet.hit(3);
+    quiet.cost(3);
     assert!(quiet.descriptor().is_none(), "no ledger is made for that");
 
     let writer = writer(1024);
@@ -161,6 +162,7 @@ fn launches_are_counted_without_the_lock() {
                     writer.launched_on(&[0, 1, 300, 7]);
                     writer.launched(44);
                     writer.hit(5);
+                    writer.cost(70);
                 }
             });
         }
@@ -176,6 +178,7 @@ fn launches_are_counted_without_the_lock() {
     let totals = region(&writer).totals().expect("totals");
     assert_eq!(totals.launches.iter().map(|chip| chip.metal_id).collect::<Vec<_>>(), [0, 1, 7, 44, 300]);
     assert!(totals.coverage.is_empty(), "a feature without a name is not told");
+    assert_eq!(totals.cost, (4000, 280_000));
 }
 
 #[test]

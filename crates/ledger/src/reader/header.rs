@@ -189,9 +189,11 @@ pub(super) struct Counters {
     pub(super) left_forgotten: (u64, u64),
     pub(super) mark_event: u64,
     pub(super) mark_time: u64,
+    /// Samples and nanoseconds.
+    pub(super) cost: (u64, u64),
 }
 
-const COUNTERS_END: u64 = header::MARK_TIME + 8;
+const COUNTERS_END: u64 = header::COST_NS + 8;
 
 impl Counters {
     pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, Refusal> {
@@ -223,6 +225,7 @@ impl Counters {
             left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
             mark_event: field(header::MARK_EVENT),
             mark_time: field(header::MARK_TIME),
+            cost: (field(header::COST_SAMPLES), field(header::COST_NS)),
         })
     }
 }

@@ -45,6 +45,8 @@ pub struct Totals {
     pub mark: Option<Mark>,
     /// Records of circular buffers that were ever used.
     pub circulars_used: u32,
+    /// What recording cost the program: calls that were measured, and the nanoseconds of them all.
+    pub cost: (u64, u64),
 }
 
 /// A mark that the program made.
@@ -100,6 +102,7 @@ impl Frame {
             left_forgotten: self.counters.left_forgotten,
             mark: self.mark,
             circulars_used: self.counters.circulars_used,
+            cost: self.counters.cost,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is counted without the lock: programs launched, and how often each hooked function was called.
+//! What is counted without the lock: programs launched, how often each hooked function was called, and what recording costs.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -36,6 +36,15 @@ impl Writer {
             books.region.more(COVERAGE, usize::from(feature), coverage::HITS).fetch_add(1, Relaxed);
         }
         true
+    }
+
+    /// A call of the program took so long because it was recorded: of a call now and then, measured by whoever hooks it.
+    #[inline]
+    pub fn cost(&self, nanoseconds: u64) {
+        if let Some(books) = self.books().filter(|books| books.are_ours()) {
+            books.region.header(header::COST_SAMPLES).fetch_add(1, Relaxed);
+            books.region.header(header::COST_NS).fetch_add(nanoseconds, Relaxed);
+        }
     }
 }
 
