@@ -64,10 +64,13 @@ pub(crate) struct Connection {
     pub(crate) speakers: Vec<Speaker>,
     /// Complaints about it so far: a few are told, all are counted.
     pub(crate) complaints: u32,
-    /// What the loop waits for, as the kernel knows it: input, and room for output.
-    pub(crate) waits: (bool, bool),
+    /// What the loop waits for, as the kernel knows it: input, and room for output; `None` where it would only be told of an end
+    /// that it knows.
+    pub(crate) waits: Option<(bool, bool)>,
     /// Nothing more will come.
     pub(crate) has_ended: bool,
+    /// Nobody will read a reply; what it said counts all the same.
+    pub(crate) is_deaf: bool,
     /// Its last message was a question: who waits for an answer comes first.
     pub(crate) is_asking: bool,
 }
@@ -94,20 +97,24 @@ impl Connection {
             is_ending: false,
             speakers: Vec::new(),
             complaints: 0,
-            waits: (true, false),
+            waits: Some((true, false)),
             has_ended: false,
+            is_deaf: false,
             is_asking: false,
         }
     }
 
     /// Sends now what the peer takes, and keeps the rest. One that does not read is given up.
     pub(crate) fn reply(&mut self, bytes: &[u8]) -> Flow {
+        if self.is_deaf {
+            return Flow::On;
+        }
         if self.unread.is_empty() {
             match send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(sent) if sent == bytes.len() => return Flow::On,
                 Ok(sent) => self.unread.extend_from_slice(bytes.get(sent..).unwrap_or_default()),
                 Err(Errno::AGAIN | Errno::INTR) => self.unread.extend_from_slice(bytes),
-                Err(_) => return Flow::Close,
+                Err(_) => self.is_deaf = true,
             }
         } else {
             self.unread.extend_from_slice(bytes);
@@ -122,7 +129,10 @@ impl Connection {
                 Ok(sent) => drop(self.unread.drain(..sent.min(self.unread.len()))),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Flow::On,
-                Err(_) => return Flow::Close,
+                Err(_) => {
+                    self.is_deaf = true;
+                    self.unread.clear();
+                }
             }
         }
         if self.is_ending { Flow::Close } else { Flow::On }

@@ -4,15 +4,17 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ttmon_ledger::reader::Region;
 use ttmon_model::identity::ProcessKey;
+use ttmon_model::units::UnixTime;
 use ttmon_source::handover::{self, Receiver};
 
 use crate::limits::{HANDED_DEAD_BYTES_MAX, HANDED_DEAD_TIME, HANDED_MAX};
 use crate::lines::megabytes;
 use crate::peer;
+use crate::work::unix_ns;
 
 /// Messages taken in one turn.
 const RECEIVED_MAX: usize = 64;
@@ -23,13 +25,25 @@ pub struct Kept {
     number: u64,
     /// Whose.
     pub owner: ProcessKey,
+    /// The user that it belongs to.
+    pub uid: u32,
     /// The ledger, readable even when its process is gone.
-    pub region: Region,
-    /// When its process ended, and what the ledger takes since.
-    pub ended: Option<(Instant, u64)>,
+    pub region: Arc<Region>,
+    /// The end of its process, once that has come.
+    pub ended: Option<Ended>,
     file: File,
     identity: (u64, u64),
     pidfd: Option<OwnedFd>,
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// When it was noticed.
+    pub time: UnixTime,
+    at: Instant,
+    /// What the ledger takes of memory since.
+    bytes: u64,
 }
 
 /// All that are kept, for other threads too.
@@ -59,6 +73,10 @@ impl Handed {
         Self { receiver, kept: PostMortem::default(), last: 0 }
     }
 
+    pub(crate) fn receiver(&self) -> Option<&Receiver> {
+        self.receiver.as_ref()
+    }
+
     pub(crate) fn kept(&self) -> PostMortem {
         self.kept.clone()
     }
@@ -84,7 +102,8 @@ impl Handed {
             kept.push(Kept {
                 number,
                 owner,
-                region: handed.region,
+                uid: handed.uid,
+                region: Arc::new(handed.region),
                 ended: None,
                 file: handed.file,
                 identity: handed.identity,
@@ -111,7 +130,7 @@ impl Handed {
         let mut kept = self.kept.lock();
         let known = kept.iter_mut().find(|known| known.number == number && known.ended.is_none())?;
         let bytes = known.file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
-        known.ended = Some((Instant::now(), bytes));
+        known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now(), bytes });
         // Closing it takes it out of the loop's interest too.
         known.pidfd = None;
         let pid = known.owner.pid;
@@ -119,7 +138,8 @@ impl Handed {
             let rows = totals.allocators.iter().flat_map(|allocator| &allocator.rows);
             rows.fold((0, 0), |(count, bytes), row| (count + row.count, bytes + row.used))
         });
-        let dead_bytes = |kept: &[Kept]| kept.iter().filter_map(|known| known.ended).fold(0_u64, |sum, (_, bytes)| sum + bytes);
+        let dead_bytes =
+            |kept: &[Kept]| kept.iter().filter_map(|known| known.ended).fold(0_u64, |sum, ended| sum.saturating_add(ended.bytes));
         while dead_bytes(&kept) > HANDED_DEAD_BYTES_MAX {
             let Some(oldest) = kept.iter().position(|known| known.ended.is_some()) else { break };
             kept.remove(oldest);
@@ -129,11 +149,11 @@ impl Handed {
 
     /// When the next one is to be forgotten.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.kept.lock().iter().filter_map(|known| known.ended).map(|(at, _)| at + HANDED_DEAD_TIME).min()
+        self.kept.lock().iter().filter_map(|known| known.ended).map(|ended| ended.at + HANDED_DEAD_TIME).min()
     }
 
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        self.kept.lock().retain(|known| known.ended.is_none_or(|(at, _)| now < at + HANDED_DEAD_TIME));
+        self.kept.lock().retain(|known| known.ended.is_none_or(|ended| now < ended.at + HANDED_DEAD_TIME));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -144,12 +164,12 @@ impl Handed {
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.kept.each(|known| {
-            let Some((at, _)) = known.ended else { return };
+            let Some(ended) = known.ended else { return };
             let live = known.region.totals().map_or(0, |totals| {
                 totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.used).fold(0, u64::saturating_add)
             });
             let (pid, name) = (known.owner.pid, &known.region.identity().program);
-            let ago = Duration::as_secs(&at.elapsed());
+            let ago = ended.at.elapsed().as_secs();
             lines.push(format!("  PID {pid} ({}) ended {ago} s ago with {} MB live", clean(name), megabytes(live)));
         });
         lines

@@ -21,7 +21,7 @@ mod store;
 mod work;
 
 pub use counters::{Counters, ROWS as COUNTERS};
-pub use handed::{Kept, PostMortem};
+pub use handed::{Ended, Kept, PostMortem};
 pub use lines::Format;
 pub use listen::{Listener, Taken};
 pub use log::Log;

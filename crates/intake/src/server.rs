@@ -123,12 +123,13 @@ impl Server {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let askers = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
-        let (handle, ear) = crate::work::connect()?;
+        let handed = Handed::new(settings.handover);
+        let (handle, ear) = crate::work::connect(handed.kept())?;
         epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN)?;
         }
-        if let Some(receiver) = &settings.handover {
+        if let Some(receiver) = handed.receiver() {
             epoll::add(&epoll, receiver, EventData::new_u64(HANDOVER), EventFlags::IN)?;
         }
         let mut server = Self {
@@ -140,7 +141,7 @@ impl Server {
             by_pid: HashMap::new(),
             owners: 0,
             store: settings.store,
-            handed: Handed::new(settings.handover),
+            handed,
             workers: Workers::start(&handle, settings.sampler)?,
             ear,
             log: settings.log,
@@ -188,11 +189,6 @@ impl Server {
         if removed > 0 {
             self.say(&format!("🔁 Removed what an earlier server kept of {removed} processes that have ended"));
         }
-    }
-
-    /// The ledgers that were handed over, for other threads.
-    pub fn post_mortem(&self) -> crate::handed::PostMortem {
-        self.handed.kept()
     }
 
     /// Runs until it is told to stop.
@@ -248,10 +244,10 @@ impl Server {
     /// Puts a connection among those who ask, or among the others.
     fn move_to(&mut self, number: u64, connection: &mut Connection, is_asking: bool) {
         let (from, to) = if is_asking { (&self.epoll, &self.askers) } else { (&self.askers, &self.epoll) };
+        connection.is_asking = is_asking;
+        let Some(waits) = connection.waits else { return };
         let data = EventData::new_u64(CONNECTION | number);
-        if epoll::delete(from, &connection.socket).is_ok() && epoll::add(to, &connection.socket, data, flags_of(connection.waits)).is_ok() {
-            connection.is_asking = is_asking;
-        } else {
+        if epoll::delete(from, &connection.socket).is_err() || epoll::add(to, &connection.socket, data, flags_of(waits)).is_err() {
             // Nobody would hear of it any more.
             connection.is_ending = true;
         }
@@ -283,15 +279,27 @@ impl Server {
                 return self.close(number);
             }
         }
-        let is_paused = self.connections.get(number).is_none_or(|connection| connection.pause.is_some() || connection.has_ended);
-        if flags.intersects(EventFlags::ERR | EventFlags::HUP) && is_paused {
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        let is_over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        match connection.pause {
+            None if !connection.has_ended => {
+                if is_over || flags.contains(EventFlags::IN) {
+                    self.receive(number);
+                }
+                self.rearm(number);
+            }
+            // What it said before it left counts, when its turn comes; until then the kernel would tell of its end for ever.
+            Some(Pause::Inspection | Pause::Sample(..)) if is_over => {
+                let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
+                let _ = epoll::delete(epoll, &connection.socket);
+                connection.waits = None;
+                connection.is_deaf = true;
+                connection.unread.clear();
+            }
             // Nobody is there to read an answer.
-            return self.close(number);
+            _ if is_over => self.close(number),
+            _ => self.rearm(number),
         }
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) && !is_paused {
-            self.receive(number);
-        }
-        self.rearm(number);
     }
 
     fn receive(&mut self, number: u64) {
@@ -313,7 +321,11 @@ impl Server {
                 connection.rest.extend_from_slice(&buffer[..kept]);
                 Flow::On
             }
-            Err(_) => Flow::Close,
+            // An end, too: of one that did not read all its replies.
+            Err(_) => {
+                connection.rest.extend_from_slice(&buffer[..kept]);
+                self.ended(number, &mut connection)
+            }
         };
         self.buffer = buffer;
         self.give_back(number, connection, flow);
@@ -367,7 +379,8 @@ impl Server {
         connection.framing.settle();
         let rest = std::mem::take(&mut connection.rest);
         let flow = if rest.is_empty() { Flow::On } else { self.feed(number, connection, &rest) };
-        if flow == Flow::On && connection.rest.is_empty() && (connection.pause.is_some() || !connection.unread.is_empty()) {
+        let is_waiting = connection.pause.is_some() || (connection.rest.is_empty() && !connection.unread.is_empty());
+        if flow == Flow::On && is_waiting {
             connection.is_ending = true;
             return Flow::On;
         }
@@ -410,10 +423,18 @@ impl Server {
     fn rearm(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(number) else { return };
         let waits = (connection.pause.is_none() && !connection.has_ended, !connection.unread.is_empty());
-        if waits != connection.waits {
-            connection.waits = waits;
-            let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
-            let _ = epoll::modify(epoll, &connection.socket, EventData::new_u64(CONNECTION | number), flags_of(waits));
+        let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
+        let data = EventData::new_u64(CONNECTION | number);
+        let known = match connection.waits {
+            Some(before) if before == waits => return,
+            Some(_) => epoll::modify(epoll, &connection.socket, data, flags_of(waits)),
+            // One that is over is looked at again when it can be read again.
+            None if !waits.0 => return,
+            None => epoll::add(epoll, &connection.socket, data, flags_of(waits)),
+        };
+        connection.waits = Some(waits);
+        if known.is_err() {
+            self.close(number);
         }
     }
 

@@ -19,6 +19,7 @@ use ttmon_model::ledger::VisibleDevices;
 use ttmon_source::read::{Lane, Pace, Pool, Request, Want};
 
 use crate::dump::{self, About, Owned};
+use crate::handed::PostMortem;
 use crate::limits::ENVIRONMENT_BYTES_MAX;
 use crate::owner::View;
 
@@ -51,9 +52,15 @@ pub enum Control {
 pub struct Handle {
     news: Sender<News>,
     waker: Arc<OwnedFd>,
+    kept: PostMortem,
 }
 
 impl Handle {
+    /// The ledgers that were handed over.
+    pub fn post_mortem(&self) -> &PostMortem {
+        &self.kept
+    }
+
     /// Tells it.
     pub fn tell(&self, control: Control) {
         self.send(News::Control(control));
@@ -86,10 +93,10 @@ impl AsFd for Ear {
 }
 
 /// A way to tell the loop something, and its ear.
-pub(crate) fn connect() -> io::Result<(Handle, Ear)> {
+pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Ear)> {
     let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
-    Ok((Handle { news: sender, waker: Arc::clone(&waker) }, Ear { news: receiver, waker }))
+    Ok((Handle { news: sender, waker: Arc::clone(&waker), kept }, Ear { news: receiver, waker }))
 }
 
 /// A thread that does one thing after the other.

@@ -80,7 +80,7 @@ impl Server {
             }
         }
         let is_paused = connection.pause.is_some();
-        connection.waits = (!is_paused, false);
+        connection.waits = Some((!is_paused, false));
         let number = self.connections.insert(connection);
         let flags = if is_paused { EventFlags::empty() } else { EventFlags::IN };
         let Some(connection) = self.connections.get_mut(number) else { return };

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 
 use ttmon_wire::allocation::{Request, Type};
 
-use crate::server::{DRAM, L1, Other, Server, alloc, event, free, hex, ledgers, other_command};
+use crate::server::{DRAM, HASTY, L1, Other, Server, alloc, event, free, hex, ledgers, other_command};
 
 #[test]
 fn i1_equal_addresses_of_two_processes_are_two() {
@@ -137,6 +137,33 @@ fn i10_the_end_of_a_connection_frees_nothing() {
     assert_eq!(server.usage(0).dram, 5, "over any of its connections");
     other.kill();
     server.until("its end does", || server.usage(0).dram == 0);
+}
+
+/// What came before the end counts, although the server has first to find out who a new process is.
+#[test]
+fn i10_whoever_leaves_at_once_is_heard_all_the_same() {
+    let server = Server::with(&["--quiet"]);
+    let others: Vec<Other> = (0..10)
+        .map(|_| {
+            let mut command = other_command(&server);
+            command.env(HASTY, "1");
+            Other::from(command)
+        })
+        .collect();
+    server.until("all of it", || server.usage(0).dram == 10 * 20 * 64);
+    drop(others);
+}
+
+/// A question that waits for other sources, then an allocation, then the end: nobody reads the answer, and the allocation counts.
+#[test]
+fn i10_what_was_said_behind_a_question_counts() {
+    let server = Server::with(&["--quiet"]);
+    for round in 1..=5 {
+        // Until what is known of other sources is too old to answer with.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        server.connect().send(&[Request::new(Type::Query), alloc(0, round, 64, DRAM), Request::new(Type::Query), alloc(1, round, 1, DRAM)]);
+        server.until("both", || (server.usage(0).dram, server.usage(1).dram) == (round * 64, round));
+    }
 }
 
 #[test]

@@ -238,6 +238,8 @@ impl Client {
 
 const SOCKET: &str = "TTMON_TEST_SOCKET";
 const SPEAK: &str = "TTMON_TEST_SPEAK";
+/// Set, the first thing that the process does is to connect, to allocate 20 times 64 bytes and to close, all in one go.
+pub(crate) const HASTY: &str = "TTMON_TEST_HASTY";
 
 /// Another process with a connection: this program again, which does what it is told.
 pub(crate) struct Other {
@@ -320,6 +322,10 @@ fn another_process() {
         return speak(&bytes);
     }
     let Ok(socket) = std::env::var(SOCKET) else { return };
+    if std::env::var_os(HASTY).is_some() {
+        let many: Vec<Request> = (0..20).map(|id| alloc(0, id, 64, DRAM)).collect();
+        Client::new(Path::new(&socket), Size::B144).send(&many);
+    }
     let mut client = Client::new(Path::new(&socket), Size::B144);
     eprintln!("answer ready");
     let mut children: Vec<Child> = Vec::new();
