@@ -313,9 +313,29 @@ pub(crate) struct RunArgs {
     /// The same for L1.
     #[arg(long, value_name = "SIZE|PCT")]
     pub(crate) max_l1: Option<String>,
+    #[command(flatten)]
+    pub(crate) elsewhere: Elsewhere,
     /// The command, with its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Flags of every other command. They are taken, so that whoever types one is told why it makes no sense here; help does not list
+/// them. What was typed is among the flags of every command, whose names these are.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Elsewhere {
+    #[arg(short = 'd', long = "device", global = true, hide = true)]
+    device: Vec<String>,
+    #[arg(short = 'i', long = "id", global = true, hide = true)]
+    id: Vec<String>,
+    #[arg(long, global = true, hide = true)]
+    json: bool,
+    #[arg(long, global = true, hide = true)]
+    root: Option<PathBuf>,
+    #[arg(long, global = true, hide = true)]
+    sim: Option<String>,
+    #[arg(long, global = true, hide = true)]
+    seed: Option<u64>,
 }
 
 /// Order of buffers.

@@ -18,6 +18,7 @@ mod tests;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
@@ -38,6 +39,7 @@ use crate::meant::{Context, Place};
 use crate::open::Opened;
 use crate::output::Output;
 use crate::show::VERSION;
+use crate::terminal::columns_of_stderr;
 
 use account::Account;
 use checks::Checks;
@@ -75,9 +77,9 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     let library = library::find(&library::places()).map_err(failed)?;
     let output = args.report.as_deref().map(prepare).transpose()?;
     // Before there is something to be left behind.
-    let signals = Signals::take().map_err(|error| failed(format!("cannot take over signals: {error}; run the command without ttmon")))?;
+    let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
-        Collector::open().map_err(|error| failed(format!("cannot make a socket for ledgers: {error}; set TMPDIR to a writable folder")))?;
+        Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
     let command = command(args, linkage, &library, collector.path());
     let began = now();
     let child = match Child::start(&command, &signals) {
@@ -106,6 +108,9 @@ fn check(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     }
     if common.root.is_some() {
         return Err(Failure::usage("--root shows a machine below a directory; run starts a program on this one"));
+    }
+    if common.seed.is_some() {
+        return Err(Failure::usage("--seed is of a simulated machine; run starts a program on this one"));
     }
     if common.json {
         return Err(Failure::usage("--json is for commands that print; the report of run is JSON: --report FILE"));
@@ -144,6 +149,17 @@ fn failed(message: impl Into<String>) -> Failure {
     Failure { message: message.into(), code: FAILED }
 }
 
+/// What the system refused us, before the command was started.
+fn cannot(what: &str, error: &io::Error, advice: &str) -> Failure {
+    let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => "raise the limit of open files (ulimit -n)",
+        Some(Errno::NFILE) => "the whole system has too many files open",
+        Some(Errno::AGAIN | Errno::NOMEM) => "the system is out of processes or memory",
+        _ => advice,
+    };
+    failed(format!("cannot {what}: {error}; {advice}"))
+}
+
 /// A report that cannot be written is better known before a long run than after it.
 fn prepare(path: &Path) -> Result<Output, Failure> {
     // The command cannot change our directory, and neither does anything else.
@@ -177,7 +193,7 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
             code: NOT_FOUND,
         },
         (Some(Errno::NOENT), None) => Failure { message: format!("{name}: command not found; check its name and PATH"), code: NOT_FOUND },
-        (Some(Errno::AGAIN | Errno::NOMEM), _) => failed(format!("cannot start {name}: {error}; the system is out of processes or memory")),
+        (Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE), _) => cannot(&format!("start {name}"), error, ""),
         _ => Failure { message: format!("{name}: cannot be executed: {error}"), code: NOT_EXECUTABLE },
     }
 }
@@ -221,16 +237,10 @@ fn machine(context: &Context) -> Option<Sample> {
 fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, output: Option<Output>) -> Result<(), Failure> {
     if !args.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        let lines = epilogue::lines(account, &style);
-        let _ = writeln!(io::stderr(), "ttmon: {}", lines.join("\n"));
+        let lines = epilogue::lines(account, &style, columns_of_stderr());
+        let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
-    let written = match output {
-        Some(output) => output.write(format!("{}\n", ttmon_wire::to_string(&report::document(account), Layout::Pretty)).as_bytes()),
-        None => Ok(()),
-    };
-    if let Err(failure) = &written {
-        complain(&format!("--report: {}", failure.message));
-    }
+    let written = output.is_none_or(|output| write_report(&output, account));
     if !checks.is_empty() && account.is_empty() {
         complain("the checks had nothing to judge: nothing was tracked");
     }
@@ -241,10 +251,24 @@ fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, o
     match account.end {
         End::Signal(signal) => child::die_of(signal),
         End::Exit(0) if !not_held.is_empty() => Err(Failure { message: String::new(), code: NOT_HELD }),
-        End::Exit(0) if written.is_err() => Err(failed("")),
+        End::Exit(0) if !written => Err(failed("")),
         End::Exit(0) => Ok(()),
         End::Exit(code) => Err(Failure { message: String::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }),
     }
+}
+
+/// Whether there is a report now: where it was asked for, or, where that has become impossible meanwhile, where it is said.
+fn write_report(output: &Output, account: &Account) -> bool {
+    let text = format!("{}\n", ttmon_wire::to_string(&report::document(account), Layout::Pretty));
+    let Err(failure) = output.write(text.as_bytes()) else { return true };
+    let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
+    // Not through a link that somebody else may have put there.
+    let saved = File::create_new(&instead).and_then(|mut file| file.write_all(text.as_bytes()));
+    match &saved {
+        Ok(()) => complain(&format!("--report: {}; the report is in {}", failure.message, instead.display())),
+        Err(error) => complain(&format!("--report: {}; nor can {}: {error}; it is lost", failure.message, instead.display())),
+    }
+    saved.is_ok()
 }
 
 fn now() -> u64 {

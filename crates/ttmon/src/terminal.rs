@@ -50,6 +50,12 @@ impl Terminal {
     }
 }
 
+/// How wide standard error is, where it is a terminal.
+pub(crate) fn columns_of_stderr() -> Option<usize> {
+    let size = if io::stderr().is_terminal() { rustix::termios::tcgetwinsize(io::stderr()).ok()? } else { return None };
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// The first of these that is set decides, as in the C library.
 fn is_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default().to_ascii_lowercase();

@@ -10,6 +10,7 @@ use ttmon_model::memory::Kind;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
+use ttmon_print::text::{self, Cut};
 
 use super::child::End;
 use super::digest::{Digest, DigestRow, Group, Left};
@@ -41,7 +42,7 @@ pub(crate) struct Account {
 }
 
 /// Longest list of chips.
-const LIST_CHARACTERS: usize = 40;
+const LIST_COLUMNS: usize = 40;
 
 /// What happened on one chip.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,10 +136,11 @@ impl Account {
                 },
             }
         }
+        let list = |names: &[String]| text::cut(&names.join(","), LIST_COLUMNS, Cut::End, "...");
         let lists = [
             ("device", devices.len(), ranges(devices.iter().copied())),
-            ("mock chip", mock.len(), cut(&mock.join(","), LIST_CHARACTERS)),
-            ("chip", others.len(), cut(&others.join(","), LIST_CHARACTERS)),
+            ("mock chip", mock.len(), list(&mock)),
+            ("chip", others.len(), list(&others)),
         ];
         let lists = lists.iter().filter(|(_, count, _)| *count > 0);
         let texts: Vec<String> = lists.map(|(what, count, list)| format!("{what}{} {list}", if *count == 1 { "" } else { "s" })).collect();
@@ -186,25 +188,31 @@ impl Account {
         left
     }
 
-    /// Bytes and buffers nobody freed on all chips, the program cache's not counted.
+    /// Buffers nobody freed and their bytes, the program cache's not counted. A buffer of a mesh lies on each of its chips, and
+    /// counts once.
     pub(crate) fn leaked(&self) -> (u64, u64) {
-        let of_devices = self.rows().filter(|(row, _)| is_of_device(row.kind));
-        of_devices.fold((0, 0), |sum, (row, places)| {
-            (sum.0 + row.leaked.0, sum.1.saturating_add(row.leaked.1.saturating_mul(places.len() as u64)))
-        })
+        self.leaked_by_chips().iter().fold((0, 0), |sum, (_, (count, bytes))| (sum.0 + count, sum.1.saturating_add(*bytes)))
     }
 
-    /// How much more was live at the end than at the program's last mark, on all chips; `None` without a mark.
-    pub(crate) fn growth(&self) -> Option<i64> {
-        let marked = self.rows().filter(|(row, _)| is_of_device(row.kind) && row.row.marked.is_some());
-        let mut growth: Option<i64> = None;
-        for (row, places) in marked {
-            let at_mark = row.row.marked.map_or(0, |marked| marked.used);
-            let more = i64::try_from(row.at_end).unwrap_or(i64::MAX).saturating_sub(i64::try_from(at_mark).unwrap_or(i64::MAX));
-            let chips = i64::try_from(places.len()).unwrap_or(1);
-            growth = Some(growth.unwrap_or(0).saturating_add(more.saturating_mul(chips)));
+    /// The same by the chips they lie on, most bytes first.
+    pub(crate) fn leaked_by_chips(&self) -> Vec<(&[Place], (u64, u64))> {
+        let mut groups: BTreeMap<&[Place], (u64, u64)> = BTreeMap::new();
+        for (row, places) in self.rows().filter(|(row, _)| is_of_device(row.kind) && row.leaked.0 > 0) {
+            let group = groups.entry(places).or_default();
+            *group = (group.0 + row.leaked.0, group.1.saturating_add(row.leaked.1));
         }
-        growth
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, (_, bytes))| Reverse(*bytes));
+        groups
+    }
+
+    /// How much more was live at the end than at the program's last mark, each buffer counted once; `None` without a mark.
+    pub(crate) fn growth(&self) -> Option<i64> {
+        let marked = self.rows().filter(|(row, _)| is_of_device(row.kind));
+        marked.filter_map(|(row, _)| Some((row.at_end, row.row.marked?.used))).fold(None, |growth: Option<i64>, (at_end, at_mark)| {
+            let more = i64::try_from(at_end).unwrap_or(i64::MAX).saturating_sub(i64::try_from(at_mark).unwrap_or(i64::MAX));
+            Some(growth.unwrap_or(0).saturating_add(more))
+        })
     }
 
     /// What the program was refused, in the order of time.
@@ -239,14 +247,6 @@ impl Account {
         let millis = time.saturating_sub(self.span.0) / 1_000_000;
         millis as f64 / 1000.0
     }
-}
-
-/// The beginning, with a sign that there is more.
-pub(crate) fn cut(text: &str, characters: usize) -> String {
-    if text.chars().count() <= characters {
-        return text.to_owned();
-    }
-    text.chars().take(characters.saturating_sub(3)).chain("...".chars()).collect()
 }
 
 /// Host memory is listed by some programs, and is on no chip.

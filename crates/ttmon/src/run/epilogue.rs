@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
+use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
 
-use super::account::{Account, Leftover, OfKind, OnChip, Place, cut};
+use super::account::{Account, Leftover, OfKind, OnChip, Place};
 use super::checks::{buffers, thousands};
 use super::child::End;
 use super::digest::Group;
@@ -20,20 +21,29 @@ const GROUPS: usize = 3;
 const REFUSALS: usize = 3;
 const LEFTOVERS: usize = 3;
 /// Longer tags are cut.
-const TAG_CHARACTERS: usize = 40;
+const TAG_COLUMNS: usize = 40;
+/// Of the command: at least so much, and at most so much.
+const COMMAND_COLUMNS: std::ops::RangeInclusive<usize> = 20..=60;
+/// A line that goes on stands so much further in.
+const INDENT: usize = 4;
+const ELLIPSIS: &str = "...";
+/// What the first line begins with.
+const PROGRAM: &str = "ttmon: ";
 
-/// The lines, without the name of the program that prints them.
-pub(crate) fn lines(account: &Account, style: &Style) -> Vec<String> {
+/// The lines; on a terminal none is wider than that.
+pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) -> Vec<String> {
     let writer = Writer { account, style };
-    let mut lines = vec![writer.head()];
-    if account.is_empty() {
-        return lines;
+    let mut lines = vec![writer.head(columns)];
+    if !account.is_empty() {
+        lines.extend(writer.chips());
+        lines.extend(writer.peaks());
+        lines.extend(writer.leaks());
+        lines.extend(writer.refusals());
+        lines.extend(writer.remarks());
     }
-    lines.extend(writer.chips());
-    lines.extend(writer.peaks());
-    lines.extend(writer.leaks());
-    lines.extend(writer.refusals());
-    lines.extend(writer.remarks());
+    if let Some(columns) = columns {
+        lines = lines.iter().flat_map(|line| fold(line, columns)).collect();
+    }
     let more = lines.len().saturating_sub(LINES_MAX);
     if more > 0 {
         lines.truncate(LINES_MAX - 1);
@@ -48,10 +58,9 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// `python model.py: exit 0 after 2m13s, 18,204 allocations`
-    fn head(&self) -> String {
+    /// `ttmon: python model.py: exit 0 after 2m13s, 18,204 allocations`
+    fn head(&self, columns: Option<usize>) -> String {
         let account = self.account;
-        let command = self.style.clean(&cut(&account.command.join(" "), 60));
         let end = match account.end {
             End::Exit(code) => format!("exit {code}"),
             End::Signal(signal) => signal_hook::low_level::signal_name(signal).map_or(format!("signal {signal}"), str::to_owned),
@@ -63,7 +72,12 @@ impl Writer<'_> {
             let count = account.allocations();
             format!("{} allocation{}", thousands(count), if count == 1 { "" } else { "s" })
         };
-        format!("{command}: {end} after {took}, {what}")
+        let rest = format!(": {end} after {took}, {what}");
+        let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(text::width(PROGRAM) + text::width(&rest)));
+        let room = room.clamp(*COMMAND_COLUMNS.start(), *COMMAND_COLUMNS.end());
+        // Which script, and with what: both ends tell.
+        let command = text::cut(&self.style.clean(&account.command.join(" ")), room, Cut::Middle, ELLIPSIS);
+        format!("{PROGRAM}{command}{rest}")
     }
 
     /// A line for chips that fared the same: `devices 0-31  DRAM peak ...`.
@@ -161,19 +175,19 @@ impl Writer<'_> {
         parts
     }
 
-    /// The largest buffers that nobody freed.
+    /// The largest buffers that nobody freed: a line for each group of chips, the one with the most first.
     fn leaks(&self) -> Vec<String> {
         let left = self.account.left(false);
-        let Some(first) = left.first() else { return Vec::new() };
-        let total = self.account.leaked().0;
-        let here = left.iter().filter(|leftover| leftover.places == first.places);
-        let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
-        let more = total.saturating_sub(parts.len() as u64);
-        if more > 0 {
-            let elsewhere = left.iter().any(|leftover| leftover.places != first.places);
-            parts.push(format!("{more} more{}", if elsewhere { ", also on other chips" } else { "" }));
-        }
-        vec![format!("  left at exit on {}:  {}", self.account.names(first.places), parts.join("   "))]
+        let line = |(places, (count, _)): (&[Place], (u64, u64))| {
+            let here = left.iter().filter(|leftover| leftover.places == places);
+            let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
+            let more = count.saturating_sub(parts.len() as u64);
+            if more > 0 {
+                parts.push(if parts.is_empty() { buffers(more) } else { format!("{} more", thousands(more)) });
+            }
+            format!("  left at exit on {}:  {}", self.account.names(places), parts.join("   "))
+        };
+        self.account.leaked_by_chips().into_iter().map(line).collect()
     }
 
     /// `64.0MB DRAM 0x4a01000 tag "layer 7" age 1m02s`
@@ -181,7 +195,7 @@ impl Writer<'_> {
         let left = leftover.left;
         let kind = left.kind.name().to_uppercase();
         let label = [
-            left.tag.as_ref().map(|tag| format!(" tag \"{}\"", cut(tag, TAG_CHARACTERS))),
+            left.tag.as_ref().map(|tag| format!(" tag \"{}\"", cut(tag, TAG_COLUMNS))),
             left.operation.as_ref().map(|op| format!(" op {op}")),
         ];
         let label: String = label.into_iter().flatten().collect();
@@ -209,7 +223,7 @@ impl Writer<'_> {
 
     fn large(&self, large: &ttmon_ledger::reader::Large) -> String {
         let text = |word: &str, text: &str| if text.is_empty() { String::new() } else { format!(" {word} {text}") };
-        let tag = if large.tag.is_empty() { String::new() } else { format!("\"{}\"", cut(&large.tag, TAG_CHARACTERS)) };
+        let tag = if large.tag.is_empty() { String::new() } else { format!("\"{}\"", cut(&large.tag, TAG_COLUMNS)) };
         let label = text("tag", &tag) + &text("op", &large.operation);
         format!("{} {:#x}{}", size(large.size), large.address, self.style.clean(&label))
     }
@@ -238,8 +252,35 @@ impl Writer<'_> {
     }
 }
 
+/// The beginning, with a sign that there is more.
+fn cut(text: &str, columns: usize) -> String {
+    text::cut(text, columns, Cut::End, ELLIPSIS)
+}
+
+/// Breaks a line between its parts, which are three blanks apart, and a part that is too wide between its words.
+fn fold(line: &str, columns: usize) -> Vec<String> {
+    let text = line.trim_start();
+    let first = " ".repeat(line.len() - text.len());
+    let further = " ".repeat(first.len() + INDENT);
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split("   ") {
+        let indent = if lines.is_empty() { &first } else { &further };
+        match lines.last_mut() {
+            Some(last) if text::width(last) + 3 + text::width(part) <= columns => *last = format!("{last}   {part}"),
+            _ if indent.len() + text::width(part) <= columns => lines.push(format!("{indent}{part}")),
+            _ => {
+                let room = columns.saturating_sub(further.len());
+                let begun = lines.len();
+                let words = text::wrap(part, room, ELLIPSIS).into_iter().enumerate();
+                lines.extend(words.map(|(number, words)| format!("{}{words}", if begun + number == 0 { &first } else { &further })));
+            }
+        }
+    }
+    lines
+}
+
 fn label(group: &Group) -> String {
-    let tag = group.tag.as_ref().map(|tag| format!("tag \"{}\"", cut(tag, TAG_CHARACTERS)));
+    let tag = group.tag.as_ref().map(|tag| format!("tag \"{}\"", cut(tag, TAG_COLUMNS)));
     let operation = group.operation.as_ref().map(|operation| format!("op {operation}"));
     tag.into_iter().chain(operation).collect::<Vec<_>>().join(" ")
 }
@@ -285,6 +326,21 @@ mod tests {
         let texts = [0.04, 9.94, 41.0, 133.0, 3723.0].map(|seconds| duration(Duration::from_secs_f64(seconds)));
         assert_eq!(texts, ["0.0s", "9.9s", "41s", "2m13s", "1h02m"]);
         assert_eq!([0, 41, 3723].map(|seconds| clock(seconds * 1_000_000_000)), ["00:00", "00:41", "1:02:03"]);
+    }
+
+    #[test]
+    fn a_line_is_broken_between_its_parts() {
+        let line = "  device 0  DRAM peak 1GB   L1 peak 2MB   LEFT 3KB in 4 buffers";
+        assert_eq!(fold(line, 80), [line]);
+        assert_eq!(fold(line, 50), ["  device 0  DRAM peak 1GB   L1 peak 2MB", "      LEFT 3KB in 4 buffers"]);
+        assert_eq!(fold(line, 30), ["  device 0  DRAM peak 1GB", "      L1 peak 2MB", "      LEFT 3KB in 4 buffers"]);
+        // A part that is too wide goes on between its words, and a word that is too wide is cut.
+        let told = fold("  asked 32.0MB L1 on device 0: would fit if not fragmented", 30);
+        assert_eq!(told, ["  asked 32.0MB L1 on", "      device 0: would fit if", "      not fragmented"]);
+        assert_eq!(
+            fold("  at the peak:   \u{6F22}\u{5B57}\u{6F22}\u{5B57}\u{6F22}\u{5B57}", 17),
+            ["  at the peak:", "      \u{6F22}\u{5B57}\u{6F22}\u{5B57}..."]
+        );
     }
 
     #[test]

@@ -35,14 +35,25 @@ pub(crate) fn find(places: &[PathBuf]) -> Result<PathBuf, String> {
     let library = if stub.is_file() { stub } else { folder.join(HOOK) };
     // The command may run in another directory.
     let library = std::path::absolute(&library).unwrap_or(library);
-    // The dynamic linker takes both for the end of a name, and has no way to say otherwise.
-    if library.as_os_str().as_bytes().iter().any(|byte| b" \t\n:;".contains(byte)) {
-        return Err(format!(
-            "{} cannot be preloaded: there is a space, colon or semicolon in its path; put the libraries elsewhere and name the folder in TTMON_LIB",
-            library.display()
-        ));
+    // The dynamic linker has no way to say that such a character is part of a name.
+    match library.as_os_str().as_bytes().iter().find_map(|byte| Some(*byte).zip(meaning(*byte))) {
+        Some((byte, meaning)) => Err(format!(
+            "{:?} cannot be preloaded: the dynamic linker takes {:?} in its path for {meaning}; put the libraries elsewhere and name the folder in TTMON_LIB",
+            library,
+            char::from(byte)
+        )),
+        None => Ok(library),
     }
-    Ok(library)
+}
+
+/// What a character in `LD_PRELOAD` means that is not simply itself.
+fn meaning(byte: u8) -> Option<&'static str> {
+    match byte {
+        b' ' | b'\t' | b'\n' | b':' | b';' => Some("the end of a name"),
+        // $ORIGIN, $LIB, $PLATFORM
+        b'$' => Some("the beginning of a variable"),
+        _ => None,
+    }
 }
 
 /// The new value of `LD_PRELOAD`: what was there stays, and comes first (some, such as sanitizers, insist on it).
@@ -97,9 +108,17 @@ mod tests {
     #[test]
     fn a_path_that_the_linker_would_take_apart() {
         let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().join("my libs");
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join(HOOK), "").unwrap();
-        assert!(find(&[folder]).unwrap_err().contains("a space"));
+        for (name, told) in [
+            ("my libs", "' ' in its path for the end"),
+            ("my:libs", "':' in its path for the end"),
+            ("my\nlibs", r"'\n' in its path for the end"),
+            ("$LIB", "'$' in its path for the beginning of a variable"),
+        ] {
+            let folder = directory.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(HOOK), "").unwrap();
+            let refused = find(&[folder]).unwrap_err();
+            assert!(refused.contains(told) && refused.lines().count() == 1, "{refused}");
+        }
     }
 }

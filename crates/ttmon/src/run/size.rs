@@ -45,9 +45,12 @@ impl FromStr for Limit {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(share) = text.strip_suffix('%') else { return Ok(Self::Bytes(text.parse::<Size>()?.0)) };
-        match share.trim_end().parse::<f64>() {
-            Ok(share) if (0.0..=100.0).contains(&share) => Ok(Self::Share(share / 100.0)),
-            _ => Err(format!("{text:?} is no share: give 0% to 100%")),
+        let share = share.trim_end();
+        // A sign would mean a change of something, and there is nothing to change.
+        let is_plain = share.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
+        match share.parse::<f64>() {
+            Ok(share) if is_plain && share <= 100.0 => Ok(Self::Share(share / 100.0)),
+            _ => Err(format!("{text:?} is no share: give 0% to 100%, without a sign")),
         }
     }
 }
@@ -80,7 +83,7 @@ mod tests {
     fn limits() {
         assert_eq!("90%".parse(), Ok(Limit::Share(0.9)));
         assert_eq!("1G".parse(), Ok(Limit::Bytes(1 << 30)));
-        for text in ["%", "101%", "-1%", "nan%", "90%%"] {
+        for text in ["%", ".%", "101%", "-1%", "-0%", "+5%", "1e1%", "nan%", "inf%", "90%%"] {
             assert!(text.parse::<Limit>().is_err(), "{text}");
         }
     }

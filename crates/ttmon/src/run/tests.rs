@@ -54,7 +54,7 @@ fn account(machine: Option<&Sample>) -> Account {
 }
 
 fn lines(account: &Account) -> Vec<String> {
-    epilogue::lines(account, &Style::plain("0.1.0"))
+    epilogue::lines(account, &Style::plain("0.1.0"), None)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
     assert_eq!(
         lines(&account),
         [
-            "python model.py: exit 0 after 2m14s, 5 allocations",
+            "ttmon: python model.py: exit 0 after 2m14s, 5 allocations",
             "  devices 0-1  DRAM peak 10.0GB of 12.0GB (83%) at 00:41   L1 peak 4.0KB of 91.5MB (<1%) at 00:41   LEFT 2.0GB in 1 buffer",
             "  at the DRAM peak of device 0:   6.0GB tag \"load\"   3.0GB tag \"layer *\" (2 buffers)   1.0GB other",
             "  left at exit on devices 0-1:  2.0GB DRAM 0x3 tag \"layer 2\" age 1m32s",
@@ -72,7 +72,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
     );
     let document = report::document(&account);
     assert_eq!((&document["devices"][1]["id"], &document["leaks"][0]["devices"]), (&1.into(), &serde_json::json!([0, 1])));
-    assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(4_u64 << 30).into()));
+    assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(2_u64 << 30).into()));
     let peak_time = document["devices"][0]["kinds"]["dram"]["peak_time_s"].as_f64().unwrap();
     assert!((41.0..42.0).contains(&peak_time), "{peak_time}");
 }
@@ -96,6 +96,21 @@ fn shares_of_a_chip() {
     assert_eq!(limits("1%").failures(&known), [""; 0]);
     assert_eq!(limits("0.001%").failures(&known).len(), 2);
     assert!(limits("1%").failures(&unknown)[0].contains("cannot be judged"));
+}
+
+/// Which script it was stands at the beginning, and with what at the end.
+#[test]
+fn a_long_command_loses_its_middle() {
+    let mut account = account(None);
+    account.command = ["python", &format!("/home/somebody/{}/train.py", "deep/".repeat(20)), "--batch", "32"].map(str::to_owned).to_vec();
+    let head = lines(&account).remove(0);
+    assert!(
+        head.starts_with("ttmon: python /home/") && head.contains("...") && head.contains("train.py --batch 32: exit 0 after"),
+        "{head}"
+    );
+    let narrow = epilogue::lines(&account, &Style::plain("0.1.0"), Some(80));
+    assert!(narrow.iter().all(|line| line.chars().count() <= 80), "{narrow:#?}");
+    assert!(narrow[0].starts_with("ttmon: python /home/") && narrow[0].ends_with("5 allocations"), "{narrow:#?}");
 }
 
 #[test]

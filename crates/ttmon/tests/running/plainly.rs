@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     ("another_directory", another_directory),
     ("closed_standard_files", closed_standard_files),
     ("nothing_else_differs", nothing_else_differs),
+    ("too_few_files", too_few_files),
     ("a_script_without_an_interpreter", a_script_without_an_interpreter),
     ("a_static_program", a_static_program),
     ("children_that_outlive_the_command", children_that_outlive_the_command),
@@ -144,6 +145,9 @@ fn flags_that_make_no_sense() {
         (&["--report", "-", "--", "true"], "/dev/stderr"),
         (&["--max-dram", "ten", "--", "true"], "--max-dram"),
         (&["--max-l1", "101%", "--", "true"], "--max-l1"),
+        (&["--max-dram=+5%", "--", "true"], "without a sign"),
+        (&["--max-dram=-0%", "--", "true"], "without a sign"),
+        (&["--seed", "1", "--", "true"], "--seed"),
         (&["--fail-on-leak=x", "--", "true"], "--fail-on-leak"),
         (&["--fail-on-growth=-1", "--", "true"], "--fail-on-growth"),
         (&["--no-such-flag", "--", "true"], "--no-such-flag"),
@@ -152,6 +156,12 @@ fn flags_that_make_no_sense() {
         assert_eq!(ran.code(), Some(2), "{words:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
     }
+    // What is refused is not offered.
+    let help = ran(&mut run(&["--help"])).stdout;
+    for flag in ["--sim", "--seed", "--root", "--json", "--device", "--id"] {
+        assert!(!help.contains(&format!("{flag} ")) && !help.contains(&format!("{flag}\n")), "{flag}: {help}");
+    }
+    assert!(help.contains("--report <FILE>") && help.contains("--cluster <FILE>"), "{help}");
     let simulated = ran(run(&["--", "true"]).env("TTMON_SIM", "t3k"));
     assert!(simulated.code() == Some(2) && simulated.stderr.contains("TTMON_SIM"), "{}", simulated.stderr);
 }
@@ -173,6 +183,25 @@ fn closed_standard_files() {
     let ran = ran(command.env(crate::program::SCRIPT, "a 0 10 1; threads; exit 4"));
     assert_eq!(ran.code(), Some(4), "{}", ran.stderr);
     assert!(fs::read_to_string(&path).unwrap().contains("\"allocations\": 5"));
+}
+
+/// Whoever may not open what we need is told what would help.
+fn too_few_files() {
+    let mut refused = 0;
+    for limit in 4..16 {
+        let ttmon = run(&["--quiet", "--", "true"]);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh"]).arg(ttmon.get_program()).args(ttmon.get_args());
+        command.envs(ttmon.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ran = ran(&mut command);
+        if ran.stderr.contains("error while loading") || ran.code() == Some(0) {
+            continue;
+        }
+        assert_eq!(ran.code(), Some(125), "{limit}: {}", ran.stderr);
+        assert!(ran.stderr.contains("(ulimit -n)"), "{limit}: {}", ran.stderr);
+        refused += 1;
+    }
+    assert!(refused > 0);
 }
 
 /// All that a process inherits, of one that is started plainly and of one that is tracked, from a caller with habits of its own.

@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("control_z_and_fg", control_z_and_fg),
     ("in_the_background", in_the_background),
     ("a_terminal_that_goes_away", a_terminal_that_goes_away),
+    ("no_line_is_wider_than_the_terminal", no_line_is_wider_than_the_terminal),
 ];
 
 /// A shell with job control on a terminal of its own.
@@ -188,4 +189,19 @@ fn a_terminal_that_goes_away() {
     let _ = shell.child.kill();
     eventually("both end", || pids.iter().all(|pid| !is_alive(pid)));
     eventually("nothing is left", || shell.is_tidy());
+}
+
+fn no_line_is_wider_than_the_terminal() {
+    let mut shell = Shell::start();
+    let program = std::env::current_exe().unwrap();
+    shell.press(&format!(
+        "stty cols 80; PS1='$ '; {}=hook \"$TTMON\" run -- '{}'; echo en\"\"d\n",
+        crate::program::SCRIPT,
+        program.display()
+    ));
+    shell.shows("ttmon: ");
+    let told = format!("ttmon: {}", shell.shows("end\r\n"));
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines.iter().all(|line| line.chars().count() <= 80) && (8..=25).contains(&lines.len()), "{told}");
+    assert!(told.contains("\n  chips 0,1  DRAM peak 14.0MB of 12.0GB (<1%) at 00:00\r\n      L1 peak"), "{told}");
 }
