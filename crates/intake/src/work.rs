@@ -186,7 +186,8 @@ fn inspect(work: &Receiver<ProcessKey>, handle: &Handle) {
                 want: Want::Beginning,
                 bytes_max: ENVIRONMENT_BYTES_MAX,
                 pace: Pace::Once,
-            }],
+            }]
+            .into(),
         });
         let replies = pool.read(lanes.collect());
         for (process, lane) in processes.iter().zip(replies) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -14,6 +15,7 @@ use ttmon_model::{Attr, Missing, Raw, Reading};
 
 use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want};
 use crate::root::Root;
+use crate::users;
 
 /// More broken files of one device than this are told in one line.
 const PROBLEMS_PER_DEVICE_MAX: usize = 4;
@@ -29,7 +31,11 @@ pub(crate) struct Known {
     /// What is read once must be read again: the device is new, was reset, or was not ready.
     needs_static: bool,
     /// It was listed before and is not now.
-    pub(crate) has_left: bool,
+    has_left: bool,
+    /// What is read of it, by [`Part`], while that stays the same.
+    plans: [Option<Arc<Plan>>; 2],
+    /// The list of its users.
+    users: Option<Arc<[Request]>>,
     /// When its counters were read last.
     pub(crate) counted_at: Duration,
     heart: Option<Heart>,
@@ -50,6 +56,13 @@ struct Heart {
 pub(crate) enum Part {
     Telemetry,
     Counters,
+}
+
+/// The files of a part, and what each of them is.
+#[derive(Debug)]
+struct Plan {
+    attributes: Vec<&'static Attribute>,
+    requests: Arc<[Request]>,
 }
 
 /// Ids of the devices in the class directory: entries `tenstorrent!N`.
@@ -76,6 +89,8 @@ impl Known {
             directory,
             needs_static: true,
             has_left: false,
+            plans: [None, None],
+            users: None,
             counted_at: Duration::ZERO,
             heart: None,
         };
@@ -88,9 +103,42 @@ impl Known {
         bdf(&self.directory) == self.bdf
     }
 
+    /// Whether it is among the devices that are listed now.
+    pub(crate) fn set_listed(&mut self, is_listed: bool) {
+        if self.has_left == is_listed {
+            self.has_left = !is_listed;
+            self.plans = [None, None];
+            self.users = None;
+        }
+    }
+
+    /// Whether it was listed before and is not now.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left
+    }
+
     /// What to read now.
-    pub(crate) fn requests(&self, part: Part, pace: Pace) -> Vec<Request> {
-        self.planned(part).map(|(_, path)| Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }).collect()
+    pub(crate) fn requests(&mut self, part: Part, pace: Pace) -> Arc<[Request]> {
+        if let Some(plan) = &self.plans[part as usize] {
+            return Arc::clone(&plan.requests);
+        }
+        let (mut attributes, mut requests) = (Vec::new(), Vec::new());
+        for (attribute, path) in self.planned(part) {
+            // What is read once need not stay open, and the open files of a device that left may still answer.
+            let pace = if attribute.pace == attributes::Pace::Static || self.has_left { Pace::Once } else { pace };
+            requests.push(Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace });
+            attributes.push(attribute);
+        }
+        let plan = Plan { attributes, requests: requests.into() };
+        let requests = Arc::clone(&plan.requests);
+        self.plans[part as usize] = Some(Arc::new(plan));
+        requests
+    }
+
+    /// The driver's list of its users.
+    pub(crate) fn users_request(&mut self, root: &Root, pace: Pace) -> Arc<[Request]> {
+        let pace = if self.has_left { Pace::Once } else { pace };
+        Arc::clone(self.users.get_or_insert_with(|| [users::request(root, self.id, pace)].into()))
     }
 
     /// Takes in the counters.
@@ -98,31 +146,35 @@ impl Known {
         self.counted_at = lane.at;
         let found = self.take_readings(Part::Counters, &lane.replies);
         report(&self.directory, found, problems);
-        self.mark_gone();
+        self.mark_gone(lane);
     }
 
     /// Takes in the telemetry. Says whether the sensors should be looked for elsewhere and read once more.
     pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> Retry {
         let found = self.take_readings(Part::Telemetry, &lane.replies);
         let retry = self.look_elsewhere(root);
-        self.mark_gone();
+        self.mark_gone(lane);
         if retry == Retry::No {
             report(&self.directory, found, problems);
         }
         let was_reset = self.feel_pulse(lane.at);
-        self.needs_static = was_reset || self.is_unsettled();
+        let needs_static = was_reset || self.is_unsettled();
+        if needs_static != self.needs_static || retry == Retry::Yes {
+            self.plans[Part::Telemetry as usize] = None;
+        }
+        self.needs_static = needs_static;
         retry
     }
 
     fn take_readings(&mut self, part: Part, replies: &[Reply]) -> Vec<Problem> {
-        let planned: Vec<(&'static Attribute, PathBuf)> = self.planned(part).collect();
+        let Some(plan) = self.plans[part as usize].clone() else { return Vec::new() };
         let mut found = Vec::new();
-        for ((attribute, path), reply) in planned.iter().zip(replies) {
-            let (reading, detail) = reading(attribute, reply);
+        for ((attribute, request), reply) in plan.attributes.iter().zip(&*plan.requests).zip(replies) {
+            let reading = reading(attribute, reply);
             if let Err(reason) = judged(attribute, &reading)
                 && reason.is_problem()
             {
-                found.push(Problem { part: path.display().to_string(), reason, detail });
+                found.push(Problem { part: request.path.display().to_string(), reason, detail: detail(reply) });
             }
             self.attributes.set(attribute.attr, reading);
         }
@@ -152,9 +204,10 @@ impl Known {
         self.heart.and_then(|heart| heart.beat)
     }
 
-    /// What is not there is not there because the whole device is not.
-    fn mark_gone(&mut self) {
-        if fs::metadata(&self.directory).is_ok() {
+    /// What is not there is not there because the whole device is not. One that is listed and answers is there.
+    fn mark_gone(&mut self, lane: &LaneReply) {
+        let answers = !self.has_left && lane.replies.iter().any(Result::is_ok);
+        if answers || fs::metadata(&self.directory).is_ok() {
             return;
         }
         for attribute in ATTRIBUTES {
@@ -257,15 +310,22 @@ fn bdf(directory: &Path) -> Reading<Bdf> {
     name_in(target).or_else(|| fs::canonicalize(&link).ok().and_then(name_in)).ok_or(Missing::Unparsable)
 }
 
-fn reading(attribute: &Attribute, reply: &Reply) -> (Reading<Raw>, String) {
+fn reading(attribute: &Attribute, reply: &Reply) -> Reading<Raw> {
     match reply {
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(bytes);
-            (attribute.parse(&text), format!("it says {}", excerpt(&text)))
-        }
-        Err(Failure::Timeout) => (Err(Missing::Timeout), "the read did not come back in time".to_owned()),
-        Err(Failure::TooLong) => (Err(Missing::Unparsable), "it is far longer than it should be".to_owned()),
-        Err(Failure::Errno(errno)) => (Err(from_errno(*errno)), io::Error::from_raw_os_error(*errno).to_string()),
+        Ok(bytes) => attribute.parse(&String::from_utf8_lossy(bytes)),
+        Err(Failure::Timeout) => Err(Missing::Timeout),
+        Err(Failure::TooLong) => Err(Missing::Unparsable),
+        Err(Failure::Errno(errno)) => Err(from_errno(*errno)),
+    }
+}
+
+/// What was answered, in words.
+fn detail(reply: &Reply) -> String {
+    match reply {
+        Ok(bytes) => format!("it says {}", excerpt(&String::from_utf8_lossy(bytes))),
+        Err(Failure::Timeout) => "the read did not come back in time".to_owned(),
+        Err(Failure::TooLong) => "it is far longer than it should be".to_owned(),
+        Err(Failure::Errno(errno)) => io::Error::from_raw_os_error(*errno).to_string(),
     }
 }
 

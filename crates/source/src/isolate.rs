@@ -5,14 +5,17 @@
 //! the parent asks over a socket, and if the child is stuck when the parent is done, it is left behind, without
 //! the parent's terminal and standard files.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fork::Fork;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::read::{Failure, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
@@ -21,12 +24,21 @@ const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the parent waits for an answer beyond what the reads themselves may take.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A list of files that the parent has not asked for in so many batches is forgotten, on both sides.
+const IDLE_BATCHES_MAX: u64 = 64;
+/// Files the reading process would like to be able to have open: those of 32 devices and some hundred processes.
+const OPEN_FILES: u64 = 4096;
+
 /// The parent's end of a reading process.
 #[derive(Debug)]
 pub struct Reader {
     stream: UnixStream,
     child: i32,
     is_stuck: bool,
+    /// Lists that the child knows by the key of their lane, and when they were asked for last.
+    told: HashMap<u64, (Arc<[Request]>, u64)>,
+    batch: u64,
+    frame: Vec<u8>,
 }
 
 impl Reader {
@@ -37,7 +49,7 @@ impl Reader {
             Fork::Parent(child) => {
                 ours.set_read_timeout(Some(read_timeout * 16 + GRACE))?;
                 ours.set_write_timeout(Some(GRACE))?;
-                Ok(Self { stream: ours, child, is_stuck: false })
+                Ok(Self { stream: ours, child, is_stuck: false, told: HashMap::new(), batch: 0, frame: Vec::new() })
             }
             Fork::Child => {
                 drop(ours);
@@ -50,7 +62,7 @@ impl Reader {
     /// Reads all lanes, as [`Pool::read`].
     pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
         let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
-        let question = encode_lanes(&lanes);
+        let question = self.question(&lanes);
         // Thousands of paths are not needed while the answer comes.
         drop(lanes);
         let read = self.ask(question, &counts);
@@ -59,10 +71,37 @@ impl Reader {
         read
     }
 
+    fn question(&mut self, lanes: &[Lane]) -> Vec<u8> {
+        self.batch += 1;
+        let mut out = begin_frame();
+        let mut forgotten = Vec::new();
+        if self.batch.is_multiple_of(IDLE_BATCHES_MAX) {
+            let oldest = self.batch - IDLE_BATCHES_MAX;
+            forgotten.extend(self.told.iter().filter(|(_, (_, used))| *used < oldest).map(|(key, _)| *key));
+            forgotten.iter().for_each(|key| _ = self.told.remove(key));
+        }
+        put_length(&mut out, forgotten.len());
+        forgotten.iter().for_each(|key| out.extend(key.to_le_bytes()));
+        put_length(&mut out, lanes.len());
+        for lane in lanes {
+            let is_told = match self.told.get_mut(&lane.key) {
+                Some((requests, used)) if Arc::ptr_eq(requests, &lane.requests) => {
+                    *used = self.batch;
+                    true
+                }
+                _ => false,
+            };
+            if !is_told && lane.is_repeated() {
+                self.told.insert(lane.key, (Arc::clone(&lane.requests), self.batch));
+            }
+            encode_lane(&mut out, lane, is_told);
+        }
+        out
+    }
+
     fn ask(&mut self, question: Vec<u8>, counts: &[usize]) -> io::Result<Vec<LaneReply>> {
-        write_frame(&mut self.stream, &question)?;
-        drop(question);
-        let replies = decode_replies(&read_frame(&mut self.stream)?).ok_or(io::ErrorKind::InvalidData)?;
+        write_frame(&mut self.stream, question)?;
+        let replies = decode_replies(read_frame(&mut self.stream, &mut self.frame)?).ok_or(io::ErrorKind::InvalidData)?;
         let is_whole = replies.iter().map(|lane| lane.replies.len()).eq(counts.iter().copied());
         if !is_whole {
             return Err(io::ErrorKind::InvalidData.into());
@@ -87,57 +126,95 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-reader");
-    while let Ok(frame) = read_frame(&mut stream) {
-        let Some(lanes) = decode_lanes(&frame) else { return };
-        drop(frame);
-        if write_frame(&mut stream, &encode_replies(&pool.read(lanes))).is_err() {
+    raise_limit();
+    let mut known = Known::new();
+    let mut frame = Vec::new();
+    while let Ok(question) = read_frame(&mut stream, &mut frame) {
+        let Some(lanes) = decode_lanes(question, &mut known) else { return };
+        if write_frame(&mut stream, encode_replies(&pool.read(lanes))).is_err() {
             return;
         }
     }
 }
 
-fn write_frame(stream: &mut UnixStream, body: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    stream.write_all(&length.to_le_bytes())?;
-    stream.write_all(body)
-}
-
-fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(io::ErrorKind::InvalidData.into());
+/// As many open files as this process may allow itself, within reason.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let possible = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if limit.current.is_some_and(|current| current < possible) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), ..limit });
     }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body)?;
-    Ok(body)
 }
 
-fn encode_lanes(lanes: &[Lane]) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_length(&mut out, lanes.len());
-    for lane in lanes {
-        out.extend(lane.key.to_le_bytes());
-        put_length(&mut out, lane.requests.len());
-        for request in &lane.requests {
-            put_length(&mut out, request.bytes_max);
-            out.push(u8::from(request.pace == Pace::Repeated));
-            out.push(request.want as u8);
-            put_bytes(&mut out, request.path.as_os_str().as_bytes());
+/// An empty frame: its length comes first, when it is known.
+fn begin_frame() -> Vec<u8> {
+    vec![0; LENGTH_BYTES]
+}
+
+/// In one piece: each one wakes the other side.
+fn write_frame(stream: &mut UnixStream, mut frame: Vec<u8>) -> io::Result<()> {
+    let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    stream.write_all(&frame)
+}
+
+/// Reads a frame's body. There is never more than one on the way, so whatever is there belongs to it.
+fn read_frame<'a>(stream: &mut UnixStream, frame: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+    frame.resize(frame.len().max(FRAME_BYTES_USUAL), 0);
+    let mut filled = 0;
+    let mut end = LENGTH_BYTES;
+    while filled < end {
+        match stream.read(&mut frame[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+        if let Some(length) = frame[..filled].first_chunk().map(|length| u32::from_le_bytes(*length) as usize) {
+            if length > FRAME_BYTES_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            end = LENGTH_BYTES + length;
+            frame.resize(frame.len().max(end), 0);
         }
     }
-    out
+    if filled == end { Ok(&frame[LENGTH_BYTES..end]) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-fn decode_lanes(bytes: &[u8]) -> Option<Vec<Lane>> {
+const LENGTH_BYTES: usize = 4;
+const FRAME_BYTES_USUAL: usize = 16 * 1024;
+
+/// Lists of files by the key of their lane.
+type Known = HashMap<u64, Arc<[Request]>>;
+
+/// Of a list that was told before, only that it was.
+fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_told: bool) {
+    out.extend(lane.key.to_le_bytes());
+    out.push(u8::from(is_told));
+    if is_told {
+        return;
+    }
+    put_length(out, lane.requests.len());
+    for request in &*lane.requests {
+        put_length(out, request.bytes_max);
+        out.push(u8::from(request.pace == Pace::Repeated));
+        out.push(request.want as u8);
+        put_bytes(out, request.path.as_os_str().as_bytes());
+    }
+}
+
+fn decode_lanes(bytes: &[u8], known: &mut Known) -> Option<Vec<Lane>> {
     let mut input = Input(bytes);
+    for _ in 0..input.length()? {
+        known.remove(&input.number()?);
+    }
     let lanes = input.length()?;
-    (0..lanes).map(|_| decode_lane(&mut input)).collect()
+    (0..lanes).map(|_| decode_lane(&mut input, known)).collect()
 }
 
-fn decode_lane(input: &mut Input<'_>) -> Option<Lane> {
-    let key = u64::from_le_bytes(input.take(8)?.try_into().ok()?);
+fn decode_lane(input: &mut Input<'_>, known: &mut Known) -> Option<Lane> {
+    let key = input.number()?;
+    if input.byte()? == 1 {
+        return Some(Lane { key, requests: Arc::clone(known.get(&key)?) });
+    }
     let count = input.length()?;
     let requests = (0..count).map(|_| {
         let bytes_max = input.length()?;
@@ -152,11 +229,15 @@ fn decode_lane(input: &mut Input<'_>) -> Option<Lane> {
         let path = PathBuf::from(std::ffi::OsString::from_vec(input.bytes()?.to_vec()));
         Some(Request { path, want, bytes_max, pace })
     });
-    Some(Lane { key, requests: requests.collect::<Option<_>>()? })
+    let lane = Lane { key, requests: requests.collect::<Option<_>>()? };
+    if lane.is_repeated() {
+        known.insert(key, Arc::clone(&lane.requests));
+    }
+    Some(lane)
 }
 
 fn encode_replies(lanes: &[LaneReply]) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = begin_frame();
     put_length(&mut out, lanes.len());
     for lane in lanes {
         out.extend(u64::try_from(lane.at.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
@@ -184,7 +265,7 @@ fn decode_replies(bytes: &[u8]) -> Option<Vec<LaneReply>> {
     let lanes = input.length()?;
     (0..lanes)
         .map(|_| {
-            let at = Duration::from_nanos(u64::from_le_bytes(input.take(8)?.try_into().ok()?));
+            let at = Duration::from_nanos(input.number()?);
             let count = input.length()?;
             let replies = (0..count).map(|_| decode_reply(&mut input)).collect::<Option<_>>()?;
             Some(LaneReply { at, replies })
@@ -225,6 +306,10 @@ impl<'a> Input<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
+    fn number(&mut self) -> Option<u64> {
+        self.take(8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
+    }
+
     fn length(&mut self) -> Option<usize> {
         self.take(4).and_then(|bytes| bytes.try_into().ok()).map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
@@ -254,7 +339,7 @@ mod tests {
         let want = prop_oneof![Just(Want::Whole), Just(Want::Beginning), Just(Want::PlainFile), Just(Want::Names)];
         let request = ("[a-z!/]{0,30}", want, 0usize..100_000, pace);
         let request = request.prop_map(|(path, want, bytes_max, pace)| Request { path: path.into(), want, bytes_max, pace });
-        (any::<u64>(), prop::collection::vec(request, 0..5)).prop_map(|(key, requests)| Lane { key, requests })
+        (any::<u64>(), prop::collection::vec(request, 0..5)).prop_map(|(key, requests)| Lane { key, requests: requests.into() })
     }
 
     fn lane_reply() -> impl Strategy<Value = LaneReply> {
@@ -265,14 +350,42 @@ mod tests {
     proptest! {
         #[test]
         fn frames_round_trip(lanes in prop::collection::vec(lane(), 0..5), replies in prop::collection::vec(lane_reply(), 0..5)) {
-            prop_assert_eq!(decode_lanes(&encode_lanes(&lanes)), Some(lanes));
-            prop_assert_eq!(decode_replies(&encode_replies(&replies)), Some(replies));
+            let mut question = Vec::new();
+            put_length(&mut question, 0);
+            put_length(&mut question, lanes.len());
+            lanes.iter().for_each(|lane| encode_lane(&mut question, lane, false));
+            prop_assert_eq!(decode_lanes(&question, &mut Known::new()), Some(lanes));
+            prop_assert_eq!(decode_replies(&encode_replies(&replies)[LENGTH_BYTES..]), Some(replies));
         }
 
         #[test]
         fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode_lanes(&bytes);
+            let _ = decode_lanes(&bytes, &mut Known::new());
             let _ = decode_replies(&bytes);
         }
+    }
+
+    #[test]
+    fn a_list_is_told_once_and_forgotten_on_both_sides() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let mut reader = Reader { stream, child: 0, is_stuck: true, told: HashMap::new(), batch: 0, frame: Vec::new() };
+        let request = |pace| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, pace };
+        let repeated = Lane { key: 7, requests: vec![request(Pace::Repeated)].into() };
+        let mut known = Known::new();
+        let mut ask = |reader: &mut Reader, lane: &Lane| {
+            let question = reader.question(std::slice::from_ref(lane));
+            let decoded = decode_lanes(&question[LENGTH_BYTES..], &mut known);
+            assert_eq!(decoded, Some(vec![lane.clone()]));
+            (question.len(), known.len())
+        };
+        let (first, _) = ask(&mut reader, &repeated);
+        let (second, _) = ask(&mut reader, &repeated);
+        assert!(second < first, "{second} {first}");
+        let changed = Lane { key: 7, requests: vec![request(Pace::Repeated), request(Pace::Once)].into() };
+        assert!(ask(&mut reader, &changed).0 > first);
+        let once = Lane { key: 8, requests: vec![request(Pace::Once)].into() };
+        let sizes: Vec<(usize, usize)> = (0..3 * IDLE_BATCHES_MAX).map(|_| ask(&mut reader, &once)).collect();
+        assert_eq!((sizes[0].1, sizes[sizes.len() - 1].1, reader.told.len()), (1, 0, 0));
+        assert_eq!(ask(&mut reader, &changed).1, 1, "what was forgotten is told anew");
     }
 }

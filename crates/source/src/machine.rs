@@ -28,7 +28,7 @@ use crate::regions;
 use crate::root::Root;
 use crate::served::{self, Named};
 use crate::users::{self, OpenFile};
-use remembered::Remembered;
+use remembered::{Refreshed, Remembered, Standing};
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
@@ -183,6 +183,7 @@ const LANE_OF_REGIONS: u64 = 2 << 40;
 const LANE_OF_PROCESS: u64 = 3 << 40;
 const LANE_OF_COUNTERS: u64 = 4 << 40;
 const LANE_OF_USERS: u64 = 5 << 40;
+const LANE_OF_STATS: u64 = 6 << 40;
 
 impl Machine {
     /// Prepares to read.
@@ -215,18 +216,23 @@ impl Machine {
         let (at, time, boot) = now();
         let mut problems = Vec::new();
         let found = if self.options.processes { regions::list(&self.root) } else { Vec::new() };
-        let mut lanes: Vec<Lane> = self.known.iter().flat_map(|known| self.device_lanes(known)).collect();
+        let mut lanes: Vec<Lane> = Vec::with_capacity(self.known.len() * 3 + 2);
+        for index in 0..self.known.len() {
+            lanes.extend(self.device_lanes(index));
+        }
         lanes.push(self.machine_lane());
         lanes.push(Lane { key: LANE_OF_REGIONS, requests: found.iter().map(regions::Found::request).collect() });
+        lanes.push(Lane { key: LANE_OF_STATS, requests: self.remembered.stats(&self.root.proc) });
         let mut replies = self.files.read(lanes)?.into_iter();
         let mut users = self.take_devices(&mut replies, &mut problems)?;
         let driver = replies.next().and_then(|lane| lane.replies.first().map(driver_version)).unwrap_or(Err(Missing::NoSource));
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
+        let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let mut regions: Vec<RegionSample> =
             found.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
         let processes = if self.options.processes {
             let files = self.complete_users(&mut users, &driver);
-            self.read_processes(&users, &files, &mut regions, boot, &mut problems)?
+            self.read_processes(&users, &files, &stats, &mut regions, boot, &mut problems)?
         } else {
             Vec::new()
         };
@@ -267,7 +273,7 @@ impl Machine {
             return Err(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices } });
         }
         for known in &mut self.known {
-            known.has_left = !ids.contains(&known.id);
+            known.set_listed(ids.contains(&known.id));
         }
         for id in ids {
             match self.known.iter_mut().find(|known| known.id == id) {
@@ -276,8 +282,8 @@ impl Machine {
                 None => self.known.push(Known::new(&self.root, id)),
             }
         }
-        let present: Vec<_> = self.known.iter().filter(|known| !known.has_left).map(|known| known.bdf).collect();
-        self.known.retain(|known| !known.has_left || !present.contains(&known.bdf));
+        let present: Vec<_> = self.known.iter().filter(|known| !known.has_left()).map(|known| known.bdf).collect();
+        self.known.retain(|known| !known.has_left() || !present.contains(&known.bdf));
         self.known.sort_by_key(|known| known.id);
         Ok(())
     }
@@ -291,22 +297,20 @@ impl Machine {
     }
 
     /// Telemetry, counters and, where asked for, users: each may block for reasons of its own.
-    fn device_lanes(&self, known: &Known) -> Vec<Lane> {
+    fn device_lanes(&mut self, index: usize) -> impl Iterator<Item = Lane> + use<> {
+        let (pace, processes) = (self.options.pace, self.options.processes);
+        let known = &mut self.known[index];
         let id = u64::from(known.id.0);
-        let pace = self.options.pace;
-        let mut lanes = vec![
-            Lane { key: id, requests: known.requests(Part::Telemetry, pace) },
-            Lane { key: LANE_OF_COUNTERS + id, requests: known.requests(Part::Counters, pace) },
-        ];
-        if self.options.processes {
-            lanes.push(Lane { key: LANE_OF_USERS + id, requests: vec![users::request(&self.root, known.id, pace)] });
-        }
-        lanes
+        let telemetry = Lane { key: id, requests: known.requests(Part::Telemetry, pace) };
+        let counters = Lane { key: LANE_OF_COUNTERS + id, requests: known.requests(Part::Counters, pace) };
+        let users = processes.then(|| Lane { key: LANE_OF_USERS + id, requests: known.users_request(&self.root, pace) });
+        [telemetry, counters].into_iter().chain(users)
     }
 
     fn machine_lane(&self) -> Lane {
         let path = self.root.sys.join("module/tenstorrent/version");
-        Lane { key: LANE_OF_MACHINE, requests: vec![Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once }] }
+        let request = Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once };
+        Lane { key: LANE_OF_MACHINE, requests: [request].into() }
     }
 
     fn take_devices(
@@ -329,11 +333,15 @@ impl Machine {
             });
         }
         if !again.is_empty() {
-            let lanes = again.iter().map(|index| {
-                let known = &self.known[*index];
-                Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, self.options.pace) }
-            });
-            let replies = self.files.read(lanes.collect())?;
+            let pace = self.options.pace;
+            let lanes: Vec<Lane> = again
+                .iter()
+                .map(|index| {
+                    let known = &mut self.known[*index];
+                    Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, pace) }
+                })
+                .collect();
+            let replies = self.files.read(lanes)?;
             for (index, lane) in again.into_iter().zip(replies) {
                 self.known[index].take(&self.root, &lane, problems);
             }
@@ -342,10 +350,12 @@ impl Machine {
     }
 
     /// Regions of containers, each directory once: several processes may share one, and one may be the host's own.
-    fn read_container_regions(&mut self, processes: &[ProcessSample], problems: &mut Vec<Problem>) -> Result<Vec<RegionSample>, Error> {
-        let places = regions::of_containers(&self.root, processes);
+    fn read_container_regions(&mut self, places: &[regions::Place], problems: &mut Vec<Problem>) -> Result<Vec<RegionSample>, Error> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
         let key = |place: &regions::Place| LANE_OF_REGIONS + u64::from(place.pid());
-        let lanes = places.iter().map(|place| Lane { key: key(place), requests: vec![place.request()] });
+        let lanes = places.iter().map(|place| Lane { key: key(place), requests: [place.request()].into() });
         let replies = self.files.read(lanes.collect())?;
         let mut seen: Vec<String> = regions::identity(&self.root).into_iter().collect();
         let mut lanes = Vec::new();
@@ -393,6 +403,7 @@ impl Machine {
         &mut self,
         users: &[Reading<Users>],
         files: &[OpenFile],
+        stats: &[Reply],
         regions: &mut Vec<RegionSample>,
         boot: UnixTime,
         problems: &mut Vec<Problem>,
@@ -410,15 +421,17 @@ impl Machine {
         let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
         let scale =
             Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
-        let refreshed = if self.options.pace == Pace::Repeated { self.refresh_processes(&pids, files, scale)? } else { Vec::new() };
-        pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.key.pid).is_err());
+        let mut refreshed = self.remembered.begin(&pids, stats, scale);
+        // One whose open files are looked at is read in full anyway.
+        refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
+        pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
         let is_own = |found: &Found| found.source == Source::Ledger;
         let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
         let leads: Vec<Lead> = pids.iter().map(|pid| if known(*pid) { Lead::Nothing } else { ledgers::look(&self.root, *pid) }).collect();
         let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
             let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));
             requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
-            Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests }
+            Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: requests.into() }
         });
         let replies = self.files.read(lanes.collect())?;
         if self.passwd.is_none() && !pids.is_empty() {
@@ -426,14 +439,22 @@ impl Machine {
             self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
         }
         let passwd = self.passwd.as_deref().unwrap_or_default();
-        let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len());
+        let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
+        let mut places = Vec::new();
+        let ours = if pids.is_empty() { None } else { regions::mounts(&self.root, "self") };
         for ((pid, lead), lane) in pids.iter().zip(leads).zip(&replies) {
-            let mut process = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
+            let (mut process, shape) = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
             if process.facts == Err(Missing::Gone) && self.hides_processes() {
                 process.facts = Err(Missing::NoPermission);
             }
             let lead = lead.with_maps(lane.replies.last());
-            self.remembered.keep(&process, lead == Lead::Denied);
+            let is_elsewhere =
+                regions::mounts(&self.root, &pid.to_string()).is_some_and(|theirs| ours.as_ref().is_some_and(|ours| *ours != theirs));
+            let standing = Standing { is_denied: lead == Lead::Denied, is_elsewhere };
+            if self.options.pace == Pace::Repeated {
+                self.remembered.keep(&process, shape, standing);
+            }
+            places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, process.key)));
             if process.facts.is_ok() && lead != Lead::Nothing {
                 self.leads.push((process.key, lead));
             }
@@ -442,30 +463,16 @@ impl Machine {
                 processes.push(process);
             }
         }
-        processes.extend(refreshed);
-        processes.sort_by_key(|process| process.key.pid);
-        regions.extend(self.read_container_regions(&processes, problems)?);
-        Ok(processes)
-    }
-
-    /// Of many processes, those known well enough that one file tells the rest. One that is no longer the same is not among
-    /// them, and one whose open files are looked at is read in full anyway.
-    fn refresh_processes(&mut self, pids: &[u32], files: &[OpenFile], scale: Scale) -> Result<Vec<ProcessSample>, Error> {
-        let quick = self.remembered.begin(pids);
-        let quick: Vec<u32> = quick.into_iter().filter(|pid| files.iter().all(|file| file.pid != *pid)).collect();
-        let request = |pid: u32| process::requests(&self.root.proc, pid, &[]).into_iter().take(1).collect();
-        let lanes = quick.iter().map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: request(*pid) });
-        let replies = self.files.read(lanes.collect())?;
-        let mut refreshed = Vec::with_capacity(quick.len());
-        for (pid, lane) in quick.iter().zip(&replies) {
-            let stat = lane.replies.first().and_then(|reply| reply.as_deref().ok());
-            let Some((known, is_denied)) = self.remembered.get(*pid) else { continue };
-            let Some(process) = stat.and_then(|stat| process::refresh(known, stat, scale)) else { continue };
+        for Refreshed { sample, standing } in refreshed {
             // Whoever may not look does not forget it in between.
-            self.leads.extend(is_denied.then_some((process.key, Lead::Denied)));
-            refreshed.push(process);
+            self.leads.extend(standing.is_denied.then_some((sample.key, Lead::Denied)));
+            places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, sample.key)));
+            processes.push(sample);
         }
-        Ok(refreshed)
+        processes.sort_by_key(|process| process.key.pid);
+        places.sort_by_key(regions::Place::pid);
+        regions.extend(self.read_container_regions(&places, problems)?);
+        Ok(processes)
     }
 
     /// With `hidepid` other users' processes look as if they did not exist, the first one among them.

@@ -38,6 +38,17 @@ pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Re
     requests
 }
 
+/// What of `stat` tells that a process goes on as the same program with the same mappings: the size of its memory, and where
+/// its code and its stack begin, which `exec` moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape([u64; 3]);
+
+/// The file that is read of every process every time.
+pub(crate) fn stat_request(proc: &Path, pid: u32) -> Request {
+    let path = proc.join(pid.to_string()).join("stat");
+    Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Repeated }
+}
+
 /// What the replies say. `users` finds a user's name.
 pub(crate) fn take(
     pid: u32,
@@ -45,7 +56,7 @@ pub(crate) fn take(
     replies: &[Reply],
     scale: Scale,
     users: impl Fn(u32) -> Option<String>,
-) -> ProcessSample {
+) -> (ProcessSample, Shape) {
     let text = |index: usize| match &replies[index] {
         Ok(bytes) => Ok(String::from_utf8_lossy(bytes)),
         Err(Failure::Timeout) => Err(Missing::Timeout),
@@ -58,7 +69,7 @@ pub(crate) fn take(
     };
     let stat = text(0).and_then(|text| parse_stat(&text));
     let status = text(1).and_then(|text| parse_status(&text));
-    let start_ticks = stat.as_ref().map_or(0, |stat| stat.start_ticks);
+    let (start_ticks, shape) = stat.as_ref().map_or_else(|_| Default::default(), |stat| (stat.start_ticks, stat.shape));
     let facts = stat.and_then(|stat| {
         let uid = status.as_ref().map_err(|reason| *reason)?.uid;
         Ok(ProcessFacts {
@@ -75,18 +86,19 @@ pub(crate) fn take(
         let text = String::from_utf8_lossy(reply.as_ref().ok()?).into_owned();
         parse_fdinfo(&text, file.device)
     });
-    ProcessSample {
+    let process = ProcessSample {
         key: ProcessKey { pid, start_ticks },
         namespace_pid: status.map_or(pid, |status| status.namespace_pid.unwrap_or(pid)),
         facts,
         command: text(3).and_then(|text| parse_command(&text)),
         workload: text(2).map(|text| parse_cgroup(&text)).unwrap_or_default(),
         fdinfo: fdinfo.collect(),
-    }
+    };
+    (process, shape)
 }
 
 /// A process known in full, with what its `stat` says now; nothing if that is of another process or program.
-pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<ProcessSample> {
+pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<(ProcessSample, Shape)> {
     let stat = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
     let facts = ProcessFacts {
@@ -97,7 +109,7 @@ pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Optio
         rss: stat.rss_pages.saturating_mul(scale.page_bytes),
         ..facts.clone()
     };
-    Some(ProcessSample { facts: Ok(facts), ..known.clone() })
+    Some((ProcessSample { facts: Ok(facts), ..known.clone() }, stat.shape))
 }
 
 fn nanos(ticks: u64, scale: Scale) -> u64 {
@@ -111,21 +123,28 @@ struct Stat {
     cpu_ticks: u64,
     start_ticks: u64,
     rss_pages: u64,
+    shape: Shape,
 }
 
 /// `4242 (python3 serve) S 1 4242 ...`: the name may hold anything, so the last `)` ends it.
 fn parse_stat(text: &str) -> Reading<Stat> {
     let (front, rest) = text.rsplit_once(')').ok_or(Missing::Unparsable)?;
     let name = front.split_once('(').ok_or(Missing::Unparsable)?.1;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let mut fields = [""; FIELDS];
+    rest.split_ascii_whitespace().zip(&mut fields).for_each(|(text, field)| *field = text);
     // Numbered as in proc(5), whose field 3 is the first one after the name.
     let field = |number: usize| -> Reading<u64> {
-        let text = fields.get(number - 3).ok_or(Missing::Unparsable)?;
+        let text = fields[number - 3];
         text.parse::<i64>().map(|value| value.max(0).unsigned_abs()).or_else(|_| text.parse()).map_err(|_| Missing::Unparsable)
     };
     let cpu_ticks = field(14)?.saturating_add(field(15)?);
-    Ok(Stat { name: name.to_owned(), parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)? })
+    // Whoever may not look at the process sees a constant for the last two.
+    let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
+    Ok(Stat { name: name.to_owned(), parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
 }
+
+/// Those of `stat` from the third on, as far as they are of use.
+const FIELDS: usize = 26;
 
 /// Whether a `stat` is that of a process with this start time that has not ended.
 pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
@@ -255,7 +274,8 @@ mod tests {
     #[test]
     fn stat_survives_any_name() {
         let stat = parse_stat(STAT).unwrap();
-        assert_eq!(stat, Stat { name: "py) (x\n".into(), parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512 });
+        let shape = Shape([1_000_000, 1, 0]);
+        assert_eq!(stat, Stat { name: "py) (x\n".into(), parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512, shape });
         for bad in ["", "4242", "4242 (x", "4242 (x) S 1"] {
             assert_eq!(parse_stat(bad), Err(Missing::Unparsable), "{bad:?}");
         }

@@ -5,13 +5,11 @@
 //! alone, since nothing can end it, another one goes on with the next file of the lane, and while the stuck worker has
 //! not come back the file it is stuck in is left alone; with two such files, the whole lane.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,12 +19,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::faults::{Fault, Faults};
 
+mod kept;
 mod pool;
 
+use kept::{Kept, Plan};
 pub use pool::Pool;
-
-/// Files kept open for later batches; half of what a process usually may have.
-const KEPT_FILES_MAX: usize = 512;
 
 /// One thing to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +65,15 @@ pub enum Pace {
 pub struct Lane {
     /// What they have in common: a lane with the same key is not read while an earlier read of it is stuck.
     pub key: u64,
-    /// The files, in order.
-    pub requests: Vec<Request>,
+    /// The files, in order. The same list again, not just an equal one, is known at once.
+    pub requests: Arc<[Request]>,
+}
+
+impl Lane {
+    /// Whether it will be read again and again.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.requests.iter().any(|request| request.pace == Pace::Repeated)
+    }
 }
 
 /// What became of a lane.
@@ -99,7 +103,8 @@ pub enum Failure {
 /// each file would cost more than reading it.
 type Directory = Option<(PathBuf, OwnedFd)>;
 
-fn read_one(kept: &Kept, faults: &Faults, directory: &mut Directory, request: &Request) -> Reply {
+fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: &mut Directory) -> Reply {
+    let request = &plan.requests[index];
     match faults.find(&request.path) {
         Some(Fault::Errno(errno)) => return Err(Failure::Errno(errno)),
         Some(Fault::Hang) => loop {
@@ -114,52 +119,22 @@ fn read_one(kept: &Kept, faults: &Faults, directory: &mut Directory, request: &R
     if request.want == Want::PlainFile && !is_plain_file(&request.path)? {
         return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
     }
-    let file = match request.pace {
-        Pace::Once => Arc::new(kept.with_room(|| open_beside(directory, &request.path))?),
-        Pace::Repeated => kept.open(&request.path)?,
+    let file = match plan.file(index) {
+        Some(file) => file,
+        None => {
+            let file = Arc::new(kept.with_room(|| open_beside(directory, &request.path))?);
+            if request.pace == Pace::Repeated {
+                plan.keep(index, &file);
+            }
+            file
+        }
     };
     let reply = read_whole(&file, request.bytes_max, request.want);
     if request.pace == Pace::Repeated && matches!(reply, Err(Failure::Errno(_))) {
         // After a reset an open file answers ENODEV for ever: the next read opens it anew.
-        kept.lock().remove(request.path.as_os_str());
+        plan.close(index);
     }
     reply
-}
-
-/// Files that stay open between batches.
-#[derive(Debug, Default)]
-struct Kept(Mutex<KeptFiles>);
-
-/// By their paths as bytes: a path as such is hashed and compared part by part, which takes as long as reading the file.
-type KeptFiles = HashMap<OsString, Arc<OwnedFd>>;
-
-impl Kept {
-    fn lock(&self) -> MutexGuard<'_, KeptFiles> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn open(&self, path: &Path) -> Result<Arc<OwnedFd>, Failure> {
-        if let Some(file) = self.lock().get(path.as_os_str()) {
-            return Ok(Arc::clone(file));
-        }
-        let file = Arc::new(self.with_room(|| open(path))?);
-        let mut files = self.lock();
-        if files.len() < KEPT_FILES_MAX {
-            files.insert(path.as_os_str().to_owned(), Arc::clone(&file));
-        }
-        Ok(file)
-    }
-
-    /// Every file we keep is one that cannot be opened elsewhere: where there is no room, the kept ones go.
-    fn with_room<T>(&self, mut open: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-        match open() {
-            Err(Failure::Errno(errno)) if errno == Errno::MFILE.raw_os_error() => {
-                self.lock().clear();
-                open()
-            }
-            opened => opened,
-        }
-    }
 }
 
 /// A plain file itself, not a link to one and not a device.

@@ -8,7 +8,7 @@ use ttmon_model::Missing;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::limits::REGIONS_MAX;
 use ttmon_model::region::{self, Region};
-use ttmon_model::sample::{Problem, ProcessSample, RegionSample};
+use ttmon_model::sample::{Problem, RegionSample};
 
 use crate::device::from_errno;
 use crate::read::{Failure, Pace, Reply, Request, Want};
@@ -85,16 +85,14 @@ pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// Those of processes with other mounts than ours. Root may look; for others there is nothing to list.
-pub(crate) fn of_containers(root: &Root, processes: &[ProcessSample]) -> Vec<Place> {
-    let mounts_of = |name: &str| fs::read_link(root.proc.join(name).join("ns/mnt")).ok();
-    let Some(ours) = mounts_of("self") else { return Vec::new() };
-    let is_other = |process: &&ProcessSample| mounts_of(&process.key.pid.to_string()).is_some_and(|theirs| theirs != ours);
-    let place = |process: &ProcessSample| Place {
-        through: process.key,
-        directory: root.proc.join(process.key.pid.to_string()).join("root/dev/shm"),
-    };
-    processes.iter().filter(is_other).map(place).collect()
+/// The mount namespace of a process, or of ourselves: `self`. Root may look; for others there is nothing to list.
+pub(crate) fn mounts(root: &Root, process: &str) -> Option<PathBuf> {
+    fs::read_link(root.proc.join(process).join("ns/mnt")).ok()
+}
+
+/// Where a process in another mount namespace has its regions.
+pub(crate) fn of_container(root: &Root, process: ProcessKey) -> Place {
+    Place { through: process, directory: root.proc.join(process.pid.to_string()).join("root/dev/shm") }
 }
 
 impl Place {

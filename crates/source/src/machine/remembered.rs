@@ -1,15 +1,23 @@
-//! Processes from one sample to the next: of many, a few are read in full each time and the rest only where they change.
+//! Processes from one sample to the next: most are read in full now and then, and every time only as far as they change.
 //!
-//! A process's `stat` tells whether it is still the same one, and how it fares. Its owner, command and cgroup, and whether
-//! it began to track its memory, hardly ever change: with a handful of processes they are read every time, with hundreds
-//! in turns, so that a sample stays cheap.
+//! A process's `stat` tells whether it is still the same one, how it fares, and whether its mappings may have changed, which
+//! is how tracking begins. Its owner, command and cgroup hardly ever change once it runs: they are read with the first look,
+//! with the second, the fourth and so on, and at last in every 32nd sample; at once when `stat` shows another name, start or
+//! shape. When hundreds change at the same time, those whose turn is longest ago come first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use ttmon_model::sample::ProcessSample;
 
-/// Known processes read in full in one sample, those whose turn is longest ago first.
+use crate::process::{self, Scale, Shape};
+use crate::read::{Reply, Request};
+
+/// Known processes read in full in one sample.
 const IN_FULL_PER_SAMPLE: usize = 16;
+/// Samples between two full looks at a process that does not seem to change.
+const IN_FULL_EVERY: u64 = 32;
 
 /// What is remembered.
 #[derive(Debug, Default)]
@@ -17,89 +25,147 @@ pub(super) struct Remembered {
     /// Samples so far.
     turn: u64,
     processes: BTreeMap<u32, Process>,
+    /// The `stat` files of all of them, in order, while they stay the same.
+    stats: Option<Arc<[Request]>>,
 }
 
 #[derive(Debug)]
 struct Process {
     sample: ProcessSample,
-    /// Whether this user may not look for its ledger.
-    is_denied: bool,
-    /// The turn it was last read in full.
+    shape: Shape,
+    standing: Standing,
+    /// How often it was read in full, and when last.
+    looks: u32,
     read_at: u64,
 }
 
+/// What was found out about a process besides its facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Whether this user may not look for its ledger.
+    pub(super) is_denied: bool,
+    /// Whether it has mounts of its own.
+    pub(super) is_elsewhere: bool,
+}
+
+/// A process that was not read in full.
+#[derive(Debug)]
+pub(super) struct Refreshed {
+    pub(super) sample: ProcessSample,
+    pub(super) standing: Standing,
+}
+
 impl Remembered {
-    /// Begins a sample of these processes, and says which of them need not be read in full.
-    pub(super) fn begin(&mut self, pids: &[u32]) -> BTreeSet<u32> {
-        self.turn += 1;
-        self.processes.retain(|pid, _| pids.binary_search(pid).is_ok());
-        let mut known: Vec<(u64, u32)> = self.processes.iter().map(|(pid, process)| (process.read_at, *pid)).collect();
-        known.sort_unstable();
-        known.into_iter().skip(IN_FULL_PER_SAMPLE).map(|(_, pid)| pid).collect()
+    /// The `stat` of each, to be read with every sample.
+    pub(super) fn stats(&mut self, proc: &Path) -> Arc<[Request]> {
+        let pids = || self.processes.keys().map(|pid| process::stat_request(proc, *pid)).collect();
+        Arc::clone(self.stats.get_or_insert_with(pids))
     }
 
-    /// A process as it was, and whether this user may not look for its ledger.
-    pub(super) fn get(&self, pid: u32) -> Option<(&ProcessSample, bool)> {
-        self.processes.get(&pid).map(|process| (&process.sample, process.is_denied))
+    /// Begins a sample of these processes, in order, and says which of them need not be read in full. `stats` are the
+    /// replies to what was asked before.
+    pub(super) fn begin(&mut self, pids: &[u32], stats: &[Reply], scale: Scale) -> Vec<Refreshed> {
+        self.turn += 1;
+        let mut known = Vec::with_capacity(self.processes.len());
+        let mut wanting = Vec::new();
+        for ((pid, process), stat) in self.processes.iter().zip(stats) {
+            let stat = stat.as_deref().ok().filter(|_| pids.binary_search(pid).is_ok());
+            let Some((sample, shape)) = stat.and_then(|stat| process::refresh(&process.sample, stat, scale)) else { continue };
+            if shape != process.shape || self.turn >= process.due() {
+                wanting.push((process.read_at, *pid));
+            }
+            known.push(Refreshed { sample, standing: process.standing });
+        }
+        wanting.sort_unstable();
+        wanting.truncate(IN_FULL_PER_SAMPLE);
+        known.retain(|refreshed| !wanting.iter().any(|(_, pid)| *pid == refreshed.sample.key.pid));
+        let count = self.processes.len();
+        self.processes.retain(|pid, _| pids.binary_search(pid).is_ok());
+        if self.processes.len() != count {
+            self.stats = None;
+        }
+        known
     }
 
     /// Keeps one that was read in full.
-    pub(super) fn keep(&mut self, sample: &ProcessSample, is_denied: bool) {
-        if sample.facts.is_ok() {
-            self.processes.insert(sample.key.pid, Process { sample: sample.clone(), is_denied, read_at: self.turn });
+    pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, standing: Standing) {
+        if sample.facts.is_err() {
+            return;
         }
+        let earlier = self.processes.get(&sample.key.pid);
+        let looks = earlier.filter(|earlier| earlier.sample.key == sample.key).map_or(0, |earlier| earlier.looks);
+        let process = Process { sample: sample.clone(), shape, standing, looks: looks.saturating_add(1), read_at: self.turn };
+        if self.processes.insert(sample.key.pid, process).is_none() {
+            self.stats = None;
+        }
+    }
+}
+
+impl Process {
+    /// The turn in which it is to be read in full again. A young process is looked at more often.
+    fn due(&self) -> u64 {
+        let distance = 1_u64.checked_shl(self.looks.saturating_sub(1)).unwrap_or(IN_FULL_EVERY);
+        self.read_at + distance.min(IN_FULL_EVERY)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use ttmon_model::identity::ProcessKey;
-    use ttmon_model::sample::{ProcessFacts, Workload};
     use ttmon_model::units::UnixTime;
-    use ttmon_model::{Missing, Reading};
 
     use super::*;
 
-    fn sample(pid: u32) -> ProcessSample {
-        let facts =
-            ProcessFacts { name: "a".to_owned(), uid: 0, user: None, parent: 1, start_time: UnixTime(0), cpu_time: Duration::ZERO, rss: 0 };
-        let command: Reading<String> = Err(Missing::NoSource);
-        ProcessSample {
-            key: ProcessKey { pid, start_ticks: 1 },
-            namespace_pid: pid,
-            facts: Ok(facts),
-            command,
-            workload: Workload::default(),
-            fdinfo: Vec::new(),
+    const SCALE: Scale = Scale { boot: UnixTime(0), ticks_per_second: 100, page_bytes: 4096 };
+
+    fn stat(pid: u32, name: &str, start: u32, size: u32) -> Vec<u8> {
+        format!("{pid} ({name}) S 1 1 1 0 -1 0 1 0 0 0 3 4 0 0 20 0 1 0 {start} {size} 2 3 10 11 12").into_bytes()
+    }
+
+    /// A sample of these processes as they are now; says which were read in full.
+    fn look(remembered: &mut Remembered, pids: &[u32], now: impl Fn(u32) -> Vec<u8>) -> Vec<u32> {
+        let stats = remembered.stats(Path::new("/proc"));
+        let asked = |request: &Request| request.path.parent().unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let replies: Vec<Reply> = stats.iter().map(|request| Ok(now(asked(request)))).collect();
+        let quick: Vec<u32> = remembered.begin(pids, &replies, SCALE).iter().map(|refreshed| refreshed.sample.key.pid).collect();
+        let full: Vec<u32> = pids.iter().copied().filter(|pid| !quick.contains(pid)).collect();
+        for pid in &full {
+            let replies = [Ok(now(*pid)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec())];
+            let (sample, shape) = process::take(*pid, &[], &replies, SCALE, |_| None);
+            remembered.keep(&sample, shape, Standing::default());
         }
+        full
     }
 
     #[test]
-    fn each_has_its_turn() {
+    fn young_ones_are_looked_at_more_often_and_all_again_and_again() {
+        let mut remembered = Remembered::default();
+        let full: Vec<usize> = (1..=100).filter(|_| !look(&mut remembered, &[7], |pid| stat(pid, "a", 1, 5)).is_empty()).collect();
+        assert_eq!(full, [1, 2, 4, 8, 16, 32, 64, 96]);
+    }
+
+    #[test]
+    fn one_that_changes_is_read_at_once() {
+        let mut remembered = Remembered::default();
+        let pids = [1, 2, 3];
+        (0..63).for_each(|_| _ = look(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)));
+        assert!(look(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)).len() == 3);
+        assert!(look(&mut remembered, &pids, |pid| stat(pid, "a", 1, 5)).is_empty());
+        assert_eq!(look(&mut remembered, &pids, |pid| stat(pid, "a", 1, if pid == 2 { 6 } else { 5 })), [2], "its memory grew");
+        let name = |pid| if pid == 3 { "b" } else { "a" };
+        assert_eq!(look(&mut remembered, &[3], |pid| stat(pid, name(pid), 1, 5)), [3], "another name");
+        assert_eq!(remembered.processes.len(), 1, "those that are gone are forgotten");
+    }
+
+    #[test]
+    fn hundreds_that_change_have_their_turns() {
         let pids: Vec<u32> = (1..=100).collect();
         let mut remembered = Remembered::default();
         let mut last = vec![0; 101];
         for turn in 1..=50 {
-            let quick = remembered.begin(&pids);
-            let full: Vec<u32> = pids.iter().copied().filter(|pid| !quick.contains(pid)).collect();
+            let full = look(&mut remembered, &pids, |pid| stat(pid, "a", 1, turn));
             assert_eq!(full.len(), if turn == 1 { 100 } else { IN_FULL_PER_SAMPLE });
-            for pid in full {
-                remembered.keep(&sample(pid), false);
-                last[pid as usize] = turn;
-            }
+            full.iter().for_each(|pid| last[*pid as usize] = turn);
         }
         assert!(last[1..].iter().all(|turn| *turn >= 43), "{last:?}");
-    }
-
-    #[test]
-    fn a_few_are_read_in_full_every_time() {
-        let mut remembered = Remembered::default();
-        for _ in 0..3 {
-            assert!(remembered.begin(&[1, 2, 3]).is_empty());
-            (1..=3).for_each(|pid| remembered.keep(&sample(pid), false));
-        }
-        assert!(remembered.begin(&[2]).is_empty() && remembered.get(1).is_none());
     }
 }

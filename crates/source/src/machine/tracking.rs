@@ -16,8 +16,8 @@ use crate::process;
 use crate::read::{Lane, read_small};
 use crate::root::Root;
 
-/// Processes looked at again in each sample: those of a machine with 2,000 within a minute of samples.
-const SWEPT_AGAIN_PER_SAMPLE: usize = 32;
+/// Every process is looked at again within so many samples.
+const SWEPT_AGAIN_WITHIN: usize = 60;
 
 impl Machine {
     /// Processes that seem to have a ledger: all of them at first; later the known ones, the new ones, and every so often a
@@ -38,8 +38,9 @@ impl Machine {
         self.denied.retain(|pid| alive.contains(pid));
         let mut pids: Vec<u32> = alive.difference(&self.swept).copied().collect();
         // A program may begin to track long after it was first seen: the rest is gone through again, bit by bit.
-        let again: Vec<u32> = self.swept.range(self.next_again..).take(SWEPT_AGAIN_PER_SAMPLE).copied().collect();
-        self.next_again = if again.len() < SWEPT_AGAIN_PER_SAMPLE { 0 } else { again.last().map_or(0, |pid| pid + 1) };
+        let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
+        let again: Vec<u32> = self.swept.range(self.next_again..).take(count).copied().collect();
+        self.next_again = if again.len() < count { 0 } else { again.last().map_or(0, |pid| pid + 1) };
         pids.extend(again);
         self.swept = alive;
         let leads: Vec<(u32, Lead)> = pids.iter().map(|pid| (*pid, ledgers::look(&self.root, *pid))).collect();
@@ -53,7 +54,7 @@ impl Machine {
         let unsure: Vec<u32> = leads.iter().filter(|(_, lead)| *lead == Lead::NoFile).map(|(pid, _)| *pid).collect();
         let lanes = unsure
             .iter()
-            .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: vec![ledgers::maps_request(&self.root, *pid)] });
+            .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: [ledgers::maps_request(&self.root, *pid)].into() });
         let replies = self.files.read(lanes.collect())?;
         let mapped = unsure.iter().zip(&replies).filter(|(_, lane)| Lead::NoFile.with_maps(lane.replies.first()).is_promising());
         let open = leads.iter().filter(|(_, lead)| lead.is_promising()).map(|(pid, _)| *pid);
@@ -63,7 +64,9 @@ impl Machine {
 
     pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
-        let is_alive = |found: &Arc<Found>| processes.iter().any(|process| process.key == found.owner);
+        // In the order of their pids.
+        let of = |owner: ProcessKey| processes.binary_search_by_key(&owner, |process| process.key).ok().map(|index| &processes[index]);
+        let is_alive = |found: &Arc<Found>| of(found.owner).is_some();
         let (staying, departed): (Vec<Arc<Found>>, Vec<Arc<Found>>) =
             mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
         self.ledgers = staying;

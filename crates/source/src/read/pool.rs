@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::{Failure, Kept, Lane, LaneReply, Pace, Reply, Request, boot_time, read_one};
+use super::{Failure, Kept, Lane, LaneReply, Pace, Plan, Reply, boot_time, read_one};
 use crate::faults::Faults;
 
 /// Workers that read at the same time while all goes well. More would only wait for each other.
@@ -58,7 +58,7 @@ struct State {
 #[derive(Debug)]
 struct Running {
     key: u64,
-    requests: Vec<Request>,
+    plan: Arc<Plan>,
     /// Files of it that an earlier read is still stuck in.
     stuck: Vec<PathBuf>,
     faults: Arc<Faults>,
@@ -87,7 +87,10 @@ impl Pool {
         let faults = Arc::new(self.base.as_deref().map(Faults::load).unwrap_or_default());
         let mut state = self.shared.lock();
         let stuck = |key: u64| state.stuck.get(&key).cloned().unwrap_or_default();
-        state.lanes = lanes.into_iter().map(|lane| Arc::new(Running::new(stuck(lane.key), lane, Arc::clone(&faults)))).collect();
+        let kept = &self.shared.kept;
+        kept.begin();
+        let running = |lane: Lane| Arc::new(Running::new(stuck(lane.key), lane.key, kept.plan(lane), Arc::clone(&faults)));
+        state.lanes = lanes.into_iter().map(running).collect();
         state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
         state.unfinished = state.waiting.len();
         if workers > 1 {
@@ -150,7 +153,7 @@ impl Pool {
 /// Waking a thread costs as much as reading a dozen files: a few lanes are for one worker, and so are files that are kept
 /// open and read every second, where the time on the processor counts and not the time on the wall.
 fn workers_for(lanes: &[Lane]) -> usize {
-    let requests = || lanes.iter().flat_map(|lane| &lane.requests);
+    let requests = || lanes.iter().flat_map(|lane| lane.requests.iter());
     let is_repeated = requests().filter(|request| request.pace == Pace::Repeated).count() * 2 > requests().count();
     if lanes.len() > LANES_FOR_ONE_MAX && !is_repeated { WORKERS } else { 1 }
 }
@@ -188,10 +191,10 @@ impl State {
 }
 
 impl Running {
-    fn new(stuck: Vec<PathBuf>, lane: Lane, faults: Arc<Faults>) -> Self {
-        let replies = Vec::with_capacity(lane.requests.len());
+    fn new(stuck: Vec<PathBuf>, key: u64, plan: Arc<Plan>, faults: Arc<Faults>) -> Self {
+        let replies = Vec::with_capacity(plan.requests.len());
         let progress = Mutex::new(Progress { replies, began: None, reading_since: None, given_up: 0 });
-        let running = Self { key: lane.key, requests: lane.requests, stuck, faults, progress };
+        let running = Self { key, plan, stuck, faults, progress };
         let mut progress = running.progress();
         if running.stuck.len() >= GIVEN_UP_PER_LANE_MAX {
             running.give_up_rest(&mut progress, Failure::Timeout);
@@ -206,18 +209,18 @@ impl Running {
     }
 
     fn is_finished(&self) -> bool {
-        self.progress().replies.len() == self.requests.len()
+        self.progress().replies.len() == self.plan.requests.len()
     }
 
     /// A file that an earlier read is stuck in is not tried again.
     fn pass_over_stuck(&self, progress: &mut Progress) {
-        while self.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
+        while self.plan.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
             progress.replies.push(Err(Failure::Timeout));
         }
     }
 
     fn give_up_rest(&self, progress: &mut Progress, failure: Failure) {
-        progress.replies.resize(self.requests.len(), Err(failure));
+        progress.replies.resize(self.plan.requests.len(), Err(failure));
     }
 
     /// The file whose read takes too long, given up; `None` while all is well.
@@ -228,7 +231,7 @@ impl Running {
         if since.elapsed() < read_timeout && !is_lane_late {
             return None;
         }
-        let path = self.requests.get(progress.replies.len())?.path.clone();
+        let path = self.plan.requests.get(progress.replies.len())?.path.clone();
         progress.reading_since = None;
         progress.replies.push(Err(Failure::Timeout));
         progress.given_up += 1;
@@ -251,10 +254,11 @@ impl Running {
         let mut progress = self.progress();
         let given_up = progress.given_up;
         progress.began.get_or_insert_with(|| (Instant::now(), boot_time()));
-        while let Some(request) = self.requests.get(progress.replies.len()) {
+        while let Some(request) = self.plan.requests.get(progress.replies.len()) {
+            let index = progress.replies.len();
             progress.reading_since = Some(Instant::now());
             drop(progress);
-            let reply = read_one(kept, &self.faults, &mut directory, request);
+            let reply = read_one(kept, &self.plan, index, &self.faults, &mut directory);
             progress = self.progress();
             if progress.given_up != given_up {
                 return Err(request.path.clone());

@@ -92,7 +92,7 @@ fn kept_files_see_new_contents_and_new_files() {
     let pool = tree.pool();
     let request = || {
         let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
-        tree.read(&pool, vec![Lane { key: 1, requests: vec![request] }]).remove(0).remove(0)
+        tree.read(&pool, vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
     };
     assert_eq!(request(), Ok(b"a\n".to_vec()));
     fs::write(tree.path("a"), "z").unwrap();
@@ -129,7 +129,7 @@ fn links_and_devices_are_not_opened_where_others_may_put_them() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
     let plain = |path: PathBuf| Request { path, want: Want::PlainFile, bytes_max: 64, pace: Pace::Once };
     let requests = vec![plain(tree.path("a")), plain(tree.path("link")), plain(fifo)];
-    let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests }]).remove(0);
+    let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests: requests.into() }]).remove(0);
     let refused = Err(Failure::Errno(Errno::INVAL.raw_os_error()));
     assert_eq!(replies, [Ok(b"a\n".to_vec()), refused.clone(), refused]);
 }
@@ -140,7 +140,7 @@ fn beginnings_and_names() {
     fs::write(tree.path("long"), vec![b'1'; 10_000]).unwrap();
     let beginning = Request { path: tree.path("long"), want: Want::Beginning, bytes_max: 4096, pace: Pace::Once };
     let names = Request { path: tree.0.path().to_owned(), want: Want::Names, bytes_max: 4096, pace: Pace::Once };
-    let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests: vec![beginning, names] }]).remove(0);
+    let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests: vec![beginning, names].into() }]).remove(0);
     assert_eq!(replies[0], Ok(vec![b'1'; 4096]));
     let names = String::from_utf8(replies[1].clone().unwrap()).unwrap();
     assert!(names.lines().skip(1).any(|name| name == "long"), "{names}");

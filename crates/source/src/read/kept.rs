@@ -1,0 +1,149 @@
+//! Files that stay open from one batch to the next, lane by lane: opening one costs several times what reading it does.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use super::{Failure, Lane, Request};
+
+/// More than this many are never kept: 32 devices and a thousand processes.
+const FILES_MAX: usize = 2048;
+/// Where the number of open files is not limited by anything smaller.
+const FILES_USUAL: usize = 1024;
+/// A lane that was in none of this many batches is done with: its device left, its process ended.
+const IDLE_BATCHES_MAX: u64 = 64;
+
+/// The files of a lane, and those of them that are open.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) requests: Arc<[Request]>,
+    /// By the place of their requests.
+    files: Mutex<Vec<Option<Arc<OwnedFd>>>>,
+    /// Files open in all lanes.
+    open: Arc<AtomicUsize>,
+}
+
+/// What is open.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    lanes: Mutex<Lanes>,
+    /// Files open in all lanes.
+    open: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    plans: HashMap<u64, (Arc<Plan>, u64)>,
+    batch: u64,
+}
+
+impl Plan {
+    /// An open file of it.
+    pub(super) fn file(&self, index: usize) -> Option<Arc<OwnedFd>> {
+        self.files()[index].clone()
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<Option<Arc<OwnedFd>>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what another list of the same lane has open of the same files.
+    fn inherit(&self, other: &Self) {
+        let mut files = self.files();
+        let mut theirs = other.files();
+        let mut from = 0;
+        for (request, file) in self.requests.iter().zip(files.iter_mut()) {
+            // Lists of a lane differ by what is left out, seldom by their order.
+            let Some(found) = other.requests[from..].iter().position(|known| known.path == request.path) else { continue };
+            *file = theirs[from + found].take();
+            from += found + 1;
+        }
+    }
+
+    /// Keeps a file open, if there is room.
+    pub(super) fn keep(&self, index: usize, file: &Arc<OwnedFd>) {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= files_max() || self.files()[index].replace(Arc::clone(file)).is_some() {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn close(&self, index: usize) {
+        let closed = usize::from(self.files()[index].take().is_some());
+        self.open.fetch_sub(closed, Ordering::Relaxed);
+    }
+
+    fn close_all(&self) {
+        let closed = self.files().iter_mut().filter_map(Option::take).count();
+        self.open.fetch_sub(closed, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}
+
+impl Kept {
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a batch: what no batch has asked for in a while is closed.
+    pub(super) fn begin(&self) {
+        let mut lanes = self.lanes();
+        lanes.batch += 1;
+        if lanes.batch.is_multiple_of(IDLE_BATCHES_MAX) {
+            let oldest = lanes.batch - IDLE_BATCHES_MAX;
+            lanes.plans.retain(|_, (_, used)| *used >= oldest);
+        }
+    }
+
+    /// The plan of a lane: the one it had if it is the same list.
+    pub(super) fn plan(&self, lane: Lane) -> Arc<Plan> {
+        let new = |requests: Arc<[Request]>| {
+            let files = Mutex::new(vec![None; requests.len()]);
+            Arc::new(Plan { requests, files, open: Arc::clone(&self.open) })
+        };
+        if !lane.is_repeated() {
+            return new(lane.requests);
+        }
+        let mut lanes = self.lanes();
+        let batch = lanes.batch;
+        match lanes.plans.get_mut(&lane.key) {
+            Some((plan, used)) if Arc::ptr_eq(&plan.requests, &lane.requests) => {
+                *used = batch;
+                Arc::clone(plan)
+            }
+            earlier => {
+                let plan = new(lane.requests);
+                if let Some((earlier, _)) = earlier {
+                    plan.inherit(earlier);
+                }
+                lanes.plans.insert(lane.key, (Arc::clone(&plan), batch));
+                plan
+            }
+        }
+    }
+
+    /// Every file we keep is one that cannot be opened elsewhere: where there is no room, the kept ones go.
+    pub(super) fn with_room<T>(&self, mut open: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        match open() {
+            Err(Failure::Errno(errno)) if errno == Errno::MFILE.raw_os_error() => {
+                self.lanes().plans.values().for_each(|(plan, _)| plan.close_all());
+                open()
+            }
+            opened => opened,
+        }
+    }
+}
+
+/// Half of what this process may have open.
+fn files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.map_or(FILES_USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    (limit / 2).min(FILES_MAX)
+}
