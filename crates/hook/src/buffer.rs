@@ -8,7 +8,7 @@ use ttmon_ledger::layout::kind;
 
 use crate::library::Library;
 use crate::symbols::Symbol;
-use crate::thread;
+use crate::{memory, thread};
 
 /// TT-Metal's `BufferType`, by number.
 pub(crate) const KINDS: [u8; 5] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE];
@@ -159,23 +159,33 @@ fn optional(register: u64) -> u32 {
     if register >> 32 & 1 == 1 { low(register) } else { 0 }
 }
 
+/// The words of a buffer before 0.79. Until one was found to be laid out as known, the kernel reads it: of a version that nobody has seen,
+/// what is taken for the device may be anything, and a buffer may end earlier.
 unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
-    // SAFETY: a buffer of any version is longer than 40 bytes: behind its reference count come at least device, size, type
-    // and layout. What is there is read as numbers, and as an address only if it is aligned and not null.
-    unsafe {
-        let words = buffer as *const u64;
-        let device = usize::try_from(words.add(2).read()).ok()?;
-        if device == 0 || !device.is_multiple_of(align_of::<usize>()) || !is_device(library, (device as *const usize).read()) {
-            return None;
+    let is_known = library.is_layout_known();
+    // SAFETY: a buffer that is laid out as those before it has these words, and the third is its device, which lives.
+    let ([_, _, device, size, numbers], table) = unsafe {
+        if is_known {
+            let words = (buffer as *const [usize; 5]).read();
+            (words, (words[2] as *const usize).as_ref().copied())
+        } else {
+            let words = memory::words::<5>(buffer)?;
+            (words, memory::words::<1>(words[2]).map(|[table]| table))
         }
-        let size = words.add(3).read();
-        let pages = u64::from(low(ask(library, Symbol::BufferPages, buffer)));
-        if size != pages.wrapping_mul(ask(library, Symbol::BufferPageSize, buffer)) {
-            return None;
-        }
-        let numbers = words.add(4).read();
-        Some(Old { device, size, kind: low(numbers), layout: low(numbers >> 32) })
+    };
+    if !is_device(library, table?) {
+        return None;
     }
+    // SAFETY: functions of a buffer that its library has.
+    let (pages, page) = unsafe { (low(ask(library, Symbol::BufferPages, buffer)), ask(library, Symbol::BufferPageSize, buffer)) };
+    let (size, numbers) = (size as u64, numbers as u64);
+    if size != u64::from(pages).wrapping_mul(page) {
+        return None;
+    }
+    if !is_known {
+        library.know_layout();
+    }
+    Some(Old { device, size, kind: low(numbers), layout: low(numbers >> 32) })
 }
 
 /// Behind the offset to the top and the type's description.

@@ -6,6 +6,7 @@
 use crate::buffer::{TABLE_OFFSET, low};
 use crate::caught::caught;
 use crate::library::Library;
+use crate::memory;
 use crate::symbols::Symbol;
 
 pub(crate) const CHIPS_MAX: usize = 64;
@@ -105,8 +106,9 @@ unsafe fn single(library: &Library, device: usize, table: usize) -> Device {
     if mesh_table == 0 || mesh_id == 0 {
         return Device::UNKNOWN;
     }
-    // SAFETY: `IDevice` has more virtual functions than we look at, and both classes have it as their first base.
-    let slot = (0..SLOTS_MAX).find(|slot| unsafe { ((mesh_table + TABLE_OFFSET) as *const usize).add(*slot).read() } == mesh_id);
+    // Both classes have `IDevice` as their first base, and a table may be shorter than we look.
+    let word = |slot: usize| memory::words(mesh_table + TABLE_OFFSET + slot * size_of::<usize>());
+    let slot = (0..SLOTS_MAX).map_while(word).position(|[function]| function == mesh_id);
     let Some(slot) = slot else { return Device::UNKNOWN };
     // SAFETY: the same slot of a table of the same interface is the same function, without arguments.
     let id = unsafe {

@@ -19,6 +19,7 @@ mod edge;
 mod geometry;
 mod identity;
 mod library;
+mod memory;
 mod message;
 mod object;
 mod opening;

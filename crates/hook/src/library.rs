@@ -30,6 +30,8 @@ pub(crate) struct Library {
     addresses: [AtomicUsize; symbols::COUNT],
     /// [`Way`], as a number.
     way: AtomicU8,
+    /// A buffer was found to be laid out as known before 0.79.
+    is_layout_known: AtomicBool,
 }
 
 /// Where calls came from that are none of a library's own addresses.
@@ -54,6 +56,7 @@ impl Library {
             is_taken: AtomicBool::new(false),
             addresses: [const { AtomicUsize::new(0) }; symbols::COUNT],
             way: AtomicU8::new(Way::Aside as u8),
+            is_layout_known: AtomicBool::new(false),
         }
     }
 
@@ -95,6 +98,14 @@ impl Library {
         Way::from_number(self.way.load(Relaxed))
     }
 
+    pub(crate) fn is_layout_known(&self) -> bool {
+        self.is_layout_known.load(Relaxed)
+    }
+
+    pub(crate) fn know_layout(&self) {
+        self.is_layout_known.store(true, Relaxed);
+    }
+
     pub(crate) fn has_symbol(&self, symbol: Symbol) -> bool {
         self.address(symbol) != 0
     }
@@ -116,6 +127,7 @@ impl Library {
             place.store(*address, Relaxed);
         }
         self.way.store(Way::of(self) as u8, Relaxed);
+        self.is_layout_known.store(false, Relaxed);
         self.start.store(object.start, Relaxed);
         self.bytes.store(object.bytes, Release);
     }

@@ -10,7 +10,7 @@ use crate::edge::{is_off, quietly};
 use crate::library::{self, Library};
 use crate::symbols::Symbol;
 use crate::thread::Loading;
-use crate::{device, identity, tables, thread};
+use crate::{device, identity, memory, tables, thread};
 
 /// `std::span<const uint32_t>`, passed by value.
 #[repr(C)]
@@ -76,16 +76,12 @@ unsafe fn allocator_of(library: &Library, mesh: usize) -> Option<usize> {
     if !library.has_symbol(Symbol::MeshAllocator) || !unsafe { device::is_mesh(library, mesh) } {
         return None;
     }
-    // SAFETY: its function, without arguments. What it returns is the address of a pointer, as the class's own users take it.
-    unsafe {
-        let owner = caught(library, library.address(Symbol::MeshAllocator), [mesh as u64, 0, 0])?;
-        let owner = usize::try_from(owner).ok().filter(|owner| *owner != 0 && owner.is_multiple_of(align_of::<usize>()))?;
-        let owned = (owner as *const usize).read();
-        if owned == 0 || !owned.is_multiple_of(align_of::<usize>()) || library.has(owned) {
-            return None;
-        }
-        library.has((owned as *const usize).read()).then_some(owned)
-    }
+    // SAFETY: its function, without arguments.
+    let owner = unsafe { caught(library, library.address(Symbol::MeshAllocator), [mesh as u64, 0, 0])? };
+    // What it returns is the address of a pointer, as the class's own users take it.
+    let [owned] = memory::words(usize::try_from(owner).ok()?)?;
+    let [table] = memory::words(owned)?;
+    (!library.has(owned) && library.has(table)).then_some(owned)
 }
 
 /// `SharedMemoryStatsProvider::SharedMemoryStatsProvider(uint64_t unique id, int device id, bool, bool)`: one a chip.

@@ -14,6 +14,8 @@ use std::sync::atomic::{
 
 use libc::c_char;
 
+use crate::object;
+
 const FRAMES_MAX: usize = 64;
 /// Places in the code from which allocations come: some hundred in a large model.
 const KNOWN: usize = 4096;
@@ -27,11 +29,15 @@ static WANTED: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// An address in the code and the name of its function, empty if it has none. Asking the loader takes a walk through all symbols.
 struct Place {
-    address: AtomicUsize,
+    /// The address, and in the bits that no address has what the loader had unloaded when it was asked: with a library its names go.
+    key: AtomicUsize,
     name: AtomicPtr<c_char>,
 }
 
-static PLACES: [Place; KNOWN] = [const { Place { address: AtomicUsize::new(0), name: AtomicPtr::new(ptr::null_mut()) } }; KNOWN];
+/// Addresses of programs are shorter.
+const ADDRESS_BITS: u32 = 48;
+
+static PLACES: [Place; KNOWN] = [const { Place { key: AtomicUsize::new(0), name: AtomicPtr::new(ptr::null_mut()) } }; KNOWN];
 
 unsafe extern "C" {
     fn _Unwind_Backtrace(each: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
@@ -64,10 +70,11 @@ pub(crate) fn name(text: &mut Name) {
     let mut stack = Stack { addresses: [0; FRAMES_MAX], count: 0 };
     // SAFETY: the unwinder calls `note` with the pointer to `stack`, which lives until it returned.
     unsafe { _Unwind_Backtrace(note, (&raw mut stack).cast()) };
+    let unloads = object::unloads();
     let mut best = None;
     for address in stack.addresses.iter().take(stack.count) {
         // The address of a call's return may already lie behind its function.
-        let Some(found) = symbol_of(address.wrapping_sub(1)).and_then(parse) else { continue };
+        let Some(found) = symbol_of(address.wrapping_sub(1), unloads).and_then(parse) else { continue };
         // Outermost last; what Python calls before what that calls.
         if best.is_none_or(|known: Operation<'_>| found.rank >= known.rank) {
             best = Some(found);
@@ -89,21 +96,23 @@ unsafe extern "C" fn note(context: *mut c_void, stack: *mut c_void) -> c_int {
     0
 }
 
-/// The mangled name of the function that an address lies in.
-fn symbol_of(address: usize) -> Option<&'static [u8]> {
-    let home = (address >> 2).wrapping_mul(0x9E37_79B9) % KNOWN;
+/// The mangled name of the function that an address lies in. What was found before another library was unloaded is not looked at
+/// again, and keeps its place: a program that goes on and on doing so has its names looked up each time.
+fn symbol_of(address: usize, unloads: u64) -> Option<&'static [u8]> {
+    let key = address ^ usize::try_from(unloads).unwrap_or(0) << ADDRESS_BITS;
+    let home = (key >> 2).wrapping_mul(0x9E37_79B9) % KNOWN;
     for step in 0..STEPS_MAX {
         let place = PLACES.get((home + step) % KNOWN)?;
         // Acquire, with the release below: the name is there.
-        let known = place.address.load(Acquire);
-        if known == address {
+        let known = place.key.load(Acquire);
+        if known == key {
             return text_of(place.name.load(Relaxed));
         }
         if known == 0 {
             let name = ask(address);
-            // Two threads may write the same place: the name comes first, and belongs to whoever wins the address.
+            // Two threads may write the same place: the name comes first, and belongs to whoever wins the key.
             if place.name.compare_exchange(ptr::null_mut(), name.cast_mut(), Release, Relaxed).is_ok() {
-                place.address.store(address, Release);
+                place.key.store(key, Release);
             }
             return text_of(name.cast_mut());
         }

@@ -21,13 +21,15 @@ use crate::edge::{is_off, quietly};
 use crate::geometry::Asked;
 use crate::library::Library;
 use crate::message::words_of;
-use crate::opening;
 use crate::operation::{self, Name};
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
+use crate::{memory, opening};
 
 /// Ranges of one circular buffer that are looked at.
 const RANGES_MAX: usize = 256;
+/// Of a range, in a `CoreRangeSet`: four words.
+const RANGE_BYTES: usize = 4 * size_of::<usize>();
 /// No grid of cores is wider or higher.
 const CORES_END: usize = 64;
 
@@ -207,15 +209,13 @@ impl Layout {
 
     /// A `CircularBufferAllocator` is a core range and the regions it has taken; the last of them ends where the new one does.
     fn marked(&self, allocator: usize, address: u64, size: u64) {
-        // SAFETY: the real function has just used it as such. Its words are numbers; the place of its last region is read only if
-        // the words before say that there is one.
-        let cores = unsafe {
-            let words = std::slice::from_raw_parts(allocator as *const usize, 7);
-            let [x0, y0, x1, y1, begin, end, room] = *words else { return };
-            let has_regions = begin != 0 && begin < end && end <= room && (end - begin).is_multiple_of(16);
-            let is_marked = has_regions && ((end - 8) as *const u64).read() == address.wrapping_add(size);
-            is_marked.then(|| range([x0, y0, x1, y1])).flatten()
-        };
+        let cores = memory::words(allocator).and_then(|[x0, y0, x1, y1, begin, end, room]| {
+            if begin == 0 || begin >= end || end > room || !(end - begin).is_multiple_of(16) {
+                return None;
+            }
+            let [last] = memory::words(end - size_of::<usize>())?;
+            if last as u64 == address.wrapping_add(size) { range([x0, y0, x1, y1]) } else { None }
+        });
         self.with_mesh(|session, known| {
             let (Some(cores), Ok(address), Ok(size)) = (cores, u32::try_from(address), u32::try_from(size)) else {
                 step_aside(session, Feature::Dataflow, "a CircularBufferAllocator that is not laid out as known");
@@ -242,19 +242,20 @@ impl Layout {
 
 /// The ranges of a `CoreRangeSet`, as first and last core; `None` where it is not laid out as known.
 unsafe fn core_ranges(library: &Library, set: usize, into: &mut [[u8; 4]; RANGES_MAX]) -> Option<usize> {
-    // SAFETY: `ranges()` returns a reference to a vector of four words each, and does nothing else.
-    unsafe {
-        let function: unsafe extern "C-unwind" fn(usize) -> *const [usize; 3] = std::mem::transmute(library.address(Symbol::CoreRanges));
-        let [begin, end, room] = *function(set).as_ref()?;
-        if begin == 0 || end <= begin || room < end || !(end - begin).is_multiple_of(32) {
-            return None;
-        }
-        let ranges = std::slice::from_raw_parts(begin as *const [usize; 4], (end - begin) / 32);
-        for (place, words) in into.iter_mut().zip(ranges) {
-            *place = range(*words)?;
-        }
-        Some(ranges.len().min(RANGES_MAX))
+    // SAFETY: `ranges()` returns a reference to a vector, and does nothing else.
+    let vector = unsafe {
+        let function: unsafe extern "C-unwind" fn(usize) -> usize = std::mem::transmute(library.address(Symbol::CoreRanges));
+        function(set)
+    };
+    let [begin, end, room] = memory::words(vector)?;
+    if begin == 0 || end <= begin || room < end || !(end - begin).is_multiple_of(RANGE_BYTES) {
+        return None;
     }
+    let count = ((end - begin) / RANGE_BYTES).min(RANGES_MAX);
+    for (number, place) in into.iter_mut().take(count).enumerate() {
+        *place = range(memory::words(begin + number * RANGE_BYTES)?)?;
+    }
+    Some(count)
 }
 
 /// First and last core: columns and rows of a real grid, in order.

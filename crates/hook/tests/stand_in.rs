@@ -48,6 +48,10 @@ impl Workshop {
             this.compile("metal.cpp", &this.library(shape), &[&shared, defines].concat());
         }
         fs::copy(this.library("new"), this.library("copy")).expect("copied");
+        let operations: [(&str, &[&str]); 2] = [("relu", &["-DNAME=relu"]), ("gelu", &["-DNAME=gelu", "-DMORE"])];
+        for (name, defines) in operations {
+            this.compile("operation.cpp", &this.operation(name), &[&["-shared", "-fPIC"], defines].concat());
+        }
         this.compile("program.cpp", &this.folder.path().join("program"), &["-pthread", "-ldl"]);
         Some(this)
     }
@@ -56,6 +60,10 @@ impl Workshop {
         let folder = self.folder.path().join(shape);
         fs::create_dir_all(&folder).expect("made");
         folder.join("libtt_metal.so")
+    }
+
+    fn operation(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("lib{name}.so"))
     }
 
     fn compile(&self, source: &str, into: &Path, more: &[&str]) {
@@ -67,6 +75,10 @@ impl Workshop {
     }
 
     fn start(&self, is_tracked: bool) -> Program {
+        self.start_with(is_tracked, &[])
+    }
+
+    fn start_with(&self, is_tracked: bool, variables: &[(&str, &str)]) -> Program {
         let mut command = Command::new(self.folder.path().join("program"));
         for variable in ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_OPS", "XDG_RUNTIME_DIR"] {
             command.env_remove(variable);
@@ -74,6 +86,7 @@ impl Workshop {
         if is_tracked {
             command.env("TTMON_TRACKING", "1");
         }
+        command.envs(variables.iter().copied());
         command.env("LD_PRELOAD", &self.hook).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (to, from) = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
@@ -431,6 +444,25 @@ fn an_unknown_layout_is_left_aside_and_said() {
     assert_eq!((state, hits, reason.as_str()), (Coverage::SteppedAside, 1, "a Buffer that is not laid out as known"));
     assert_eq!(program.figures(kind::DRAM), (0, 0, 0));
     assert_ne!(program.listing().totals.status & ttmon_ledger::layout::status::INEXACT, 0);
+    let metal = program.say("program 0 7 0 0");
+    program.say(&format!("run {metal} 0"));
+    let (state, hits, reason) = program.feature("dataflow buffers");
+    assert_eq!((state, hits, reason.as_str()), (Coverage::SteppedAside, 2, "a CircularBufferAllocator that is not laid out as known"));
+}
+
+/// Where a library was unloaded and another one lies, the names of the first are not its names.
+#[test]
+fn operations_of_a_library_that_takes_the_place_of_another() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.start_with(true, &[("TTMON_OPS", "1")]);
+    program.load(&workshop.library("new"));
+    program.say("open 0 1");
+    let places = ["relu", "gelu", "relu"].map(|name| program.say(&format!("operate {} 0", workshop.operation(name).display())));
+    let listing = program.listing();
+    let mut entries: Vec<_> = listing.entries.iter().filter(|entry| entry.operation != 0).collect();
+    entries.sort_by_key(|entry| entry.address);
+    let names: Vec<&str> = entries.iter().map(|entry| listing.tags[entry.operation as usize].as_str()).collect();
+    assert_eq!(names, ["ttnn::relu", "ttnn::gelu", "ttnn::relu"], "{places:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // A stand-in for libtt_metal.so: the names, the layouts and the manners of the real one that the hook relies on, and nothing else.
 // Built by the tests in several shapes:
 //   -DOLD      Buffer without functions for size, type, layout and device (before 0.79)
-//   -DSHIFTED  with OLD: a layout that nobody knows
+//   -DSHIFTED  with OLD: layouts that nobody knows, with words in them that look like addresses
 //   -DPOOR     without statistics, device opening, unique ids, programs: a version that exports little
 #include <cerrno>
 #include <cstdint>
@@ -92,7 +92,7 @@ public:
     friend class AllocatorImpl;
 
 #ifdef SHIFTED
-    std::uint64_t more_ = 7;
+    std::uint64_t more_ = 0x1000;  // aligned, and nobody's address
 #endif
     IDevice* device_;
     std::uint64_t size_;
@@ -291,12 +291,15 @@ public:
     void deallocate_circular_buffers();
     struct CircularBufferAllocator {
         CoreRange range;
+#ifdef SHIFTED
+        std::uint64_t more[3] = {0x1000, 0x1010, 0x1010};
+#endif
         std::vector<std::pair<std::uint64_t, std::uint64_t>> regions;
         void mark_address(std::uint64_t address, std::uint64_t size, std::uint64_t base);
     };
     std::uint64_t id_;
     CoreRangeSet cores_;
-    CircularBufferAllocator allocator_{{{0, 0}, {1, 1}}, {}};
+    CircularBufferAllocator allocator_{.range = {{0, 0}, {1, 1}}, .regions = {}};
     bool clashes_ = false;
     bool misses_a_chip_ = false;
 };

@@ -87,6 +87,19 @@ static std::string answer(const std::string& line) {
             if (errno != 4711) throw std::runtime_error("errno is not what the allocator left");
             said << keep(library, buffer) << " " << address;
         }
+    } else if (what == "operate") {
+        // An operation of a library that is loaded for it alone.
+        std::string path;
+        int mesh;
+        words >> path >> mesh;
+        void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) throw std::runtime_error(dlerror());
+        int home = library_of.at(mesh);
+        void* buffer = function<void*(void*, int, std::uint64_t, std::uint64_t, int)>(home, "fake_buffer")(things[mesh], 0, 1024, 256, 0);
+        auto* operate = reinterpret_cast<std::uint64_t (*)(std::uint64_t (*)(void*), void*)>(dlsym(library, "operate"));
+        operate(function<std::uint64_t(void*)>(home, "fake_allocate"), buffer);
+        dlclose(library);
+        said << reinterpret_cast<void*>(operate);
     } else if (what == "free") {
         int buffer;
         words >> buffer;

@@ -1,0 +1,42 @@
+//! Memory of this process that may not be there: what is read only to find out whether an object is laid out as known. The kernel
+//! copies it, and says so where a plain read would be the program's end.
+
+use std::ffi::c_void;
+
+use crate::edge::{errno, set_errno};
+
+/// So many words from an address on; `None` where not all of them can be read.
+pub(crate) fn words<const N: usize>(at: usize) -> Option<[usize; N]> {
+    let mut words = [0; N];
+    fill(at, &mut words).then_some(words)
+}
+
+/// Fills a slice of words from an address on; whether all of it could be read.
+pub(crate) fn fill(at: usize, into: &mut [usize]) -> bool {
+    let bytes = size_of_val(into);
+    let here = libc::iovec { iov_base: into.as_mut_ptr().cast::<c_void>(), iov_len: bytes };
+    let there = libc::iovec { iov_base: at as *mut c_void, iov_len: bytes };
+    let before = errno();
+    // SAFETY: the kernel writes at most the slice's bytes into the slice, of which any are valid words; the other address it
+    // checks itself. A process may always read its own memory so.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) };
+    set_errno(before);
+    usize::try_from(read) == Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_not_read() {
+        let known = [1_usize, 2, 3];
+        assert_eq!(words::<3>(known.as_ptr() as usize), Some(known));
+        assert_eq!(words::<0>(0), Some([]));
+        set_errno(77);
+        for nowhere in [0, 8, 0x1000, usize::MAX - 7, 0x8000_0000_0000_0000] {
+            assert_eq!(words::<1>(nowhere), None, "{nowhere:#x}");
+        }
+        assert_eq!(errno(), 77);
+    }
+}
