@@ -50,6 +50,14 @@ impl Alerts {
         &self.list
     }
 
+    /// Something that no snapshot tells.
+    pub(crate) fn note(&mut self, time: UnixTime, grade: Grade, text: String) {
+        if self.list.len() == ALERTS_MAX {
+            self.list.pop_front();
+        }
+        self.list.push_back(Alert { time, grade, text });
+    }
+
     /// Compares with how things stood. Returns whether something got worse.
     pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
         let mut is_worse = false;

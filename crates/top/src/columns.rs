@@ -8,6 +8,8 @@ use ttmon_model::{Kind, Missing, Process, Reading};
 use ttmon_print::names;
 use ttmon_print::quantity::{age, size};
 
+use crate::state::Row;
+
 /// What a process is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Key {
@@ -27,8 +29,8 @@ pub(crate) struct Column {
     /// How early it gives way on a narrow screen: the highest goes first, 0 never goes.
     pub(crate) rank: u8,
     pub(crate) help: &'static str,
-    pub(crate) text: fn(&Process, UnixTime) -> Reading<String>,
-    pub(crate) key: fn(&Process) -> Reading<Key>,
+    pub(crate) text: fn(&Row<'_>, UnixTime) -> Reading<String>,
+    pub(crate) key: fn(&Row<'_>) -> Reading<Key>,
 }
 
 fn number(reading: Reading<u64>) -> Reading<Key> {
@@ -78,6 +80,9 @@ fn rate(process: &Process) -> Reading<String> {
     float(process, "launches_per_s").map(|rate| if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") })
 }
 
+/// The column that is there when there are several machines, and only then.
+pub(crate) const HOST: &str = "host";
+
 /// Every column there is, in the order of the table.
 #[rustfmt::skip] // one row a line
 pub(crate) const COLUMNS: &[Column] = &[
@@ -98,6 +103,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "what is known of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(Key::Text(p.status.name().to_owned())) },
     Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| workload(p), key: |p| words(workload(p)) },
     Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
+    Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(Key::Text(p.host_name.to_lowercase())) },
 ];
 
 /// What is shown unless the user chose otherwise.
@@ -109,13 +115,18 @@ fn moment(nanoseconds: f64) -> UnixTime {
     UnixTime(nanoseconds as u64)
 }
 
+/// Columns that the user chooses from: all but the host's, which is the last.
+pub(crate) fn choosable() -> &'static [Column] {
+    COLUMNS.split_last().map_or(COLUMNS, |(_, others)| others)
+}
+
 /// The row of a name.
 pub(crate) fn by_name(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
 
 /// Two processes in the order of a column; what is absent comes last either way.
-pub(crate) fn compare(column: &Column, is_descending: bool, one: &Process, other: &Process) -> Ordering {
+pub(crate) fn compare(column: &Column, is_descending: bool, one: &Row<'_>, other: &Row<'_>) -> Ordering {
     let by_key = match ((column.key)(one), (column.key)(other)) {
         (Ok(one), Ok(other)) => {
             let order = match (one, other) {
@@ -130,7 +141,7 @@ pub(crate) fn compare(column: &Column, is_descending: bool, one: &Process, other
         (Err(_), Ok(_)) => Ordering::Greater,
         (Err(_), Err(_)) => Ordering::Equal,
     };
-    by_key.then(one.key.cmp(&other.key))
+    by_key.then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
 }
 
 /// Those of the chosen columns that fit a width, with the width each gets.
@@ -168,6 +179,7 @@ mod tests {
             assert!(!column.help.is_empty() && usize::from(column.width) >= column.title.len().min(13));
         }
         assert!(DEFAULT.iter().all(|name| by_name(name).is_some()));
+        assert!(choosable().iter().all(|column| column.name != HOST));
     }
 
     #[test]
@@ -184,7 +196,8 @@ mod tests {
     fn what_is_absent_comes_last_either_way() {
         let snapshot = machine::mixed();
         for is_descending in [false, true] {
-            let mut processes: Vec<&Process> = snapshot.processes.iter().collect();
+            let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
+            let mut processes: Vec<Row<'_>> = snapshot.processes.iter().map(row).collect();
             let dram = &COLUMNS[by_name("dram").unwrap()];
             processes.sort_by(|one, other| compare(dram, is_descending, one, other));
             assert_eq!(processes.iter().map(|process| process.key.pid).collect::<Vec<_>>(), [200, 201]);

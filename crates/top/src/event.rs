@@ -15,10 +15,10 @@ pub(crate) enum Event {
     Mouse(MouseEvent),
     /// The terminal has another size.
     Resized(u16, u16),
-    /// The feed told something.
-    News(News),
-    /// The feed has told nothing for this long.
-    Silence(Duration),
+    /// A machine's feed told something.
+    News(usize, News),
+    /// It has told nothing for this long.
+    Silence(usize, Duration),
     /// A signal for this program.
     Signal(i32),
     /// The keyboard is gone.

@@ -1,13 +1,17 @@
 //! Where snapshots come from. A feed lives in a thread of its own and is asked and answered by messages, so that a source
-//! that hangs never holds up the screen. A local machine and a recording are feeds; a server's API will be a third.
+//! that hangs never holds up the screen. A local machine, a service's API and a recording are feeds.
 
 mod local;
+mod past;
+mod remote;
 mod replay;
+mod served;
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 use ttmon_source::happenings::Happening;
 
@@ -15,6 +19,8 @@ use crate::event::Event;
 use crate::keys::Step;
 
 pub use local::Local;
+pub(crate) use past::Grid;
+pub use remote::Remote;
 pub(crate) use replay::Position;
 pub use replay::{Replay, line_of};
 
@@ -23,6 +29,8 @@ pub use replay::{Replay, line_of};
 pub enum Feed {
     /// This machine, or a simulated one, read here.
     Local(Box<Local>),
+    /// A service.
+    Remote(Box<Remote>),
     /// What somebody recorded.
     Replay(Box<Replay>),
 }
@@ -55,6 +63,10 @@ pub(crate) enum News {
     Snapshot(Box<Snapshot>),
     /// It could not be looked at.
     Lost(Lost),
+    /// What was before anybody looked from here, or while nobody could.
+    Past(Grid),
+    /// It is looked at in another way than before: a service is gone, or back.
+    Source { is_back: bool, text: String },
     /// Variables of a process, or why they cannot be told.
     Environment(ProcessKey, Result<Vec<String>, String>),
     /// What happened to buffers since the last look, oldest first.
@@ -70,16 +82,32 @@ pub struct Lost {
     pub message: String,
     /// Whether it is that there is no device.
     pub is_no_device: bool,
+    /// Since when, by this host's clock.
+    pub since: UnixTime,
+}
+
+fn unix_time() -> UnixTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Feed {
-    /// Starts it in its thread. It ends when nobody asks or listens any more.
-    pub(crate) fn start(self, interval: Duration, requests: Receiver<Request>, events: Sender<Event>) -> std::io::Result<()> {
+    /// Where it is, if that is not here.
+    pub(crate) fn place(&self) -> Option<String> {
+        match self {
+            Self::Remote(remote) => Some(remote.service.place().name()),
+            Self::Local(_) | Self::Replay(_) => None,
+        }
+    }
+
+    /// Starts it in its thread, as one of several by this number. It ends when nobody asks or listens any more.
+    pub(crate) fn start(self, host: usize, interval: Duration, requests: Receiver<Request>, events: Sender<Event>) -> std::io::Result<()> {
         let builder = thread::Builder::new().name("feed".to_owned()).stack_size(512 * 1024);
         builder.spawn(move || {
-            let tell = |news| events.send(Event::News(news)).is_ok();
+            let tell = |news| events.send(Event::News(host, news)).is_ok();
             match self {
                 Self::Local(local) => local.run(interval, &requests, tell),
+                Self::Remote(remote) => remote.run(interval, &requests, tell),
                 Self::Replay(replay) => replay.run(&requests, tell),
             }
         })?;

@@ -1,10 +1,12 @@
-//! `/`: which processes are shown. Words are looked for everywhere a process is named; `user:`, `dev:` and `mem>` ask for
+//! `/`: which processes are shown. Words are looked for everywhere a process is named; `user:`, `host:`, `dev:` and `mem>` ask for
 //! one thing. All of them must hold.
 
 use std::fmt;
 
-use ttmon_model::{Kind, Process};
+use ttmon_model::Kind;
 use ttmon_print::names;
+
+use crate::state::Row;
 
 /// What must hold of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +19,8 @@ enum Word {
     /// Somewhere in its name, command, user, pid or workload; lower case.
     Text(String),
     User(String),
+    /// On this machine, lower case.
+    Host(String),
     Device(u32),
     /// DRAM and L1 together, above or below so many bytes.
     Memory(Side, u64),
@@ -44,7 +48,7 @@ impl Filter {
         words.map(|words| Self { words })
     }
 
-    pub(crate) fn matches(&self, process: &Process) -> bool {
+    pub(crate) fn matches(&self, process: &Row<'_>) -> bool {
         self.words.iter().all(|word| word.matches(process))
     }
 }
@@ -52,6 +56,9 @@ impl Filter {
 fn parse(word: &str) -> Option<Word> {
     if let Some(user) = word.strip_prefix("user:") {
         return Some(Word::User(user.to_lowercase()));
+    }
+    if let Some(host) = word.strip_prefix("host:") {
+        return Some(Word::Host(host.to_lowercase()));
     }
     if let Some(device) = word.strip_prefix("dev:") {
         return device.parse().ok().map(Word::Device);
@@ -82,7 +89,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Word {
-    fn matches(&self, process: &Process) -> bool {
+    fn matches(&self, process: &Row<'_>) -> bool {
         match self {
             Self::Text(text) => {
                 let texts = [process.command.as_ref().ok(), process.name.as_ref().ok(), process.user.as_ref().ok()];
@@ -92,6 +99,7 @@ impl Word {
                     || names::all_workloads(process).iter().any(|workload| has(workload))
             }
             Self::User(user) => process.user.as_ref().is_ok_and(|name| name.to_lowercase() == *user),
+            Self::Host(host) => process.host_name.to_lowercase() == *host,
             Self::Device(id) => process.devices.iter().any(|use_of| use_of.device.0 == *id),
             Self::Memory(side, limit) => {
                 let used = [&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar).unwrap_or(0)).iter().sum::<u64>();
@@ -111,7 +119,9 @@ mod tests {
 
     fn pids(text: &str) -> Vec<u32> {
         let filter = Filter::parse(text).unwrap();
-        machine::mixed().processes.iter().filter(|process| filter.matches(process)).map(|process| process.key.pid).collect()
+        let host = crate::host::Host { live: Some(std::sync::Arc::new(machine::mixed())), ..Default::default() };
+        let rows: Vec<Row<'_>> = crate::state::rows(0, &host).collect();
+        rows.iter().filter(|row| filter.matches(row)).map(|row| row.key.pid).collect()
     }
 
     #[test]
@@ -125,6 +135,8 @@ mod tests {
         assert_eq!(pids("mem>13G"), [200]);
         assert_eq!(pids("mem<1K"), [201]);
         assert_eq!(pids("201"), [201]);
+        let host = machine::mixed().host;
+        assert_eq!((pids(&format!("host:{host}")), pids("host:elsewhere")), (vec![200, 201], vec![]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use ttmon_model::snapshot::{Device, Process};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind, ProcessKey, Snapshot};
 
+use crate::feed::Grid;
 use crate::metric::METRICS;
 
 /// An hour at one look a second.
@@ -23,7 +24,7 @@ const PROCESSES_MAX: usize = 64;
 const PROCESS_MOMENTS_MAX: usize = 600;
 
 /// A gap in a column.
-const GAP: f32 = f32::NAN;
+pub(crate) const GAP: f32 = f32::NAN;
 
 /// Times, columns, and the last snapshots whole.
 #[derive(Debug, Default)]
@@ -89,6 +90,54 @@ impl History {
                 self.snapshot_bytes -= weight(&oldest);
             }
         }
+    }
+
+    /// Takes in what a service remembers, where there is nothing of our own: before the first look, and while it was away.
+    pub(crate) fn fill(&mut self, grid: &Grid) {
+        let Some(newest) = self.times.back().copied() else { return };
+        let is_empty = |time: UnixTime| {
+            let next = self.times.partition_point(|own| *own < time);
+            let is_far = |index: usize| self.times.get(index).is_none_or(|own| own.0.abs_diff(time.0) >= grid.step);
+            is_far(next) && next.checked_sub(1).is_none_or(is_far)
+        };
+        let points: Vec<usize> = (0..grid.points).filter(|point| grid.time(*point) < newest && is_empty(grid.time(*point))).collect();
+        let Some(last_filled) = points.last().map(|point| grid.time(*point)) else { return };
+        // Each moment is one of ours or one of theirs.
+        let mut moments: Vec<(UnixTime, Option<usize>, Option<usize>)> =
+            self.times.iter().enumerate().map(|(index, time)| (*time, Some(index), None)).collect();
+        moments.extend(points.iter().map(|point| (grid.time(*point), None, Some(*point))));
+        moments.sort_unstable();
+        moments.drain(..moments.len().saturating_sub(MOMENTS_MAX));
+        for (device, theirs) in &grid.devices {
+            let length = self.times.len();
+            self.devices.entry(*device).or_insert_with(|| METRICS.iter().map(|_| VecDeque::from(vec![GAP; length])).collect());
+            debug_assert_eq!(theirs.len(), METRICS.len());
+        }
+        for (device, columns) in &mut self.devices {
+            let theirs = grid.devices.get(device);
+            for (metric, column) in columns.iter_mut().enumerate() {
+                let value = |(_, own, point): &(UnixTime, Option<usize>, Option<usize>)| match (own, point) {
+                    (Some(own), _) => column[*own],
+                    (None, Some(point)) => theirs.map_or(GAP, |theirs| theirs[metric][*point]),
+                    (None, None) => GAP,
+                };
+                let filled: VecDeque<f32> = moments.iter().map(value).collect();
+                *column = filled;
+            }
+        }
+        self.times = moments.iter().map(|(time, ..)| *time).collect();
+        // Whole snapshots are counted from the newest: what lies before a gap that was filled is whole no longer.
+        while self.snapshots.front().is_some_and(|oldest| oldest.time <= last_filled) {
+            if let Some(oldest) = self.snapshots.pop_front() {
+                self.snapshot_bytes -= weight(&oldest);
+            }
+        }
+    }
+
+    /// How many moments before the newest one a time is, or the moment just before it.
+    pub(crate) fn back_at(&self, time: UnixTime) -> usize {
+        let later = self.times.len() - self.times.partition_point(|own| *own <= time);
+        later.min(self.times.len().saturating_sub(1))
     }
 
     /// Forgets everything, as when a recording jumps.
@@ -186,7 +235,7 @@ fn fill(column: &mut VecDeque<f32>, length: usize) {
 
 /// Charts are drawn in a few hundred steps: a float has enough of them.
 #[allow(clippy::cast_possible_truncation, reason = "precision is not needed")]
-fn narrow(value: Option<f64>) -> f32 {
+pub(crate) fn narrow(value: Option<f64>) -> f32 {
     value.map_or(GAP, |value| value as f32)
 }
 
@@ -230,6 +279,32 @@ mod tests {
         history.push(&at(100));
         history.push(&at(50));
         assert_eq!(history.len(), 1);
+    }
+
+    /// Before the first look and while a host was away the service's memory is shown; what was seen here stays.
+    #[test]
+    fn what_a_service_remembers_fills_the_gaps() {
+        let mut history = History::default();
+        for second in [100, 101, 102, 110, 111] {
+            history.push(&at(second));
+        }
+        let seen = history.column(DeviceId(0), 0).unwrap()[0];
+        let columns: Vec<Vec<f32>> = METRICS.iter().map(|_| (0..30).map(|point: u16| f32::from(point)).collect()).collect();
+        let start = UnixTime(90 * 1_000_000_000 + 1000);
+        history.fill(&Grid { start, step: 1_000_000_000, points: 30, devices: [(DeviceId(0), columns)].into() });
+        let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / 1_000_000_000).collect();
+        // A point just beside a look of our own is left out.
+        assert_eq!(seconds, [90, 91, 92, 93, 94, 95, 96, 97, 98, 100, 101, 102, 103, 104, 105, 106, 107, 108, 110, 111]);
+        let column = history.column(DeviceId(0), 0).unwrap();
+        assert_eq!((column[0], column[9], column[12]), (0.0, seen, 13.0));
+        assert!(history.column(DeviceId(1), 0).unwrap()[0].is_nan());
+        assert!(history.is_whole(1) && !history.is_whole(2), "snapshots are counted from the newest");
+        assert_eq!(
+            (history.back_at(UnixTime(u64::MAX)), history.back_at(UnixTime(104_500_000_000)), history.back_at(UnixTime(0))),
+            (0, 6, 19)
+        );
+        history.push(&at(112));
+        assert_eq!(history.len(), 21);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(crate) enum Action {
     Zoom(Step),
     /// Another metric.
     Metric,
+    /// Show only the name and sums of a machine, among several.
+    Fold,
     /// All devices in one chart, or one each.
     Overlay,
     /// Devices by id, or the worst first.
@@ -182,7 +184,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::End], action: Action::Move(Motion::End), help: "to the last", label: "" },
     Key { chords: &[C::F(1), C::Char('?'), C::Char('h')], action: Action::Help, help: "show or hide this help", label: "Help" },
     Key { chords: &[C::F(2)], action: Action::Setup, help: "settings: columns, refresh, theme", label: "Setup" },
-    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "show only processes that match: text, user:ana, dev:0, mem>1G", label: "Filter" },
+    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "show processes: text, user:ana, host:a, dev:0, mem>1G", label: "Filter" },
     Key { chords: &[C::F(6)], action: Action::SortMenu, help: "choose the column to sort by", label: "Sort" },
     Key { chords: &[C::Char('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: "" },
     Key { chords: &[C::Char('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: "" },
@@ -201,6 +203,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('z')], action: Action::Zoom(Step::Before), help: "charts: less time", label: "" },
     Key { chords: &[C::Char('Z')], action: Action::Zoom(Step::After), help: "charts: more time, up to an hour", label: "" },
     Key { chords: &[C::Char('w')], action: Action::WorstFirst, help: "devices by id, or the worst first", label: "" },
+    Key { chords: &[C::Char('f')], action: Action::Fold, help: "several hosts: fold the chosen one, and unfold it", label: "" },
     Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "refresh slower (in a recording: play faster)", label: "" },
     Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "refresh faster (in a recording: play slower)", label: "" },
     Key { chords: &[C::F(5), C::Char('r')], action: Action::Refresh, help: "look now", label: "" },

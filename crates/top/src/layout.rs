@@ -2,13 +2,11 @@
 //! the same ones, so that a click always hits what is seen.
 
 use ratatui_core::layout::Rect;
-use ttmon_model::Snapshot;
 use ttmon_print::names;
 
 use crate::columns;
 use crate::keys::KEYS;
-use crate::settings::Settings;
-use crate::state::View;
+use crate::state::{Line, State, View};
 
 /// The smallest screen anything is laid out for.
 pub(crate) const SIZE_MIN: (u16, u16) = (80, 24);
@@ -50,6 +48,8 @@ pub(crate) enum Form {
     Rows { columns: u16 },
     /// A small cell each, so many in a row.
     Grid { columns: u16 },
+    /// A row each below the heading of its machine.
+    Groups,
 }
 
 /// The parts of the main view.
@@ -65,6 +65,33 @@ pub(crate) struct Main {
     pub(crate) processes: Rect,
     /// A single device's details on a wide screen.
     pub(crate) side: Option<Rect>,
+}
+
+/// The main view of what is looked at.
+pub(crate) fn main_of(state: &State, body: Rect) -> Main {
+    if state.has_groups() {
+        return groups(body, state.lines().len());
+    }
+    main(body, state.shown().map_or(0, |snapshot| snapshot.devices.len()))
+}
+
+/// Several machines: a line for each of them and of their devices, as far as processes leave room.
+fn groups(body: Rect, lines: usize) -> Main {
+    let wanted = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(1);
+    let rows = wanted.min(body.height.saturating_sub(8)).max(2);
+    let devices = Rect { height: rows, ..body };
+    let processes = Rect { y: body.y + rows, height: body.height - rows, ..body };
+    Main { form: Form::Groups, devices, has_sums: false, kinds: None, charts: None, processes, side: None }
+}
+
+/// The first line shown of several machines' devices.
+pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
+    let chosen = state.chosen_line();
+    let at = lines.iter().position(|line| *line == chosen).unwrap_or(0);
+    // The heading of the first device of a machine is seen with it.
+    let heading = lines.iter().position(|line| line.host == chosen.host).unwrap_or(at);
+    let first = scrolled(state.device_scroll, at, rows, lines.len());
+    if at - heading < rows { first.min(heading) } else { first }
 }
 
 /// Rows are the scarce good: one for each device, then what processes need, then charts.
@@ -94,6 +121,7 @@ pub(crate) fn main(body: Rect, devices: usize) -> Main {
     };
     let rows = match form {
         Form::Rows { columns } | Form::Grid { columns } => count.div_ceil(columns.max(1)).min(room),
+        Form::Groups => room,
     };
     let mut top = body.y;
     let mut take = |rows: u16| {
@@ -178,11 +206,17 @@ pub(crate) fn footer(width: u16) -> Vec<(usize, u16, u16)> {
 }
 
 /// Columns of the process table from left to right: which one, where it begins, how wide it is.
-pub(crate) fn process_columns(settings: &Settings, snapshot: &Snapshot, width: u16) -> Vec<(usize, u16, u16)> {
-    // Where nothing runs in a container or a job, the others have more room.
-    let has_workloads = snapshot.processes.iter().any(|process| names::workload(process).is_some());
-    let is_shown = |index: &usize| has_workloads || columns::COLUMNS[*index].name != "container";
-    let chosen: Vec<usize> = settings.columns.iter().copied().filter(is_shown).collect();
+pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
+    // Where nothing runs in a container or a job, the others have more room; so it is with the host where there is one.
+    let mut processes = state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
+    let has_workloads = processes.any(|process| names::workload(process).is_some());
+    let is_shown = |index: &usize| match columns::COLUMNS[*index].name {
+        "container" => has_workloads,
+        columns::HOST => false,
+        _ => true,
+    };
+    let host = columns::by_name(columns::HOST).filter(|_| state.has_groups());
+    let chosen: Vec<usize> = host.into_iter().chain(state.settings.columns.iter().copied().filter(is_shown)).collect();
     let mut at = 0;
     columns::fitting(&chosen, width)
         .into_iter()

@@ -17,6 +17,7 @@ mod event;
 mod feed;
 mod filter;
 mod history;
+mod host;
 mod keys;
 mod layout;
 mod mesh;
@@ -31,7 +32,7 @@ mod update;
 mod view;
 
 pub use clock::Clock;
-pub use feed::{Feed, Local, Lost, Replay, line_of};
+pub use feed::{Feed, Local, Lost, Remote, Replay, line_of};
 pub use keys::markdown as keys_markdown;
 pub use run::{End, Error, Options, run};
 pub use settings::{Settings, ThemeChoice};

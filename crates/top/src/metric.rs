@@ -19,6 +19,8 @@ pub(crate) struct Metric {
     /// In the configuration file.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
+    /// Its field, by which a service is asked for its past.
+    pub(crate) field: &'static str,
     pub(crate) unit: Unit,
     pub(crate) get: fn(&Device) -> Reading<f64>,
     /// What it may reach: a line in the chart, and the hot end of the mesh's scale.
@@ -36,17 +38,17 @@ fn no_limit(_: &Device) -> Reading<f64> {
 /// Every metric, in the order of the charts.
 #[rustfmt::skip] // one row a line
 pub(crate) const METRICS: &[Metric] = &[
-    Metric { name: "temperature", title: "Temperature", unit: Unit::Celsius, get: |d| d.temperature.map(|v| v.0), limit: |d| d.temperature_limit.map(|v| v.0) },
-    Metric { name: "power", title: "Power", unit: Unit::Watts, get: |d| d.power.map(|v| v.0), limit: |d| d.power_limit.map(|v| v.0) },
-    Metric { name: "dram", title: "DRAM used", unit: Unit::Bytes, get: |d| bytes(d.memory.dram.used), limit: |d| bytes(d.memory.dram.total) },
-    Metric { name: "l1", title: "L1 used", unit: Unit::Bytes, get: |d| bytes(d.memory.l1.used), limit: |d| bytes(d.memory.l1.total) },
-    Metric { name: "aiclk", title: "AI clock", unit: Unit::Megahertz, get: |d| d.aiclk.map(|v| v.0 as f64), limit: |d| d.aiclk_limit.map(|v| v.0 as f64) },
-    Metric { name: "pcie_to", title: "PCIe to device", unit: Unit::BytesPerSecond, get: |d| d.pcie.to_device.map(|v| v.0), limit: no_limit },
-    Metric { name: "pcie_from", title: "PCIe from device", unit: Unit::BytesPerSecond, get: |d| d.pcie.from_device.map(|v| v.0), limit: no_limit },
-    Metric { name: "pcie_words_to", title: "PCIe words to device", unit: Unit::WordsPerSecond, get: |d| d.pcie.to_device.err().map_or(Err(ttmon_model::Missing::NoSource), |_| d.pcie.to_device_words.map(|v| v.0)), limit: no_limit },
-    Metric { name: "pcie_words_from", title: "PCIe words from device", unit: Unit::WordsPerSecond, get: |d| d.pcie.from_device.err().map_or(Err(ttmon_model::Missing::NoSource), |_| d.pcie.from_device_words.map(|v| v.0)), limit: no_limit },
-    Metric { name: "cb", title: "Circular buffers", unit: Unit::Bytes, get: |d| bytes(d.memory.kinds[Kind::Cb].figure.used), limit: no_limit },
-    Metric { name: "trace", title: "Traces", unit: Unit::Bytes, get: |d| bytes(d.memory.kinds[Kind::Trace].figure.used), limit: no_limit },
+    Metric { name: "temperature", title: "Temperature", field: "temperature", unit: Unit::Celsius, get: |d| d.temperature.map(|v| v.0), limit: |d| d.temperature_limit.map(|v| v.0) },
+    Metric { name: "power", title: "Power", field: "power", unit: Unit::Watts, get: |d| d.power.map(|v| v.0), limit: |d| d.power_limit.map(|v| v.0) },
+    Metric { name: "dram", title: "DRAM used", field: "memory.used", unit: Unit::Bytes, get: |d| bytes(d.memory.dram.used), limit: |d| bytes(d.memory.dram.total) },
+    Metric { name: "l1", title: "L1 used", field: "memory.l1_used", unit: Unit::Bytes, get: |d| bytes(d.memory.l1.used), limit: |d| bytes(d.memory.l1.total) },
+    Metric { name: "aiclk", title: "AI clock", field: "aiclk_mhz", unit: Unit::Megahertz, get: |d| d.aiclk.map(|v| v.0 as f64), limit: |d| d.aiclk_limit.map(|v| v.0 as f64) },
+    Metric { name: "pcie_to", title: "PCIe to device", field: "pcie_to_device_bytes_per_s", unit: Unit::BytesPerSecond, get: |d| d.pcie.to_device.map(|v| v.0), limit: no_limit },
+    Metric { name: "pcie_from", title: "PCIe from device", field: "pcie_from_device_bytes_per_s", unit: Unit::BytesPerSecond, get: |d| d.pcie.from_device.map(|v| v.0), limit: no_limit },
+    Metric { name: "pcie_words_to", title: "PCIe words to device", field: "pcie_to_device_words_per_s", unit: Unit::WordsPerSecond, get: |d| d.pcie.to_device.err().map_or(Err(ttmon_model::Missing::NoSource), |_| d.pcie.to_device_words.map(|v| v.0)), limit: no_limit },
+    Metric { name: "pcie_words_from", title: "PCIe words from device", field: "pcie_from_device_words_per_s", unit: Unit::WordsPerSecond, get: |d| d.pcie.from_device.err().map_or(Err(ttmon_model::Missing::NoSource), |_| d.pcie.from_device_words.map(|v| v.0)), limit: no_limit },
+    Metric { name: "cb", title: "Circular buffers", field: "memory.kinds.cb.used", unit: Unit::Bytes, get: |d| bytes(d.memory.kinds[Kind::Cb].figure.used), limit: no_limit },
+    Metric { name: "trace", title: "Traces", field: "memory.kinds.trace.used", unit: Unit::Bytes, get: |d| bytes(d.memory.kinds[Kind::Trace].figure.used), limit: no_limit },
 ];
 
 /// The row of a name.
@@ -95,6 +97,8 @@ mod tests {
     fn names_are_unique_and_found() {
         for (index, metric) in METRICS.iter().enumerate() {
             assert_eq!(by_name(metric.name), Some(index));
+            let field = ttmon_model::fields::DeviceField::find(metric.field);
+            assert!(field.is_some_and(|field| field.is_kept()), "{}", metric.field);
         }
     }
 }

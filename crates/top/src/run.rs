@@ -12,10 +12,12 @@ use ratatui_core::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use ttmon_model::units::UnixTime;
 
 use crate::clock::Clock;
 use crate::event::Event;
 use crate::feed::{Feed, Lost, Request};
+use crate::host::Host;
 use crate::screen::Screen;
 use crate::settings::Settings;
 use crate::signals;
@@ -28,6 +30,10 @@ use crate::view::view;
 const FIRST_LOOK: Duration = Duration::from_millis(8);
 /// A feed that is this much later than it should be is told to be silent.
 const LATE: Duration = Duration::from_millis(1500);
+/// Another host is given this much more before that.
+const LATE_ELSEWHERE: Duration = Duration::from_secs(5);
+/// A service that is away is asked again within this, whatever happens.
+const ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// Wider or higher than this is no screen.
 const SIZE_MAX: u16 = 1000;
 
@@ -73,11 +79,19 @@ impl From<io::Error> for Error {
 }
 
 /// Runs until the user leaves. The terminal is given back however it ends.
-pub fn run(feed: Feed, options: Options) -> Result<End, Error> {
+/// There is a feed for each machine, and at least one.
+pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let (events, arrivals) = mpsc::channel();
-    let (requests, asked) = mpsc::channel();
-    feed.start(options.settings.refresh, asked, events.clone())?;
+    let mut requests = Vec::new();
+    let mut hosts = Vec::new();
+    for (index, feed) in feeds.into_iter().enumerate() {
+        let (ask, asked) = mpsc::channel();
+        hosts.push(Host { place: feed.place(), ..Host::default() });
+        feed.start(index, options.settings.refresh, asked, events.clone())?;
+        requests.push(ask);
+    }
     let mut state = State::new(size()?, options.settings, options.themes, options.clock);
+    state.hosts = hosts;
     state.is_read_only = options.is_read_only;
     // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
     if let Ok(event) = arrivals.recv_timeout(FIRST_LOOK) {
@@ -135,7 +149,8 @@ fn read_keys(events: Sender<Event>) -> io::Result<()> {
 }
 
 fn lost() -> Error {
-    Error::Lost(Lost { message: "the screen lost its sources; start it again".to_owned(), is_no_device: false })
+    let message = "the screen lost its sources; start it again".to_owned();
+    Error::Lost(Lost { message, is_no_device: false, since: UnixTime(0) })
 }
 
 fn size() -> io::Result<(u16, u16)> {
@@ -146,20 +161,21 @@ fn size() -> io::Result<(u16, u16)> {
 struct Loop {
     state: State,
     screen: Screen,
-    requests: Sender<Request>,
+    /// To each machine's feed.
+    requests: Vec<Sender<Request>>,
     config: Option<PathBuf>,
     buffer: Buffer,
 }
 
 impl Loop {
     fn run(mut self, arrivals: &Receiver<Event>) -> Result<End, Error> {
-        let mut heard = Instant::now();
+        let mut heard = vec![Instant::now(); self.requests.len()];
         loop {
             self.draw()?;
-            let mut next = Some(self.wait(arrivals, heard)?);
+            let mut next = Some(self.wait(arrivals, &heard)?);
             while let Some(event) = next {
-                if matches!(event, Event::News(_)) {
-                    heard = Instant::now();
+                if let Event::News(host, _) = &event {
+                    heard[*host] = Instant::now();
                 }
                 for effect in update(&mut self.state, event) {
                     if let Some(end) = self.perform(effect)? {
@@ -172,19 +188,31 @@ impl Loop {
     }
 
     /// The next event; a feed that should have told something by now makes one, too.
-    fn wait(&self, arrivals: &Receiver<Event>, heard: Instant) -> Result<Event, Error> {
+    fn wait(&self, arrivals: &Receiver<Event>, heard: &[Instant]) -> Result<Event, Error> {
         // A recording that stands still is not silent.
         if self.state.replay.is_some() {
             return arrivals.recv().map_err(|_| lost());
         }
-        let late = self.state.settings.refresh + LATE;
-        // Silence is counted in seconds, so that is how often it is looked at.
-        let patience = if self.state.silent_for.is_zero() { late.saturating_sub(heard.elapsed()) } else { Duration::from_secs(1) };
+        let patience = |(index, heard): (usize, &Instant)| (self.patience(&self.state.hosts[index], *heard), index);
+        let (patience, host) = heard.iter().enumerate().map(patience).min().unwrap_or((LATE, 0));
         match arrivals.recv_timeout(patience.max(Duration::from_millis(10))) {
             Ok(event) => Ok(event),
-            Err(RecvTimeoutError::Timeout) => Ok(Event::Silence(heard.elapsed())),
+            Err(RecvTimeoutError::Timeout) => Ok(Event::Silence(host, heard[host].elapsed())),
             Err(RecvTimeoutError::Disconnected) => Err(lost()),
         }
+    }
+
+    /// How long from now until a machine that tells nothing is told to be silent, or to be so for longer.
+    fn patience(&self, host: &Host, heard: Instant) -> Duration {
+        let late = match (&host.place, &host.lost) {
+            (None, _) => self.state.settings.refresh + LATE,
+            (Some(_), None) => self.state.settings.refresh + LATE_ELSEWHERE,
+            // It says nothing until it is asked again, and is known to be away.
+            (Some(_), Some(_)) => ASKED_AGAIN,
+        };
+        // Silence is counted in seconds, so that is how often it is looked at.
+        let next = if host.silent_for.is_zero() { late } else { host.silent_for + Duration::from_secs(1) };
+        next.saturating_sub(heard.elapsed())
     }
 
     fn draw(&mut self) -> io::Result<()> {
@@ -205,10 +233,9 @@ impl Loop {
             Effect::Quit => return Ok(Some(End::Left)),
             Effect::Die(signal) => return Ok(Some(End::Signal(signal))),
             Effect::Fail(lost) => return Err(Error::Lost(lost)),
-            Effect::Ask(request) => {
-                // A feed that has ended is told by its silence.
-                let _ = self.requests.send(request);
-            }
+            // A feed that has ended is told by its silence.
+            Effect::Ask(host, request) => _ = self.requests[host].send(request),
+            Effect::AskAll(request) => self.requests.iter().for_each(|feed| _ = feed.send(request.clone())),
             Effect::Signal(key, owner, at) => {
                 let outcome = signals::send(key, &owner, at);
                 say(&mut self.state, outcome);

@@ -1,21 +1,20 @@
 //! What the program remembers: choices, the newest snapshot, what was. Selections are by identity, never by row; sorted
 //! and filtered lists are computed from them.
 
-use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Process, ProcessKey, Snapshot};
 use ttmon_print::{Severity, health_word};
-use ttmon_source::happenings::Happening;
 
-use crate::alerts::Alerts;
+use crate::alerts::Alert;
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, compare};
 use crate::feed::Position;
 use crate::filter::Filter;
 use crate::history::History;
+use crate::host::Host;
 use crate::settings::Settings;
 use crate::theme::{Theme, Themes};
 
@@ -83,14 +82,18 @@ pub(crate) enum Dialog {
         at: usize,
     },
     Process {
-        key: ProcessKey,
+        of: Owner,
         scroll: usize,
     },
 }
 
+/// A process of a machine: which of the machines, and which process there.
+pub(crate) type Owner = (usize, ProcessKey);
+
 /// Whom a signal is for, as it was when the dialog opened: a pid alone may be somebody else's a moment later.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SignalDialog {
+    /// Of this machine: others get no signals from here.
     pub(crate) key: ProcessKey,
     pub(crate) command: String,
     pub(crate) user: String,
@@ -98,14 +101,6 @@ pub(crate) struct SignalDialog {
     pub(crate) at: usize,
     /// The last question before a signal that cannot be caught.
     pub(crate) is_asked: bool,
-}
-
-/// A picture that stands still.
-#[derive(Clone, Debug)]
-pub(crate) struct Frozen {
-    /// How many moments ago it was.
-    pub(crate) back: usize,
-    pub(crate) snapshot: Arc<Snapshot>,
 }
 
 /// A line for the user, shown until it is old.
@@ -117,7 +112,7 @@ pub(crate) struct Message {
 }
 
 /// Variables of a process, once its feed has told them.
-pub(crate) type Environment = (ProcessKey, Result<Vec<String>, String>);
+pub(crate) type Environment = (Owner, Result<Vec<String>, String>);
 
 /// Everything.
 #[derive(Debug)]
@@ -132,15 +127,13 @@ pub(crate) struct State {
 
     pub(crate) settings: Settings,
     pub(crate) is_read_only: bool,
-    pub(crate) live: Option<Arc<Snapshot>>,
-    pub(crate) frozen: Option<Frozen>,
-    pub(crate) history: History,
-    pub(crate) alerts: Alerts,
+    /// What is looked at: this machine alone, or services of others. There is always one.
+    pub(crate) hosts: Vec<Host>,
+    /// The one whose device is chosen.
+    pub(crate) at: usize,
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
-    /// The chosen device; the first one until somebody chooses.
-    pub(crate) device: Option<DeviceId>,
-    pub(crate) process: Option<ProcessKey>,
+    pub(crate) process: Option<Owner>,
     /// First row shown of the list that scrolls in this view.
     pub(crate) scroll: usize,
     pub(crate) device_scroll: usize,
@@ -149,13 +142,8 @@ pub(crate) struct State {
     pub(crate) is_by_device: bool,
     pub(crate) message: Option<Message>,
     pub(crate) environment: Option<Environment>,
-    /// What happened to buffers, newest last.
-    pub(crate) happenings: VecDeque<Happening>,
-    /// Why nothing new comes, and for how long nothing has.
-    pub(crate) lost: Option<String>,
     /// Where a recording is, if this is one.
     pub(crate) replay: Option<Position>,
-    pub(crate) silent_for: Duration,
 }
 
 impl State {
@@ -172,13 +160,10 @@ impl State {
 
             settings,
             is_read_only: false,
-            live: None,
-            frozen: None,
-            history: History::default(),
-            alerts: Alerts::default(),
+            hosts: vec![Host::default()],
+            at: 0,
             filter: Filter::default(),
             filter_text: String::new(),
-            device: None,
             process: None,
             scroll: 0,
             device_scroll: 0,
@@ -186,26 +171,58 @@ impl State {
             is_by_device: true,
             message: None,
             environment: None,
-            happenings: VecDeque::new(),
-            lost: None,
             replay: None,
-            silent_for: Duration::ZERO,
         }
+    }
+
+    /// The machine whose device is chosen.
+    pub(crate) fn here(&self) -> &Host {
+        &self.hosts[self.at]
+    }
+
+    pub(crate) fn here_mut(&mut self) -> &mut Host {
+        &mut self.hosts[self.at]
+    }
+
+    /// What it was like.
+    pub(crate) fn history(&self) -> &History {
+        &self.here().history
+    }
+
+    /// Whether there is more than one machine.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     /// The snapshot on the screen.
     pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
-        self.frozen.as_ref().map(|frozen| &frozen.snapshot).or(self.live.as_ref())
+        self.here().shown()
+    }
+
+    /// Whether the picture stands still, and not because a machine does.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.hosts.iter().any(|host| host.frozen.is_some())
     }
 
     /// How many moments ago that was.
     pub(crate) fn back(&self) -> usize {
-        self.frozen.as_ref().map_or(0, |frozen| frozen.back)
+        self.here().back()
     }
 
     /// The moment of the newest snapshot.
     pub(crate) fn now(&self) -> UnixTime {
-        self.live.as_ref().map_or(UnixTime(0), |snapshot| snapshot.time)
+        self.here().now()
+    }
+
+    /// What happened on any machine, newest first, with its name where there are several.
+    pub(crate) fn alerts(&self) -> Vec<(Option<&str>, &Alert)> {
+        let mut alerts: Vec<(Option<&str>, &Alert)> = Vec::new();
+        for host in &self.hosts {
+            let name = self.has_groups().then(|| host.name());
+            alerts.extend(host.alerts.list().iter().rev().map(|alert| (name, alert)));
+        }
+        alerts.sort_by_key(|(_, alert)| std::cmp::Reverse(alert.time));
+        alerts
     }
 
     /// Devices in the order they are shown in.
@@ -225,21 +242,89 @@ impl State {
 
     /// The chosen device, or the first.
     pub(crate) fn chosen_device<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
-        self.device.and_then(|id| snapshot.device(id)).or(snapshot.devices.first())
+        self.here().chosen(snapshot)
+    }
+
+    /// Lines of the list of devices where there are several machines: each has a heading, and its devices unless it is folded.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (index, host) in self.hosts.iter().enumerate() {
+            lines.push(Line { host: index, device: None });
+            if let Some(snapshot) = host.shown().filter(|_| !host.is_folded) {
+                lines.extend(self.devices(snapshot).iter().map(|device| Line { host: index, device: Some(device.id) }));
+            }
+        }
+        lines
+    }
+
+    /// The line of what is chosen: a device, or the heading of a machine that shows none.
+    pub(crate) fn chosen_line(&self) -> Line {
+        let device = self.shown().filter(|_| !self.here().is_folded).and_then(|snapshot| self.chosen_device(snapshot));
+        Line { host: self.at, device: device.map(|device| device.id) }
+    }
+
+    /// Lines that can be chosen: not the headings of machines that show devices.
+    pub(crate) fn choices(&self) -> Vec<Line> {
+        let lines = self.lines();
+        let has_devices = |host: usize| lines.iter().any(|line| line.host == host && line.device.is_some());
+        lines.iter().copied().filter(|line| line.device.is_some() || !has_devices(line.host)).collect()
     }
 
     /// Processes that pass the filter, sorted, each with how deep it is in the tree.
-    pub(crate) fn processes<'a>(&self, snapshot: &'a Snapshot) -> Vec<(&'a Process, Depth)> {
-        let mut processes: Vec<&Process> = snapshot.processes.iter().filter(|process| self.filter.matches(process)).collect();
+    pub(crate) fn processes(&self) -> Vec<Row<'_>> {
+        let all = self.hosts.iter().enumerate().flat_map(|(index, host)| rows(index, host));
+        let mut rows: Vec<Row<'_>> = all.filter(|row| self.filter.matches(row)).collect();
         let column = &COLUMNS[self.settings.sort];
-        processes.sort_by(|one, other| compare(column, self.settings.descending, one, other));
-        if self.settings.tree { tree(&processes) } else { processes.into_iter().map(|process| (process, Depth::default())).collect() }
+        rows.sort_by(|one, other| compare(column, self.settings.descending, one, other));
+        if self.settings.tree { tree(&rows) } else { rows }
+    }
+
+    /// All of them.
+    pub(crate) fn process_count(&self) -> usize {
+        self.hosts.iter().filter_map(Host::shown).map(|snapshot| snapshot.processes.len()).sum()
     }
 
     /// The row of the chosen process among those shown; the first until somebody chooses.
-    pub(crate) fn process_row(&self, processes: &[(&Process, Depth)]) -> usize {
-        self.process.and_then(|key| processes.iter().position(|(process, _)| process.key == key)).unwrap_or(0)
+    pub(crate) fn process_row(&self, rows: &[Row<'_>]) -> usize {
+        self.process.and_then(|owner| rows.iter().position(|row| row.owner() == owner)).unwrap_or(0)
     }
+}
+
+/// A line of the list of devices, where there are several machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) host: usize,
+    /// `None` is the heading.
+    pub(crate) device: Option<DeviceId>,
+}
+
+/// A row of the process table. It is a process, and knows whose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) host: usize,
+    pub(crate) host_name: &'a str,
+    pub(crate) process: &'a Process,
+    pub(crate) depth: Depth,
+}
+
+impl Row<'_> {
+    pub(crate) fn owner(&self) -> Owner {
+        (self.host, self.process.key)
+    }
+}
+
+impl Deref for Row<'_> {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        self.process
+    }
+}
+
+/// The processes of a machine, as they come.
+pub(crate) fn rows(index: usize, host: &Host) -> impl Iterator<Item = Row<'_>> {
+    let processes = host.shown().into_iter().flat_map(|snapshot| &snapshot.processes);
+    processes.map(move |process| Row { host: index, host_name: host.name(), process, depth: Depth::default() })
 }
 
 /// Where a process stands in the tree.
@@ -250,41 +335,32 @@ pub(crate) struct Depth {
 }
 
 /// Children below their parents, in the order given; a child whose parent is not shown is a root.
-fn tree<'a>(processes: &[&'a Process]) -> Vec<(&'a Process, Depth)> {
-    let parent = |process: &Process| {
-        let pid = process.parent.ok()?;
-        processes.iter().position(|other| u64::from(other.key.pid) == pid && other.key != process.key)
+fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
+    let parent = |row: &Row<'_>| {
+        let pid = row.parent.ok()?;
+        rows.iter().position(|other| u64::from(other.key.pid) == pid && other.host == row.host && other.key != row.key)
     };
-    let parents: Vec<Option<usize>> = processes.iter().map(|process| parent(process)).collect();
-    let mut list = Vec::with_capacity(processes.len());
-    let mut is_listed = vec![false; processes.len()];
-    for root in 0..processes.len() {
+    let parents: Vec<Option<usize>> = rows.iter().map(parent).collect();
+    let mut list = Vec::with_capacity(rows.len());
+    let mut is_listed = vec![false; rows.len()];
+    for root in 0..rows.len() {
         if parents[root].is_none() {
-            add(processes, &parents, root, Depth::default(), &mut list, &mut is_listed);
+            add(rows, &parents, root, Depth::default(), &mut list, &mut is_listed);
         }
     }
     // Two that name each other as parents cannot be; they would be missing otherwise.
-    let stray = (0..processes.len()).filter(|index| !is_listed[*index]).map(|index| (processes[index], Depth::default()));
-    let stray: Vec<_> = stray.collect();
-    list.extend(stray);
+    list.extend((0..rows.len()).filter(|index| !is_listed[*index]).map(|index| rows[index]));
     list
 }
 
-fn add<'a>(
-    processes: &[&'a Process],
-    parents: &[Option<usize>],
-    index: usize,
-    depth: Depth,
-    list: &mut Vec<(&'a Process, Depth)>,
-    is_listed: &mut [bool],
-) {
+fn add<'a>(rows: &[Row<'a>], parents: &[Option<usize>], index: usize, depth: Depth, list: &mut Vec<Row<'a>>, is_listed: &mut [bool]) {
     if std::mem::replace(&mut is_listed[index], true) {
         return;
     }
-    list.push((processes[index], depth));
-    let children: Vec<usize> = (0..processes.len()).filter(|child| parents[*child] == Some(index)).collect();
+    list.push(Row { depth, ..rows[index] });
+    let children: Vec<usize> = (0..rows.len()).filter(|child| parents[*child] == Some(index)).collect();
     for (place, child) in children.iter().enumerate() {
         let depth = Depth { level: depth.level + 1, is_last: place + 1 == children.len() };
-        add(processes, parents, *child, depth, list, is_listed);
+        add(rows, parents, *child, depth, list, is_listed);
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod machine;
 mod golden;
 mod keys;
 mod properties;
+mod sources;
 
 use jiff::tz::TimeZone;
 use ratatui_core::buffer::Buffer;
@@ -16,7 +17,8 @@ use ttmon_model::{Missing, Snapshot};
 
 use crate::clock::Clock;
 use crate::event::Event;
-use crate::feed::News;
+use crate::feed::{Lost, News};
+use crate::host::Host;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::theme::{Theme, Themes};
@@ -41,7 +43,7 @@ pub(crate) fn watched(snapshot: &Snapshot, size: (u16, u16), theme: Theme, secon
             device.temperature = device.temperature.map(|value| Celsius(value.0 + if second == 0 { 0.0 } else { 8.0 * wave }));
             device.power = device.power.map(|value| Watts(value.0 + if second == 0 { 0.0 } else { 20.0 * wave }));
         }
-        update(&mut state, Event::News(News::Snapshot(Box::new(then))));
+        update(&mut state, Event::News(0, News::Snapshot(Box::new(then))));
     }
     state
 }
@@ -95,6 +97,25 @@ pub(crate) fn eight() -> Snapshot {
         }
     }
     snapshot
+}
+
+/// Three services: one whose machine is in trouble, one that has fallen silent, one that was never reached.
+pub(crate) fn several(size: (u16, u16)) -> State {
+    let mut state = watched(&eight(), size, Theme::default(), 70);
+    state.hosts[0].place = Some("tt-a:9477".to_owned());
+    for place in ["tt-b:9477", "tt-c:9477"] {
+        state.hosts.push(Host { place: Some(place.to_owned()), ..Host::default() });
+    }
+    let mut pair = machine::n300();
+    pair.host = "tt-b".to_owned();
+    pair.time = state.now();
+    update(&mut state, Event::News(1, News::Snapshot(Box::new(pair))));
+    for (host, place) in [(1, "tt-b"), (2, "tt-c")] {
+        let message = format!("http://{place}:9477 cannot be reached (Connection refused)");
+        let lost = Lost { message, is_no_device: false, since: state.now() };
+        update(&mut state, Event::News(host, News::Lost(lost)));
+    }
+    state
 }
 
 fn keep(snapshot: &mut Snapshot, count: usize) {

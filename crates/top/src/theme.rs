@@ -159,6 +159,9 @@ pub(crate) struct Glyphs {
     pub(crate) branch: &'static str,
     pub(crate) last_branch: &'static str,
     pub(crate) dashed: &'static str,
+    /// Before the heading of a group.
+    pub(crate) folded: &'static str,
+    pub(crate) unfolded: &'static str,
     /// Cells of an address map: free, of the largest free block, partly used, used.
     pub(crate) map: [&'static str; 4],
 }
@@ -181,6 +184,8 @@ const UNICODE: Glyphs = Glyphs {
     branch: "├─",
     last_branch: "└─",
     dashed: "╌",
+    folded: "▸",
+    unfolded: "▾",
     map: ["·", "░", "▒", "█"],
 };
 
@@ -202,5 +207,7 @@ const ASCII: Glyphs = Glyphs {
     branch: "|-",
     last_branch: "`-",
     dashed: "-",
+    folded: ">",
+    unfolded: "v",
     map: [".", "-", "+", "#"],
 };

@@ -9,13 +9,15 @@ use std::time::Duration;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 
+use crate::alerts::Grade;
 use crate::event::Event;
 use crate::feed::{News, Request};
+use crate::host::{Absence, Frozen};
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
-use crate::state::{Dialog, Focus, Frozen, Message, SignalDialog, State, View};
+use crate::state::{Dialog, Focus, Line, Message, Row, SignalDialog, State, View};
 use crate::view::{buffer_count, detail_lines, process_rows};
 
 pub(crate) use dialog::setup_rows;
@@ -35,7 +37,9 @@ pub(crate) enum Effect {
     Die(i32),
     /// Ctrl-Z.
     Suspend,
-    Ask(Request),
+    /// Of the machine with this number.
+    Ask(usize, Request),
+    AskAll(Request),
     /// To a process, from a user's name, which of the signals.
     Signal(ProcessKey, String, usize),
     Save,
@@ -50,7 +54,8 @@ pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
     let mut effects = change(state, event);
     let now = wants_buffers(state);
     if now != before {
-        effects.push(Effect::Ask(Request::Buffers(now)));
+        effects.extend(before.map(|host| Effect::Ask(host, Request::Buffers(false))));
+        effects.extend(now.map(|host| Effect::Ask(host, Request::Buffers(true))));
     }
     effects
 }
@@ -66,36 +71,56 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
             state.size = (width, height);
             Vec::new()
         }
-        Event::News(news) => hear(state, news),
-        Event::Silence(silence) => {
-            state.silent_for = silence;
+        Event::News(host, news) => hear(state, host, news),
+        Event::Silence(host, silence) => {
+            state.hosts[host].silent_for = silence;
             Vec::new()
         }
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
         Event::Signal(signal) => vec![Effect::Die(signal)],
         Event::InputLost(why) => {
             let message = format!("the keyboard is gone: {why}; start it again in a terminal");
-            vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false })]
+            vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false, since: state.now() })]
         }
     }
 }
 
-fn hear(state: &mut State, news: News) -> Vec<Effect> {
+fn hear(state: &mut State, index: usize, news: News) -> Vec<Effect> {
+    let host = &mut state.hosts[index];
     match news {
         News::Snapshot(snapshot) => {
-            state.lost = None;
-            state.silent_for = Duration::ZERO;
-            take(state, Arc::new(*snapshot))
+            host.silent_for = Duration::ZERO;
+            if host.lost.take().is_some() && host.place.is_some() {
+                host.alerts.note(snapshot.time, Grade::Good, "answers again".to_owned());
+            }
+            take(state, index, Arc::new(*snapshot))
         }
-        News::Lost(lost) if state.live.is_none() && state.replay.is_none() => vec![Effect::Fail(lost)],
+        News::Lost(lost) if host.live.is_none() && host.place.is_none() && state.replay.is_none() => vec![Effect::Fail(lost)],
         News::Lost(lost) => {
-            state.lost = Some(lost.message);
+            host.silent_for = Duration::ZERO;
+            let is_first = host.lost.is_none() && host.place.is_some();
+            if is_first {
+                host.alerts.note(lost.since, Grade::Critical, lost.message.clone());
+            }
+            host.lost = Some(Absence { why: lost.message, since: lost.since });
+            if is_first && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
+        }
+        News::Past(grid) => {
+            host.history.fill(&grid);
+            if let Some(frozen) = &mut host.frozen {
+                frozen.back = host.history.back_at(frozen.snapshot.time);
+            }
+            Vec::new()
+        }
+        News::Source { is_back, text } => {
+            let grade = if is_back { Grade::Good } else { Grade::Warning };
+            host.alerts.note(host.now(), grade, text);
             Vec::new()
         }
         News::Happenings(happened) => {
-            state.happenings.extend(happened);
-            let excess = state.happenings.len().saturating_sub(HAPPENINGS_MAX);
-            state.happenings.drain(..excess);
+            host.happenings.extend(happened);
+            let excess = host.happenings.len().saturating_sub(HAPPENINGS_MAX);
+            host.happenings.drain(..excess);
             Vec::new()
         }
         News::Position(position) => {
@@ -103,24 +128,29 @@ fn hear(state: &mut State, news: News) -> Vec<Effect> {
             Vec::new()
         }
         News::Environment(key, variables) => {
-            state.environment = Some((key, variables));
+            state.environment = Some(((index, key), variables));
             Vec::new()
         }
     }
 }
 
-fn take(state: &mut State, snapshot: Arc<Snapshot>) -> Vec<Effect> {
-    let before = state.history.len();
-    state.history.push(&snapshot);
-    if let Some(frozen) = &mut state.frozen {
-        // The picture stays; the newest moment is one further away. A clock set back takes the past with it.
-        frozen.back = if state.history.len() >= before { (frozen.back + 1).min(state.history.len() - 1) } else { 0 };
+fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
+    let host = &mut state.hosts[index];
+    // The same look once more, with its buffers.
+    let is_again = host.live.as_ref().is_some_and(|live| live.time == snapshot.time);
+    let before = host.history.len();
+    if !is_again {
+        host.history.push(&snapshot);
     }
-    if let Some(message) = &mut state.message {
+    if let Some(frozen) = host.frozen.as_mut().filter(|_| !is_again) {
+        // The picture stays; the newest moment is one further away. A clock set back takes the past with it.
+        frozen.back = if host.history.len() >= before { (frozen.back + 1).min(host.history.len() - 1) } else { 0 };
+    }
+    if let Some(message) = state.message.as_mut().filter(|_| index == state.at) {
         message.until.get_or_insert(end_of_message(snapshot.time));
     }
-    let is_worse = state.alerts.watch(&snapshot);
-    state.live = Some(snapshot);
+    let is_worse = host.alerts.watch(&snapshot);
+    host.live = Some(snapshot);
     if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
 }
 
@@ -164,21 +194,26 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Tree => state.settings.tree = !state.settings.tree,
         Action::Details => return details(state),
         Action::Signal => signal(state),
-        Action::Freeze if state.replay.is_some() => return vec![Effect::Ask(Request::Pause)],
-        Action::Back(step) if state.replay.is_some() => return vec![Effect::Ask(Request::Step(step))],
-        Action::Jump(step) if state.replay.is_some() => return vec![Effect::Ask(Request::Jump(step))],
-        Action::Pace(step) if state.replay.is_some() => return vec![Effect::Ask(Request::Speed(step))],
+        Action::Freeze if state.replay.is_some() => return vec![Effect::AskAll(Request::Pause)],
+        Action::Back(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Step(step))],
+        Action::Jump(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Jump(step))],
+        Action::Pace(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Speed(step))],
         Action::Freeze => freeze(state),
         Action::Back(step) => step_in_time(state, step, 1),
         Action::Jump(step) => step_in_time(state, step, MOMENTS_PER_JUMP),
         Action::Pace(step) => return pace(state, step),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
         Action::Metric => next_metric(state),
+        Action::Fold => {
+            if state.has_groups() {
+                state.here_mut().is_folded ^= true;
+            }
+        }
         Action::Overlay => state.is_overlaid = !state.is_overlaid,
         Action::WorstFirst => state.settings.worst_first = !state.settings.worst_first,
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
-        Action::Refresh => return vec![Effect::Ask(Request::Now)],
+        Action::Refresh => return vec![Effect::AskAll(Request::Now)],
         Action::Help => state.dialog = Some(Dialog::Help { scroll: 0 }),
         Action::Escape => escape(state),
     }
@@ -190,14 +225,17 @@ fn show(state: &mut State, view: View) {
     state.scroll = 0;
 }
 
-/// Every live buffer is read only while somebody looks at them.
-fn wants_buffers(state: &State) -> bool {
-    state.view == View::Memory || matches!(state.dialog, Some(Dialog::Process { .. }))
+/// Every live buffer is read only while somebody looks at them: of which machine.
+fn wants_buffers(state: &State) -> Option<usize> {
+    match state.dialog {
+        Some(Dialog::Process { of: (host, _), .. }) => Some(host),
+        _ => (state.view == View::Memory).then_some(state.at),
+    }
 }
 
 fn escape(state: &mut State) {
-    if state.frozen.is_some() {
-        state.frozen = None;
+    if state.is_frozen() {
+        state.hosts.iter_mut().for_each(|host| host.frozen = None);
     } else if !state.filter_text.is_empty() {
         state.filter_text.clear();
         state.filter = crate::filter::Filter::default();
@@ -206,53 +244,61 @@ fn escape(state: &mut State) {
     }
 }
 
+/// The next device, on the next machine behind the last one.
 fn choose_device(state: &mut State, step: Step) {
-    let Some(snapshot) = state.shown().cloned() else { return };
-    let devices = state.devices(&snapshot);
-    if devices.is_empty() {
+    let choices = state.choices();
+    if choices.is_empty() {
         return;
     }
-    let chosen = state.chosen_device(&snapshot).map(|device| device.id);
-    let at = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
-    state.device = Some(devices[stepped(at, step, devices.len())].id);
+    let chosen = state.chosen_line();
+    let at = choices.iter().position(|line| *line == chosen).unwrap_or(0);
+    choose_line(state, choices[stepped(at, step, choices.len())]);
+}
+
+pub(super) fn choose_line(state: &mut State, line: Line) {
+    state.at = line.host;
+    if line.device.is_some() {
+        state.here_mut().device = line.device;
+    }
 }
 
 /// Moves in the list that has the keys: devices, processes, or the page of a view that scrolls.
 fn go(state: &mut State, motion: Motion) {
-    let Some(snapshot) = state.shown().cloned() else { return };
     let Some(frame) = layout::frame(state.size) else { return };
     match (state.view, state.focus) {
         (View::Main, Focus::Devices) => {
-            let devices = state.devices(&snapshot);
-            let chosen = state.chosen_device(&snapshot).map(|device| device.id);
-            let at = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
-            if let Some(device) = devices.get(moved(at, motion, devices.len(), 8)) {
-                state.device = Some(device.id);
+            let choices = state.choices();
+            let chosen = state.chosen_line();
+            let at = choices.iter().position(|line| *line == chosen).unwrap_or(0);
+            if let Some(line) = choices.get(moved(at, motion, choices.len(), 8)) {
+                choose_line(state, *line);
             }
         }
         (View::Main, Focus::Processes) => {
-            let page = process_rows(layout::main(frame.body, snapshot.devices.len()).processes);
-            let processes = state.processes(&snapshot);
+            let page = process_rows(layout::main_of(state, frame.body).processes);
+            let processes = state.processes();
             let at = moved(state.process_row(&processes), motion, processes.len(), page);
-            let (chosen, count) = (processes.get(at).map(|(process, _)| process.key), processes.len());
+            let (chosen, count) = (processes.get(at).map(Row::owner), processes.len());
             state.scroll = layout::scrolled(state.scroll, at, page, count);
             state.process = chosen;
         }
         (View::Detail, _) => {
+            let Some(snapshot) = state.shown() else { return };
             let page = usize::from(frame.body.height - 1);
-            let lines = state.chosen_device(&snapshot).map_or(0, |device| detail_lines(&snapshot, device));
+            let lines = state.chosen_device(snapshot).map_or(0, |device| detail_lines(snapshot, device));
             state.scroll = moved(state.scroll, motion, lines, page);
         }
         (View::Memory, _) => {
-            let page = crate::view::memory_rows(state, &snapshot, frame.body);
-            let lines = state.chosen_device(&snapshot).map_or(0, |device| buffer_count(&snapshot, device));
+            let Some(snapshot) = state.shown() else { return };
+            let page = crate::view::memory_rows(state, snapshot, frame.body);
+            let lines = state.chosen_device(snapshot).map_or(0, |device| buffer_count(snapshot, device));
             state.scroll = moved(state.scroll, motion, lines.saturating_sub(page.saturating_sub(1)), page);
         }
         (View::Charts | View::Mesh, _) => match motion {
             Motion::Up | Motion::PageUp => choose_device(state, Step::Before),
             Motion::Down | Motion::PageDown => choose_device(state, Step::After),
-            Motion::Home => state.device = snapshot.devices.first().map(|device| device.id),
-            Motion::End => state.device = snapshot.devices.last().map(|device| device.id),
+            Motion::Home => state.here_mut().device = state.shown().and_then(|snapshot| snapshot.devices.first()).map(|device| device.id),
+            Motion::End => state.here_mut().device = state.shown().and_then(|snapshot| snapshot.devices.last()).map(|device| device.id),
         },
     }
 }
@@ -288,7 +334,6 @@ pub(super) fn bounded(at: usize, step: Step, count: usize) -> usize {
 }
 
 fn details(state: &mut State) -> Vec<Effect> {
-    let Some(snapshot) = state.shown().cloned() else { return Vec::new() };
     if state.view != View::Main {
         return Vec::new();
     }
@@ -296,13 +341,12 @@ fn details(state: &mut State) -> Vec<Effect> {
         show(state, View::Detail);
         return Vec::new();
     }
-    let processes = state.processes(&snapshot);
-    let Some((process, _)) = processes.get(state.process_row(&processes)) else { return Vec::new() };
-    let key = process.key;
-    state.process = Some(key);
+    let processes = state.processes();
+    let Some(of) = processes.get(state.process_row(&processes)).map(Row::owner) else { return Vec::new() };
+    state.process = Some(of);
     state.environment = None;
-    state.dialog = Some(Dialog::Process { key, scroll: 0 });
-    vec![Effect::Ask(Request::Environment(key))]
+    state.dialog = Some(Dialog::Process { of, scroll: 0 });
+    vec![Effect::Ask(of.0, Request::Environment(of.1))]
 }
 
 /// Opens the dialog for the chosen process, and keeps who that is.
@@ -313,33 +357,40 @@ pub(super) fn signal(state: &mut State) {
     if state.replay.is_some() {
         return say(state, "these are processes of a recording: they get no signals");
     }
-    let Some(snapshot) = state.shown().cloned() else { return };
-    let processes = state.processes(&snapshot);
-    let Some((process, _)) = processes.get(state.process_row(&processes)) else {
+    let processes = state.processes();
+    let Some(row) = processes.get(state.process_row(&processes)) else {
         return say(state, "there is no process to send a signal to");
     };
+    if state.hosts[row.host].place.is_some() {
+        let text = format!("process {} is seen through a service, which sends no signals; try on {}", row.key.pid, row.host_name);
+        return say(state, text);
+    }
     let text = |reading: &ttmon_model::Reading<String>| reading.clone().unwrap_or_else(|_| "?".to_owned());
-    let dialog = SignalDialog { key: process.key, command: text(&process.command), user: text(&process.user), at: 0, is_asked: false };
+    let dialog = SignalDialog { key: row.key, command: text(&row.command), user: text(&row.user), at: 0, is_asked: false };
     state.dialog = Some(Dialog::Signal(dialog));
 }
 
 fn freeze(state: &mut State) {
-    state.frozen = match (&state.frozen, &state.live) {
-        (None, Some(snapshot)) => Some(Frozen { back: 0, snapshot: Arc::clone(snapshot) }),
-        _ => None,
-    };
+    let is_frozen = state.is_frozen();
+    for host in &mut state.hosts {
+        let snapshot = host.live.as_ref().filter(|_| !is_frozen);
+        host.frozen = snapshot.map(|snapshot| Frozen { back: 0, snapshot: Arc::clone(snapshot) });
+    }
 }
 
+/// By moments of the machine that is chosen; the others go to what they were like at that time.
 fn step_in_time(state: &mut State, step: Step, moments: usize) {
     let back = match step {
-        Step::Before => (state.back() + moments).min(state.history.len().saturating_sub(1)),
+        Step::Before => (state.back() + moments).min(state.history().len().saturating_sub(1)),
         Step::After => state.back().saturating_sub(moments),
     };
-    if step == Step::After && state.frozen.is_none() {
+    if step == Step::After && !state.is_frozen() {
         return;
     }
-    if let Some(snapshot) = state.history.snapshot(back) {
-        state.frozen = Some(Frozen { back, snapshot });
+    let Some(time) = state.history().snapshot(back).map(|snapshot| snapshot.time) else { return };
+    for (index, host) in state.hosts.iter_mut().enumerate() {
+        let back = if index == state.at { back } else { host.history.back_at(time) };
+        host.frozen = host.history.snapshot(back).map(|snapshot| Frozen { back, snapshot });
     }
 }
 
@@ -351,7 +402,7 @@ fn pace(state: &mut State, step: Step) -> Vec<Effect> {
     };
     let Some(next) = next else { return Vec::new() };
     state.settings.refresh = Duration::from_millis(*next);
-    vec![Effect::Ask(Request::Interval(state.settings.refresh))]
+    vec![Effect::AskAll(Request::Interval(state.settings.refresh))]
 }
 
 /// In the charts the first step leads from all metrics of a device to one metric of all devices, and the last one back.
@@ -374,7 +425,7 @@ fn next_metric(state: &mut State) {
 
 /// Tells the user something for a while.
 pub(crate) fn say(state: &mut State, text: impl Into<String>) {
-    let until = state.live.as_ref().map(|snapshot| end_of_message(snapshot.time));
+    let until = state.here().live.as_ref().map(|snapshot| end_of_message(snapshot.time));
     state.message = Some(Message { text: text.into(), until });
 }
 

@@ -5,6 +5,7 @@ mod charts;
 mod detail;
 mod devices;
 mod dialogs;
+mod groups;
 mod memory;
 mod mesh;
 mod processes;
@@ -32,23 +33,33 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     title(state, canvas, frame.title);
     match state.shown() {
         Some(snapshot) => match state.view {
-            View::Main => main(state, snapshot, canvas, frame.body),
+            View::Main => main(state, canvas, frame.body),
             View::Charts => charts::draw(state, snapshot, canvas, frame.body),
             View::Detail => detail::draw(state, snapshot, canvas, frame.body),
             View::Memory => memory::draw(state, snapshot, canvas, frame.body),
             View::Mesh => mesh::draw(state, snapshot, canvas, frame.body),
         },
-        None => {
-            let text = state.lost.as_deref().unwrap_or("reading the machine");
-            let text = canvas.clean(text);
-            canvas.say(frame.body, 2, 1, &text, Role::Dim);
-        }
+        None if state.view == View::Main && state.has_groups() => main(state, canvas, frame.body),
+        None => waiting(state, canvas, frame.body),
     }
     status(state, canvas, frame.status);
     footer(state, canvas, frame.footer);
     if let Some(dialog) = &state.dialog {
         dialogs::draw(state, dialog, canvas, frame.body);
     }
+}
+
+/// Before the first snapshot.
+fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
+    let host = state.here();
+    let text = match (&host.lost, &host.place) {
+        (Some(lost), Some(_)) => format!("no answer since {}: {}; it is asked again and again", state.clock.second(lost.since), lost.why),
+        (Some(lost), None) => lost.why.clone(),
+        (None, Some(place)) => format!("asking {place}"),
+        (None, None) => "reading the machine".to_owned(),
+    };
+    let text = canvas.clean(&text);
+    canvas.say(body, 2, 1, &text, Role::Dim);
 }
 
 /// What a smaller screen is told, as far as it can show even that.
@@ -82,7 +93,7 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let time = state.shown().map_or_else(String::new, |snapshot| state.clock.minute(snapshot.time));
     let (text, role) = pace(state, canvas);
     let end = Field::right(area.width.saturating_sub(13), 12);
-    let role = if state.frozen.is_some() { Role::Selected } else { role };
+    let role = if state.is_frozen() { Role::Selected } else { role };
     canvas.field(area, end, 0, &format!("{time} {text}"), canvas.style(role));
 }
 
@@ -96,15 +107,20 @@ fn title_parts(state: &State, snapshot: &Snapshot, is_wide: bool, canvas: &Canva
         Origin::Server => parts.push(("[FROM SERVER]".to_owned(), Role::Plain)),
         Origin::Local => {}
     }
-    parts.push((canvas.clean(&snapshot.host), Role::Plain));
-    let count = snapshot.devices.len();
+    let count = if state.has_groups() && state.view == View::Main {
+        parts = vec![(format!("{} hosts", state.hosts.len()), Role::Plain)];
+        state.hosts.iter().filter_map(|host| host.shown()).map(|snapshot| snapshot.devices.len()).sum()
+    } else {
+        parts.push((canvas.clean(&snapshot.host), Role::Plain));
+        snapshot.devices.len()
+    };
     let word = match (is_wide, count) {
         (true, 1) => "device",
         (true, _) => "devices",
         (false, _) => "dev",
     };
     parts.push((format!("{count} {word}"), Role::Plain));
-    if let Ok(driver) = &snapshot.driver {
+    if let Some(driver) = snapshot.driver.as_ref().ok().filter(|_| !state.has_groups()) {
         parts.push((format!("{} {}", if is_wide { "driver" } else { "drv" }, canvas.clean(driver)), Role::Plain));
     }
     parts
@@ -112,23 +128,30 @@ fn title_parts(state: &State, snapshot: &Snapshot, is_wide: bool, canvas: &Canva
 
 /// How often one looks, or why nothing moves.
 fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
-    if state.frozen.is_some() {
+    if state.is_frozen() {
         return ("FROZEN".to_owned(), Role::Selected);
     }
     if let Some(position) = state.replay {
         let speed = if position.speed >= 4 { format!("x{}", position.speed / 4) } else { format!("x1/{}", 4 / position.speed) };
         return (if position.is_paused { "PAUSED".to_owned() } else { speed }, Role::Strong);
     }
-    if !state.silent_for.is_zero() {
-        return (format!("{}{}s", canvas.glyphs().age, state.silent_for.as_secs()), Role::Warning);
+    let silent_for = state.here().silent_for;
+    let is_told_below = state.has_groups() && state.view == View::Main;
+    if !silent_for.is_zero() && !is_told_below {
+        return (format!("{}{}s", canvas.glyphs().age, silent_for.as_secs()), Role::Warning);
     }
     let millis = state.settings.refresh.as_millis();
     let text = if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") };
     (text, Role::Dim)
 }
 
-fn main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
-    let layout = layout::main(body, snapshot.devices.len());
+fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
+    let layout = layout::main_of(state, body);
+    processes::draw(state, canvas, layout.processes);
+    if layout.form == layout::Form::Groups {
+        return groups::draw(state, canvas, &layout);
+    }
+    let Some(snapshot) = state.shown() else { return };
     devices::draw(state, snapshot, canvas, &layout);
     if let Some(area) = layout.kinds {
         devices::kinds(state, snapshot, canvas, area);
@@ -136,7 +159,6 @@ fn main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect)
     if let Some(area) = layout.charts {
         charts::on_main(state, snapshot, canvas, area);
     }
-    processes::draw(state, snapshot, canvas, layout.processes);
     if let Some(area) = layout.side {
         detail::side(state, snapshot, canvas, area);
     }
@@ -149,13 +171,15 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = canvas.clean(&message.text);
         return canvas.rule(area, 0, &text, Role::Strong);
     }
-    if let Some(lost) = &state.lost {
-        let text = canvas.clean(&format!("no answer: {lost}"));
+    let is_told_above = state.has_groups() && state.view == View::Main;
+    if let Some(lost) = state.here().lost.as_ref().filter(|_| !is_told_above) {
+        let since = if state.here().place.is_some() { format!(" since {}", state.clock.second(lost.since)) } else { String::new() };
+        let text = canvas.clean(&format!("no answer{since}: {}", lost.why));
         return canvas.rule(area, 0, &text, Role::Critical);
     }
-    if let Some(frozen) = &state.frozen {
+    if let Some(frozen) = &state.here().frozen {
         let ago = quantity::age(frozen.snapshot.time, state.now());
-        let rest = if state.history.is_whole(frozen.back) { "" } else { "; processes are not kept this far back" };
+        let rest = if state.history().is_whole(frozen.back) { "" } else { "; processes are not kept this far back" };
         let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
         return canvas.rule(area, 0, &text, Role::Strong);
     }
@@ -167,8 +191,9 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         return canvas.rule(area, 0, &text, Role::Strong);
     }
     let mut at = 1;
-    for alert in state.alerts.list().iter().rev().take(4) {
-        let text = canvas.clean(&format!(" {} {} ", state.clock.second(alert.time), alert.text));
+    for (host, alert) in state.alerts().into_iter().take(4) {
+        let name = host.map_or_else(String::new, |host| format!("{host}: "));
+        let text = canvas.clean(&format!(" {} {name}{} ", state.clock.second(alert.time), alert.text));
         if at > 1 && at + width(&text) + 1 > area.width {
             break;
         }

@@ -212,6 +212,15 @@ pub(crate) struct TopArgs {
     /// Show what `ttmon record` wrote, instead of this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
+    /// Show the machine of a service, http://HOST:PORT, https://HOST:PORT or unix:PATH, instead of this one; may be given again.
+    #[arg(long, value_name = "URL", conflicts_with = "replay")]
+    pub(crate) connect: Vec<String>,
+    /// File with the token those services want; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificates to trust for https://, in PEM, instead of the system's.
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub(crate) ca: Option<PathBuf>,
     /// Send no signals to processes.
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -25,6 +25,7 @@ use crate::failure::{Failure, complain};
 use crate::meant::Context;
 use crate::open::Placed;
 
+pub(crate) use host::token;
 pub(crate) use places::{api_places, served};
 
 /// Serves until it is told to stop.

@@ -7,15 +7,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
+use ttmon_ask::{Place as ServicePlace, Roots, Service};
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
-use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Replay, Settings, Theme, Themes, View};
+use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme, Themes, View};
 
 use crate::cli::TopArgs;
 use crate::failure::Failure;
 use crate::meant::{self, Context, Place};
 use crate::open::Opened;
+use crate::serve::token;
+use crate::server::services_to_come;
 
 /// Runs it until the user leaves.
 pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
@@ -26,12 +29,14 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
     let (settings, config, message) = settings(args)?;
-    let (feed, simulation) = match &args.replay {
-        Some(path) => (replay(context, path)?, None),
+    let (feeds, simulation) = match &args.replay {
+        Some(path) => (vec![replay(context, path)?], None),
+        None if !args.connect.is_empty() => (remotes(context, args)?, None),
         None => {
             let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
             let (machine, selection, proc, simulation) = opened.into_parts();
-            (Feed::Local(Box::new(Local { machine, selection, proc })), simulation)
+            let services = services_to_come(context);
+            (vec![Feed::Local(Box::new(Local { machine, selection, proc, services }))], simulation)
         }
     };
     let options = Options {
@@ -42,7 +47,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         is_read_only: args.read_only,
         message,
     };
-    let end = ttmon_top::run(feed, options);
+    let end = ttmon_top::run(feeds, options);
     // The simulated machine ends with the screen that shows it, before this program may die of a signal.
     drop(simulation);
     match end {
@@ -63,6 +68,29 @@ fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
     }
     let replay = Replay::open(path).map_err(|error| Failure::new(format!("--replay {}: {error}", path.display())))?;
     Ok(Feed::Replay(Box::new(replay)))
+}
+
+/// A feed for each service that was named.
+fn remotes(context: &Context, args: &TopArgs) -> Result<Vec<Feed>, Failure> {
+    if !matches!(context.place, Place::Real) || context.cluster.is_some() {
+        return Err(Failure::usage("--connect shows the machines of services; it goes with none of --sim, --root and --cluster"));
+    }
+    let token = token(args.token_file.as_deref())?;
+    let mut roots = None;
+    let mut feeds = Vec::new();
+    for text in &args.connect {
+        let place: ServicePlace = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
+        if token.is_some() && !place.is_private() {
+            let why = "the token could be read on its way; use https://, or an SSH tunnel and http://localhost";
+            return Err(Failure::usage(format!("--connect {text}: {why}")));
+        }
+        if text.starts_with("https:") && roots.is_none() {
+            roots = Some(Roots::read(args.ca.as_deref()).map_err(|why| Failure::new(format!("--connect {text}: {why}")))?);
+        }
+        let service = Service::new(place, token.as_ref().map(|token| token.reveal().to_owned()), roots.clone());
+        feeds.push(Feed::Remote(Box::new(Remote { service, selection: context.selection.clone() })));
+    }
+    Ok(feeds)
 }
 
 /// The file, and flags over it.

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use ttmon_ask::Service;
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
 use ttmon_source::happenings::{self, Happening};
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Error, Machine};
 
-use super::{Lost, News, Request};
+use super::served::Served;
+use super::{Lost, News, Request, unix_time};
 
 /// Longest environment read of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
@@ -33,6 +36,8 @@ pub struct Local {
     pub selection: Selection,
     /// Where processes are looked at: `/proc`, or the one of another root.
     pub proc: PathBuf,
+    /// Services of it that may be asked instead, whether they run yet or not.
+    pub services: Vec<Service>,
 }
 
 impl Local {
@@ -41,10 +46,22 @@ impl Local {
         let mut next = Instant::now();
         let mut wants_buffers = false;
         let mut seen = Seen::new();
+        let mut served = Served::new(mem::take(&mut self.services));
+        served.look_for_one(interval, &tell);
+        let mut last = None;
         loop {
-            if !tell(self.look(&mut previous)) {
+            let news = match served.snapshot(interval, &self.proc, &tell) {
+                Some(snapshot) => self.served(snapshot, wants_buffers),
+                None => self.look(&mut previous),
+            };
+            // A service looks at its own pace: between two of its looks there is nothing new.
+            let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };
+            let is_new = time.is_none() || time != last || wants_buffers;
+            last = time;
+            if is_new && !tell(news) {
                 return;
             }
+            served.look_for_one(interval, &tell);
             if wants_buffers && !tell(News::Happenings(self.happenings(&mut seen))) {
                 return;
             }
@@ -74,22 +91,36 @@ impl Local {
         }
     }
 
+    /// Who asks a service sees no buffers but their own: those are read here.
+    fn served(&mut self, mut snapshot: Snapshot, wants_buffers: bool) -> News {
+        if wants_buffers && let Ok(sample) = self.machine.sample() {
+            let here = Snapshot::derive(&sample, None);
+            (snapshot.allocators, snapshot.buffers, snapshot.circulars) = (here.allocators, here.buffers, here.circulars);
+        }
+        self.chosen(snapshot)
+    }
+
+    /// The devices that are meant.
+    fn chosen(&self, mut snapshot: Snapshot) -> News {
+        let all = snapshot.devices.len();
+        self.selection.apply(&mut snapshot);
+        if snapshot.devices.is_empty() && !self.selection.is_empty() {
+            let message = format!("none of the {all} devices is the one asked for; ttmon -L lists them");
+            return News::Lost(Lost { message, is_no_device: true, since: unix_time() });
+        }
+        News::Snapshot(Box::new(snapshot))
+    }
+
     fn look(&mut self, previous: &mut Option<Sample>) -> News {
         match self.machine.sample() {
             Ok(sample) => {
-                let mut snapshot = Snapshot::derive(&sample, previous.as_ref());
+                let snapshot = Snapshot::derive(&sample, previous.as_ref());
                 *previous = Some(sample);
-                let all = snapshot.devices.len();
-                self.selection.apply(&mut snapshot);
-                if snapshot.devices.is_empty() && !self.selection.is_empty() {
-                    let message = format!("none of the {all} devices is the one asked for; ttmon -L lists them");
-                    return News::Lost(Lost { message, is_no_device: true });
-                }
-                News::Snapshot(Box::new(snapshot))
+                self.chosen(snapshot)
             }
             Err(error) => {
                 let is_no_device = matches!(error, Error::NoDevice | Error::DriverNotLoaded { .. });
-                News::Lost(Lost { message: error.to_string(), is_no_device })
+                News::Lost(Lost { message: error.to_string(), is_no_device, since: unix_time() })
             }
         }
     }

@@ -10,7 +10,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::recording::{Error, Reader};
 
-use super::{Lost, News, Request};
+use super::{Lost, News, Request, unix_time};
 use crate::keys::Step;
 
 /// How fast it may be played, in quarters of its own pace.
@@ -79,7 +79,11 @@ impl Replay {
         let line = self.reader.line(number).map_err(|error| error.to_string());
         match line.and_then(|line| ttmon_wire::read(line).map_err(|error| error.to_string())) {
             Ok(snapshot) => News::Snapshot(Box::new(snapshot)),
-            Err(why) => News::Lost(Lost { message: format!("moment {} of the recording: {why}", number + 1), is_no_device: false }),
+            Err(why) => News::Lost(Lost {
+                message: format!("moment {} of the recording: {why}", number + 1),
+                is_no_device: false,
+                since: unix_time(),
+            }),
         }
     }
 

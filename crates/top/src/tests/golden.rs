@@ -53,14 +53,14 @@ fn in_ascii() {
 #[test]
 fn dialogs() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 70);
-    let key = state.live.as_ref().unwrap().processes[0].key;
-    state.environment = Some((key, Ok(vec!["TT_VISIBLE_DEVICES=0,1".to_owned()])));
+    let key = state.here().live.as_ref().unwrap().processes[0].key;
+    state.environment = Some(((0, key), Ok(vec!["TT_VISIBLE_DEVICES=0,1".to_owned()])));
     let mut screens = String::new();
     for dialog in [
         Dialog::Help { scroll: 0 },
         Dialog::Sort { at: 1 },
         Dialog::Setup { at: 3 },
-        Dialog::Process { key, scroll: 0 },
+        Dialog::Process { of: (0, key), scroll: 0 },
         Dialog::Filter { text: "user:ana".to_owned(), before: String::new() },
     ] {
         state.dialog = Some(dialog);
@@ -78,5 +78,22 @@ fn memory_of_hooked_programs() {
         let mut state = watched(&machine::hooked(), (width, height), Theme::default(), 3);
         state.view = View::Memory;
         insta::assert_snapshot!(format!("hooked_{width}x{height}"), text(&drawn(&state)));
+    }
+}
+
+/// Three services: one in trouble, one that does not answer any more, one that was never reached; and with the first folded.
+#[test]
+fn several_hosts() {
+    for (width, height) in SIZES {
+        let mut state = super::several((width, height));
+        let mut screens = text(&drawn(&state));
+        state.hosts[0].is_folded = true;
+        state.view = View::Main;
+        screens += &format!("\n{}\n{}\n", "=".repeat(usize::from(width)), text(&drawn(&state)));
+        for (host, view) in [(1, View::Charts), (2, View::Mesh)] {
+            (state.at, state.view) = (host, view);
+            screens += &format!("{}\n{}\n", "=".repeat(usize::from(width)), text(&drawn(&state)));
+        }
+        insta::assert_snapshot!(format!("hosts_{width}x{height}"), screens);
     }
 }

@@ -64,11 +64,11 @@ fn every_key_anywhere() {
 fn selections_are_by_identity() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
     press(&mut state, Chord::Down);
-    assert_eq!(state.process.map(|key| key.pid), Some(201));
+    assert_eq!(state.process.map(|(_, key)| key.pid), Some(201));
     // Sorted the other way round the same process is chosen.
     press(&mut state, Chord::Char('I'));
     typed(&mut state, ">");
-    assert_eq!(state.process.map(|key| key.pid), Some(201));
+    assert_eq!(state.process.map(|(_, key)| key.pid), Some(201));
 }
 
 #[test]
@@ -86,25 +86,25 @@ fn a_filter_is_tried_while_it_is_typed_and_dropped_with_escape() {
 #[test]
 fn buffers_are_read_only_while_they_are_looked_at() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    assert_eq!(press(&mut state, Chord::Char('4')), [Effect::Ask(Request::Buffers(true))]);
-    assert_eq!(press(&mut state, Chord::Char('1')), [Effect::Ask(Request::Buffers(false))]);
+    assert_eq!(press(&mut state, Chord::Char('4')), [Effect::Ask(0, Request::Buffers(true))]);
+    assert_eq!(press(&mut state, Chord::Char('1')), [Effect::Ask(0, Request::Buffers(false))]);
     press(&mut state, Chord::Char('4'));
-    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(Request::Buffers(false))]);
-    let key = state.live.as_ref().unwrap().processes[0].key;
-    assert_eq!(press(&mut state, Chord::Enter), [Effect::Ask(Request::Environment(key)), Effect::Ask(Request::Buffers(true))]);
-    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(Request::Buffers(false))]);
+    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(0, Request::Buffers(false))]);
+    let key = state.here().live.as_ref().unwrap().processes[0].key;
+    assert_eq!(press(&mut state, Chord::Enter), [Effect::Ask(0, Request::Environment(key)), Effect::Ask(0, Request::Buffers(true))]);
+    assert_eq!(press(&mut state, Chord::Escape), [Effect::Ask(0, Request::Buffers(false))]);
 }
 
 /// The question is about the process of the moment it was asked in, whatever the list does meanwhile.
 #[test]
 fn a_signal_goes_to_the_process_of_the_question() {
     let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
-    let key = state.live.as_ref().unwrap().processes[0].key;
+    let key = state.here().live.as_ref().unwrap().processes[0].key;
     press(&mut state, Chord::F(9));
     let mut next = machine::mixed();
     next.processes.remove(0);
     next.time = UnixTime(next.time.0 + super::SECOND);
-    update(&mut state, Event::News(News::Snapshot(Box::new(next))));
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
     assert_eq!(press(&mut state, Chord::Char('y')), [], "nothing was asked yet");
     press(&mut state, Chord::Enter);
     assert_eq!(press(&mut state, Chord::Char('y')), [Effect::Signal(key, "ana".to_owned(), 0)]);
@@ -120,7 +120,7 @@ fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     let before = state.shown().unwrap().time;
     let mut next = eight();
     next.time = UnixTime(next.time.0 + super::SECOND);
-    update(&mut state, Event::News(News::Snapshot(Box::new(next))));
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
     assert_eq!(state.shown().unwrap().time, before);
     press(&mut state, Chord::Char(','));
     assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - super::SECOND));
@@ -132,7 +132,7 @@ fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     }
     assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - 29 * super::SECOND));
     press(&mut state, Chord::Escape);
-    assert!(state.frozen.is_none());
+    assert!(!state.is_frozen());
 }
 
 #[test]
@@ -145,6 +145,6 @@ fn leaving_and_falling_silent() {
     assert_eq!(press(&mut state, Chord::Ctrl('c')), [Effect::Quit]);
     press(&mut state, Chord::Char('q'));
     assert_eq!(state.dialog, None, "q closes what is open first");
-    update(&mut state, Event::Silence(std::time::Duration::from_secs(4)));
+    update(&mut state, Event::Silence(0, std::time::Duration::from_secs(4)));
     assert!(text(&drawn(&state)).contains("◷4s"));
 }

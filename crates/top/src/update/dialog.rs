@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossterm::event::KeyCode;
 
 use super::{Effect, bounded, moved};
-use crate::columns::COLUMNS;
+use crate::columns::{COLUMNS, choosable};
 use crate::feed::Request;
 use crate::filter::Filter;
 use crate::keys::{self, Action, Chord, KEYS, Motion, Step};
@@ -46,12 +46,12 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
             state.dialog = Some(Dialog::Signal(dialog));
             Vec::new()
         }
-        Dialog::Process { key, scroll } => {
+        Dialog::Process { of, scroll } => {
             match action {
                 Some(Action::Escape | Action::Quit | Action::Details) => {}
-                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Process { key, scroll: moved(scroll, motion, 10_000, 10) }),
+                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Process { of, scroll: moved(scroll, motion, 10_000, 10) }),
                 Some(Action::Signal) => super::signal(state),
-                _ => state.dialog = Some(Dialog::Process { key, scroll }),
+                _ => state.dialog = Some(Dialog::Process { of, scroll }),
             }
             Vec::new()
         }
@@ -131,13 +131,13 @@ pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
     ];
     debug_assert_eq!(rows.len(), PLAIN_ROWS);
     rows.extend(
-        COLUMNS.iter().enumerate().map(|(index, column)| (format!("Column {}", column.title), yes(settings.columns.contains(&index)))),
+        choosable().iter().enumerate().map(|(index, column)| (format!("Column {}", column.title), yes(settings.columns.contains(&index)))),
     );
     rows
 }
 
 fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
-    let count = PLAIN_ROWS + COLUMNS.len();
+    let count = PLAIN_ROWS + choosable().len();
     let step = match (chord, action) {
         (Chord::Left, _) => Some(Step::Before),
         (Chord::Right | Chord::Enter | Chord::Char(' '), _) => Some(Step::After),
@@ -163,7 +163,7 @@ fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
             let millis = u64::try_from(settings.refresh.as_millis()).unwrap_or(u64::MAX);
             let place = REFRESHES.iter().position(|refresh| *refresh >= millis).unwrap_or(REFRESHES.len() - 1);
             settings.refresh = Duration::from_millis(REFRESHES[bounded(place, step, REFRESHES.len())]);
-            return vec![Effect::Ask(Request::Interval(settings.refresh))];
+            return vec![Effect::AskAll(Request::Interval(settings.refresh))];
         }
         1 => {
             let place = ThemeChoice::ALL.iter().position(|theme| *theme == settings.theme).unwrap_or(0);

@@ -8,7 +8,7 @@ use super::{Effect, act, dialog, show};
 use crate::columns::COLUMNS;
 use crate::keys::{Action, KEYS, Motion};
 use crate::layout::{self, CELL_COLUMNS, Form, Main, scrolled};
-use crate::state::{Focus, State, View};
+use crate::state::{Focus, Row, State, View};
 use crate::view::process_rows;
 
 pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
@@ -29,12 +29,7 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
                 let hit = layout::footer(frame.footer.width).into_iter().find(|(_, from, to)| (*from..*to).contains(&at.x));
                 return hit.map_or_else(Vec::new, |(key, ..)| act(state, KEYS[key].action));
             }
-            match state.shown().cloned() {
-                Some(snapshot) if state.view == View::Main => {
-                    click(state, &snapshot, &layout::main(frame.body, snapshot.devices.len()), at)
-                }
-                _ => Vec::new(),
-            }
+            if state.view == View::Main { click(state, &layout::main_of(state, frame.body), at) } else { Vec::new() }
         }
         _ => Vec::new(),
     }
@@ -44,26 +39,41 @@ fn turn(state: &mut State, motion: Motion) -> Vec<Effect> {
     if state.dialog.is_some() { dialog::wheel(state, motion) } else { act(state, Action::Move(motion)) }
 }
 
-fn click(state: &mut State, snapshot: &Snapshot, layout: &Main, at: Position) -> Vec<Effect> {
+fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {
     if layout.processes.contains(at) {
-        return click_process(state, snapshot, layout.processes, at);
+        return click_process(state, layout.processes, at);
     }
-    if let Some(place) = device_at(state, snapshot, layout, at) {
-        let chosen = state.devices(snapshot).get(place).map(|device| device.id);
+    if layout.form == Form::Groups {
+        return click_line(state, layout.devices, at);
+    }
+    let Some(snapshot) = state.shown().cloned() else { return Vec::new() };
+    if let Some(place) = device_at(state, &snapshot, layout, at) {
+        let chosen = state.devices(&snapshot).get(place).map(|device| device.id);
         if chosen.is_some() {
-            state.device = chosen;
+            state.here_mut().device = chosen;
             state.focus = Focus::Devices;
         }
     }
     Vec::new()
 }
 
+/// A device is chosen; the heading of a machine folds it, and unfolds it.
+fn click_line(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
+    let Some(row) = at.y.checked_sub(area.y + 1) else { return Vec::new() };
+    let lines = state.lines();
+    let first = layout::first_line(state, &lines, usize::from(area.height.saturating_sub(1)));
+    let Some(line) = lines.get(first + usize::from(row)).copied().filter(|_| area.contains(at)) else { return Vec::new() };
+    state.focus = Focus::Devices;
+    super::choose_line(state, line);
+    if line.device.is_none() { act(state, Action::Fold) } else { Vec::new() }
+}
+
 /// A column's heading sorts by it, and turns it round the second time; a row is chosen, and opened the second time.
-fn click_process(state: &mut State, snapshot: &Snapshot, area: Rect, at: Position) -> Vec<Effect> {
+fn click_process(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
     match at.y - area.y {
         0 => Vec::new(),
         1 => {
-            let columns = layout::process_columns(&state.settings, snapshot, area.width);
+            let columns = layout::process_columns(state, area.width);
             let hit = columns.iter().find(|(_, from, wide)| (*from..=from + wide).contains(&(at.x - area.x)));
             if let Some((column, ..)) = hit {
                 state.settings.descending =
@@ -73,13 +83,13 @@ fn click_process(state: &mut State, snapshot: &Snapshot, area: Rect, at: Positio
             Vec::new()
         }
         row => {
-            let processes = state.processes(snapshot);
+            let processes = state.processes();
             let chosen = state.process_row(&processes);
             let first = scrolled(state.scroll, chosen, process_rows(area), processes.len());
             let hit = first + usize::from(row) - 2;
-            let Some(key) = processes.get(hit).map(|(process, _)| process.key) else { return Vec::new() };
-            let is_again = state.focus == Focus::Processes && state.process == Some(key);
-            (state.focus, state.process, state.scroll) = (Focus::Processes, Some(key), first);
+            let Some(owner) = processes.get(hit).map(Row::owner) else { return Vec::new() };
+            let is_again = state.focus == Focus::Processes && state.process == Some(owner);
+            (state.focus, state.process, state.scroll) = (Focus::Processes, Some(owner), first);
             if is_again { act(state, Action::Details) } else { Vec::new() }
         }
     }
@@ -103,6 +113,7 @@ fn device_at(state: &State, snapshot: &Snapshot, layout: &Main, at: Position) ->
             let first = scrolled(state.device_scroll, chosen_row, usize::from(rows) * usize::from(columns), devices.len());
             Some(first + usize::from(column / width) * usize::from(rows) + usize::from(row))
         }
+        Form::Groups => None,
         Form::Grid { columns } => {
             let lines = devices.len().div_ceil(usize::from(columns.max(1)));
             let first = scrolled(state.device_scroll, chosen_row / usize::from(columns.max(1)), usize::from(rows), lines);

@@ -103,7 +103,7 @@ fn has_values(state: &State, device: &Device, metric: usize) -> bool {
     // Parts of a whole that were never there need no chart of their own.
     let is_part = matches!(METRICS[metric].name, "cb" | "trace");
     let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
-    state.history.column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
+    state.history().column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
 }
 
 fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: Option<String>) -> Chart<'a> {
@@ -123,8 +123,8 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
         title,
         role: if role == Role::Plain { Role::Strong } else { role },
         unit: metric.unit,
-        times: state.history.times(),
-        lines: state.history.column(device.id, index).into_iter().collect(),
+        times: state.history().times(),
+        lines: state.history().column(device.id, index).into_iter().collect(),
         limit,
         until: snapshot.time,
         seconds: ZOOMS[state.settings.zoom],
@@ -142,12 +142,12 @@ fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     if let (Some((highest, id)), Some((median, _))) = (values.last(), values.get(values.len() / 2)) {
         title += &format!("  highest {} ({id})  median {}", metric.unit.show(*highest), metric.unit.show(*median));
     }
-    let lines = snapshot.devices.iter().filter_map(|device| state.history.column(device.id, index));
+    let lines = snapshot.devices.iter().filter_map(|device| state.history().column(device.id, index));
     Chart {
         title,
         role: Role::Strong,
         unit: metric.unit,
-        times: state.history.times(),
+        times: state.history().times(),
         lines: lines.collect(),
         limit: snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).reduce(f64::min),
         until: snapshot.time,

@@ -10,6 +10,7 @@ use ttmon_print::{Severity, health_word, lower_bound};
 
 use super::fullness;
 use crate::canvas::{Canvas, Field, spark};
+use crate::host::Host;
 use crate::layout::{CELL_COLUMNS, Form, Main, scrolled};
 use crate::metric;
 use crate::state::{Focus, State};
@@ -107,6 +108,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let (columns, is_grid) = match layout.form {
         Form::Rows { columns } => (columns, false),
         Form::Grid { columns } => (columns, true),
+        Form::Groups => return,
     };
     let chosen = state.chosen_device(snapshot).map(|device| device.id);
     let chosen_row = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
@@ -128,7 +130,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         if is_grid {
             grid_cell(state, device, canvas, cell, is_chosen);
         } else {
-            device_row(state, device, canvas, cell, is_chosen);
+            device_row(state, state.here(), device, canvas, cell, is_chosen);
         }
     }
     let hidden = devices.len().saturating_sub(first + per_page);
@@ -140,7 +142,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     }
 }
 
-fn head(canvas: &mut Canvas<'_>, area: Rect, columns: u16, width: u16, is_grid: bool) {
+pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect, columns: u16, width: u16, is_grid: bool) {
     let style = canvas.style(Role::Heading);
     canvas.buffer.set_style(Rect { height: 1, ..area }, style);
     for column in 0..columns {
@@ -155,8 +157,7 @@ fn head(canvas: &mut Canvas<'_>, area: Rect, columns: u16, width: u16, is_grid: 
     }
 }
 
-fn device_row(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
-    let back = state.back();
+pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     for (part, field) in parts(area.width) {
         let (text, role) = match part {
             Part::Id => (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain }),
@@ -168,8 +169,8 @@ fn device_row(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rec
             }),
             Part::Clock => or_absent(device.aiclk, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() }),
             Part::Link => link(device),
-            Part::TemperatureSpark => (line(state, device, "temperature", canvas, back), Role::Dim),
-            Part::PowerSpark => (line(state, device, "power", canvas, back), Role::Dim),
+            Part::TemperatureSpark => (line(host, device, "temperature", canvas), Role::Dim),
+            Part::PowerSpark => (line(host, device, "power", canvas), Role::Dim),
             Part::Dram => memory(device, device.memory.dram, field.width),
             Part::L1 => or_absent(device.memory.l1.ratio(), |ratio| format!("{}{}", lower_bound(device), percent(ratio))),
             Part::DramBar | Part::L1Bar => {
@@ -217,9 +218,9 @@ fn link(device: &Device) -> (String, Role) {
     or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
 }
 
-fn line(state: &State, device: &Device, name: &str, canvas: &Canvas<'_>, back: usize) -> String {
+fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> String {
     let Some(index) = metric::by_name(name) else { return String::new() };
-    let values = state.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, back);
+    let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
     let limit = (metric::METRICS[index].limit)(device).unwrap_or(100.0);
     spark(&values, (0.0, limit), canvas.glyphs().spark)
 }
@@ -300,6 +301,15 @@ fn dashes(text: &str) -> &str {
 }
 
 fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: usize) {
+    let (mut parts, ill) = sums(devices, canvas);
+    if hidden > 0 {
+        parts.push(format!("+{hidden} {}", canvas.glyphs().down));
+    }
+    canvas.say(area, 0, 0, &parts.join("  "), if ill > 0 { Role::Warning } else { Role::Strong });
+}
+
+/// How many there are, the hottest, their power and memory together, and how many are ill.
+pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
     let hottest = devices.iter().filter_map(|device| device.temperature.ok().map(|value| (value.0, device.id)));
     let hottest = hottest.max_by(|one, other| one.0.total_cmp(&other.0));
     let power: Vec<f64> = devices.iter().filter_map(|device| device.power.ok().map(|value| value.0)).collect();
@@ -309,17 +319,14 @@ fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: us
         _ => "N/A".to_owned(),
     };
     let ill = devices.iter().filter(|device| health_word(device).1 >= Severity::Warning).count();
-    let mut parts = vec![format!("{} devices", devices.len())];
+    let mut parts = vec![format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" })];
     parts.extend(hottest.map(|(value, id)| format!("hottest {value:.0}{} ({id})", canvas.glyphs().celsius)));
     if !power.is_empty() {
         parts.push(format!("{:.0}W", power.iter().sum::<f64>()));
     }
     parts.push(format!("DRAM {}", of(add(|device| device.memory.dram.used), add(|device| device.memory.dram.total))));
     parts.push(if ill == 0 { "none ill".to_owned() } else { format!("{ill} ill") });
-    if hidden > 0 {
-        parts.push(format!("+{hidden} {}", canvas.glyphs().down));
-    }
-    canvas.say(area, 0, 0, &parts.join("  "), if ill > 0 { Role::Warning } else { Role::Strong });
+    (parts, ill)
 }
 
 /// A single device's memory, kind by kind.

@@ -10,7 +10,7 @@ use crate::columns::COLUMNS;
 use crate::keys::KEYS;
 use crate::layout::{scrolled, window};
 use crate::signals::SIGNALS;
-use crate::state::{Dialog, SignalDialog, State};
+use crate::state::{Dialog, Owner, SignalDialog, State};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
@@ -21,7 +21,7 @@ pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body
         Dialog::Sort { at } => sort(state, *at, canvas, body),
         Dialog::Signal(dialog) => signal(dialog, canvas, body),
         Dialog::Setup { at } => setup(state, *at, canvas, body),
-        Dialog::Process { key, scroll } => process(state, *key, *scroll, canvas, body),
+        Dialog::Process { of, scroll } => process(state, *of, *scroll, canvas, body),
     }
 }
 
@@ -83,11 +83,12 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
     }
 }
 
-fn process(state: &State, key: ProcessKey, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, body.width - 4, body.height);
-    let Some(snapshot) = state.shown() else { return };
-    let lines = process_lines(state, snapshot, key, canvas);
-    let title = format!("Process {}: Esc closes it, Up and Down scroll, F9 sends a signal", key.pid);
+    let Some(snapshot) = state.hosts[of.0].shown() else { return };
+    let lines = process_lines(state, snapshot, of, canvas);
+    let host = if state.has_groups() { format!(" on {}", canvas.clean(&snapshot.host)) } else { String::new() };
+    let title = format!("Process {}{host}: Esc closes it, Up and Down scroll, F9 sends a signal", of.1.pid);
     let inside = canvas.window(area, &title);
     let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
     for (row, (text, role)) in (0..inside.height).zip(lines.iter().skip(first)) {
@@ -97,7 +98,8 @@ fn process(state: &State, key: ProcessKey, scroll: usize, canvas: &mut Canvas<'_
 }
 
 /// Everything known of a process: what it is, its memory by chip and kind, its variables, its buffers.
-fn process_lines(state: &State, snapshot: &Snapshot, key: ProcessKey, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+    let (host, key) = of;
     let Some(process) = snapshot.processes.iter().find(|process| process.key == key) else {
         return vec![("it is no longer there".to_owned(), Role::Warning)];
     };
@@ -111,9 +113,9 @@ fn process_lines(state: &State, snapshot: &Snapshot, key: ProcessKey, canvas: &C
         let text = format!("started    {}, {} ago", state.clock.date(start), age(start, snapshot.time));
         lines.push((text, Role::Plain));
     }
-    let host = process.rss.map_or_else(|_| "N/A".to_owned(), size);
+    let memory = process.rss.map_or_else(|_| "N/A".to_owned(), size);
     let cpu = process.cpu.map_or_else(|_| "N/A".to_owned(), |cpu| format!("{:.0}%", cpu * 100.0));
-    lines.push((format!("host       memory {host}, CPU {cpu}"), Role::Plain));
+    lines.push((format!("host       memory {memory}, CPU {cpu}"), Role::Plain));
     lines.extend(names::all_workloads(process).into_iter().map(|workload| (format!("runs in    {workload}"), Role::Plain)));
     lines.push(("MEMORY".to_owned(), Role::Heading));
     for use_of in &process.devices {
@@ -125,20 +127,20 @@ fn process_lines(state: &State, snapshot: &Snapshot, key: ProcessKey, canvas: &C
             }
         }
     }
-    let values = state.history.process(key);
+    let values = state.hosts[host].history.process(key);
     let highest = values.iter().flatten().fold(0.0f32, |high, value| high.max(*value));
     if highest > 0.0 {
         let tail = &values[values.len().saturating_sub(60)..];
         lines.push((format!("DRAM over time {}", spark(tail, (0.0, f64::from(highest)), canvas.glyphs().spark)), Role::Plain));
     }
-    environment(state, key, &mut lines);
+    environment(state, of, &mut lines);
     buffers(snapshot, key, &mut lines);
     lines
 }
 
-fn environment(state: &State, key: ProcessKey, lines: &mut Vec<(String, Role)>) {
+fn environment(state: &State, owner: Owner, lines: &mut Vec<(String, Role)>) {
     lines.push(("VARIABLES".to_owned(), Role::Heading));
-    match state.environment.as_ref().filter(|(of, _)| *of == key) {
+    match state.environment.as_ref().filter(|(of, _)| *of == owner) {
         None => lines.push(("not asked for yet".to_owned(), Role::Dim)),
         Some((_, Err(why))) => lines.push((format!("N/A: {why}"), Role::Dim)),
         Some((_, Ok(variables))) if variables.is_empty() => lines.push(("none that begins with TT".to_owned(), Role::Dim)),

@@ -1,7 +1,8 @@
 //! The process table: the columns chosen that fit, sorted, filtered, as a list or a tree.
 
 use ratatui_core::layout::Rect;
-use ttmon_model::Snapshot;
+use ratatui_core::style::Style;
+use ttmon_model::units::UnixTime;
 
 use crate::canvas::{Canvas, Field};
 use crate::columns::COLUMNS;
@@ -14,12 +15,12 @@ pub(crate) fn rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
-pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
-    let processes = state.processes(snapshot);
+pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    let processes = state.processes();
     let chosen = state.process_row(&processes);
     let first = scrolled(state.scroll, chosen, rows(area), processes.len());
-    rule(state, snapshot, canvas, area, &processes, first);
-    let columns = process_columns(&state.settings, snapshot, area.width);
+    rule(state, canvas, area, processes.len(), first);
+    let columns = process_columns(state, area.width);
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
     for (index, at, width) in &columns {
         let column = &COLUMNS[*index];
@@ -32,37 +33,35 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         canvas.field(area, field, 1, &format!("{}{sign}", column.title), canvas.style(Role::Heading));
     }
     if processes.is_empty() {
-        return nothing(state, snapshot, canvas, area);
+        return nothing(state, canvas, area);
     }
-    for (row, (process, depth)) in (2..area.height).zip(processes.iter().skip(first)) {
+    for (row, process) in (2..area.height).zip(processes.iter().skip(first)) {
+        let now = state.hosts[process.host].shown().map_or(UnixTime(0), |snapshot| snapshot.time);
         let is_chosen = first + usize::from(row) - 2 == chosen;
         for (index, at, width) in &columns {
             let column = &COLUMNS[*index];
-            let (text, role) = match (column.text)(process, snapshot.time) {
+            let (text, role) = match (column.text)(process, now) {
                 Ok(text) => (canvas.clean(&text), Role::Plain),
                 // A process that runs nowhere special has nothing there.
                 Err(ttmon_model::Missing::NoSource) if column.name == "container" => (String::new(), Role::Dim),
                 Err(_) => ("N/A".to_owned(), Role::Dim),
             };
-            let text = if column.name == "name" { format!("{}{text}", branch(*depth, canvas)) } else { text };
+            let text = if column.name == "name" { format!("{}{text}", branch(process.depth, canvas)) } else { text };
             let field = if column.is_number { Field::right(*at, *width) } else { Field::left(*at, *width) };
             canvas.field(area, field, row, &text, canvas.style(role));
         }
+        let row_area = Rect { y: area.y + row, height: 1, ..area };
+        if state.hosts[process.host].is_stale() && state.has_groups() {
+            canvas.buffer.set_style(row_area, Style::reset().patch(canvas.theme.style(Role::Dim)));
+        }
         if is_chosen && state.focus == Focus::Processes {
-            canvas.buffer.set_style(Rect { y: area.y + row, height: 1, ..area }, canvas.theme.style(Role::Selected));
+            canvas.buffer.set_style(row_area, canvas.theme.style(Role::Selected));
         }
     }
 }
 
-fn rule(
-    state: &State,
-    snapshot: &Snapshot,
-    canvas: &mut Canvas<'_>,
-    area: Rect,
-    processes: &[(&ttmon_model::Process, Depth)],
-    first: usize,
-) {
-    let (all, shown) = (snapshot.processes.len(), processes.len());
+fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first: usize) {
+    let all = state.process_count();
     let count = if all == shown { all.to_string() } else { format!("{shown} of {all}") };
     let mut text = format!("Processes ({count})  sort: {}", COLUMNS[state.settings.sort].name);
     if !state.filter_text.is_empty() {
@@ -78,11 +77,12 @@ fn rule(
     canvas.rule(area, 0, &text, Role::Strong);
 }
 
-fn nothing(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
-    let is_certain = snapshot.devices.iter().all(|device| device.memory.dram.used.is_ok());
+fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    let mut devices = state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.devices);
+    let is_certain = devices.all(|device| device.memory.dram.used.is_ok());
     let text = match () {
-        () if !snapshot.processes.is_empty() => "no process passes the filter; Esc drops it",
-        () if state.frozen.is_some() && !state.history.is_whole(state.back()) => "processes are not kept this far back",
+        () if state.process_count() > 0 => "no process passes the filter; Esc drops it",
+        () if state.is_frozen() && !state.history().is_whole(state.back()) => "processes are not kept this far back",
         () if is_certain => "no process holds a device",
         () => "no process is seen to hold a device",
     };

@@ -37,7 +37,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         api: api(context, args),
         listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
         allow_remote: args.allow_remote,
-        token: token(args)?,
+        token: token(args.token_file.as_deref())?,
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         process_metrics: args.process_metrics,
     })
@@ -68,9 +68,9 @@ fn listen(text: &str) -> Result<Option<SocketAddr>, Failure> {
 }
 
 /// From the file that was named, else from the environment. A token on the command line would be for everybody to read.
-fn token(args: &ServeArgs) -> Result<Option<Token>, Failure> {
+pub(crate) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let file = args.token_file.clone().or_else(|| variable("TTMON_TOKEN_FILE").map(PathBuf::from));
+    let file = file.map(Path::to_owned).or_else(|| variable("TTMON_TOKEN_FILE").map(PathBuf::from));
     let read = match (file, variable("TTMON_TOKEN")) {
         (Some(file), _) => Token::read(&file).map_err(|error| format!("--token-file {error}")),
         (None, Some(token)) => Token::new(token.as_encoded_bytes()).map_err(|error| format!("TTMON_TOKEN: {error}")),

@@ -4,4 +4,5 @@
 mod keys;
 mod leaving;
 mod replay;
+mod sources;
 mod terminal;

@@ -148,7 +148,7 @@ impl Terminal {
         let (lock, changed) = &*self.seen;
         let mut seen = lock.lock().unwrap();
         // What it wrote last may still be on its way.
-        while !seen.is_closed && (seen.parser.screen().alternate_screen() || seen.parser.screen().hide_cursor()) {
+        while !seen.is_closed {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "the terminal was not given back");
             seen = changed.wait_timeout(seen, left).unwrap().0;

@@ -1,0 +1,124 @@
+//! Asks a service of ttmon: this host's, by its Unix socket, or another's, by HTTP or HTTPS.
+//!
+//! One question a connection, in HTTP/1.0: the answer ends where the connection does, so there are no lengths to trust and no
+//! chunks to count. Every question has a deadline for all of it, from the first look at a name to the last byte, and
+//! an answer has a size beyond which it is not read. Whoever may not wait asks from a thread of its own.
+
+mod past;
+mod place;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
+mod trouble;
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use ttmon_model::Snapshot;
+use ttmon_model::sample::Origin;
+
+pub use past::{Past, Series};
+pub use place::{BadPlace, Place};
+pub use tls::Roots;
+pub use trouble::Trouble;
+
+/// Longest answer taken: 256 devices and a thousand processes need a fifth of it.
+const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A service that can be asked.
+#[derive(Debug)]
+pub struct Service {
+    place: Place,
+    token: Option<Secret>,
+    roots: Option<Roots>,
+}
+
+/// It is in no message.
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl Service {
+    /// The one at a place, which may want a token. `https://` needs to know whom to trust.
+    pub fn new(place: Place, token: Option<String>, roots: Option<Roots>) -> Self {
+        Self { place, token: token.map(Secret), roots }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its newest snapshot.
+    pub fn snapshot(&self, patience: Duration) -> Result<Snapshot, Trouble> {
+        let text = self.get("/api/v1/snapshot", patience)?;
+        let mut snapshot = ttmon_wire::read(&text).map_err(|error| Trouble::Strange(error.to_string()))?;
+        if snapshot.origin == Origin::Local {
+            snapshot.origin = Origin::Server;
+        }
+        Ok(snapshot)
+    }
+
+    /// The past of some devices and fields, as fine as it is kept, from so many seconds ago on.
+    pub fn past(&self, since: Duration, fields: &[&str], devices: &[u32], patience: Duration) -> Result<Past, Trouble> {
+        let devices: Vec<String> = devices.iter().map(u32::to_string).collect();
+        let (since, fields, devices) = (since.as_secs(), fields.join(","), devices.join(","));
+        let text = self.get(&format!("/api/v1/history?since={since}&fields={fields}&device={devices}"), patience)?;
+        Past::read(&text).ok_or_else(|| Trouble::Strange("its history is not what it should be".to_owned()))
+    }
+
+    /// The text at a path.
+    pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
+        let deadline = Instant::now() + patience;
+        let mut stream = stream::open(&self.place, self.roots.as_ref(), deadline)?;
+        let token = self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.0));
+        let host = self.place.host_header();
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n{token}\r\n");
+        stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+        let mut answer = Vec::new();
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) if answer.len() + count > ANSWER_BYTES_MAX => return Err(Trouble::Endless),
+                Ok(count) => answer.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A peer of TLS that closes without saying so has sent less than it promised, or all of it: see below.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(Trouble::silent(error)),
+            }
+        }
+        understand(answer)
+    }
+}
+
+/// The body of an answer that is one.
+fn understand(mut answer: Vec<u8>) -> Result<String, Trouble> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Trouble::Half)?;
+    let body = answer.split_off(end + 4);
+    let head = std::str::from_utf8(&answer).map_err(|_| Trouble::NotText)?;
+    let mut lines = head.lines();
+    let first = lines.next().unwrap_or_default();
+    let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)).and_then(|status| status.parse::<u16>().ok());
+    let length = lines.filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length: Option<usize> = length.and_then(|(_, length)| length.trim().parse().ok());
+    match status {
+        None => Err(Trouble::Strange("it does not speak HTTP".to_owned())),
+        Some(401 | 403) => Err(Trouble::Refused),
+        Some(200) if length.is_some_and(|length| body.len() < length) => Err(Trouble::Half),
+        Some(200) => String::from_utf8(body).map_err(|_| Trouble::NotText),
+        Some(status) => Err(Trouble::Status(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Where a service is: `unix:PATH`, `http://HOST[:PORT]`, `https://HOST[:PORT]`.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The port of a service that names none.
+const PORT_DEFAULT: u16 = 9477;
+
+/// Where a service is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A socket of this host.
+    Unix(PathBuf),
+    /// An address.
+    Tcp {
+        /// Name or number.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// Whether by TLS.
+        is_secret: bool,
+    },
+}
+
+/// What is no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPlace;
+
+impl fmt::Display for BadPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("give http://HOST:PORT, https://HOST:PORT or unix:PATH")
+    }
+}
+
+impl std::error::Error for BadPlace {}
+
+impl FromStr for Place {
+    type Err = BadPlace;
+
+    fn from_str(text: &str) -> Result<Self, BadPlace> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.is_empty() { Err(BadPlace) } else { Ok(Self::Unix(PathBuf::from(path))) };
+        }
+        let (rest, is_secret) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (rest, false),
+            (_, Some(rest)) => (rest, true),
+            (None, None) => return Err(BadPlace),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = split_port(rest)?;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+        if host.is_empty() || !host.bytes().all(is_name) {
+            return Err(BadPlace);
+        }
+        Ok(Self::Tcp { host: host.to_owned(), port, is_secret })
+    }
+}
+
+/// `host:9477`, `[::1]:9477`, `host`.
+fn split_port(text: &str) -> Result<(&str, u16), BadPlace> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, behind) = rest.split_once(']').ok_or(BadPlace)?;
+        return match behind.strip_prefix(':') {
+            Some(port) => Ok((host, port.parse().map_err(|_| BadPlace)?)),
+            None if behind.is_empty() => Ok((host, PORT_DEFAULT)),
+            None => Err(BadPlace),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) => Ok((host, port.parse().map_err(|_| BadPlace)?)),
+        None => Ok((text, PORT_DEFAULT)),
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp { host, port, is_secret } => write!(f, "http{}://{}:{port}", if *is_secret { "s" } else { "" }, bracketed(host)),
+        }
+    }
+}
+
+impl Place {
+    /// Whether nobody on the way can listen: a socket, TLS, or this host talking to itself.
+    pub fn is_private(&self) -> bool {
+        match self {
+            Self::Unix(_) | Self::Tcp { is_secret: true, .. } => true,
+            Self::Tcp { host, .. } => host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        }
+    }
+
+    /// A short name, until the host has told its own.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Unix(path) => path.display().to_string(),
+            Self::Tcp { host, port, .. } => format!("{}:{port}", bracketed(host)),
+        }
+    }
+
+    /// What the header says.
+    pub(crate) fn host_header(&self) -> String {
+        match self {
+            Self::Unix(_) => "localhost".to_owned(),
+            Self::Tcp { .. } => self.name(),
+        }
+    }
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_and_shown() {
+        for (text, shown, is_private) in [
+            ("unix:/run/ttmon/api.sock", "/run/ttmon/api.sock", true),
+            ("http://localhost", "http://localhost:9477", true),
+            ("http://127.0.0.1:80/", "http://127.0.0.1:80", true),
+            ("http://tt-qb-01:9000", "http://tt-qb-01:9000", false),
+            ("https://tt-qb-01", "https://tt-qb-01:9477", true),
+            ("https://[fe80::1]:1", "https://[fe80::1]:1", true),
+        ] {
+            let place: Place = text.parse().unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!((place.to_string().as_str(), place.is_private()), (shown, is_private));
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in
+            ["", "unix:", "host:9477", "ftp://host", "http://", "http://:1", "http://a:b", "http://a\r\nb", "http://[::1", "http://a/b"]
+        {
+            assert_eq!(text.parse::<Place>(), Err(BadPlace), "{text}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A connection that ends at a deadline, whatever the other end does.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::tls::{self, Roots};
+use crate::{Place, Trouble};
+
+/// Both ways.
+pub(crate) trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+/// Connects within the deadline.
+pub(crate) fn open(place: &Place, roots: Option<&Roots>, deadline: Instant) -> Result<Box<dyn Stream>, Trouble> {
+    match place {
+        Place::Unix(path) => Ok(Box::new(Timed { socket: unix(path).map_err(Trouble::unreachable)?, deadline })),
+        Place::Tcp { host, port, is_secret } => {
+            let stream = Timed { socket: tcp(host, *port, deadline).map_err(Trouble::unreachable)?, deadline };
+            if *is_secret { tls::wrap(stream, host, roots) } else { Ok(Box::new(stream)) }
+        }
+    }
+}
+
+/// Without waiting where the service has more to do than it can.
+fn unix(path: &Path) -> io::Result<UnixStream> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// The first of the host's addresses that answers.
+fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, left(deadline)?) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// A socket of which every call knows how much time is left.
+pub(crate) struct Timed<S> {
+    socket: S,
+    deadline: Instant,
+}
+
+/// The two kinds of sockets have the same two functions, by no common name.
+pub(crate) trait Timeouts {
+    fn reading(&self, left: Duration) -> io::Result<()>;
+    fn writing(&self, left: Duration) -> io::Result<()>;
+}
+
+impl Timeouts for TcpStream {
+    fn reading(&self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))
+    }
+
+    fn writing(&self, left: Duration) -> io::Result<()> {
+        self.set_write_timeout(Some(left))
+    }
+}
+
+impl Timeouts for UnixStream {
+    fn reading(&self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))
+    }
+
+    fn writing(&self, left: Duration) -> io::Result<()> {
+        self.set_write_timeout(Some(left))
+    }
+}
+
+impl<S: Read + Timeouts> Read for Timed<S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.socket.reading(left(self.deadline)?)?;
+        self.socket.read(bytes)
+    }
+}
+
+impl<S: Write + Timeouts> Write for Timed<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.writing(left(self.deadline)?)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}

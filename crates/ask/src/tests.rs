@@ -1,0 +1,80 @@
+//! Services that misbehave in every way there is.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A service that answers one question with these bytes, then closes or stays.
+fn service(answer: Vec<u8>, stays: bool) -> Service {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    thread::spawn(move || {
+        let Ok((mut stream, _)) = listener.accept() else { return };
+        let mut request = [0; 512];
+        let _ = stream.read(&mut request);
+        let _ = stream.write_all(&answer);
+        if stays {
+            // Until the other end has had enough.
+            let _ = stream.read(&mut request);
+        }
+    });
+    Service::new(Place::Tcp { host: "127.0.0.1".to_owned(), port, is_secret: false }, Some("sesame".to_owned()), None)
+}
+
+fn answer(bytes: &[u8]) -> Result<String, Trouble> {
+    service(bytes.to_vec(), false).get("/", PATIENCE)
+}
+
+#[test]
+fn a_good_answer_is_its_body() {
+    assert_eq!(answer(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi").expect("an answer"), "hi");
+    assert_eq!(answer(b"HTTP/1.1 200 OK\r\n\r\nhi").expect("an answer"), "hi");
+}
+
+#[test]
+fn whatever_else_it_says_is_told() {
+    for (bytes, words) in [
+        (&b""[..], "half of an answer"),
+        (b"HTTP/1.0 200 OK\r\nContent-Le", "half of an answer"),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 9\r\n\r\nhi", "half of an answer"),
+        (b"HTTP/1.0 401 Unauthorized\r\n\r\n", "wants a token"),
+        (b"HTTP/1.0 503 Not now\r\n\r\n", "nothing to show (503)"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "another way"),
+        (b"HTTP/1.0 200 OK\r\n\r\n\xff\xfe", "not text"),
+        (b"\xff\xfe\r\n\r\n", "not text"),
+    ] {
+        let told = answer(bytes).expect_err("no answer").to_string();
+        assert!(told.contains(words), "{told}: {words}");
+    }
+    let told = service(b"HTTP/1.0 200 OK\r\n\r\n{\"schema\": 1}".to_vec(), false).snapshot(PATIENCE).expect_err("no snapshot").to_string();
+    assert!(told.contains("another way"), "{told}");
+}
+
+#[test]
+fn one_that_never_ends_is_left() {
+    let mut endless = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
+    endless.resize(ANSWER_BYTES_MAX + 1024, b'x');
+    assert!(matches!(service(endless, true).get("/", PATIENCE), Err(Trouble::Endless)));
+}
+
+#[test]
+fn one_that_says_nothing_is_left_in_time() {
+    for begun in [&b""[..], b"HTTP/1.0 200 OK\r\n\r\nhalf"] {
+        let before = Instant::now();
+        assert!(matches!(service(begun.to_vec(), true).get("/", Duration::from_millis(200)), Err(Trouble::Late)));
+        assert!(before.elapsed() >= Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn nobody_there_is_told_and_no_secret_is() {
+    let place: Place = "unix:/nonexistent/api.sock".parse().expect("a place");
+    let service = Service::new(place, Some("sesame".to_owned()), None);
+    assert!(!format!("{service:?}").contains("sesame"));
+    assert_eq!(service.get("/", PATIENCE).expect_err("nobody").to_string(), "cannot be reached (No such file or directory)");
+}

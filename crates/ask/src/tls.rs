@@ -1,0 +1,61 @@
+//! `https://`: the host must show a certificate that somebody we trust has signed.
+
+use std::fmt;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::Trouble;
+use crate::stream::{Stream, Timed};
+
+/// Where distributions keep whom everybody trusts.
+const SYSTEM: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+
+/// Whom to trust, ready for connections.
+#[derive(Clone)]
+pub struct Roots(Arc<ClientConfig>);
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Roots(..)")
+    }
+}
+
+impl Roots {
+    /// The certificates of a file, PEM; without one those of the system.
+    pub fn read(file: Option<&Path>) -> Result<Self, String> {
+        let system = || SYSTEM.iter().map(PathBuf::from).find(|path| path.exists());
+        let path =
+            file.map(Path::to_owned).or_else(system).ok_or("this system has no list of certificates to trust; give one with --ca FILE")?;
+        let wrong = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| wrong(&error))? {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            // A system's list may have one that is too odd for us; a file that was named may not.
+            if let (Err(error), true) = (roots.add(certificate), file.is_some()) {
+                return Err(wrong(&error));
+            }
+        }
+        if roots.is_empty() {
+            return Err(wrong(&"there is no certificate in it"));
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+pub(crate) fn wrap(stream: Timed<TcpStream>, host: &str, roots: Option<&Roots>) -> Result<Box<dyn Stream>, Trouble> {
+    let roots = roots.ok_or_else(|| Trouble::Tls("no certificates to trust were named".to_owned()))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| Trouble::Tls(error.to_string()))?;
+    let connection = ClientConnection::new(Arc::clone(&roots.0), name).map_err(|error| Trouble::Tls(error.to_string()))?;
+    Ok(Box::new(StreamOwned::new(connection, stream)))
+}

@@ -1,0 +1,71 @@
+//! What a service does instead of answering.
+
+use std::fmt;
+use std::io;
+
+/// Why there is no answer. As words it goes behind the name of the service: «the service at … does not answer in time».
+#[derive(Debug)]
+pub enum Trouble {
+    /// Nobody is there.
+    Unreachable(io::Error),
+    /// Somebody is, and says nothing.
+    Silent(io::Error),
+    /// Not within the time given.
+    Late,
+    /// More than anybody reads.
+    Endless,
+    /// The answer broke off.
+    Half,
+    /// It is not text.
+    NotText,
+    /// It wants a token, or another one.
+    Refused,
+    /// It says that it cannot.
+    Status(u16),
+    /// It says something else than was asked for.
+    Strange(String),
+    /// It is not who it should be, or cannot be spoken to in secret.
+    Tls(String),
+}
+
+impl Trouble {
+    pub(crate) fn silent(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Late,
+            io::ErrorKind::InvalidData => Self::Tls(error.to_string()),
+            _ => Self::Silent(error),
+        }
+    }
+
+    pub(crate) fn unreachable(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Late,
+            _ => Self::Unreachable(error),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(error) => write!(f, "cannot be reached ({})", words(error)),
+            Self::Silent(error) => write!(f, "does not answer ({})", words(error)),
+            Self::Late => f.write_str("does not answer in time"),
+            Self::Endless => f.write_str("answers without an end"),
+            Self::Half => f.write_str("answers with half of an answer"),
+            Self::NotText => f.write_str("answers with something that is not text"),
+            Self::Refused => f.write_str("wants a token that it knows (--token-file)"),
+            Self::Status(status) => write!(f, "has nothing to show ({status})"),
+            Self::Strange(why) => write!(f, "answers in another way than this ttmon knows ({why})"),
+            Self::Tls(why) => write!(f, "cannot be trusted ({why})"),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// What the kernel says, without its number.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())
+}

@@ -1,0 +1,76 @@
+//! What a service remembers, asked for once: charts begin with the last hour instead of with nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ttmon_ask::{Past, Service};
+use ttmon_model::DeviceId;
+use ttmon_model::units::UnixTime;
+
+use crate::history::{GAP, MOMENTS_MAX, narrow};
+use crate::metric::{METRICS, by_name};
+
+/// As long as charts look back.
+const SPAN: Duration = Duration::from_secs(3600);
+
+/// Metrics of devices on an even grid of time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Grid {
+    pub(crate) start: UnixTime,
+    pub(crate) step: u64,
+    pub(crate) points: usize,
+    /// A column a metric, as in the history.
+    pub(crate) devices: BTreeMap<DeviceId, Vec<Vec<f32>>>,
+}
+
+/// Asks for the past, a device at a time: an answer about all of them would be large.
+pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Option<Grid> {
+    let fields: Vec<&str> = METRICS.iter().map(|metric| metric.field).collect();
+    let mut grid: Option<Grid> = None;
+    for device in devices {
+        let past = service.past(SPAN, &fields, &[*device], patience).ok()?;
+        let step = u64::try_from(past.step.as_nanos()).ok()?;
+        let grid =
+            grid.get_or_insert_with(|| Grid { start: past.start, step, points: past.points.min(MOMENTS_MAX), devices: BTreeMap::new() });
+        grid.add(&past);
+    }
+    grid
+}
+
+impl Grid {
+    /// Takes in what is on the same grid; time has gone on since the first answer.
+    fn add(&mut self, past: &Past) {
+        for series in &past.devices {
+            let column = |field: &str| {
+                let values = series.fields.iter().find(|(name, _)| name == field).map(|(_, values)| values);
+                let mut column = vec![GAP; self.points];
+                for (point, value) in values.into_iter().flatten().enumerate() {
+                    if let Some(place) = self.place(past.time(point)) {
+                        column[place] = narrow(*value);
+                    }
+                }
+                column
+            };
+            let mut columns: Vec<Vec<f32>> = METRICS.iter().map(|metric| column(metric.field)).collect();
+            // Words are charted only of chips that do not tell bytes.
+            for (bytes, words) in [("pcie_to", "pcie_words_to"), ("pcie_from", "pcie_words_from")] {
+                if let (Some(bytes), Some(words)) = (by_name(bytes), by_name(words))
+                    && columns[bytes].iter().any(|value| !value.is_nan())
+                {
+                    columns[words].fill(GAP);
+                }
+            }
+            self.devices.insert(series.device, columns);
+        }
+    }
+
+    /// The point of a moment, rounded: two answers tell the same moment a little apart when the clock is being steered.
+    fn place(&self, time: UnixTime) -> Option<usize> {
+        let after = (time.0 + self.step / 2).checked_sub(self.start.0)?;
+        usize::try_from(after / self.step).ok().filter(|place| *place < self.points)
+    }
+
+    pub(crate) fn time(&self, point: usize) -> UnixTime {
+        UnixTime(self.start.0.saturating_add(self.step.saturating_mul(point as u64)))
+    }
+}

@@ -1,0 +1,88 @@
+//! A service of another host, or of this one, asked again and again. One that does not answer is asked less and less often,
+//! and is back by itself.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use ttmon_ask::{Service, Trouble};
+use ttmon_model::select::Selection;
+use ttmon_model::units::UnixTime;
+
+use super::past::{Grid, past};
+use super::{Lost, News, Request, unix_time};
+
+/// Another host may be far away.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest time between two attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// A service, and which of its devices are meant.
+#[derive(Debug)]
+pub struct Remote {
+    /// The service.
+    pub service: Service,
+    /// Which devices.
+    pub selection: Selection,
+}
+
+impl Remote {
+    pub(super) fn run(self, mut interval: Duration, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
+        let mut since: Option<UnixTime> = None;
+        let mut failures = 0;
+        let mut is_known = false;
+        let mut last = None;
+        loop {
+            let begun = Instant::now();
+            let pause = match self.service.snapshot(PATIENCE) {
+                Ok(mut snapshot) => {
+                    (since, failures) = (None, 0);
+                    self.selection.apply(&mut snapshot);
+                    let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
+                    // The service looks at its own pace: between two of its looks there is nothing new.
+                    let is_told = last.replace(snapshot.time) == Some(snapshot.time) || tell(News::Snapshot(Box::new(snapshot)));
+                    if !is_told || !(is_known || self.tell_past(&devices, &tell)) {
+                        return;
+                    }
+                    is_known = true;
+                    interval.saturating_sub(begun.elapsed())
+                }
+                Err(trouble) => {
+                    let since = *since.get_or_insert_with(unix_time);
+                    failures += 1;
+                    // What happened meanwhile is told once it is back.
+                    (is_known, last) = (false, None);
+                    if !tell(News::Lost(Lost { message: self.complaint(&trouble), is_no_device: false, since })) {
+                        return;
+                    }
+                    pause(failures).max(interval)
+                }
+            };
+            let next = Instant::now() + pause;
+            loop {
+                match requests.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Err(RecvTimeoutError::Timeout) | Ok(Request::Now) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(Request::Interval(other)) => interval = other,
+                    Ok(Request::Environment(process)) => {
+                        tell(News::Environment(process, Err("a service does not tell the variables of processes".to_owned())));
+                    }
+                    Ok(Request::Buffers(_) | Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
+                }
+            }
+        }
+    }
+
+    fn complaint(&self, trouble: &Trouble) -> String {
+        format!("{} {trouble}", self.service.place())
+    }
+
+    /// A service without a past is as good as one whose past nobody asked for.
+    fn tell_past(&self, devices: &[u32], tell: &impl Fn(News) -> bool) -> bool {
+        past(&self.service, devices, PATIENCE).is_none_or(|grid: Grid| tell(News::Past(grid)))
+    }
+}
+
+/// A second, two, four, up to the longest.
+pub(super) fn pause(failures: u32) -> Duration {
+    Duration::from_secs(1 << failures.saturating_sub(1).min(5)).min(PAUSE_MAX)
+}

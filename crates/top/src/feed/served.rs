@@ -1,0 +1,124 @@
+//! A service of this machine, instead of reading it here: it has looked for longer, and sees what other users' processes use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ttmon_ask::{Place, Service};
+use ttmon_model::Snapshot;
+use ttmon_model::units::UnixTime;
+
+use super::News;
+use super::past::past;
+use super::remote::pause;
+
+/// A service that lives answers in milliseconds; one that hangs is not waited for longer than a machine's own files.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Whoever looks more often than services do reads the machine.
+const INTERVAL_MIN: Duration = Duration::from_millis(500);
+/// Ticks of the kernel's clock in a second, as /proc has them on every architecture of ours.
+const TICKS: u64 = 100;
+const SECOND: u64 = 1_000_000_000;
+
+/// The services there may be, the one that is asked, and when to look for one again.
+#[derive(Debug)]
+pub(super) struct Served {
+    services: Vec<Service>,
+    used: Option<usize>,
+    failures: u32,
+    next: Instant,
+    /// Start times as ticks, which documents do not have: signals are sent by them.
+    ticks: BTreeMap<(u32, u64), u64>,
+    booted: Option<u64>,
+}
+
+impl Served {
+    pub(super) fn new(services: Vec<Service>) -> Self {
+        Self { services, used: None, failures: 0, next: Instant::now(), ticks: BTreeMap::new(), booted: None }
+    }
+
+    /// The newest snapshot of the service in use. One that fails is told, and not used any more.
+    pub(super) fn snapshot(&mut self, interval: Duration, proc: &Path, tell: &impl Fn(News) -> bool) -> Option<Snapshot> {
+        let used = self.used.filter(|_| interval >= INTERVAL_MIN)?;
+        match self.services[used].snapshot(PATIENCE) {
+            Ok(mut snapshot) => {
+                self.failures = 0;
+                self.give_ticks(&mut snapshot, proc);
+                Some(snapshot)
+            }
+            Err(trouble) => {
+                tell(News::Source {
+                    is_back: false,
+                    text: format!("the service at {} {trouble}: reading here", self.services[used].place()),
+                });
+                self.leave();
+                None
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.used = None;
+        self.failures += 1;
+        self.next = Instant::now() + pause(self.failures);
+    }
+
+    /// Looks for one that answers, if it is time, and tells what it remembers. Done after a look at the machine, so that one
+    /// that hangs holds nothing up.
+    pub(super) fn look_for_one(&mut self, interval: Duration, tell: &impl Fn(News) -> bool) {
+        if self.used.is_some() || interval < INTERVAL_MIN || Instant::now() < self.next {
+            return;
+        }
+        let is_there = |service: &Service| matches!(service.place(), Place::Unix(path) if path.exists());
+        let Some(index) = self.services.iter().position(is_there) else {
+            self.next = Instant::now() + pause(self.failures.max(3));
+            return;
+        };
+        match self.services[index].snapshot(PATIENCE) {
+            Ok(snapshot) => {
+                if self.failures > 0 {
+                    tell(News::Source { is_back: true, text: format!("the service at {} is back", self.services[index].place()) });
+                }
+                self.used = Some(index);
+                let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
+                if let Some(grid) = past(&self.services[index], &devices, PATIENCE) {
+                    tell(News::Past(grid));
+                }
+            }
+            Err(_) => self.leave(),
+        }
+    }
+
+    /// The ticks of each process's start, where the process is still the one that the service saw.
+    fn give_ticks(&mut self, snapshot: &mut Snapshot, proc: &Path) {
+        let booted = *self.booted.get_or_insert_with(|| boot_time(proc).unwrap_or(0));
+        let mut known = BTreeMap::new();
+        for process in &mut snapshot.processes {
+            let start = process.start_time.map_or(0, |time: UnixTime| time.0);
+            let place = (process.key.pid, start);
+            let ticks = self.ticks.get(&place).copied().or_else(|| {
+                let ticks = start_ticks(proc, process.key.pid)?;
+                let began = booted * SECOND + ticks * (SECOND / TICKS);
+                (began.abs_diff(start) <= 2 * SECOND).then_some(ticks)
+            });
+            if let Some(ticks) = ticks {
+                process.key.start_ticks = ticks;
+                known.insert(place, ticks);
+            }
+        }
+        self.ticks = known;
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`.
+fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// `btime` of `/proc/stat`: seconds since 1970.
+fn boot_time(proc: &Path) -> Option<u64> {
+    let text = fs::read_to_string(proc.join("stat")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}

@@ -1,0 +1,84 @@
+//! One machine that is looked at: its newest snapshot, what it was like before, and whether it still answers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Device, DeviceId, Snapshot};
+use ttmon_source::happenings::Happening;
+
+use crate::alerts::Alerts;
+use crate::history::History;
+
+/// A picture that stands still.
+#[derive(Clone, Debug)]
+pub(crate) struct Frozen {
+    /// How many moments ago it was.
+    pub(crate) back: usize,
+    pub(crate) snapshot: Arc<Snapshot>,
+}
+
+/// Why nothing new comes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Absence {
+    pub(crate) why: String,
+    /// Since when, by the clock of whoever looks.
+    pub(crate) since: UnixTime,
+}
+
+/// A machine.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    /// Where its service is; `None` is this machine, or a recording.
+    pub(crate) place: Option<String>,
+    pub(crate) live: Option<Arc<Snapshot>>,
+    pub(crate) frozen: Option<Frozen>,
+    pub(crate) history: History,
+    pub(crate) alerts: Alerts,
+    /// The chosen device; the first one until somebody chooses.
+    pub(crate) device: Option<DeviceId>,
+    /// What happened to buffers, newest last.
+    pub(crate) happenings: VecDeque<Happening>,
+    pub(crate) lost: Option<Absence>,
+    /// For how long it has told nothing, if that is too long.
+    pub(crate) silent_for: Duration,
+    /// Among several: only its name and sums are shown.
+    pub(crate) is_folded: bool,
+}
+
+impl Host {
+    /// What it calls itself, or where it should be.
+    pub(crate) fn name(&self) -> &str {
+        match (&self.live, &self.place) {
+            (Some(snapshot), _) => &snapshot.host,
+            (None, Some(place)) => place,
+            (None, None) => "",
+        }
+    }
+
+    /// The snapshot on the screen.
+    pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
+        self.frozen.as_ref().map(|frozen| &frozen.snapshot).or(self.live.as_ref())
+    }
+
+    /// How many moments ago that was.
+    pub(crate) fn back(&self) -> usize {
+        self.frozen.as_ref().map_or(0, |frozen| frozen.back)
+    }
+
+    /// The moment of the newest snapshot.
+    pub(crate) fn now(&self) -> UnixTime {
+        self.live.as_ref().map_or(UnixTime(0), |snapshot| snapshot.time)
+    }
+
+    /// Whether what is shown of it may no longer be so.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.lost.is_some() || !self.silent_for.is_zero()
+    }
+
+    /// The chosen device, or the first.
+    pub(crate) fn chosen<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
+        self.device.and_then(|id| snapshot.device(id)).or(snapshot.devices.first())
+    }
+}

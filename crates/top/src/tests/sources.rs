@@ -1,0 +1,96 @@
+//! Several machines at once: what is chosen, what is lost and comes back, whom a key is for.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ttmon_model::units::UnixTime;
+
+use super::{drawn, machine, several, text};
+use crate::event::Event;
+use crate::feed::{News, Request};
+use crate::state::{Focus, State, View};
+use crate::update::{Effect, update};
+
+fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
+    update(state, Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+}
+
+/// From the last device of one machine on to the first of the next, and to one that shows none.
+#[test]
+fn devices_of_all_machines_are_one_list() {
+    let mut state = several((120, 40));
+    state.focus = Focus::Devices;
+    for _ in 0..8 {
+        press(&mut state, KeyCode::Down);
+    }
+    assert_eq!((state.at, state.chosen_line().device.map(|id| id.0)), (1, Some(0)));
+    press(&mut state, KeyCode::End);
+    assert_eq!((state.at, state.chosen_line().device), (2, None));
+    press(&mut state, KeyCode::Home);
+    assert_eq!(press(&mut state, KeyCode::Char('f')), []);
+    assert!(state.hosts[0].is_folded);
+    press(&mut state, KeyCode::Down);
+    assert_eq!(state.at, 1);
+    press(&mut state, KeyCode::Up);
+    press(&mut state, KeyCode::Char('f'));
+    assert!(!state.hosts[0].is_folded && state.at == 0);
+    press(&mut state, KeyCode::Char(']'));
+    assert_eq!(state.here().device.map(|id| id.0), Some(1));
+}
+
+#[test]
+fn one_that_comes_back_is_told() {
+    let mut state = several((120, 40));
+    assert!(text(&drawn(&state)).contains("tt-b  NO ANSWER since 08:12:45: http://tt-b:9477 cannot be reached"));
+    let mut back = machine::n300();
+    (back.host, back.time) = ("tt-b".to_owned(), UnixTime(state.now().0 + 9 * super::SECOND));
+    update(&mut state, Event::News(1, News::Snapshot(Box::new(back))));
+    let screen = text(&drawn(&state));
+    assert!(screen.contains("tt-b: answers again") && !screen.contains("tt-b  NO ANSWER"), "{screen}");
+}
+
+/// Processes are of all machines; the same pid on two of them is two, and those elsewhere get no signals from here.
+#[test]
+fn processes_of_all_machines() {
+    let mut state = several((200, 50));
+    let rows = state.processes();
+    let hosts: Vec<usize> = rows.iter().map(|row| row.host).collect();
+    assert!(hosts.contains(&0) && hosts.contains(&1), "{hosts:?}");
+    let at = rows.iter().position(|row| row.host == 1).unwrap();
+    let (owner, pid) = (rows[at].owner(), rows[at].key.pid);
+    state.process = Some(owner);
+    press(&mut state, KeyCode::Char('K'));
+    assert_eq!(state.dialog, None);
+    assert!(text(&drawn(&state)).contains(&format!("process {pid} is seen through a service")));
+    let asked = press(&mut state, KeyCode::Enter);
+    assert_eq!(asked, [Effect::Ask(1, Request::Environment(owner.1)), Effect::Ask(1, Request::Buffers(true))]);
+    assert!(text(&drawn(&state)).contains(&format!("Process {pid} on tt-b")));
+    press(&mut state, KeyCode::Esc);
+    for character in "/host:tt-b".chars() {
+        press(&mut state, KeyCode::Char(character));
+    }
+    press(&mut state, KeyCode::Enter);
+    assert!(state.processes().iter().all(|row| row.host == 1) && !state.processes().is_empty());
+}
+
+/// A frozen picture is of one moment, on all machines.
+#[test]
+fn all_machines_freeze_together() {
+    let mut state = several((120, 40));
+    press(&mut state, KeyCode::Char(' '));
+    assert!(state.hosts[0].frozen.is_some() && state.hosts[1].frozen.is_some() && state.hosts[2].frozen.is_none());
+    press(&mut state, KeyCode::Char(','));
+    assert_eq!(state.hosts[0].back(), 1);
+    state.at = 2;
+    press(&mut state, KeyCode::Char(' '));
+    assert!(!state.is_frozen());
+}
+
+/// Buffers are read of the machine that is looked at.
+#[test]
+fn buffers_follow_the_choice() {
+    let mut state = several((120, 40));
+    assert_eq!(press(&mut state, KeyCode::Char('4')), [Effect::Ask(0, Request::Buffers(true))]);
+    state.here_mut().device = Some(ttmon_model::DeviceId(7));
+    let moved = press(&mut state, KeyCode::Char(']'));
+    assert_eq!(moved, [Effect::Ask(0, Request::Buffers(false)), Effect::Ask(1, Request::Buffers(true))]);
+    assert_eq!(state.view, View::Memory);
+}

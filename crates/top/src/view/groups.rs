@@ -1,0 +1,76 @@
+//! Devices of several machines: a heading for each, its devices below it unless it is folded. One that does not answer says
+//! so, since when and why, and what was last known of it is dim.
+
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
+use ttmon_model::Device;
+
+use super::devices;
+use crate::canvas::{Canvas, Field};
+use crate::host::Host;
+use crate::layout::Main;
+use crate::state::{Focus, Line, State};
+use crate::theme::Role;
+
+pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
+    let area = layout.devices;
+    devices::head(canvas, area, 1, area.width, false);
+    let lines = state.lines();
+    let rows = usize::from(area.height.saturating_sub(1));
+    let first = crate::layout::first_line(state, &lines, rows);
+    let chosen = state.chosen_line();
+    for (row, line) in (1..area.height).zip(lines.iter().skip(first)) {
+        let place = Rect { y: area.y + row, height: 1, ..area };
+        let host = &state.hosts[line.host];
+        match line.device.and_then(|id| host.shown()?.device(id)) {
+            Some(device) => {
+                devices::device_row(state, host, device, canvas, place, *line == chosen);
+                if host.is_stale() {
+                    canvas.buffer.set_style(place, Style::reset().patch(canvas.theme.style(Role::Dim)));
+                }
+            }
+            None => heading(state, line, canvas, place, *line == chosen),
+        }
+    }
+    let (above, below) = (first, lines.len().saturating_sub(first + rows));
+    if above > 0 || below > 0 {
+        let text = format!("+{above} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
+        canvas.field(area, Field::right(area.width.saturating_sub(16), 16), 0, &text, canvas.style(Role::Strong));
+    }
+}
+
+fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
+    let host = &state.hosts[line.host];
+    let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
+    let (text, role) = told(state, host, canvas);
+    let at = canvas.say(area, 0, 0, &format!("{sign} {} ", canvas.clean(host.name())), Role::Strong) + 1;
+    let text = canvas.clean(&text);
+    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(at, area.width.saturating_sub(at)) };
+    canvas.field(area, field, 0, &text, canvas.style(role));
+    if is_chosen {
+        let row = if state.focus == Focus::Devices { area } else { Rect { width: 1, ..area } };
+        canvas.buffer.set_style(row, canvas.theme.style(Role::Selected));
+    }
+}
+
+/// How a machine is, in a line.
+fn told(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
+    if let Some(lost) = &host.lost {
+        return (format!("NO ANSWER since {}: {}", state.clock.second(lost.since), lost.why), Role::Critical);
+    }
+    let Some(snapshot) = host.shown() else {
+        return ("asking".to_owned(), Role::Dim);
+    };
+    let devices: Vec<&Device> = snapshot.devices.iter().collect();
+    let (mut parts, ill) = devices::sums(&devices, canvas);
+    if !host.silent_for.is_zero() {
+        parts.insert(0, format!("{}{}s", canvas.glyphs().age, host.silent_for.as_secs()));
+    }
+    if let (Ok(driver), false) = (&snapshot.driver, host.is_folded) {
+        parts.push(format!("driver {driver}"));
+    }
+    if snapshot.origin == ttmon_model::sample::Origin::Sim {
+        parts.push("[SIMULATED]".to_owned());
+    }
+    (parts.join("  "), if ill > 0 || host.is_stale() { Role::Warning } else { Role::Plain })
+}
