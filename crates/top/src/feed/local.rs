@@ -52,7 +52,7 @@ impl Local {
         loop {
             let news = match served.snapshot(interval, &self.proc, &tell) {
                 Some(snapshot) => self.served(snapshot, wants_buffers),
-                None => self.look(&mut previous),
+                None => served.explain(self.look(&mut previous)),
             };
             // A service looks at its own pace: between two of its looks there is nothing new.
             let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };

@@ -9,9 +9,9 @@ use ttmon_ask::{Place, Service};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
-use super::News;
 use super::past::past;
 use super::remote::pause;
+use super::{Lost, News};
 
 /// A service that lives answers in milliseconds; one that hangs is not waited for longer than a machine's own files.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -27,6 +27,8 @@ pub(super) struct Served {
     services: Vec<Service>,
     used: Option<usize>,
     failures: u32,
+    /// Why the last one is not used any more.
+    trouble: Option<String>,
     next: Instant,
     /// Start times as ticks, which documents do not have: signals are sent by them.
     ticks: BTreeMap<(u32, u64), u64>,
@@ -35,7 +37,7 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(services: Vec<Service>) -> Self {
-        Self { services, used: None, failures: 0, next: Instant::now(), ticks: BTreeMap::new(), booted: None }
+        Self { services, used: None, failures: 0, trouble: None, next: Instant::now(), ticks: BTreeMap::new(), booted: None }
     }
 
     /// The newest snapshot of the service in use. One that fails is told, and not used any more.
@@ -48,13 +50,20 @@ impl Served {
                 Some(snapshot)
             }
             Err(trouble) => {
-                tell(News::Source {
-                    is_back: false,
-                    text: format!("the service at {} {trouble}: reading here", self.services[used].place()),
-                });
+                let text = format!("the service at {} {trouble}: reading here", self.services[used].place());
+                tell(News::Source { is_back: false, text: text.clone() });
+                self.trouble = Some(text);
                 self.leave();
                 None
             }
+        }
+    }
+
+    /// Where the machine cannot be read here either, both are told.
+    pub(super) fn explain(&self, news: News) -> News {
+        match (news, &self.trouble) {
+            (News::Lost(lost), Some(trouble)) => News::Lost(Lost { message: format!("{trouble}; {}", lost.message), ..lost }),
+            (news, _) => news,
         }
     }
 
@@ -80,7 +89,7 @@ impl Served {
                 if self.failures > 0 {
                     tell(News::Source { is_back: true, text: format!("the service at {} is back", self.services[index].place()) });
                 }
-                self.used = Some(index);
+                (self.used, self.trouble) = (Some(index), None);
                 let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
                 if let Some(grid) = past(&self.services[index], &devices, PATIENCE) {
                     tell(News::Past(grid));
