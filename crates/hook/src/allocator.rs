@@ -19,7 +19,7 @@ use crate::message::words_of;
 use crate::operation::{self, Name};
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
-use crate::{identity, thread};
+use crate::{cost, identity, thread};
 
 /// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: the address; throws when there is no room.
 ///
@@ -35,15 +35,19 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
             let real: unsafe extern "C-unwind" fn(usize, usize) -> u64 = std::mem::transmute(real);
             return real(this, buffer);
         }
+        let begun = cost::begin();
         let call = Call::begin();
         let witness = Witness { library, tell: refused, this, argument: buffer, was_removed: false };
+        let spent = cost::pause(begun);
         let address = watched(real, &witness);
+        let begun = cost::resume(spent);
         if let Some(facts) = buffer::facts(library, library.way(), buffer) {
             let flags = thread::flags() | per_core_flag(library, buffer);
             swiftly(|| allocated(&call, library, this, buffer, &facts, address, flags));
         } else {
             quietly(|| unreadable(library));
         }
+        cost::end(begun, 2);
         address
     }
 }
@@ -62,10 +66,12 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
             let real: unsafe extern "C-unwind" fn(usize, usize) = std::mem::transmute(real);
             return real(this, buffer);
         }
+        let begun = cost::begin();
         let _call = Call::begin();
         let place = buffer::place(library, library.way(), buffer);
         let was_removed = place.is_some_and(|(kind, address)| swiftly(|| freed(this, kind, address)) == Some(true));
         let witness = Witness { library, tell: not_freed, this, argument: buffer, was_removed };
+        cost::end(begun, 1);
         watched(real, &witness);
     }
 }

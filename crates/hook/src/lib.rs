@@ -13,6 +13,7 @@ mod allocator;
 mod buffer;
 mod caught;
 mod check;
+mod cost;
 mod coverage;
 mod device;
 mod edge;

@@ -24,7 +24,7 @@ use crate::message::words_of;
 use crate::operation::{self, Name};
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
-use crate::{memory, opening};
+use crate::{cost, memory, opening};
 
 /// Ranges of one circular buffer that are looked at.
 const RANGES_MAX: usize = 256;
@@ -337,7 +337,9 @@ pub unsafe extern "C-unwind" fn track_program(this: usize, program: usize, devic
         let library = Library::of_object(device);
         let real: unsafe extern "C-unwind" fn(usize, usize, usize) = std::mem::transmute(library.real(Symbol::TrackProgram));
         if !is_off() {
+            let begun = cost::begin();
             quietly(|| launched(device));
+            cost::end(begun, 1);
         }
         real(this, program, device);
     }

@@ -423,6 +423,18 @@ fn threads_are_counted_exactly() {
     assert!(!totals.allocators[0].self_check.is_inexact);
 }
 
+/// Of one call in 251 our own lines are measured, allocations and frees in turn; those in which the machine did something else do not count.
+#[test]
+fn what_recording_costs_is_measured() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    program.say("bench 0 5020");
+    let (measured, nanoseconds) = program.listing().totals.cost;
+    assert!((20..=40).contains(&measured) && nanoseconds > 10 * measured && nanoseconds < 100_000 * measured, "{measured} {nanoseconds}");
+    let program_off = workshop.start(false);
+    assert!(program_off.region().is_none());
+}
+
 #[test]
 fn a_forked_child_leaves_its_parents_ledger_alone() {
     let Some(workshop) = Workshop::open() else { return };

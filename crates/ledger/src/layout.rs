@@ -136,6 +136,10 @@ pub mod header {
     const _: () = assert!(VISIBLE + VISIBLE_BYTES as u64 == SEQ);
 }
 
+/// Of so many calls that are recorded one is measured: a prime, so that whatever repeats in a program (an allocation and its free,
+/// the operations of a step), each has its turn.
+pub const COST_ONE_IN: u32 = 251;
+
 /// Offsets in an allocator's record.
 pub mod allocator {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use ttmon_ledger::layout::Coverage;
+use ttmon_ledger::layout::{COST_ONE_IN, Coverage};
 use ttmon_ledger::reader::Failure;
 use ttmon_model::ledger::{BufferKind, LedgerSample};
 use ttmon_model::memory::Kind;
@@ -40,6 +40,20 @@ pub(crate) struct Account {
     /// Why the program could not be tracked, if that is known.
     pub(crate) untracked: Option<&'static str>,
 }
+
+/// What recording took, by the calls of which it was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Overhead {
+    pub(crate) measured: u64,
+    /// As many as stand behind those.
+    pub(crate) calls: u64,
+    pub(crate) nanoseconds: u64,
+    /// Of the time from the command's begin to its end.
+    pub(crate) ratio: f64,
+}
+
+/// Fewer say nothing of the others.
+const MEASURED_MIN: u64 = 8;
 
 /// Longest list of chips.
 const LIST_COLUMNS: usize = 40;
@@ -160,6 +174,20 @@ impl Account {
     /// Whether the figures are all there is.
     pub(crate) fn is_exact(&self) -> bool {
         self.unread == 0 && self.digests.iter().all(|digest| digest.is_exact)
+    }
+
+    /// What recording took, of all processes; `None` where too few calls were measured to tell.
+    pub(crate) fn overhead(&self) -> Option<Overhead> {
+        let (measured, nanoseconds) = self
+            .digests
+            .iter()
+            .fold((0_u64, 0_u64), |sum, digest| (sum.0.saturating_add(digest.cost.0), sum.1.saturating_add(digest.cost.1)));
+        let one_in = u64::from(COST_ONE_IN);
+        let duration = self.span.1.saturating_sub(self.span.0);
+        (measured >= MEASURED_MIN && duration > 0).then(|| {
+            let total = nanoseconds.saturating_mul(one_in);
+            Overhead { measured, calls: measured.saturating_mul(one_in), nanoseconds: total, ratio: total as f64 / duration as f64 }
+        })
     }
 
     /// Allocations made.

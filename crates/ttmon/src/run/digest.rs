@@ -23,6 +23,8 @@ pub(crate) struct Digest {
     /// No event was lost.
     pub(crate) is_exact: bool,
     pub(crate) events: u64,
+    /// What recording cost it: calls that were measured, and their nanoseconds.
+    pub(crate) cost: (u64, u64),
     /// Lost events by reason.
     pub(crate) lost: [u64; ttmon_ledger::layout::LOST_KINDS],
     /// The allocators as the model wants them, to find their devices.
@@ -128,6 +130,7 @@ pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max
         is_running,
         is_exact: totals.status & status::INEXACT == 0 && is_checked,
         events: totals.events,
+        cost: totals.cost,
         lost: totals.lost,
         places,
         allocators,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
+use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
 
@@ -58,7 +59,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// `ttmon: python model.py: exit 0 after 2m13s, 18,204 allocations`
+    /// `ttmon: python model.py: exit 0 after 2m13s, 18,204 allocations, about 0.1% time in tracking (66,515 calls, 8ms)`
     fn head(&self, columns: Option<usize>) -> String {
         let account = self.account;
         let end = match account.end {
@@ -70,7 +71,11 @@ impl Writer<'_> {
             format!("nothing was tracked: {}", account.untracked.unwrap_or("no call of TT-Metal was seen"))
         } else {
             let count = account.allocations();
-            format!("{} allocation{}", thousands(count), if count == 1 { "" } else { "s" })
+            let overhead = account.overhead().map(|overhead| {
+                let (share, calls, took) = (exact_percent(overhead.ratio), thousands(overhead.calls), overhead.nanoseconds / 1_000_000);
+                format!(", about {share} time in tracking ({calls} calls, {}ms)", thousands(took))
+            });
+            format!("{} allocation{}{}", thousands(count), if count == 1 { "" } else { "s" }, overhead.unwrap_or_default())
         };
         let rest = format!(": {end} after {took}, {what}");
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(text::width(PROGRAM) + text::width(&rest)));

@@ -25,6 +25,8 @@ pub(crate) fn document(account: &Account) -> Value {
         End::Exit(code) => (Some(code), None),
         End::Signal(signal) => (None, Some(signal)),
     };
+    let overhead = account.overhead();
+    let missing = if overhead.is_none() { json!({"overhead_ratio": "no_source", "overhead": "no_source"}) } else { json!({}) };
     let refusals = account.refusals();
     let of = |what| refusals.iter().filter(move |refusal| refusal.failure.what == what);
     json!({
@@ -41,9 +43,14 @@ pub(crate) fn document(account: &Account) -> Value {
         "lost": lost(account.digests.iter()),
         "exact": account.is_exact(),
         "unread_processes": account.unread,
-        // Nothing measures the time spent in tracking while the program runs: a clock would cost more than an event.
-        "overhead_ratio": null,
-        "missing": {"overhead_ratio": "no_source"},
+        "overhead_ratio": overhead.map(|overhead| overhead.ratio),
+        "overhead": overhead.map(|overhead| json!({
+            "calls": overhead.calls,
+            "measured_calls": overhead.measured,
+            "ns_per_call": overhead.nanoseconds / overhead.calls.max(1),
+            "duration_s": overhead.nanoseconds as f64 / 1e9,
+        })),
+        "missing": missing,
         "coverage": coverage(account),
         "processes": account.digests.iter().map(process).collect::<Vec<_>>(),
         "devices": devices(account),

@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     ("what_only_the_hook_knows", what_only_the_hook_knows),
     ("refusals_among_events", refusals_among_events),
     ("every_key_is_there", every_key_is_there),
+    ("what_tracking_took", what_tracking_took),
     ("many_short_lived_children", many_short_lived_children),
     ("a_program_that_becomes_another", a_program_that_becomes_another),
     ("a_program_that_forks", a_program_that_forks),
@@ -161,6 +162,19 @@ fn every_key_is_there() {
     assert_eq!((&tracked["overhead_ratio"], &tracked["missing"]["overhead_ratio"]), (&Value::Null, &json!("no_source")));
     let (_, killed) = reported("a 0 1 1; die 15");
     assert_eq!((&killed["exit"], &killed["signal"], &killed["signal_name"]), (&Value::Null, &json!(15), &json!("SIGTERM")));
+}
+
+/// The mean of some calls stands for all of them; of a few nobody knows.
+fn what_tracking_took() {
+    let (ran, report) = reported("hook; cost 40 1000");
+    let head = ran.stderr.lines().next().unwrap();
+    assert!(head.contains(" time in tracking (10,040 calls, 10ms)"), "{head}");
+    let overhead = &report["overhead"];
+    assert_eq!((&overhead["calls"], &overhead["measured_calls"], &overhead["ns_per_call"]), (&json!(10_040), &json!(40), &json!(1000)));
+    let (ratio, seconds) = (report["overhead_ratio"].as_f64().unwrap(), report["duration_s"].as_f64().unwrap());
+    assert!((ratio * seconds - 0.01004).abs() < ratio * 0.002 && report["missing"] == json!({}), "{report}");
+    let (ran, report) = reported("hook; cost 7 1000");
+    assert!(!ran.stderr.contains("time in tracking") && report["overhead"].is_null(), "{}", ran.stderr);
 }
 
 /// A hundred at once, each gone before anybody could have looked for it; none is lost.
