@@ -60,6 +60,17 @@ class Programs(unittest.TestCase):
         done = subprocess.run(command, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         self.assertEqual((done.returncode, done.stdout.decode()), (0, ""))
 
+    def test_preloaded(self):
+        """As `ttmon run` starts it: the library is in the process, and nowhere that this package would look."""
+        library = LIBRARY if os.path.isfile(LIBRARY) else os.path.join(LIBRARY, "libttmon_client.so")
+        text = """
+assert ttmon.available
+with ttmon.tag("weights"):
+    assert ttmon.report_allocation(0, 4096, ttmon.DRAM, 16) == 0
+assert ttmon.memory_allocated(0) == 4096 and "weights" in tags()
+"""
+        self.run_program(text, TTMON_TRACKING="1", TTMON_LIB="", PATH="", LD_PRELOAD=library)
+
     def test_off_by_default(self):
         self.run_program(
             """

@@ -43,15 +43,20 @@ def places():
         yield os.path.join(os.path.dirname(folder), "lib", "ttmon", NAME)
 
 
-def load():
-    """The library's functions by name; empty where there is no library that loads."""
-    for place in places():
-        if not os.path.isfile(place):
+def libraries():
+    """What is in this process already for all to see, by `ttmon run` or ttmon.pth, and so has its ledger; then what can be loaded."""
+    for place in [None, *places()]:
+        if place is not None and not os.path.isfile(place):
             continue
         try:
-            library = ctypes.CDLL(place)
+            yield ctypes.CDLL(place)
         except OSError:
             continue
+
+
+def load():
+    """The library's functions by name; empty where there is no library that loads."""
+    for library in libraries():
         functions = {}
         for name, arguments in FUNCTIONS.items():
             function = getattr(library, name, None)
@@ -59,5 +64,6 @@ def load():
                 function.argtypes = arguments
                 function.restype = ctypes.c_int32
                 functions[name] = function
-        return functions
+        if functions:
+            return functions
     return {}

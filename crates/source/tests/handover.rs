@@ -71,6 +71,20 @@ fn a_ledger_arrives_with_its_sender() {
     assert_eq!(place.receiver.refused(), 0);
 }
 
+/// By the name it was bound with, which everybody can read, nobody reaches it.
+#[test]
+fn a_hidden_name() {
+    let mut place = place();
+    let hidden = place.path.with_file_name("hidden");
+    place.receiver.hide(&hidden, 0o622).unwrap();
+    assert!(send(&place.path, &message(), &[ledger().as_fd()]).is_err());
+    send(&hidden, &message(), &[ledger().as_fd()]).unwrap();
+    assert_eq!((place.receiver.receive(100).len(), place.receiver.path()), (1, hidden.as_path()));
+    assert_eq!(fs::metadata(&hidden).unwrap().permissions().mode() & 0o777, 0o622);
+    drop(place.receiver);
+    assert!(!hidden.exists());
+}
+
 #[test]
 fn no_more_than_asked_for() {
     let mut place = place();

@@ -1,7 +1,7 @@
 //! What the command did with device memory, all processes together: by device and kind, what made the peaks, what was left.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ttmon_ledger::layout::{COST_ONE_IN, Coverage};
 use ttmon_ledger::reader::Failure;
@@ -122,6 +122,9 @@ impl Account {
                     }
                 }
             }
+        }
+        for (digest, places) in digests.iter().zip(&places) {
+            raise_to_leftovers(&mut chips, digest, places);
         }
         let mock = digests
             .iter()
@@ -315,6 +318,27 @@ impl OnChip {
         if is_of_device(row.kind) {
             self.leaked = (self.leaked.0 + row.leaked.0, self.leaked.1.saturating_add(row.leaked.1));
             self.cached = (self.cached.0 + row.cached.0, self.cached.1.saturating_add(row.cached.1));
+        }
+    }
+}
+
+/// What was never freed was all there when the first of its allocators was torn down, but for what came later: where several share
+/// a chip, its peak was no less.
+fn raise_to_leftovers(chips: &mut BTreeMap<Place, OnChip>, digest: &Digest, places: &[Vec<Place>]) {
+    let mut left: BTreeMap<(Place, BufferKind), Vec<&Left>> = BTreeMap::new();
+    for leftover in &digest.left {
+        for place in places.get(leftover.allocator).into_iter().flatten() {
+            left.entry((*place, leftover.kind)).or_default().push(leftover);
+        }
+    }
+    let end_of = |leftover: &Left| digest.allocators.get(leftover.allocator).map_or(0, |allocator| allocator.life.1);
+    for ((place, kind), left) in left {
+        let Some(of_kind) = chips.get_mut(&place).and_then(|chip| chip.kinds.get_mut(&kind)).filter(|of_kind| of_kind.is_at_least) else {
+            continue;
+        };
+        for moment in left.iter().map(|leftover| end_of(leftover)).collect::<BTreeSet<u64>>() {
+            let there = left.iter().filter(|leftover| leftover.entry.time <= moment && end_of(leftover) >= moment);
+            of_kind.peak = of_kind.peak.max(there.map(|leftover| leftover.entry.size).fold(0, u64::saturating_add));
         }
     }
 }

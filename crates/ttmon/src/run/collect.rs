@@ -62,8 +62,8 @@ impl Drop for Directory {
 }
 
 impl Collector {
-    /// Makes the socket. A child may be another user (`su`), so everybody who knows its name may send; nobody else can
-    /// find that name out.
+    /// Makes the socket. A child may be another user (`su`), so everybody who knows its name may send; it is in the environment
+    /// of the command alone: others can neither list the directory nor read it in /proc/net/unix.
     pub(crate) fn open() -> io::Result<Self> {
         let places = [env::var_os("TMPDIR").filter(|value| !value.is_empty()).map(PathBuf::from), Some(PathBuf::from("/tmp"))];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -83,7 +83,8 @@ impl Collector {
         fs::DirBuilder::new().mode(0o711).create(&path)?;
         let directory = Directory(path);
         fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
-        let receiver = Receiver::bind(&directory.0.join(random()), 0o666)?;
+        let mut receiver = Receiver::bind(&directory.0.join("bound"), 0o600)?;
+        receiver.hide(&directory.0.join(random()), 0o666)?;
         Ok(Self { receiver, _directory: directory, held: Vec::new(), digests: Vec::new(), seen: HashSet::new(), unread: 0, held_max: HELD })
     }
 
@@ -227,6 +228,9 @@ mod tests {
         let directory = collector.path().parent().unwrap().to_owned();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&directory), mode(collector.path())), (0o711, 0o666));
+        let name = collector.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let bound = fs::read_to_string("/proc/net/unix").unwrap();
+        assert!(bound.contains(directory.to_str().unwrap()) && !bound.contains(&name), "{bound}");
         assert_eq!(collector.finish().0.len(), 0);
         assert!(!directory.exists());
     }
