@@ -39,8 +39,8 @@ fn main() -> std::io::Result<()> {
     write("huge_used", [20, 0], &[patch(HEADER, 0x208, u64::MAX), patch(HEADER, 0x210, u64::MAX), patch(HEADER, 0x218, u64::MAX)])?;
     write("huge_seq", [20, 0], &[patch(HEADER, 0x200, u64::MAX - 1)])?;
     write("seq_backwards", [20, 0], &[patch(LATE | HEADER, 0x200, 4), patch(LATE | HEADER, 0x200, 60)])?;
-    write("row_of_nonsense", [20, 0], &[patch(ROWS, 0x20, u64::MAX), patch(ROWS, 0x30, u64::MAX), patch(ROWS, 0xA0, u64::MAX)])?;
-    write("free_all", [20, 0], &[patch(ROWS, 0x80, 10), patch(ROWS, 0x08, 640), patch(ROWS, 0x18, 10)])?;
+    write("row_of_nonsense", [20, 0], &[patch(ROWS, 0x48, u64::MAX), patch(ROWS, 0x38, u64::MAX), patch(ROWS, 0x70, u64::MAX)])?;
+    write("free_all", [20, 0], &[patch(ROWS, 0x00, 10), patch(ROWS, 0x08, 640), patch(ROWS, 0x18, 10)])?;
     write("entry_of_nonsense", [20, 0], &[patch(ENTRIES, 0x28, u64::MAX), patch(ENTRIES, 0x50, u64::MAX), patch(ENTRIES, 0x80, 7)])?;
     let event = [
         patch(LATE | HEADER, 0x200, 44),
@@ -53,7 +53,7 @@ fn main() -> std::io::Result<()> {
     write("repair", [20, 0], &[patch(LATE | HEADER, 0x200, 42), patch(LATE | EVENTS, 21 * 40 + 16, 8 << 56)])?;
     let circular = [
         patch(HEADER, 0x290, 8),
-        patch(ROWS, 4 * 320, 1 << 8 | 2),
+        patch(ROWS, 4 * 256 + 0x40, 1 << 8 | 2),
         patch(CIRCULARS, 0x00, 9 << 8 | 2),
         patch(CIRCULARS, 0x10, 0x0303_0000_0000_0005),
         patch(LATE | CIRCULARS, 0x00, 11 << 8 | 2),
@@ -66,11 +66,11 @@ fn main() -> std::io::Result<()> {
     write("failure", [20, 0], &failure)?;
     let left = [
         patch(HEADER, 0x298, u64::MAX),
-        patch(ROWS, 0x80, 10),
-        patch(ROWS, 0xE0, 10),
+        patch(ROWS, 0x00, 10),
+        patch(ROWS, 0xD8, 10),
         patch(LEFT, 0x00, 3 << 8 | 2),
         patch(HEADER, 0x318, 21),
-        patch(ROWS, 0x100, 21),
+        patch(ROWS, 0xF8, 21),
     ];
     write("left_and_marked", [20, 1], &left)?;
     Ok(())

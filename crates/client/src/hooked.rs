@@ -25,7 +25,13 @@ pub fn session() -> Option<Session<'static>> {
     if switch::state() == State::On { had(switch::writer().session()) } else { None }
 }
 
-/// As [`session`], for an event that most likely is at this key: what it touches is fetched meanwhile.
+/// As [`session`], for a new buffer that most likely is at this key: what it touches is fetched meanwhile.
+#[inline]
+pub fn session_to_add(key: Key) -> Option<Session<'static>> {
+    if switch::state() == State::On { had(switch::writer().session_to_add(key)) } else { None }
+}
+
+/// As [`session_to_add`], for a buffer that is there.
 #[inline]
 pub fn session_at(key: Key) -> Option<Session<'static>> {
     if switch::state() == State::On { had(switch::writer().session_at(key)) } else { None }

@@ -59,7 +59,7 @@ impl Ledger {
     fn live(&self, device: u32, kind: u8) -> (u64, u64) {
         let Some((slot, _)) = self.allocator(device) else { return (0, 0) };
         let start = ROWS.offset + (slot * 8 + u64::from(kind)) * u64::from(ROWS.stride);
-        (self.word(start + row::LIVE_BYTES), self.word(start + row::LIVE_COUNT))
+        (self.word(start + row::LIVE_BYTES), self.word(start + row::ALLOCS) - self.word(start + row::FREES))
     }
 
     /// Where the live entry of an address lies.

@@ -216,7 +216,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
         operation::name(&mut name);
     }
     let mut is_due = false;
-    let is_known = tables::near(facts.kind, address, |session, tables| {
+    let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find_mut(this) else { return false };
         is_due = known.pace.tick() && !known.is_unchecked;

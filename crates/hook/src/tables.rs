@@ -83,11 +83,22 @@ pub(crate) fn with<T>(work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> 
     in_session(hooked::session()?, work)
 }
 
-/// As [`with`], for an event at an address.
+/// As [`with`], for a new buffer at an address.
+#[inline]
+pub(crate) fn to_add<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
+    in_session(hooked::session_to_add(key(kind, address))?, work)
+}
+
+/// As [`with`], for a buffer that is at an address.
 #[inline]
 pub(crate) fn near<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
-    let allocator = AllocatorId::from_number(LAST.load(Relaxed));
-    in_session(hooked::session_at(Key { allocator, kind, address })?, work)
+    in_session(hooked::session_at(key(kind, address))?, work)
+}
+
+/// The key that an address most likely has.
+#[inline]
+fn key(kind: u8, address: u64) -> Key {
+    Key { allocator: AllocatorId::from_number(LAST.load(Relaxed)), kind, address }
 }
 
 #[inline]

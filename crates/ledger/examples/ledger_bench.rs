@@ -163,7 +163,7 @@ impl Load {
         self.next += 4096;
         let buffer = Buffer { size: 4096 + (address >> 12 & 7) * 64, per_bank: 4096, page: 2048, tag: 1, ..Buffer::default() };
         let key = self.key(address);
-        if let Ok(mut session) = writer.session_at(key) {
+        if let Ok(mut session) = writer.session_to_add(key) {
             let _ = session.insert(key, &buffer);
         }
         address
@@ -255,7 +255,7 @@ fn read_beside(live: u64) -> Run {
                 while !is_over.load(SeqCst) {
                     // Header, allocators and rows; then the first entries.
                     let _ = file.read_at(&mut bytes[..0x52000], 0);
-                    let _ = file.read_at(&mut bytes[..64 * 1024], 0x70_5000);
+                    let _ = file.read_at(&mut bytes[..64 * 1024], 0x6E_5000);
                     thread::sleep(Duration::from_millis(100));
                 }
             });

@@ -9,5 +9,5 @@ mod pages;
 #[cfg(feature = "process")]
 pub mod process;
 pub mod reader;
-pub mod tsc;
+mod tsc;
 pub mod writer;

@@ -1,8 +1,8 @@
-//! The CPU's counter, and the clock it is measured against. Safe functions for the writer and the reader alike.
+//! The CPU's counter, and the clocks it is measured against: safe functions for the writer and the reader alike.
 
 /// Ticks of the CPU's counter; `None` where there is none that we know.
 #[inline]
-pub fn now() -> Option<u64> {
+pub(crate) fn now() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: RDTSC reads a register of the CPU, every x86-64 has it, and it touches no memory. Where the kernel forbids
@@ -16,34 +16,14 @@ pub fn now() -> Option<u64> {
     }
 }
 
-/// Whether the counter ticks at one rate in all states of the CPU (CPUID 8000_0007h, EDX bit 8), so that it can serve as a clock.
-pub fn is_invariant() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        const LEAVES: u32 = 0x8000_0000;
-        const POWER: u32 = 0x8000_0007;
-        const INVARIANT: u32 = 1 << 8;
-        #[allow(unused_unsafe, reason = "a safe function in newer compilers than our oldest")]
-        // SAFETY: CPUID is there on every x86-64 and touches no memory; the second leaf is asked for only where it exists.
-        // JUSTIFICATION: the kernel tells it in text files alone, which a guest in another program does not open.
-        unsafe {
-            core::arch::x86_64::__cpuid(LEAVES).eax >= POWER && core::arch::x86_64::__cpuid(POWER).edx & INVARIANT != 0
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
-}
-
 /// CLOCK_MONOTONIC in nanoseconds: the time between a ledger's creation and now, whatever happens to the wall clock.
 #[inline]
-pub fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
 /// CLOCK_REALTIME in nanoseconds since 1970.
-pub fn realtime_ns() -> u64 {
+pub(crate) fn realtime_ns() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Writer`] is a static of the process; a [`Session`] holds its lock and makes events. The order of stores, and why a
 //! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside somebody else's program: nothing
-//! here prints, panics, calls malloc, changes errno or waits for more than a second.
+//! here prints, panics, calls malloc or changes errno, and nothing waits for more than a second while nobody gets on.
 
 mod again;
 mod ahead;
@@ -46,14 +46,17 @@ pub use failures::Failure;
 pub use hosted::{Hosted, Owner, Room, Seen};
 pub use marks::RowFigures;
 
-use crate::layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status};
+use crate::{
+    layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status},
+    tsc,
+};
 
 use ahead::About;
 use books::{Books, makes_inexact};
 use event::{Fact, NewEntry, references_of};
 use identity::keeping_errno;
-use index::Place;
 use lock::Held;
+use look::Place;
 
 /// What a writer is told about itself.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +139,7 @@ impl Writer {
             Some(books) if books.are_ours() => books,
             _ => self.started()?,
         };
-        books.fetch_ahead(about);
+        let guess = books.fetch_ahead(about);
         // The time is read before the lock, so that waiting does not make an event late.
         let time = clock::now(books.clock);
         match books.lock.take() {
@@ -147,7 +150,7 @@ impl Writer {
                 return Err(reason);
             }
         }
-        Ok(Session { books, time })
+        Ok(Session { books, time, guess })
     }
 
     /// Whether there is a ledger of this process.
@@ -293,7 +296,7 @@ impl Drop for Writer {
 
 /// Sleeps for a moment; an error when all of them have lasted long enough.
 fn wait_a_little(since: &mut Option<u64>) -> Result<(), Lost> {
-    let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);
+    let now = tsc::monotonic_ns();
     if now.saturating_sub(*since.get_or_insert(now)) > START_WAIT_NS {
         return Err(Lost::LockTimeout);
     }
@@ -414,6 +417,8 @@ pub struct Found {
 pub struct Session<'a> {
     books: &'a Books,
     time: u64,
+    /// Where its key most likely is: see `ahead`.
+    guess: Option<u32>,
 }
 
 impl Drop for Session<'_> {
@@ -473,20 +478,15 @@ impl Session<'_> {
         let books = self.books;
         let Some(row) = books.row_for(key) else { return self.refuse(Lost::NoAllocator) };
         let hash = index::hash(row, key.address);
-        let found = self.place(row, hash, key.address);
+        let found = self.slot_of(row, hash, key.address);
         let allocated = books.allocated(row, buffer.size, buffer.per_bank);
         let new = NewEntry { row, kind: key.kind, address: key.address, hash, buffer, allocated };
         match found {
-            Some(place) if books.is_live(books.record_in(place.slot)) => again(self, place, &new),
-            _ if !books.index.has_room() => {
-                // Perhaps there is memory for a larger one by now.
-                books.index.step();
-                self.refuse(Lost::NoMemory)
-            }
+            Some(slot) if books.is_live(books.record_in(slot)) => again(self, Place { slot, hash }, &new),
             found => {
                 let event = books.begin(self.time);
                 if let Some(dead) = found {
-                    books.clear_dead(dead.slot);
+                    books.clear_dead(dead);
                 }
                 books.use_row(row, key.allocator);
                 let Some(slot) = books.take_slot() else {

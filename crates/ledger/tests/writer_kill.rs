@@ -302,12 +302,12 @@ fn parts(ledger: &File) -> Vec<u8> {
     // Header, rows of two allocators, graveyard, circulars, launches, coverage, failures, left, entries.
     let places = [
         (0x200_u64, 512_usize),
-        (0x51000, 2 * 8 * 320),
-        (0x13_1000, 1024),
-        (0x4B_1000, 256),
-        (0x6B_5000, 2048),
-        (0x6C_5000, 1024),
-        (0x70_5000, 1024),
+        (0x51000, 2 * 8 * 256),
+        (0x11_1000, 1024),
+        (0x49_1000, 256),
+        (0x69_5000, 2048),
+        (0x6A_5000, 1024),
+        (0x6E_5000, 1024),
     ];
     let mut bytes = Vec::new();
     for (offset, length) in places {

@@ -98,7 +98,7 @@ fn made_as_promised() {
     assert_eq!(flags, libc::FD_CLOEXEC);
     let path = format!("/proc/self/fd/{descriptor}");
     let about = fs::metadata(&path).expect("metadata");
-    assert_eq!((about.len(), std::os::unix::fs::MetadataExt::mode(&about) & 0o777), (0x470_5000, 0o400));
+    assert_eq!((about.len(), std::os::unix::fs::MetadataExt::mode(&about) & 0o777), (0x46E_5000, 0o400));
     assert_eq!(fs::read_link(path).expect("link").to_string_lossy(), "/memfd:ttmon-ledger (deleted)");
     let raw = Raw::of(descriptor);
     let stat = fs::read_to_string("/proc/self/stat").expect("stat");
@@ -107,7 +107,7 @@ fn made_as_promised() {
     assert_eq!(Ok(raw.word(0x88)), start);
     assert_ne!(raw.word(0x90), 0, "pid namespace");
     assert_eq!(raw.word(0x98), 7, "machine");
-    assert_eq!(raw.word(0x08), 1 | 1 << 16 | 4096 << 32, "version and header length");
+    assert_eq!(raw.word(0x08), 1 | 2 << 16 | 4096 << 32, "version and header length");
     assert_eq!(raw.word(0xD0), u64::from_le_bytes(*b"test\0\0\0\0"));
     assert_eq!(raw.word(0xF0), u64::from_le_bytes(*b"writer_p"));
     let mine = raw.truth().live[&(0, 64)].clone();

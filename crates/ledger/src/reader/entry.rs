@@ -28,7 +28,7 @@ pub struct Entry {
     pub per_bank: u32,
     /// Bytes of a page.
     pub page: u32,
-    /// 0 unknown, 1 interleaved, 2 height, 3 width, 4 block sharded.
+    /// 0 unknown, 1 interleaved, 2 height, 3 width, 4 block, 5 nd sharded.
     pub layout: u8,
     /// Cores that hold it.
     pub cores: u16,

@@ -227,7 +227,7 @@ impl Row {
             geometry: Geometry::decode(allocator, kind),
             used: field(row::LIVE_BYTES),
             allocated: field(row::ALLOCATED_BYTES),
-            count: field(row::LIVE_COUNT),
+            count: field(row::ALLOCS).saturating_sub(field(row::FREES)),
             peak: field(row::PEAK),
             peak_time: converter.unix_ns(field(row::PEAK_TIME)),
             peak_event: field(row::PEAK_EVENT),

@@ -5,7 +5,7 @@ use crate::layout::{Lost, Op, entry, row};
 use super::{
     Buffer, Key, Session,
     event::{Fact, NewEntry, references_of},
-    index::Place,
+    look::Place,
 };
 
 /// What to do about a live buffer at the key of a new one.

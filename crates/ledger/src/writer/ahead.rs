@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::layout::{ALLOCATORS, KINDS, Lost, header, row};
+use crate::layout::{ALLOCATORS, Lost, header};
 
 use super::{Key, Session, Writer, books::Books, index};
 
@@ -11,10 +11,10 @@ use super::{Key, Session, Writer, books::Books, index};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum About {
     Unknown,
-    Row {
-        row: usize,
-        address: u64,
-    },
+    /// A new buffer.
+    New(Key),
+    /// One that is there.
+    Old(Key),
     /// The rows in use of the allocator that most likely has this number.
     Number {
         given_id: u32,
@@ -22,20 +22,20 @@ pub(super) enum About {
     },
 }
 
-impl From<Key> for About {
-    fn from(key: Key) -> Self {
-        Self::Row { row: key.allocator.row(key.kind), address: key.address }
-    }
-}
-
 impl Writer {
-    /// As [`Writer::session`], for an event at that key: its place is fetched from memory while the lock is taken.
+    /// As [`Writer::session`], for a new buffer at that key: where it will be is fetched from memory while the lock is taken.
+    #[inline]
+    pub fn session_to_add(&self, key: Key) -> Result<Session<'_>, Lost> {
+        self.session_about(About::New(key))
+    }
+
+    /// As [`Writer::session_to_add`], for a buffer that is there.
     #[inline]
     pub fn session_at(&self, key: Key) -> Result<Session<'_>, Lost> {
-        self.session_about(About::from(key))
+        self.session_about(About::Old(key))
     }
 
-    /// As [`Writer::session_at`], where only the number given to the allocator and the address are known.
+    /// As [`Writer::session`], where only the number given to the allocator and the address are known.
     #[inline]
     pub fn session_near(&self, given_id: u32, address: u64) -> Result<Session<'_>, Lost> {
         self.session_about(About::Number { given_id, address })
@@ -43,31 +43,49 @@ impl Writer {
 }
 
 impl Books {
+    /// Returns the slot that most likely has the key.
     #[inline]
-    pub(super) fn fetch_ahead(&self, about: About) {
-        match about {
-            About::Unknown => return,
-            About::Row { row, address } => {
-                self.index.fetch_ahead(index::hash(row, address));
-                // The lines of a row that every event changes.
-                let row = self.region.row(row).start();
-                fetch(row);
-                fetch(row.wrapping_add(64));
-                fetch(row.wrapping_add(128));
+    pub(super) fn fetch_ahead(&self, about: About) -> Option<u32> {
+        let guess = match about {
+            About::Unknown => return None,
+            About::New(key) => {
+                self.index.fetch_ahead(self.fetch_row(key));
+                self.fetch_entry(self.index.first_free());
+                None
+            }
+            About::Old(key) => {
+                let guess = self.index.guess(self.fetch_row(key));
+                self.fetch_entry(guess);
+                guess
             }
             About::Number { given_id, address } => {
-                let first = given_id as usize % ALLOCATORS.records as usize * KINDS as usize;
-                for number in first..first + KINDS as usize {
-                    if self.region.row(number).get(row::STATE) != 0 {
-                        self.index.fetch_ahead(index::hash(number, address));
-                    }
+                for number in self.rows_known(given_id as usize % ALLOCATORS.records as usize) {
+                    self.index.fetch_ahead(index::hash(number, address));
                 }
+                None
             }
-        }
+        };
         // A record of 40 bytes may begin in one line and end in the next.
         let next = self.region.header(header::SEQ).load(Relaxed) / 2 + 1;
-        fetch(self.region.event(next, 0));
-        fetch(self.region.event(next, 4));
+        let [.., last] = self.region.event(next + 4);
+        fetch(last);
+        guess
+    }
+
+    #[inline]
+    fn fetch_entry(&self, slot: Option<u32>) {
+        if let Some(slot) = slot {
+            fetch(self.region.entry(slot).0);
+        }
+    }
+
+    /// What is known of a key's row; returns the key's hash.
+    #[inline]
+    fn fetch_row(&self, key: Key) -> u32 {
+        let row = key.allocator.row(key.kind);
+        fetch(self.region.row(row).start());
+        fetch(self.figures_of(key.allocator.slot()));
+        index::hash(row, key.address)
     }
 }
 

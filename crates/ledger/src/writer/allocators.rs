@@ -1,6 +1,9 @@
 //! Allocators: opened, closed, and their slots taken again with a new generation.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 
 use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
@@ -14,13 +17,21 @@ use super::{
 const COUNT: usize = ALLOCATORS.records as usize;
 const ROWS_EACH: usize = KINDS as usize;
 
-// Private figures, in `Books::figures`: of each allocator the generation while it is open (else 0), its name, the event
-// that closed it, its last generation; then of each row its banks.
+/// Words of private figures for each allocator, in `Books::figures`. What an event needs comes first, in one line of the CPU's cache.
+pub(super) const FIGURES_EACH: usize = 32;
+/// Its generation while it is open, else 0.
 const OPEN: usize = 0;
-const NAME: usize = COUNT;
-const SHUT_AT: usize = COUNT * 2;
-const GENERATION: usize = COUNT * 3;
-const BANKS: usize = COUNT * 4;
+/// Which of its rows are known to be in use, a bit each.
+const IN_USE: usize = 1;
+/// Of each row its banks.
+const BANKS: usize = 2;
+const NAME: usize = BANKS + ROWS_EACH;
+/// The event that closed it.
+const SHUT_AT: usize = NAME + 1;
+/// Its last generation.
+const GENERATION: usize = SHUT_AT + 1;
+/// Of each row its live buffers, while they are counted again.
+const COUNTED: usize = GENERATION + 1;
 /// No origin is that large.
 const NO_NAME: u64 = u64::MAX;
 
@@ -38,8 +49,36 @@ impl Books {
         (u32::from(key.kind) < KINDS && self.is_open(key.allocator)).then(|| key.allocator.row(key.kind))
     }
 
+    #[inline]
     pub(super) fn is_open(&self, id: AllocatorId) -> bool {
-        id.generation != 0 && self.figures.get(OPEN + id.slot()) == u64::from(id.generation)
+        id.generation != 0 && self.figure(id.slot(), OPEN) == u64::from(id.generation)
+    }
+
+    #[inline]
+    fn figure(&self, slot: usize, which: usize) -> u64 {
+        self.figures.get(slot * FIGURES_EACH + which)
+    }
+
+    fn set_figure(&self, slot: usize, which: usize, value: u64) {
+        self.figures.set(slot * FIGURES_EACH + which, value);
+    }
+
+    /// Where a repair counts the live buffers of a row.
+    pub(super) fn counted(&self, row: usize) -> &AtomicU64 {
+        self.figures.word(row / ROWS_EACH * FIGURES_EACH + COUNTED + row % ROWS_EACH)
+    }
+
+    /// The rows of an allocator that are known to be in use; without the lock too, as a hint.
+    #[inline]
+    pub(super) fn rows_known(&self, slot: usize) -> impl Iterator<Item = usize> {
+        let kinds = self.figure(slot, IN_USE);
+        (0..ROWS_EACH).filter(move |kind| kinds >> kind & 1 != 0).map(move |kind| slot * ROWS_EACH + kind)
+    }
+
+    /// Where the figures of an allocator that every event needs lie, for hints.
+    #[inline]
+    pub(super) fn figures_of(&self, slot: usize) -> &AtomicU64 {
+        self.figures.word(slot * FIGURES_EACH)
     }
 
     /// What a buffer takes from its banks: as many bytes of each as it needs; its size where that is not known.
@@ -48,7 +87,7 @@ impl Books {
         if per_bank == 0 {
             return size;
         }
-        match self.figures.get(BANKS + row) {
+        match self.figure(row / ROWS_EACH, BANKS + row % ROWS_EACH) {
             0 => size,
             banks => u64::from(per_bank).wrapping_mul(banks),
         }
@@ -60,15 +99,15 @@ impl Books {
         let used = self.allocators_used();
         // The device id is the first guess: programs open few devices, in order.
         let guess = given_id as usize % COUNT;
-        let is_it = |slot: &usize| self.figures.get(NAME + slot) == name && self.figures.get(OPEN + slot) != 0;
+        let is_it = |slot: &usize| self.figure(*slot, NAME) == name && self.figure(*slot, OPEN) != 0;
         let slot = if guess < used && is_it(&guess) { guess } else { (0..used).rev().find(is_it)? };
-        AllocatorId::new(slot, low(self.figures.get(OPEN + slot)))
+        AllocatorId::new(slot, low(self.figure(slot, OPEN)))
     }
 
     /// The open allocators on a chip, each with its origin.
     pub(super) fn each_on(&self, metal_id: u32, mut each: impl FnMut(AllocatorId, u32)) {
         for slot in 0..self.allocators_used() {
-            let generation = low(self.figures.get(OPEN + slot));
+            let generation = low(self.figure(slot, OPEN));
             let word = |field| self.region.allocator(slot, field).load(Relaxed);
             let chips = (word(allocator::MESH_ROWS) >> 32).min(u64::from(allocator::CHIPS_MAX));
             let mut places = (allocator::CHIP_LIST..).step_by(16).zip(0..chips);
@@ -92,12 +131,13 @@ impl Books {
             self.lose(Lost::NoAllocator);
             return Err(Lost::NoAllocator);
         };
-        let generation = low(self.figures.get(GENERATION + slot)).wrapping_add(1).max(1);
+        let generation = low(self.figure(slot, GENERATION)).wrapping_add(1).max(1);
         let Some(id) = AllocatorId::new(slot, generation) else { return Err(Lost::NoAllocator) };
 
         let event = self.begin(time);
         // Whoever dies in here leaves a slot that no name fits.
-        self.figures.set(NAME + slot, NO_NAME);
+        self.set_figure(slot, NAME, NO_NAME);
+        self.set_figure(slot, IN_USE, 0);
         self.describe(event, id, spec);
         if slot < used {
             self.empty_rows(event, slot);
@@ -107,14 +147,11 @@ impl Books {
             self.region.header(header::ALLOCATORS_USED).store(used as u64 + 1, Release);
         }
         for (kind, geometry) in spec.kinds.iter().enumerate() {
-            let banks = BANKS + slot * ROWS_EACH + kind;
-            if self.figures.get(banks) != u64::from(geometry.banks) {
-                self.figures.set(banks, u64::from(geometry.banks));
-            }
+            self.set_figure(slot, BANKS + kind, u64::from(geometry.banks));
         }
-        self.figures.set(NAME + slot, pair(spec.given_id, spec.origin));
-        self.figures.set(GENERATION + slot, u64::from(generation));
-        self.figures.set(OPEN + slot, u64::from(generation));
+        self.set_figure(slot, NAME, pair(spec.given_id, spec.origin));
+        self.set_figure(slot, GENERATION, u64::from(generation));
+        self.set_figure(slot, OPEN, u64::from(generation));
         self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
         Ok(id)
     }
@@ -131,12 +168,12 @@ impl Books {
             } else {
                 self.region.allocator(slot, allocator::GIVEN_ID).load(Relaxed)
             };
-            self.figures.set(NAME + slot, name);
-            self.figures.set(GENERATION + slot, generation);
-            self.figures.set(OPEN + slot, if is_open { generation } else { 0 });
+            self.set_figure(slot, NAME, name);
+            self.set_figure(slot, GENERATION, generation);
+            self.set_figure(slot, OPEN, if is_open { generation } else { 0 });
             for (kind, at) in (0..ROWS_EACH).zip((allocator::KINDS..allocator::CHIP_LIST).step_by(24)).take(6) {
                 let banks = low(self.region.allocator(slot, at).load(Relaxed));
-                self.figures.set(BANKS + slot * ROWS_EACH + kind, u64::from(banks));
+                self.set_figure(slot, BANKS + kind, u64::from(banks));
             }
         }
     }
@@ -145,8 +182,8 @@ impl Books {
     fn closed_like(&self, spec: &AllocatorSpec<'_>) -> Option<AllocatorId> {
         let name = pair(spec.given_id, spec.origin);
         (0..self.allocators_used())
-            .filter(|slot| self.figures.get(NAME + slot) == name && self.figures.get(OPEN + slot) == 0)
-            .filter_map(|slot| AllocatorId::new(slot, low(self.figures.get(GENERATION + slot)).wrapping_add(1).max(1)))
+            .filter(|slot| self.figure(*slot, NAME) == name && self.figure(*slot, OPEN) == 0)
+            .filter_map(|slot| AllocatorId::new(slot, low(self.figure(slot, GENERATION)).wrapping_add(1).max(1)))
             .find(|id| self.is_described_by(*id, spec))
     }
 
@@ -166,8 +203,9 @@ impl Books {
         self.region.allocator(slot, allocator::CLOSED).store(0, Relaxed);
         self.begin_checks(slot);
         self.region.allocator(slot, allocator::STATE).store(id.state(allocator::OPEN), Release);
-        self.figures.set(GENERATION + slot, u64::from(id.generation));
-        self.figures.set(OPEN + slot, u64::from(id.generation));
+        self.set_figure(slot, IN_USE, 0);
+        self.set_figure(slot, GENERATION, u64::from(id.generation));
+        self.set_figure(slot, OPEN, u64::from(id.generation));
         self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
     }
 
@@ -181,8 +219,8 @@ impl Books {
         let slot = id.slot();
         self.region.allocator(slot, allocator::CLOSED).store(time, Relaxed);
         self.region.allocator(slot, allocator::STATE).store(id.state(allocator::SHUT), Release);
-        self.figures.set(OPEN + slot, 0);
-        self.figures.set(SHUT_AT + slot, event.n);
+        self.set_figure(slot, OPEN, 0);
+        self.set_figure(slot, SHUT_AT, event.n);
         self.end(event, Op::Close, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
     }
 
@@ -204,10 +242,11 @@ impl Books {
     /// Puts a row into use at its first event; inside it.
     #[inline]
     pub(super) fn use_row(&self, number: usize, id: AllocatorId) {
-        let row = self.region.row(number);
-        let state = id.state(row::IN_USE);
-        if row.get(row::STATE) != state {
-            row.publish(row::STATE, state);
+        let bit = 1 << (number % ROWS_EACH);
+        let known = self.figure(id.slot(), IN_USE);
+        if known & bit == 0 {
+            self.region.row(number).publish(row::STATE, id.state(row::IN_USE));
+            self.set_figure(id.slot(), IN_USE, known | bit);
         }
     }
 
@@ -216,8 +255,8 @@ impl Books {
     }
 
     fn longest_closed(&self) -> Option<usize> {
-        let closed = (0..COUNT).filter(|slot| self.figures.get(OPEN + slot) == 0);
-        closed.min_by_key(|slot| self.figures.get(SHUT_AT + slot))
+        let closed = (0..COUNT).filter(|slot| self.figure(*slot, OPEN) == 0);
+        closed.min_by_key(|slot| self.figure(*slot, SHUT_AT))
     }
 
     fn describe(&self, event: Event, id: AllocatorId, spec: &AllocatorSpec<'_>) {
@@ -251,9 +290,8 @@ impl Books {
             // What its former allocator left is not this one's.
             row.set(row::BEGUN, event.n);
             self.forget_left(row);
-            for field in
-                (row::LIVE_BYTES..row::EPOCH).chain(row::PEAK_EPOCH..row::BEGUN).chain(row::LEFT_BYTES..=row::MARK_EVENT).step_by(8)
-            {
+            let kept = [row::EPOCH, row::STATE, row::BEGUN];
+            for field in (row::EPOCH..=row::MARK_EVENT).step_by(8).filter(|field| !kept.contains(field)) {
                 row.set(field, 0);
             }
         }
@@ -266,9 +304,9 @@ impl Books {
     pub(super) fn set_kinds(&self, slot: usize, kinds: &[KindGeometry; 6]) {
         for (kind, geometry) in kinds.iter().enumerate() {
             let number = slot * ROWS_EACH + kind;
-            let old = self.figures.get(BANKS + number);
-            let banks = if self.region.row(number).get(row::LIVE_COUNT) == 0 { u64::from(geometry.banks) } else { old };
-            self.figures.set(BANKS + number, banks);
+            let old = self.figure(slot, BANKS + kind);
+            let banks = if self.region.row(number).count() == 0 { u64::from(geometry.banks) } else { old };
+            self.set_figure(slot, BANKS + kind, banks);
             each_geometry_word(kind, &KindGeometry { banks: low(banks), ..*geometry }, |field, value| {
                 self.region.allocator(slot, field).store(value, Relaxed);
                 true
@@ -296,4 +334,4 @@ fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool 
 }
 
 const _: () = assert!(allocator::KIND_BYTES == 24 && allocator::CHIP_BYTES == 16);
-const _: () = assert!(BANKS + COUNT * ROWS_EACH == super::books::FIGURES);
+const _: () = assert!(COUNTED + ROWS_EACH <= FIGURES_EACH && BANKS + 6 <= 8);

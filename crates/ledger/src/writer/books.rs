@@ -15,11 +15,12 @@ use std::{
 use crate::layout::{self, Clock, Lost, header, status};
 
 use super::{
+    allocators::FIGURES_EACH,
     circulars::Circulars,
     index::Index,
     lock::Lock,
     memory::{self, Backing, PAGE, Region, Words, position},
-    slots::{FreeList, Overflow},
+    slots::Overflow,
     tags::Tags,
 };
 
@@ -28,25 +29,26 @@ pub(super) const ALIVE: u64 = 1;
 /// This process made them, but the kernel does not wipe: ask for the pid each time.
 pub(super) const ASK_PID: u64 = 2;
 
-/// Words of private figures about allocators and rows: four per allocator, one per row.
-pub(super) const FIGURES: usize = layout::ALLOCATORS.records as usize * 4 + layout::ROWS.records as usize;
+/// Words of private figures about allocators and rows.
+pub(super) const FIGURES: usize = layout::ALLOCATORS.records as usize * FIGURES_EACH;
 
+/// In this order: what every event needs takes three lines of the CPU's cache.
+#[repr(C)]
 pub(super) struct Books {
-    pub(super) region: Region,
     pub(super) lock: Lock,
-    pub(super) clock: Clock,
-    pub(super) pid: libc::pid_t,
-    pub(super) descriptor: RawFd,
-    pub(super) inode: u64,
+    pub(super) region: Region,
     pub(super) index: Index,
-    pub(super) free: FreeList,
-    pub(super) overflow: Overflow,
-    pub(super) tags: Tags,
-    pub(super) circulars: Circulars,
     /// See `allocators`.
     pub(super) figures: Words,
     /// Entries whose row was freed as a whole since: see `sweep`.
     pub(super) dead: AtomicU64,
+    pub(super) clock: Clock,
+    pub(super) pid: libc::pid_t,
+    pub(super) descriptor: RawFd,
+    pub(super) inode: u64,
+    pub(super) overflow: Overflow,
+    pub(super) tags: Tags,
+    pub(super) circulars: Circulars,
     pub(super) sweep_cursor: AtomicU32,
     pub(super) grave_cursor: AtomicU32,
     pub(super) grave_rest: AtomicU32,
@@ -55,7 +57,12 @@ pub(super) struct Books {
 impl Books {
     /// Places the books into memory of their own; the detector still reads 0.
     pub(super) fn place(self) -> Option<NonNull<Self>> {
-        let start = memory::map(PAGE + size_of::<Self>().next_multiple_of(PAGE), Backing::Private)?;
+        const BYTES: usize = PAGE + size_of::<Books>().next_multiple_of(PAGE);
+        let Some(start) = memory::map(BYTES, Backing::Private) else {
+            // SAFETY: nobody has used them.
+            unsafe { self.release_private() };
+            return None;
+        };
         // SAFETY: inside the mapping just made, page aligned and long enough for the books.
         let books = unsafe {
             let books = start.add(PAGE).cast::<Self>();
@@ -68,6 +75,11 @@ impl Books {
         let placed = unsafe { books.as_ref() };
         // SAFETY: nobody else knows the lock, and the books never move from here.
         if !unsafe { placed.lock.start() } {
+            // SAFETY: nobody else knows the books.
+            unsafe {
+                placed.release_private();
+                memory::unmap(start, BYTES);
+            }
             return None;
         }
         placed.detector().store(if wipes { ALIVE } else { ASK_PID }, Release);
@@ -127,6 +139,21 @@ impl Books {
         }
     }
 
+    /// Gives back what is mapped beside the books and the region.
+    ///
+    /// # Safety
+    /// Nobody uses it any more.
+    unsafe fn release_private(&self) {
+        // SAFETY: the caller's promise, for each of the mappings.
+        unsafe {
+            self.index.release();
+            self.overflow.release();
+            self.tags.release();
+            self.circulars.release();
+            self.figures.release();
+        }
+    }
+
     /// Gives all of it back.
     ///
     /// # Safety
@@ -136,12 +163,7 @@ impl Books {
         unsafe {
             let this = books.as_ref();
             let owns_region = this.are_ours();
-            this.index.release();
-            this.free.words().release();
-            this.overflow.release();
-            this.tags.release();
-            this.circulars.release();
-            this.figures.release();
+            this.release_private();
             if owns_region {
                 memory::unmap(this.region.start, this.region.bytes);
                 super::start::close_own(this.descriptor, this.inode);
@@ -156,4 +178,5 @@ pub(super) const fn makes_inexact(reason: Lost) -> bool {
     matches!(reason, Lost::Reentry | Lost::LockTimeout | Lost::NoAllocator | Lost::NoMemory)
 }
 
+const _: () = assert!(std::mem::offset_of!(Books, pid) <= 3 * 64);
 const _: () = assert!(position(header::LOST) + layout::LOST_KINDS * 8 == position(header::REPAIRS));

@@ -1,6 +1,6 @@
 //! The time of an event: the CPU's counter where it runs evenly and may be read, else CLOCK_MONOTONIC.
 
-use crate::layout::Clock;
+use crate::{layout::Clock, tsc};
 
 /// Which clock a writer is to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +23,9 @@ pub(super) fn pick(choice: ClockChoice) -> Clock {
 #[inline]
 pub(super) fn now(clock: Clock) -> u64 {
     match clock {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 CPU has the instruction, and `pick` asked whether this process may use it.
-        Clock::Tsc => unsafe { core::arch::x86_64::_rdtsc() },
-        #[cfg(not(target_arch = "x86_64"))]
-        Clock::Tsc => nanoseconds(libc::CLOCK_MONOTONIC),
-        Clock::Monotonic => nanoseconds(libc::CLOCK_MONOTONIC),
+        Clock::Tsc => tsc::now().unwrap_or_else(tsc::monotonic_ns),
+        Clock::Monotonic => tsc::monotonic_ns(),
     }
-}
-
-/// A clock of the system in nanoseconds.
-pub(super) fn nanoseconds(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours and of the right type.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.unsigned_abs())
 }
 
 #[cfg(target_arch = "x86_64")]

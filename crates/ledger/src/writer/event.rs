@@ -5,7 +5,7 @@ use crate::layout::{EVENTS, Op, entry, header, row, status};
 use super::{
     Buffer,
     books::Books,
-    index::Place,
+    look::Place,
     memory::{Record, high, low, pair},
     protocol::{self, Word},
 };
@@ -31,32 +31,36 @@ pub(super) struct Event {
 
 impl Books {
     /// From here until [`Books::end`] a reader does not believe the totals.
+    #[inline]
     pub(super) fn begin(&self, time: u64) -> Event {
         Event { n: protocol::begin(self.region.header(header::SEQ)), time }
     }
 
     /// Writes the record and makes the number even.
+    #[inline]
     pub(super) fn end(&self, event: Event, op: Op, fact: &Fact) {
         self.record(event, op, fact);
         self.region.header(header::LAST_TIME).set(event.time);
         protocol::end(self.region.header(header::SEQ), event.n);
     }
 
+    #[inline]
     fn record(&self, event: Event, op: Op, fact: &Fact) {
         const SIZE: u64 = (1 << 40) - 1;
-        let word = |number| self.region.event(event.n, number);
+        let [time, address, what, whole, detail] = self.region.event(event.n);
         // The old record stops being whole before it changes, the new one is whole after: pairs with the reader's check of
-        // word 3.
-        protocol::withdraw(word(3), 0);
-        word(0).set(event.time);
-        word(1).set(fact.address);
-        word(2).set(fact.size.min(SIZE) | (fact.row as u64 & 0xFFFF) << 40 | (op as u64) << 56);
-        word(4).set(fact.detail);
+        // this word.
+        protocol::withdraw(whole, 0);
+        time.set(event.time);
+        address.set(fact.address);
+        what.set(fact.size.min(SIZE) | (fact.row as u64 & 0xFFFF) << 40 | (op as u64) << 56);
+        detail.set(fact.detail);
         let place = u64::from(fact.slot) & 0xF_FFFF | (u64::from(fact.tag) & 0xFFF) << 20;
-        word(3).publish(place | event.n << 32);
+        whole.publish(place | event.n << 32);
     }
 
-    /// A new entry for a key that has none. The caller saw that the index has room.
+    /// A new entry for a key that has none.
+    #[inline]
     pub(super) fn create(&self, event: Event, slot: u32, new: &NewEntry<'_>) {
         let NewEntry { row: number, kind, address, hash, buffer, allocated } = *new;
         let is_listed = self.is_listed(slot);
@@ -80,7 +84,6 @@ impl Books {
             row.add(row::UNLISTED_ALLOCATED, allocated);
             self.mark_status(status::OVERFLOW);
         }
-        row.add(row::LIVE_COUNT, 1);
         row.add(row::ALLOCS, 1);
         let live = row.add(row::LIVE_BYTES, buffer.size);
         let all = row.add(row::ALLOCATED_BYTES, allocated);
@@ -91,15 +94,15 @@ impl Books {
         let op = if is_listed { Op::Alloc } else { Op::UnlistedAlloc };
         let slot = if is_listed { slot } else { 0 };
         let fact = Fact { row: number, address, size: buffer.size, slot, tag: buffer.tag, detail };
-        self.index.step();
         self.sweep_a_little();
         self.end(event, op, &fact);
     }
 
     /// The live entry at `place` goes. Returns its size.
+    #[inline]
     pub(super) fn destroy(&self, time: u64, place: Place) -> u64 {
         let event = self.begin(time);
-        let slot = place.slot;
+        let Place { slot, hash } = place;
         let is_listed = self.is_listed(slot);
         let record = self.record_in(slot);
         let (size, detail) = (record.get(entry::SIZE), record.get(entry::PER_BANK));
@@ -113,7 +116,7 @@ impl Books {
             tag: low(record.get(entry::TAG)),
             detail,
         };
-        self.index.remove(place);
+        self.index.remove(hash, slot);
         self.clear_slot(slot, record);
 
         let row = self.region.row(number);
@@ -122,18 +125,17 @@ impl Books {
             row.subtract(row::UNLISTED_BYTES, size);
             row.subtract(row::UNLISTED_ALLOCATED, allocated);
         }
-        row.subtract(row::LIVE_COUNT, 1);
         row.add(row::FREES, 1);
         row.subtract(row::LIVE_BYTES, size);
         row.subtract(row::ALLOCATED_BYTES, allocated);
         self.subtract_from_header(header::LIVE_ENTRIES, 1);
         self.subtract_from_header(header::LIVE_BYTES, size);
-        self.index.step();
         self.end(event, if is_listed { Op::Free } else { Op::UnlistedFree }, &fact);
         size
     }
 
     /// Empties a slot whose cell is already out of the index: into the graveyard if a peak needs it, then free.
+    #[inline]
     pub(super) fn clear_slot(&self, slot: u32, record: Record<'_>) {
         if self.is_listed(slot) {
             self.bury(record);

@@ -103,9 +103,6 @@ impl Hosted {
         let mut identity = Identity::of_this_process().called(owner.program);
         (identity.visible, identity.is_mock) = (visible, owner.is_mock);
         let books = hosted.books();
-        if !books.index.start(0) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
         let set = |field, value| books.region.header(field).store(value, Relaxed);
         start::write_header(&books.region, config, clock, &identity);
         set(header::CLOCK, pair(clock as u32, owner.pid));
@@ -174,7 +171,7 @@ impl Hosted {
         if books.lock.take() == Ok(Held::AfterDeath) {
             books.repair(time);
         }
-        Session { books, time }
+        Session { books, time, guess: None }
     }
 
     /// Whether `changes` more allocations or frees can be stored, for which memory is there already.
@@ -296,7 +293,7 @@ impl Hosted {
             return (0, 0);
         }
         let row = self.books().region.row(id.row(kind));
-        (row.get(row::LIVE_BYTES), row.get(row::LIVE_COUNT))
+        (row.get(row::LIVE_BYTES), row.count())
     }
 
     /// Whether that kind of its memory ever had a buffer.
@@ -332,7 +329,7 @@ impl Hosted {
         let room = &self.room;
         let part = |records: u32, stride: u32| u64::from(records) * u64::from(stride);
         part(room.events, EVENTS.stride)
-            + part(room.entries, 64 + 24)
+            + part(room.entries, 64 + 8)
             + part(room.graves, 64)
             + part(room.allocators, ALLOCATORS.stride + ROWS.stride * KINDS)
             + part(room.tags, TAGS.stride)

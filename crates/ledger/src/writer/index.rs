@@ -1,28 +1,30 @@
-//! Where a key's entry is: open addressing over cells of eight bytes in private memory.
+//! Where a key's entry is: chains of links in private memory, small enough that most of them stay in the CPU's own cache.
 //!
-//! A cell is `hash << 32 | slot + 1`, 0 is empty, its home is `hash & mask`: moving a cell never touches an entry.
-//! Deletion shifts the rest of the run back, so there are no tombstones. Growth goes on beside the events, [`STEPS`] cells
-//! each: until the old table is empty, a key is in the one or in the other. Cells of the old table before `cursor` are
-//! empty, so a key whose home lies there is not in it, and that memory is given back on the way.
+//! A link of four bytes is `tag << 22 | slot + 1`; 0 ends a chain. Each bucket has the first link of its chain, each slot the
+//! one behind it. Buckets are added one at a time, as entries come: those before `split` have already been divided between
+//! themselves and the bucket `mask + 1` further on (linear hashing), so that no event pays for a table as a whole. The tag has the
+//! hash's bits that decide this, and tells most strangers in a chain, so that no entry is touched but the one that is looked for.
+//! The links of free slots chain those.
 
-use std::{
-    ptr::{self, NonNull},
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::{
     ahead,
-    memory::{self, Backing, high, low},
+    memory::{Links, high, low},
 };
 
-/// Cells at the start: one page more would cost every idle process.
-const CELLS_FIRST: u32 = 4096;
-/// Cells looked at for each event while growing.
-const STEPS: u32 = 16;
-/// Cells of the old table that are unmapped together: 64 KiB.
-const UNMAP_CELLS: u32 = 8192;
+/// Buckets at the start: as many as the bits of the hash that the tag does not have.
+const BUCKETS_FIRST: u32 = 1 << FIRST_BITS;
+const FIRST_BITS: u32 = 12;
+const SLOT_BITS: u32 = 22;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+/// Slots that a link can name.
+pub(super) const SLOTS_MAX: u32 = SLOT_MASK;
+/// Most links that a guess follows without the lock, where a chain may change under it.
+const GUESSES: u32 = 4;
 
 /// A key's hash: both halves of a 128-bit product.
+#[inline]
 pub(super) fn hash(row: usize, address: u64) -> u32 {
     let mixed = (address ^ (row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_add(0xD6E8_FEB8_6659_FD93);
     let product = u128::from(mixed) * 0xA076_1D64_78BD_642F;
@@ -34,225 +36,185 @@ const fn low64(wide: u128) -> u64 {
     (wide & 0xFFFF_FFFF_FFFF_FFFF) as u64
 }
 
-/// One run of cells.
-#[derive(Debug)]
-struct Table {
-    cells: AtomicPtr<AtomicU64>,
-    mask: AtomicU32,
+const fn link_to(hash: u32, slot: u32) -> u32 {
+    tag_of(hash) | (slot + 1) & SLOT_MASK
 }
 
-impl Table {
-    const fn none() -> Self {
-        Self { cells: AtomicPtr::new(ptr::null_mut()), mask: AtomicU32::new(0) }
-    }
-
-    fn is_none(&self) -> bool {
-        self.cells.load(Relaxed).is_null()
-    }
-
-    fn cell(&self, at: u32) -> &AtomicU64 {
-        let index = (at & self.mask.load(Relaxed)) as usize;
-        // SAFETY: aligned and in bounds, as `mask + 1` cells were mapped at `cells` and the index is masked; callers ask
-        // `is_none` first and never touch cells before the cursor, the only ones unmapped; any bits are a u64; only the
-        // holder of the lock comes here, and a thread that dies in between leaves whole cells, rebuilt by the repair.
-        unsafe { &*self.cells.load(Relaxed).add(index) }
-    }
+const fn tag_of(hash: u32) -> u32 {
+    hash >> FIRST_BITS << SLOT_BITS
 }
 
-/// Where a cell was found; good until the next change of the index.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    is_old: bool,
-    at: u32,
-    pub(super) slot: u32,
+/// The slot of a link that is not 0.
+const fn slot_of(link: u32) -> u32 {
+    (link & SLOT_MASK).wrapping_sub(1)
+}
+
+const fn has_tag(link: u32, hash: u32) -> bool {
+    (link ^ tag_of(hash)) & !SLOT_MASK == 0
 }
 
 #[derive(Debug)]
 pub(super) struct Index {
-    table: Table,
-    old: Table,
-    /// Cells of `old` before this are empty.
-    cursor: AtomicU32,
+    first: Links,
+    next: Links,
+    mask: AtomicU32,
+    /// Buckets before this are divided.
+    split: AtomicU32,
     count: AtomicU32,
+    /// First free slot + 1, 0: none.
+    free: AtomicU32,
 }
 
 impl Index {
-    pub(super) const fn new() -> Self {
-        Self { table: Table::none(), old: Table::none(), cursor: AtomicU32::new(0), count: AtomicU32::new(0) }
+    /// For so many listed slots, and three times as many that are not. `None`: no memory.
+    pub(super) fn reserve(capacity: u32) -> Option<Self> {
+        let first = Links::reserve(capacity.max(BUCKETS_FIRST) * 2)?;
+        let Some(next) = Links::reserve(Self::slots(capacity)) else {
+            // SAFETY: nobody has used it.
+            unsafe { first.release() };
+            return None;
+        };
+        let (mask, none) = (AtomicU32::new(BUCKETS_FIRST - 1), || AtomicU32::new(0));
+        Some(Self { first, next, mask, split: none(), count: none(), free: none() })
     }
 
-    /// Makes the first table. `false`: no memory.
-    pub(super) fn start(&self, entries: u32) -> bool {
-        let cells = entries.saturating_mul(2).next_power_of_two().clamp(CELLS_FIRST, 1 << 30);
-        let Some(start) = memory::map(cells as usize * 8, Backing::Private) else { return false };
-        self.table.cells.store(start.as_ptr().cast(), Relaxed);
-        self.table.mask.store(cells - 1, Relaxed);
-        self.count.store(0, Relaxed);
-        true
+    /// Slots there are at a capacity, unlisted ones included.
+    pub(super) const fn slots(capacity: u32) -> u32 {
+        let slots = capacity.saturating_mul(4);
+        if slots < 1 << 16 { 1 << 16 } else { slots }
     }
 
-    /// Asks for the cell of that hash; also without the lock.
+    #[inline]
+    fn bucket(&self, hash: u32) -> u32 {
+        let mask = self.mask.load(Relaxed);
+        let bucket = hash & mask;
+        if bucket < self.split.load(Relaxed) { hash & (mask << 1 | 1) } else { bucket }
+    }
+
+    /// Asks for the bucket of that hash; also without the lock.
     #[inline]
     pub(super) fn fetch_ahead(&self, hash: u32) {
-        let home = (hash & self.table.mask.load(Relaxed)) as usize;
-        ahead::fetch(self.table.cells.load(Relaxed).wrapping_add(home));
+        ahead::fetch(self.first.link(self.bucket(hash)));
     }
 
-    /// Whether one more cell leaves the runs short.
-    pub(super) fn has_room(&self) -> bool {
-        let cells = self.table.mask.load(Relaxed) + 1;
-        self.count.load(Relaxed) < cells - cells / 8
-    }
-
-    /// The cell with that hash whose slot `matches`.
+    /// The slot that most likely has the key of that hash; also without the lock, when it may be any.
     #[inline]
-    pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<Place> {
-        let mask = self.table.mask.load(Relaxed);
-        let mut at = hash & mask;
-        loop {
-            let cell = self.table.cell(at).load(Relaxed);
-            if cell == 0 {
+    pub(super) fn guess(&self, hash: u32) -> Option<u32> {
+        let mut link = self.first.get(self.bucket(hash));
+        for _ in 0..GUESSES {
+            if link == 0 || has_tag(link, hash) {
                 break;
             }
-            let slot = low(cell).wrapping_sub(1);
-            if high(cell) == hash && matches(slot) {
-                return Some(Place { is_old: false, at, slot });
-            }
-            at = (at + 1) & mask;
+            link = self.next.get(slot_of(link));
         }
-        if self.old.is_none() { None } else { self.find_old(hash, matches) }
+        (link != 0).then(|| slot_of(link))
     }
 
-    #[cold]
-    fn find_old(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<Place> {
-        let mask = self.old.mask.load(Relaxed);
-        let mut at = hash & mask;
-        loop {
-            let cell = self.old_cell(at);
-            if cell == 0 {
-                return None;
+    /// The slot of that hash that `matches`.
+    #[inline]
+    pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut link = self.first.get(self.bucket(hash));
+        while link != 0 {
+            let slot = slot_of(link);
+            if has_tag(link, hash) && matches(slot) {
+                return Some(slot);
             }
-            let slot = low(cell).wrapping_sub(1);
-            if high(cell) == hash && matches(slot) {
-                return Some(Place { is_old: true, at, slot });
-            }
-            at = (at + 1) & mask;
+            link = self.next.get(slot);
         }
+        None
     }
 
-    fn old_cell(&self, at: u32) -> u64 {
-        if at < self.cursor.load(Relaxed) { 0 } else { self.old.cell(at).load(Relaxed) }
-    }
-
-    /// Adds a key that is not in it. The caller asked [`Index::has_room`].
+    /// Adds a key that is not in it.
+    #[inline]
     pub(super) fn put(&self, hash: u32, slot: u32) {
-        self.put_cell(u64::from(hash) << 32 | u64::from(slot.wrapping_add(1)));
-        self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+        let first = self.first.link(self.bucket(hash));
+        self.next.set(slot, first.load(Relaxed));
+        first.store(link_to(hash, slot), Relaxed);
+        let count = self.count.load(Relaxed) + 1;
+        self.count.store(count, Relaxed);
+        if count > self.buckets() / 2 {
+            self.add_bucket();
+        }
     }
 
-    fn put_cell(&self, cell: u64) {
-        let mask = self.table.mask.load(Relaxed);
-        let mut at = high(cell) & mask;
-        while self.table.cell(at).load(Relaxed) != 0 {
-            at = (at + 1) & mask;
+    /// Takes a slot out that is in it.
+    #[inline]
+    pub(super) fn remove(&self, hash: u32, slot: u32) {
+        let mut place = self.first.link(self.bucket(hash));
+        loop {
+            let link = place.load(Relaxed);
+            if link == 0 {
+                return;
+            }
+            if slot_of(link) == slot {
+                break;
+            }
+            place = self.next.link(slot_of(link));
         }
-        self.table.cell(at).store(cell, Relaxed);
-    }
-
-    /// Takes a found cell out.
-    pub(super) fn remove(&self, place: Place) {
-        if place.is_old {
-            self.close_gap(&self.old, place.at, self.cursor.load(Relaxed));
-        } else {
-            self.close_gap(&self.table, place.at, 0);
-        }
+        place.store(self.next.get(slot), Relaxed);
         self.count.store(self.count.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// Empties the cell `hole` and moves back those behind it that may stand there. Cells before `first` are empty.
-    fn close_gap(&self, table: &Table, mut hole: u32, first: u32) {
-        let mask = table.mask.load(Relaxed);
-        let mut at = hole;
-        loop {
-            at = (at + 1) & mask;
-            let cell = if at < first { 0 } else { table.cell(at).load(Relaxed) };
-            if cell == 0 {
-                break;
-            }
-            let home = high(cell) & mask;
-            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
-                table.cell(hole).store(cell, Relaxed);
-                hole = at;
-            }
-        }
-        table.cell(hole).store(0, Relaxed);
+    fn buckets(&self) -> u32 {
+        self.mask.load(Relaxed) + 1 + self.split.load(Relaxed)
     }
 
-    /// One event's share of growing.
-    #[inline]
-    pub(super) fn step(&self) {
-        if !self.old.is_none() {
-            self.migrate();
-        } else if self.count.load(Relaxed) > self.table.mask.load(Relaxed) / 2 {
-            self.grow();
-        }
-    }
-
-    #[cold]
-    fn grow(&self) {
-        let mask = self.table.mask.load(Relaxed);
-        if mask >= 1 << 30 {
+    /// Divides the next bucket by the next bit of the hash.
+    fn add_bucket(&self) {
+        let (mask, from) = (self.mask.load(Relaxed), self.split.load(Relaxed));
+        let bit = mask + 1;
+        if from + bit >= self.first.count() {
             return;
         }
-        let cells = (mask + 1) * 2;
-        let Some(start) = memory::map(cells as usize * 8, Backing::Private) else { return };
-        self.cursor.store(0, Relaxed);
-        self.old.mask.store(mask, Relaxed);
-        self.old.cells.store(self.table.cells.load(Relaxed), Relaxed);
-        self.table.mask.store(cells - 1, Relaxed);
-        self.table.cells.store(start.as_ptr().cast(), Relaxed);
-    }
-
-    fn migrate(&self) {
-        let mask = self.old.mask.load(Relaxed);
-        for _ in 0..STEPS {
-            let at = self.cursor.load(Relaxed);
-            if at > mask {
-                return self.finish(mask);
-            }
-            let cell = self.old.cell(at).load(Relaxed);
-            if cell == 0 {
-                self.cursor.store(at + 1, Relaxed);
-                if (at + 1).is_multiple_of(UNMAP_CELLS) {
-                    self.unmap_old(at + 1 - UNMAP_CELLS, at + 1);
-                }
-            } else {
-                self.close_gap(&self.old, at, at);
-                self.put_cell(cell);
-            }
+        let mut link = self.first.get(from);
+        let mut halves = [0; 2];
+        while link != 0 {
+            let slot = slot_of(link);
+            let behind = self.next.get(slot);
+            let is_far = link >> SLOT_BITS << FIRST_BITS & bit != 0;
+            self.next.set(slot, halves[usize::from(is_far)]);
+            halves[usize::from(is_far)] = link;
+            link = behind;
+        }
+        self.first.set(from, halves[0]);
+        self.first.set(from + bit, halves[1]);
+        if from == mask {
+            self.mask.store(mask << 1 | 1, Relaxed);
+            self.split.store(0, Relaxed);
+        } else {
+            self.split.store(from + 1, Relaxed);
         }
     }
 
-    fn finish(&self, mask: u32) {
-        let cells = mask + 1;
-        self.unmap_old(cells - cells % UNMAP_CELLS, cells);
-        self.old.cells.store(ptr::null_mut(), Relaxed);
+    /// A slot that was given back, newest first.
+    #[inline]
+    pub(super) fn take_free(&self) -> Option<u32> {
+        let slot = self.first_free()?;
+        self.free.store(self.next.get(slot), Relaxed);
+        Some(slot)
     }
 
-    fn unmap_old(&self, from: u32, to: u32) {
-        let cells = self.old.cells.load(Relaxed);
-        if let (true, Some(start)) = (from < to, NonNull::new(cells)) {
-            // SAFETY: whole pages of the old table (UNMAP_CELLS, and every table's length, are multiples of a page), all
-            // before the cursor, where nobody looks any more.
-            unsafe { memory::unmap(start.add(from as usize).cast(), (to - from) as usize * 8) };
+    /// The one that comes next.
+    #[inline]
+    pub(super) fn first_free(&self) -> Option<u32> {
+        self.free.load(Relaxed).checked_sub(1)
+    }
+
+    #[inline]
+    pub(super) fn give_free(&self, slot: u32) {
+        self.next.set(slot, self.free.load(Relaxed));
+        self.free.store(slot + 1, Relaxed);
+    }
+
+    /// Forgets everything, free slots too; also what may be in the middle of a change.
+    pub(super) fn clear(&self) {
+        for bucket in 0..=self.buckets().min(self.first.count() - 1) {
+            self.first.set(bucket, 0);
         }
-    }
-
-    /// Forgets everything; [`Index::start`] makes a new table. What may be in the middle of a change is left mapped.
-    pub(super) fn abandon(&self) {
-        self.old.cells.store(ptr::null_mut(), Relaxed);
-        self.cursor.store(0, Relaxed);
-        self.table.cells.store(ptr::null_mut(), Relaxed);
+        self.mask.store(BUCKETS_FIRST - 1, Relaxed);
+        for word in [&self.split, &self.count, &self.free] {
+            word.store(0, Relaxed);
+        }
     }
 
     /// Unmaps it all.
@@ -260,22 +222,17 @@ impl Index {
     /// # Safety
     /// Nobody uses the index any more.
     pub(super) unsafe fn release(&self) {
-        if let Some(start) = NonNull::new(self.table.cells.load(Relaxed)) {
-            // SAFETY: the table's own length; the caller's promise.
-            unsafe { memory::unmap(start.cast(), (self.table.mask.load(Relaxed) as usize + 1) * 8) };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.first.release();
+            self.next.release();
         }
-        let cursor = self.cursor.load(Relaxed);
-        if !self.old.is_none() {
-            self.unmap_old(cursor - cursor % UNMAP_CELLS, self.old.mask.load(Relaxed) + 1);
-        }
-    }
-
-    /// Bytes mapped, for the bench.
-    #[cfg(test)]
-    fn count(&self) -> u32 {
-        self.count.load(Relaxed)
     }
 }
+
+/// Every bit that divides a bucket is in the tag, and every slot fits.
+const _: () =
+    assert!(crate::layout::ENTRIES_MAX <= 1 << (FIRST_BITS + 32 - SLOT_BITS) && Index::slots(crate::layout::ENTRIES_MAX) == 1 << SLOT_BITS);
 
 #[cfg(test)]
 mod tests {
@@ -285,49 +242,48 @@ mod tests {
 
     use super::*;
 
-    /// Hashes with few values, so that runs are long and cross the table's end.
+    /// Hashes with few values, so that chains are long.
     fn crowded(key: u32) -> u32 {
         (key % 7).wrapping_mul(0x1234_5677).wrapping_sub(3)
     }
 
     fn check(steps: &[(bool, u32)], hash: fn(u32) -> u32) {
-        let index = Index::new();
-        assert!(index.start(0));
+        let index = Index::reserve(1 << 16).expect("memory");
         let mut model = HashMap::new();
         for &(is_put, key) in steps {
             let found = index.find(hash(key), |slot| slot == key);
-            assert_eq!(found.map(|place| place.slot), model.get(&key).copied());
+            assert_eq!(found, model.get(&key).copied());
             match (is_put, found) {
                 (true, None) => {
-                    assert!(index.has_room());
                     index.put(hash(key), key);
                     model.insert(key, key);
                 }
-                (false, Some(place)) => {
-                    index.remove(place);
+                (false, Some(slot)) => {
+                    index.remove(hash(key), slot);
                     model.remove(&key);
                 }
                 (true, Some(_)) | (false, None) => {}
             }
-            index.step();
         }
-        assert_eq!(index.count() as usize, model.len());
+        assert_eq!(index.count.load(Relaxed) as usize, model.len());
         for key in model.keys() {
             assert!(index.find(hash(*key), |slot| slot == *key).is_some());
         }
+        index.clear();
+        assert!(model.keys().all(|key| index.find(hash(*key), |_| true).is_none()));
         // SAFETY: the last use.
         unsafe { index.release() };
     }
 
     proptest! {
         #[test]
-        fn is_a_map_in_long_runs(steps in prop::collection::vec((any::<bool>(), 0_u32..300), 0..2000)) {
+        fn is_a_map_in_long_chains(steps in prop::collection::vec((any::<bool>(), 0_u32..300), 0..2000)) {
             check(&steps, crowded);
         }
     }
 
     #[test]
-    fn is_a_map_while_it_grows_and_shrinks() {
+    fn is_a_map_while_it_grows() {
         let mut random = 1_u64;
         let mut steps = Vec::new();
         for round in 0..300_000_u32 {
@@ -336,5 +292,44 @@ mod tests {
             steps.push((!round.is_multiple_of(3), key));
         }
         check(&steps, |key| hash(1, u64::from(key) * 4096));
+    }
+
+    /// More entries than buckets there is room for.
+    #[test]
+    fn chains_grow_where_buckets_cannot() {
+        let index = Index::reserve(1024).expect("memory");
+        for key in 0..20_000 {
+            index.put(hash(0, u64::from(key)), key);
+        }
+        assert_eq!(index.buckets(), index.first.count());
+        assert!((0..20_000).all(|key| index.find(hash(0, u64::from(key)), |slot| slot == key) == Some(key)));
+        // SAFETY: the last use.
+        unsafe { index.release() };
+    }
+
+    #[test]
+    fn a_guess_is_right_where_nothing_changes() {
+        let index = Index::reserve(1 << 16).expect("memory");
+        let keys = 0..50_000;
+        for key in keys.clone() {
+            index.put(hash(2, u64::from(key) << 12), key);
+        }
+        let right = keys.filter(|key| index.guess(hash(2, u64::from(*key) << 12)) == Some(*key)).count();
+        assert!(right > 45_000, "{right} of 50,000");
+        // SAFETY: the last use.
+        unsafe { index.release() };
+    }
+
+    #[test]
+    fn the_newest_free_slot_comes_first() {
+        let index = Index::reserve(1024).expect("memory");
+        for slot in [5, 9, 1023] {
+            index.give_free(slot);
+        }
+        assert_eq!(index.take_free(), Some(1023));
+        index.give_free(7);
+        assert_eq!([(); 4].map(|()| index.take_free()), [Some(7), Some(9), Some(5), None]);
+        // SAFETY: the last use.
+        unsafe { index.release() };
     }
 }

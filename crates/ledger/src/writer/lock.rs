@@ -1,5 +1,5 @@
 //! The one lock: robust, so that a thread that dies inside is noticed; error-checking, so that a signal handler that comes
-//! back into its own thread's event is told instead of waiting for itself. It never holds a program up for more than a second.
+//! back into its own thread's event is told instead of waiting for itself. It holds a program up for a second at most, and longer only while others get the lock.
 
 use std::{
     cell::UnsafeCell,
@@ -78,7 +78,8 @@ impl Lock {
         is_made
     }
 
-    /// Takes it: at once, or after at most a second; after a wait in vain only at once.
+    /// Takes it: at once, or after a wait; after a wait in vain only at once.
+    #[inline]
     pub(super) fn take(&self) -> Result<Held, Lost> {
         let mut spins = SPINS;
         let result = loop {
@@ -147,6 +148,7 @@ impl Lock {
     }
 
     /// Gives it back; only its holder calls this.
+    #[inline]
     pub(super) fn give(&self) {
         // SAFETY: as in `take`; of a thread that does not hold it an error-checking mutex refuses this.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };

@@ -5,8 +5,15 @@ use crate::layout::{KINDS, entry};
 use super::{
     AllocatorId, Key, Session,
     event::{creation_of, row_of},
-    index::{self, Place},
+    index,
 };
+
+/// Where a buffer is, and the hash of its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) slot: u32,
+    pub(super) hash: u32,
+}
 
 impl Session<'_> {
     /// For frees that name no kind: the kind of the live buffer at that address that was created last, and in how many kinds
@@ -30,16 +37,23 @@ impl Session<'_> {
     }
 
     fn live_in(&self, row: usize, address: u64) -> Option<Place> {
-        let place = self.place(row, index::hash(row, address), address)?;
+        let hash = index::hash(row, address);
+        let place = Place { slot: self.slot_of(row, hash, address)?, hash };
         self.books.is_live(self.books.record_in(place.slot)).then_some(place)
     }
 
-    /// The key's cell, its entry live or dead.
+    /// The key's slot, its entry live or dead.
     #[inline]
-    pub(super) fn place(&self, row: usize, hash: u32, address: u64) -> Option<Place> {
-        self.books.index.find(hash, |slot| {
-            let record = self.books.record_in(slot);
+    pub(super) fn slot_of(&self, row: usize, hash: u32, address: u64) -> Option<u32> {
+        let books = self.books;
+        let has_key = |slot: u32| {
+            let record = books.record_in(slot);
             record.get(entry::ADDRESS) == address && row_of(record) == row
-        })
+        };
+        // What was guessed without the lock holds if the entry itself says so: no two have one key.
+        match self.guess {
+            Some(slot) if books.is_listed(slot) && has_key(slot) && creation_of(books.record_in(slot)).is_some() => Some(slot),
+            _ => books.index.find(hash, has_key),
+        }
     }
 }

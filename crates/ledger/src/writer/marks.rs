@@ -45,7 +45,7 @@ impl Session<'_> {
         Some(RowFigures {
             used: row.get(row::LIVE_BYTES),
             allocated: row.get(row::ALLOCATED_BYTES),
-            count: row.get(row::LIVE_COUNT),
+            count: row.count(),
             peak: row.get(row::INNER_PEAK),
             peak_ever: row.get(row::PEAK),
         })
@@ -75,7 +75,7 @@ impl Books {
             if row.get(row::STATE) != 0 && row.get(row::MARK_EVENT) != event.n {
                 row.set(row::MARK_BYTES, row.get(row::LIVE_BYTES));
                 row.set(row::MARK_ALLOCATED, row.get(row::ALLOCATED_BYTES));
-                row.set(row::MARK_COUNT, row.get(row::LIVE_COUNT));
+                row.set(row::MARK_COUNT, row.count());
                 row.publish(row::MARK_EVENT, event.n);
             }
         }

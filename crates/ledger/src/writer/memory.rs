@@ -7,7 +7,7 @@ use std::{
     os::fd::RawFd,
     ptr::{self, NonNull},
     sync::atomic::{
-        AtomicU64,
+        AtomicU32, AtomicU64,
         Ordering::{Relaxed, Release},
     },
 };
@@ -131,6 +131,51 @@ impl Words {
     }
 }
 
+/// Private zeroed links of four bytes, mapped once and kept until [`Links::release`].
+#[derive(Debug)]
+pub(super) struct Links {
+    start: NonNull<u8>,
+    mask: u32,
+}
+
+impl Links {
+    /// `count` is a power of two.
+    pub(super) fn reserve(count: u32) -> Option<Self> {
+        debug_assert!(count.is_power_of_two());
+        Some(Self { start: map(count as usize * 4, Backing::Private)?, mask: count - 1 })
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// The link at `index`, which wraps: no number leads outside.
+    #[inline]
+    pub(super) fn link(&self, index: u32) -> &AtomicU32 {
+        // SAFETY: as in `Words::word`, for words of four bytes.
+        unsafe { &*self.start.as_ptr().cast::<AtomicU32>().add((index & self.mask) as usize) }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> u32 {
+        self.link(index).load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, index: u32, value: u32) {
+        self.link(index).store(value, Relaxed);
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Safety
+    /// No reference from [`Links::link`] is in use, in any thread.
+    pub(super) unsafe fn release(&self) {
+        // SAFETY: the length `reserve` mapped; the caller's promise for the rest.
+        unsafe { unmap(self.start, self.count() as usize * 4) };
+    }
+}
+
 /// An entry, a graveyard record or an overflow record: eight words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a>(pub(super) &'a [AtomicU64; 8]);
@@ -177,6 +222,7 @@ const ALLOCATOR_WORDS: u64 = layout::ALLOCATORS.stride as u64 / 8;
 
 impl Region {
     /// A word of the region. Callers below mask their index to its table, whatever number they were given.
+    #[inline]
     fn at(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
         // SAFETY: aligned, since mmap gave a page and all offsets are of whole words; in bounds, since each caller masks its
@@ -186,12 +232,14 @@ impl Region {
         unsafe { &*self.start.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
+    #[inline]
     fn record(&self, offset: usize) -> Record<'_> {
         debug_assert!(offset.is_multiple_of(64) && offset + 64 <= self.bytes);
         // SAFETY: as in `at`, for eight words in a row: tables of records of 64 bytes end inside `bytes`.
         Record(unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 8]>() })
     }
 
+    #[inline]
     pub(super) fn header(&self, field: u64) -> &AtomicU64 {
         self.at(position(field) & 0xFF8)
     }
@@ -201,6 +249,7 @@ impl Region {
         self.at(position(layout::ALLOCATORS.offset) + (slot & ALLOCATOR_MASK) * layout::ALLOCATORS.stride as usize + position(word) * 8)
     }
 
+    #[inline]
     pub(super) fn row(&self, row: usize) -> Row<'_> {
         let offset = position(layout::ROWS.offset) + (row & ROW_MASK) * layout::ROWS.stride as usize;
         debug_assert!(offset + ROW_WORDS * 8 <= self.bytes);
@@ -231,12 +280,17 @@ impl Region {
         self.record(position(layout::LEFT.offset) + (index & LEFT_MASK) * 64)
     }
 
-    /// Word `word` of the record of event `n`.
-    pub(super) fn event(&self, n: u64, word: usize) -> &AtomicU64 {
-        self.at(position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 40 + word.min(4) * 8)
+    /// The record of event `n`.
+    #[inline]
+    pub(super) fn event(&self, n: u64) -> &[AtomicU64; 5] {
+        let offset = position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 40;
+        debug_assert!(offset + 40 <= self.bytes);
+        // SAFETY: as in `at`, for the words of a record.
+        unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 5]>() }
     }
 
     /// The entry in `slot`; the capacity is a power of two, so that no slot leads outside.
+    #[inline]
     pub(super) fn entry(&self, slot: u32) -> Record<'_> {
         self.record(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
     }
@@ -279,6 +333,11 @@ impl Row<'_> {
 
     pub(super) fn subtract(self, field: u64, by: u64) {
         self.set(field, self.get(field).saturating_sub(by));
+    }
+
+    /// Its live buffers.
+    pub(super) fn count(self) -> u64 {
+        self.get(layout::row::ALLOCS).saturating_sub(self.get(layout::row::FREES))
     }
 }
 

@@ -21,14 +21,16 @@ const REST: u32 = 16;
 
 impl Books {
     /// The row has grown to these figures.
+    #[inline]
     pub(super) fn raise_peaks(&self, event: Event, row: Row<'_>, live: u64, allocated: u64) {
         if allocated > row.get(row::PEAK_ALLOCATED) {
             row.set(row::PEAK_ALLOCATED_TIME, event.time);
             row.set(row::PEAK_ALLOCATED_EVENT, event.n);
             row.publish(row::PEAK_ALLOCATED, allocated);
         }
-        if live > row.get(row::INNER_PEAK) {
-            row.set(row::INNER_PEAK, live);
+        // The inner peak is never above the other, and lies where the event is already.
+        if live <= row.get(row::INNER_PEAK) {
+            return;
         }
         if live > row.get(row::PEAK) {
             // The figure itself comes last: whoever finds the old one after a kill finds it below the recount, and
@@ -42,9 +44,11 @@ impl Books {
             row.set(row::PEAK_LOST_COUNT, 0);
             row.publish(row::PEAK, live);
         }
+        row.publish(row::INNER_PEAK, live);
     }
 
     /// A listed entry is about to go: keep it if it belongs to its row's peak.
+    #[inline]
     pub(super) fn bury(&self, record: Record<'_>) {
         let row = self.region.row(row_of(record));
         let peak_event = row.get(row::PEAK_EVENT);

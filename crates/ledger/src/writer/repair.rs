@@ -12,8 +12,7 @@ use super::{
 };
 
 /// Figures of a row that the entries tell.
-const COUNTED: [u64; 6] =
-    [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::LIVE_COUNT, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
+const COUNTED: [u64; 5] = [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED];
 
 impl Books {
     /// Whether an event is half done.
@@ -40,16 +39,11 @@ impl Books {
             for field in COUNTED {
                 row.set(field, 0);
             }
+            self.counted(number).store(0, Relaxed);
         }
-        self.index.abandon();
+        self.index.clear();
         let entries = low(self.region.header(header::ENTRIES_USED).load(Relaxed)).min(self.region.capacity);
         let unlisted = self.overflow.used.load(Relaxed);
-        if !self.index.start(entries.saturating_add(unlisted)) {
-            // Without an index no free can be found: what follows is not exact, and says so.
-            self.lose(crate::layout::Lost::NoMemory);
-            let _ = self.index.start(0);
-        }
-        self.free.clear();
         self.overflow.clear_free();
         self.dead.store(0, Relaxed);
         for slot in (0..entries).rev() {
@@ -59,14 +53,14 @@ impl Books {
             self.recount_slot(number + self.region.capacity);
         }
         self.recount_circulars();
-        self.finish_mark(event);
         let (mut count, mut bytes) = (0, 0);
         for number in 0..rows {
             self.settle_row(event, number);
             let row = self.region.row(number);
-            count += row.get(row::LIVE_COUNT);
+            count += row.count();
             bytes += row.get(row::LIVE_BYTES);
         }
+        self.finish_mark(event);
         self.region.header(header::LIVE_ENTRIES).store(count, Relaxed);
         self.region.header(header::LIVE_BYTES).store(bytes, Relaxed);
         self.region.count(header::REPAIRS);
@@ -95,7 +89,7 @@ impl Books {
         let size = record.get(entry::SIZE);
         let allocated = self.allocated(number, size, low(record.get(entry::PER_BANK)));
         let row = self.region.row(number);
-        row.add(row::LIVE_COUNT, 1);
+        self.counted(number).fetch_add(1, Relaxed);
         row.add(row::LIVE_BYTES, size);
         row.add(row::ALLOCATED_BYTES, allocated);
         if !self.is_listed(slot) {
@@ -103,14 +97,12 @@ impl Books {
             row.add(row::UNLISTED_BYTES, size);
             row.add(row::UNLISTED_ALLOCATED, allocated);
         }
-        if self.index.has_room() {
-            self.index.put(index::hash(number, record.get(entry::ADDRESS)), slot);
-        }
+        self.index.put(index::hash(number, record.get(entry::ADDRESS)), slot);
     }
 
     fn settle_row(&self, event: Event, number: usize) {
         let row = self.region.row(number);
-        let count = row.get(row::LIVE_COUNT);
+        let count = self.counted(number).load(Relaxed);
         let allocs = row.get(row::ALLOCS).max(row.get(row::FREES).wrapping_add(count));
         row.set(row::ALLOCS, allocs);
         row.set(row::FREES, allocs.wrapping_sub(count));
@@ -155,12 +147,11 @@ mod tests {
         let books = session.books;
         assert!(!books.is_half_done());
         let row = books.region.row(0);
-        assert_eq!([row::LIVE_BYTES, row::LIVE_COUNT, row::PEAK].map(|field| row.get(field)), [1000, 10, 1000]);
-        assert_eq!(row.get(row::ALLOCS) - row.get(row::FREES), 10);
+        assert_eq!([row.get(row::LIVE_BYTES), row.count(), row.get(row::PEAK)], [1000, 10, 1000]);
         assert_eq!(books.region.header(header::REPAIRS).load(Relaxed), 1);
         assert_eq!(books.region.header(header::STATUS).load(Relaxed) & status::REPAIRED, status::REPAIRED);
         let done = books.region.header(header::SEQ).load(Relaxed) / 2;
-        assert_eq!(books.region.event(done, 2).load(Relaxed) >> 56, Op::Repair as u64);
+        assert_eq!(books.region.event(done)[2].load(Relaxed) >> 56, Op::Repair as u64);
         assert_eq!(session.find(Key { allocator: id, kind: 0, address: 3 }), Some(Found { size: 100, refs: 1 }));
         assert_eq!(session.remove(Key { allocator: id, kind: 0, address: 9 }), Some(100));
         assert_eq!(books.take_slot(), Some(9), "free slots are known again");

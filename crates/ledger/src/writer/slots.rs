@@ -1,4 +1,5 @@
-//! Which slots are free: those given back, then those never used; and private records for what the table cannot list.
+//! Which slots are free: those given back (the index chains them), then those never used; and private records for what the
+//! table cannot list.
 //!
 //! A slot below the capacity is an entry of the region. One from the capacity on is *unlisted*: a record of the same form
 //! in private memory, so that totals stay exact when the table is full.
@@ -15,48 +16,13 @@ use crate::layout::{entry, header};
 
 use super::{
     books::Books,
-    memory::{self, Backing, Record, Words, high, low, pair},
+    index::{Index, SLOTS_MAX},
+    memory::{self, Backing, Record, low},
 };
 
 /// Unlisted records mapped together: 16 MiB, of which only touched pages cost.
 const CHUNK_RECORDS: u32 = 1 << 18;
-const CHUNKS: usize = 64;
-
-/// Slots given back, newest on top: 32 bits each.
-#[derive(Debug)]
-pub(super) struct FreeList {
-    slots: Words,
-    length: AtomicU32,
-}
-
-impl FreeList {
-    pub(super) fn reserve(capacity: u32) -> Option<Self> {
-        Some(Self { slots: Words::reserve(capacity as usize / 2)?, length: AtomicU32::new(0) })
-    }
-
-    pub(super) fn push(&self, slot: u32) {
-        let length = self.length.load(Relaxed);
-        let word = self.slots.get(length as usize / 2);
-        let changed = if length.is_multiple_of(2) { pair(slot, high(word)) } else { pair(low(word), slot) };
-        self.slots.set(length as usize / 2, changed);
-        self.length.store(length + 1, Relaxed);
-    }
-
-    pub(super) fn pop(&self) -> Option<u32> {
-        let last = self.length.load(Relaxed).checked_sub(1)?;
-        self.length.store(last, Relaxed);
-        let word = self.slots.get(last as usize / 2);
-        Some(if last.is_multiple_of(2) { low(word) } else { high(word) })
-    }
-
-    pub(super) fn clear(&self) {
-        self.length.store(0, Relaxed);
-    }
-
-    pub(super) fn words(&self) -> &Words {
-        &self.slots
-    }
-}
+const CHUNKS: usize = (SLOTS_MAX / CHUNK_RECORDS) as usize;
 
 /// Records in private memory.
 #[derive(Debug)]
@@ -84,14 +50,17 @@ impl Overflow {
         Some(Record(unsafe { &*chunk.add((number % CHUNK_RECORDS) as usize) }))
     }
 
-    /// A free record's number; `None`: no memory.
-    fn take(&self) -> Option<u32> {
+    /// A free record's number, below `end`; `None`: no memory.
+    fn take(&self, end: u32) -> Option<u32> {
         if let Some(number) = self.free.load(Relaxed).checked_sub(1) {
             let next = self.record(number).map_or(0, |record| low(record.get(entry::ADDRESS)));
             self.free.store(next, Relaxed);
             return Some(number);
         }
         let number = self.used.load(Relaxed);
+        if number >= end {
+            return None;
+        }
         let chunk = self.chunks.get((number / CHUNK_RECORDS) as usize)?;
         if chunk.load(Relaxed).is_null() {
             chunk.store(memory::map(CHUNK_RECORDS as usize * 64, Backing::Private)?.as_ptr().cast(), Release);
@@ -126,11 +95,13 @@ impl Overflow {
 }
 
 impl Books {
+    #[inline]
     pub(super) fn is_listed(&self, slot: u32) -> bool {
         slot < self.region.capacity
     }
 
     /// The record in a slot, listed or not.
+    #[inline]
     pub(super) fn record_in(&self, slot: u32) -> Record<'_> {
         match slot.checked_sub(self.region.capacity) {
             None => self.region.entry(slot),
@@ -140,8 +111,9 @@ impl Books {
     }
 
     /// A slot for a new entry: given back, never used, unlisted. `None`: no memory.
+    #[inline]
     pub(super) fn take_slot(&self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.index.take_free() {
             return Some(slot);
         }
         let used = self.region.header(header::ENTRIES_USED);
@@ -152,15 +124,17 @@ impl Books {
             return Some(next);
         }
         if self.sweep_for_a_slot() {
-            return self.free.pop();
+            return self.index.take_free();
         }
-        self.overflow.take().map(|number| number + self.region.capacity)
+        let unlisted = Index::slots(self.region.capacity).min(SLOTS_MAX) - self.region.capacity;
+        self.overflow.take(unlisted).map(|number| number + self.region.capacity)
     }
 
     /// The slot's entry is gone.
+    #[inline]
     pub(super) fn give_slot(&self, slot: u32) {
         match slot.checked_sub(self.region.capacity) {
-            None => self.free.push(slot),
+            None => self.index.give_free(slot),
             Some(number) => self.overflow.give(number),
         }
     }
@@ -171,25 +145,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_slot_comes_first() {
-        let list = FreeList::reserve(1024).expect("4 KiB");
-        for slot in [5, 9, 1023] {
-            list.push(slot);
-        }
-        assert_eq!(list.pop(), Some(1023));
-        list.push(7);
-        assert_eq!([list.pop(), list.pop(), list.pop(), list.pop()], [Some(7), Some(9), Some(5), None]);
-        // SAFETY: the last use.
-        unsafe { list.words().release() };
-    }
-
-    #[test]
     fn unlisted_records_are_used_again() {
         let overflow = Overflow::new();
-        assert_eq!([overflow.take(), overflow.take()], [Some(0), Some(1)]);
+        assert_eq!([overflow.take(9), overflow.take(9)], [Some(0), Some(1)]);
         overflow.give(0);
         overflow.give(1);
-        assert_eq!([overflow.take(), overflow.take(), overflow.take()], [Some(1), Some(0), Some(2)]);
+        assert_eq!([overflow.take(9), overflow.take(9), overflow.take(3), overflow.take(3)], [Some(1), Some(0), Some(2), None]);
         assert!(overflow.record(u32::MAX).is_none());
         // SAFETY: the last use.
         unsafe { overflow.release() };

@@ -13,7 +13,10 @@ use std::{
     },
 };
 
-use crate::layout::{self, Clock, header, status};
+use crate::{
+    layout::{self, Clock, header, status},
+    tsc,
+};
 
 use super::{
     Config, Session,
@@ -24,7 +27,7 @@ use super::{
     index::Index,
     lock::Lock,
     memory::{self, Backing, PAGE, Region, Words, pair, position},
-    slots::{FreeList, Overflow},
+    slots::Overflow,
     tags::Tags,
 };
 
@@ -118,9 +121,6 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     let identity = Identity::of_this_process();
     let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity, events: layout::EVENTS.records };
     let books = books_over(region, clock, identity.pid, (made.descriptor, made.inode))?;
-    if !books.index.start(0) {
-        return None;
-    }
     let mut bits = if made.is_sealed { 0 } else { status::UNSEALED };
     if config.clock == ClockChoice::Auto && clock == Clock::Monotonic {
         bits |= status::CLOCK_FALLBACK;
@@ -130,9 +130,14 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     books.place()
 }
 
-/// Books of a region that is mapped, without an index.
+/// Books of a region that is mapped, with an empty index.
 pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
-    let free = FreeList::reserve(region.capacity)?;
+    let index = Index::reserve(region.capacity)?;
+    let Some(figures) = Words::reserve(FIGURES) else {
+        // SAFETY: nobody has used it.
+        unsafe { index.release() };
+        return None;
+    };
     Some(Books {
         region,
         lock: Lock::new(),
@@ -140,12 +145,11 @@ pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descri
         pid,
         descriptor,
         inode,
-        index: Index::new(),
-        free,
+        index,
         overflow: Overflow::new(),
         tags: Tags::new(),
         circulars: Circulars::new(),
-        figures: Words::reserve(FIGURES)?,
+        figures,
         dead: AtomicU64::new(0),
         sweep_cursor: AtomicU32::new(0),
         grave_cursor: AtomicU32::new(0),
@@ -171,8 +175,8 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     set(header::PID_NAMESPACE, identity.pid_namespace);
     set(header::MACHINE, config.machine);
     set(header::CLOCK, u64::from(clock as u32));
-    set(header::CREATED_MONOTONIC, clock::nanoseconds(libc::CLOCK_MONOTONIC));
-    set(header::CREATED_REALTIME, clock::nanoseconds(libc::CLOCK_REALTIME));
+    set(header::CREATED_MONOTONIC, tsc::monotonic_ns());
+    set(header::CREATED_REALTIME, tsc::realtime_ns());
     set(header::CREATED_CLOCK, clock::now(clock));
     write_environment(region, identity);
     text(region, header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
@@ -386,8 +390,8 @@ mod tests {
     #[test]
     fn the_capacity_is_halved_until_it_fits() {
         assert_eq!(capacity_within(1 << 20, u64::MAX), Some(1 << 20));
-        assert_eq!(capacity_within(1 << 20, 0x470_4FFF), Some(1 << 19));
-        assert_eq!(capacity_within(1 << 20, 0x70_5000 + 64 * 1024), Some(1 << 10));
-        assert_eq!(capacity_within(1 << 20, 0x70_5000), None);
+        assert_eq!(capacity_within(1 << 20, 0x46E_4FFF), Some(1 << 19));
+        assert_eq!(capacity_within(1 << 20, 0x6E_5000 + 64 * 1024), Some(1 << 10));
+        assert_eq!(capacity_within(1 << 20, 0x6E_5000), None);
     }
 }

@@ -29,15 +29,13 @@ impl Books {
     pub(super) fn free_row(&self, time: u64, number: usize) {
         let event = self.begin(time);
         let row = self.region.row(number);
-        let (count, bytes) = (row.get(row::LIVE_COUNT), row.get(row::LIVE_BYTES));
+        let (count, bytes) = (row.count(), row.get(row::LIVE_BYTES));
         let fact = Fact { row: number, size: bytes, ..Fact::default() };
         self.dead.store(self.dead.load(Relaxed).wrapping_add(count), Relaxed);
         // The store that kills them all; the figures follow, and are recounted if they do not.
         row.publish(row::EPOCH, event.n);
         self.note_left(event, row, count, bytes);
-        for field in
-            [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::LIVE_COUNT, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED]
-        {
+        for field in [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED] {
             row.set(field, 0);
         }
         row.add(row::FREES, count);
@@ -82,9 +80,7 @@ impl Books {
     pub(super) fn clear_dead(&self, slot: u32) {
         let record = self.record_in(slot);
         let hash = index::hash(row_of(record), record.get(entry::ADDRESS));
-        if let Some(place) = self.index.find(hash, |found| found == slot) {
-            self.index.remove(place);
-        }
+        self.index.remove(hash, slot);
         if self.is_listed(slot) {
             self.keep_left(record);
         }

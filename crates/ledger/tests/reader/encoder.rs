@@ -25,7 +25,7 @@ pub(crate) struct Shape {
     pub(crate) coverage: u32,
     pub(crate) failures: u32,
     pub(crate) left: u32,
-    /// Bytes more that each record has than version 1.1's.
+    /// Bytes more that each record has than version 1.2's.
     pub(crate) longer: u32,
 }
 
@@ -80,7 +80,7 @@ impl Encoder {
             place
         };
         let allocators = place(shape.allocators, 1280);
-        let rows = place(shape.allocators * 8, 320);
+        let rows = place(shape.allocators * 8, 256);
         let tags = place(shape.tags, 64);
         let graveyard = place(shape.graveyard, 64);
         let events = place(shape.events, 40);
@@ -99,7 +99,7 @@ impl Encoder {
     fn header(&mut self) {
         self.text(0x000, b"TTMONLDG");
         self.put16(0x008, 1);
-        self.put16(0x00A, 1);
+        self.put16(0x00A, 2);
         self.put32(0x00C, 4096);
         self.put64(0x010, self.bytes.len() as u64);
         let places = [self.allocators, self.rows, self.tags, self.graveyard, self.events, self.entries];
@@ -162,7 +162,7 @@ impl Encoder {
         self.put32(at + 0x24, 1);
         self.put32(at + 0x100, slot);
         self.put64(at, 1 << 8 | 2);
-        self.put64(Self::at(self.rows, slot * 8 + kind), 1 << 8 | 2);
+        self.put64(Self::at(self.rows, slot * 8 + kind) + 0x40, 1 << 8 | 2);
         let used = self.get64(0x210).max(u64::from(slot) + 1);
         self.put64(0x210, used);
     }
@@ -181,11 +181,11 @@ impl Encoder {
         self.put64(at + 0x08, bytes);
         self.put64(at + 0x10, bytes);
         self.put64(at + 0x18, count);
-        self.put64(at + 0x20, bytes);
-        self.put64(at + 0x28, 3_000);
-        self.put64(at + 0x30, last_event);
-        self.put64(at + 0x38, bytes);
-        self.put64(at + 0x50, count);
+        self.put64(at + 0x28, bytes);
+        self.put64(at + 0x30, bytes);
+        self.put64(at + 0x38, last_event);
+        self.put64(at + 0x48, bytes);
+        self.put64(at + 0x50, 3_000);
         let (live, live_bytes) = (self.get64(0x220), self.get64(0x228));
         self.put64(0x220, live + count);
         self.put64(0x228, live_bytes + bytes);

@@ -34,7 +34,7 @@ fn circulars() {
         let mut region = Encoder::new(shape);
         region.open_allocator(1, 4);
         region.put64(0x200, 40);
-        region.put64(Encoder::at(region.rows, 12) + 0x80, 5);
+        region.put64(Encoder::at(region.rows, 12), 5);
         circular(&mut region, 0, 9, [0, 1, 7, 6], 1, 1);
         circular(&mut region, 1, 8, [2, 2, 2, 2], 1, 2);
         // Died with its allocator, of an unknown allocator, cores from right to left, too many cores, half written.
@@ -144,11 +144,11 @@ fn left_ones_are_told_once() {
     region.put64(Encoder::at(region.entries, 0), 0);
     region.put64(Encoder::at(region.entries, 1), 0);
     let row = Encoder::at(region.rows, 0);
-    region.put64(row + 0x80, 4);
+    region.put64(row, 4);
     region.put64(row + 0x08, 200);
     region.put64(row + 0x18, 2);
-    region.put64(row + 0xE0, 5);
-    region.put64(row + 0xD8, 450);
+    region.put64(row + 0xD8, 5);
+    region.put64(row + 0xD0, 450);
     for (place, event) in [(0, 1), (1, 2), (2, 3), (3, 3), (4, 6)] {
         let at = Encoder::at(region.left, place);
         for (word, value) in Entry::example(event, 0, 100).words().into_iter().enumerate() {
@@ -164,12 +164,12 @@ fn left_ones_are_told_once() {
     };
     assert_eq!(read(&region), (vec![1, 2, 3, 4], (5, 450)), "6 is live yet, and one there was no room for");
     // What came before the slot's allocator is not its own.
-    region.put64(row + 0xB8, 2);
+    region.put64(row + 0xB0, 2);
     assert_eq!(read(&region).0, [3, 4]);
     // Killed before the row had counted them.
-    region.put64(row + 0xB8, 0);
-    region.put64(row + 0xE0, 1);
-    region.put64(row + 0xD8, 100);
+    region.put64(row + 0xB0, 0);
+    region.put64(row + 0xD8, 1);
+    region.put64(row + 0xD0, 100);
     region.put64(0x200, 13);
     assert_eq!(read(&region), (vec![1, 2, 3, 4], (4, 400)));
 }

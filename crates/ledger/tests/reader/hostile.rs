@@ -141,7 +141,7 @@ fn huge_counts() {
             region.put64(offset, value);
         }
         region.put32(region.allocators.offset + 0x1C, u32::MAX);
-        region.put64(region.rows.offset, 1 << 8 | 2);
+        region.put64(region.rows.offset + 0x40, 1 << 8 | 2);
         read_all(&open(&region.bytes).unwrap());
         region.put64(0x200, value | 1);
         read_all(&open(&region.bytes).unwrap());

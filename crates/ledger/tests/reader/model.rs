@@ -204,7 +204,7 @@ impl Model {
         let number = self.number();
         self.begin();
         self.now.rows[row].epoch = number;
-        self.set(Encoder::at(self.image.rows, ROWS[row].into()) + 0x80, number);
+        self.set(Encoder::at(self.image.rows, ROWS[row].into()), number);
         let dead: Vec<u32> = self.now.live.iter().filter(|(_, entry)| entry.row == ROWS[row]).map(|(&slot, _)| slot).collect();
         for slot in dead {
             let entry = self.now.live.remove(&slot).unwrap();
@@ -239,8 +239,8 @@ impl Model {
                 let lost = *lost;
                 self.now.rows[row].members.remove(&entry.event);
                 let at = Encoder::at(self.image.rows, ROWS[row].into());
-                self.set(at + 0xA0, lost.1);
-                self.set(at + 0xA8, lost.0);
+                self.set(at + 0x70, lost.1);
+                self.set(at + 0x78, lost.0);
             }
         }
         self.set(Encoder::at(self.image.entries, slot), 0);
@@ -251,19 +251,19 @@ impl Model {
         let at = Encoder::at(self.image.rows, ROWS[row].into());
         let figures = self.now.rows[row].clone();
         let fields = [
-            (0x68, figures.unlisted.0),
-            (0x70, figures.unlisted.1),
-            (0x78, figures.unlisted.1),
+            (0x98, figures.unlisted.0),
+            (0xA0, figures.unlisted.1),
+            (0xA8, figures.unlisted.1),
             (0x08, figures.used),
             (0x10, figures.used),
             (0x18, figures.count),
-            (0x30, figures.peak_event),
-            (0x88, figures.peak_epoch),
-            (0x90, figures.peak_unlisted.1),
-            (0x98, figures.peak_unlisted.0),
-            (0xA0, figures.lost.1),
-            (0xA8, figures.lost.0),
-            (0x20, figures.peak),
+            (0x38, figures.peak_event),
+            (0x58, figures.peak_epoch),
+            (0x60, figures.peak_unlisted.1),
+            (0x68, figures.peak_unlisted.0),
+            (0x70, figures.lost.1),
+            (0x78, figures.lost.0),
+            (0x48, figures.peak),
         ];
         for (offset, value) in fields {
             if self.image.get64(at + offset) != value {

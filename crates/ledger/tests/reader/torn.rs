@@ -78,10 +78,10 @@ fn a_member_noted_as_lost_and_not_yet_free() {
     let mut region = stopped(4);
     let row = Encoder::at(region.rows, 0);
     // A fifth one went before, so that the peak is more than what is live.
-    region.put64(row + 0x20, 500);
-    region.put64(row + 0x30, 4);
-    region.put64(row + 0xA0, 200);
-    region.put64(row + 0xA8, 2);
+    region.put64(row + 0x48, 500);
+    region.put64(row + 0x38, 4);
+    region.put64(row + 0x70, 200);
+    region.put64(row + 0x78, 2);
     let listing = open(&region.bytes).unwrap().list().unwrap();
     assert_eq!((listing.peak_sets[0].lost, listing.peak_sets[0].is_whole()), ((1, 100), true));
 }
@@ -89,7 +89,7 @@ fn a_member_noted_as_lost_and_not_yet_free() {
 #[test]
 fn a_free_all_before_its_figures() {
     let mut region = stopped(4);
-    region.put64(Encoder::at(region.rows, 0) + 0x80, 5);
+    region.put64(Encoder::at(region.rows, 0), 5);
     let listing = open(&region.bytes).unwrap().list().unwrap();
     assert_eq!((listing.totals.live_bytes, listing.entries.len()), (0, 0));
     assert_eq!((listing.peak_sets[0].is_whole(), listing.peak_sets[0].gone.len()), (true, 4));
@@ -100,9 +100,9 @@ fn unlisted_figures_and_allocated_bytes_survive_a_recount() {
     let mut region = stopped(2);
     let (allocator, row) = (Encoder::at(region.allocators, 0), Encoder::at(region.rows, 0));
     region.put32(allocator + 0x28, 12);
-    region.put64(row + 0x68, 7);
-    region.put64(row + 0x70, 700);
-    region.put64(row + 0x78, 800);
+    region.put64(row + 0x98, 7);
+    region.put64(row + 0xA0, 700);
+    region.put64(row + 0xA8, 800);
     let row = open(&region.bytes).unwrap().totals().unwrap().allocators[0].rows[0];
     assert_eq!((row.count, row.used, row.allocated), (9, 900, 12 * (2 + 3) + 800));
 }

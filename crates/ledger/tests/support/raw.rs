@@ -16,16 +16,16 @@ use std::{
 
 const ALLOCATORS: usize = 0x1000;
 const ROWS: usize = 0x51000;
-const TAGS: usize = 0xF1000;
-const GRAVEYARD: usize = 0x13_1000;
-const EVENTS: usize = 0x23_1000;
-const CIRCULARS: usize = 0x4B_1000;
-const LAUNCHES: usize = 0x6B_1000;
-const COVERAGE: usize = 0x6B_3000;
-const FAILURES: usize = 0x6B_5000;
-const LEFT: usize = 0x6C_5000;
-const ENTRIES: usize = 0x70_5000;
-const ROW_BYTES: usize = 320;
+const TAGS: usize = 0xD1000;
+const GRAVEYARD: usize = 0x11_1000;
+const EVENTS: usize = 0x21_1000;
+const CIRCULARS: usize = 0x49_1000;
+const LAUNCHES: usize = 0x69_1000;
+const COVERAGE: usize = 0x69_3000;
+const FAILURES: usize = 0x69_5000;
+const LEFT: usize = 0x6A_5000;
+const ENTRIES: usize = 0x6E_5000;
+const ROW_BYTES: usize = 256;
 
 pub struct Raw(Vec<u8>);
 
@@ -153,7 +153,7 @@ impl Raw {
         self.failures(&mut truth);
         let allocators = usize::try_from(self.word(0x210)).expect("few");
         for number in 0..allocators * 8 {
-            if self.row(number, 0) != 0 {
+            if self.row(number, 0x40) != 0 {
                 let row = self.check_row(number, listed.get(&number).copied().unwrap_or_default(), is_even, seq);
                 truth.rows.insert(number, row);
             }
@@ -177,8 +177,8 @@ impl Raw {
             let state = self.word(at);
             assert!(state & 0xFF <= 2 && state >> 8 <= truth.seq.div_ceil(2), "state {state:#x} of a circular buffer");
             let allocator = self.short(at + 0x18);
-            if state & 0xFF == 2 && state >> 8 > self.row(allocator * 8 + 4, 0x80) {
-                assert_eq!(self.row(allocator * 8 + 4, 0) & 0xFF, 2, "the cb row is in use");
+            if state & 0xFF == 2 && state >> 8 > self.row(allocator * 8 + 4, 0x00) {
+                assert_eq!(self.row(allocator * 8 + 4, 0x40) & 0xFF, 2, "the cb row is in use");
                 let cores = self.half(at + 0x14).to_le_bytes();
                 let circular = (self.half(at + 0x10), self.half(at + 8), self.half(at + 12), cores, self.0[at + 0x1A], self.0[at + 0x1B]);
                 truth.circulars.entry(allocator).or_default().push(circular);
@@ -193,7 +193,7 @@ impl Raw {
         for at in entries.chain((0..used).map(|record| LEFT + record * 64)) {
             let (row, creation) = (self.short(at + 0x28), self.word(at) >> 8);
             assert!(at >= ENTRIES || self.0[at] == 2, "a record of the table is whole");
-            if self.0[at] == 2 && creation > self.row(row, 0xB8) && creation <= self.row(row, 0x80) {
+            if self.0[at] == 2 && creation > self.row(row, 0xB0) && creation <= self.row(row, 0x00) {
                 truth.left.entry(row).or_default().insert(creation);
             }
         }
@@ -204,7 +204,7 @@ impl Raw {
         let is_even = truth.seq.is_multiple_of(2);
         for (number, row) in &truth.rows {
             let kept = truth.left.get(number).map_or(0, HashSet::len) as u64;
-            let is_half_done = !is_even && self.row(*number, 0x80) == truth.seq.div_ceil(2);
+            let is_half_done = !is_even && self.row(*number, 0x00) == truth.seq.div_ceil(2);
             let is_all_kept = self.word(0x298) < 4096 && truth.status & 2 == 0;
             assert!(is_half_done || kept <= row.left.0, "row {number} kept {kept} of {:?}", row.left);
             assert!(is_half_done || !is_all_kept || kept == row.left.0, "row {number} kept {kept} of {:?}", row.left);
@@ -250,7 +250,7 @@ impl Raw {
             let state = self.word(at);
             assert!(state & 0xFF <= 2, "state {state:#x} in {slot}");
             let (row, address, size) = (self.short(at + 0x28), self.word(at + 8), self.word(at + 16));
-            if state & 0xFF != 2 || state >> 8 <= self.row(row, 0x80) {
+            if state & 0xFF != 2 || state >> 8 <= self.row(row, 0x00) {
                 continue;
             }
             let entry = Entry {
@@ -276,27 +276,26 @@ impl Raw {
     fn check_row(&self, number: usize, listed: (u64, u64, u64), is_even: bool, seq: u64) -> Row {
         let field = |offset| self.row(number, offset);
         // A free-all that is half done has killed the unlisted too.
-        let is_cleared = !is_even && field(0x80) == seq.div_ceil(2);
-        let unlisted = if is_cleared { (0, 0, 0) } else { (field(0x70), field(0x78), field(0x68)) };
+        let is_cleared = !is_even && field(0x00) == seq.div_ceil(2);
+        let unlisted = if is_cleared { (0, 0, 0) } else { (field(0xA0), field(0xA8), field(0x98)) };
         let counted = (listed.0 + unlisted.0, listed.1 + unlisted.1, listed.2 + unlisted.2);
         let mut row = Row {
             live_bytes: counted.0,
             allocated: counted.1,
             count: counted.2,
-            peak: field(0x20),
-            peak_allocated: field(0x38),
-            allocs: field(0x50),
-            frees: field(0x58),
-            failed: field(0x60),
-            unlisted_count: field(0x68),
-            unlisted_bytes: field(0x70),
-            peak_lost_count: field(0xA8),
-            left: (field(0xE0), field(0xD8)),
-            mark: (field(0x100), field(0xE8), field(0xF8)),
+            peak: field(0x48),
+            peak_allocated: field(0x30),
+            allocs: field(0x18),
+            frees: field(0x20),
+            failed: field(0x90),
+            unlisted_count: field(0x98),
+            unlisted_bytes: field(0xA0),
+            peak_lost_count: field(0x78),
+            left: (field(0xD8), field(0xD0)),
+            mark: (field(0xF8), field(0xE0), field(0xF0)),
         };
         if is_even {
-            assert_eq!((field(8), field(16), field(24)), counted, "totals of row {number}");
-            assert_eq!(row.allocs - row.frees, row.count, "allocations and frees of row {number}");
+            assert_eq!((field(8), field(16), row.allocs - row.frees), counted, "totals of row {number}");
             assert!(row.peak >= row.live_bytes && row.peak_allocated >= row.allocated, "peak of row {number}");
         }
         if !is_even && row.live_bytes > row.peak {
@@ -309,7 +308,7 @@ impl Raw {
     }
 
     fn check_peak_set(&self, number: usize, is_even: bool) {
-        let (peak, event, epoch) = (self.row(number, 0x20), self.row(number, 0x30), self.row(number, 0x88));
+        let (peak, event, epoch) = (self.row(number, 0x48), self.row(number, 0x38), self.row(number, 0x58));
         let mut members = HashMap::new();
         for slot in 0..self.entries() {
             let at = ENTRIES + slot * 64;
@@ -324,8 +323,8 @@ impl Raw {
                 members.insert(self.word(at) >> 8, self.word(at + 16));
             }
         }
-        let lost = self.row(number, 0xA0);
-        let sum = members.values().sum::<u64>() + self.row(number, 0x90) + lost;
+        let lost = self.row(number, 0x70);
+        let sum = members.values().sum::<u64>() + self.row(number, 0x60) + lost;
         // Killed between a full graveyard's figures and the entry's end, that one is counted twice.
         let is_doubled = !is_even && lost > 0 && members.values().any(|size| sum == peak + size);
         assert!(sum == peak || is_doubled, "peak set of row {number}: {sum}, peak {peak}, even {is_even}");
