@@ -1,68 +1,205 @@
-//! A simulated program's buffers: what it tells the client library, so that its ledger adds up to what the plan says.
+//! A simulated program's buffers: what the hook would write of it, so that its ledger adds up to what the plan says, and its
+//! banks are filled as an allocator fills them.
 
+use std::collections::VecDeque;
+
+use ttmon_client::hooked;
+use ttmon_ledger::layout::kind;
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip as LedgerChip, Circular, Key, KindGeometry};
+use ttmon_model::product::{Arch, Product};
 use ttmon_model::{Kind, PerKind};
 
+use crate::bank::{Bank, End};
 use crate::chip::Chip;
 
-/// Buffers begin at multiples of this.
-const ALIGNMENT: u64 = 32;
-/// How TT-Metal numbers the kinds of buffers.
-const BUFFER_TYPES: [(Kind, u8); 4] = [(Kind::Dram, 0), (Kind::L1, 1), (Kind::L1Small, 3), (Kind::Trace, 4)];
+/// Allocators that the hook sees.
+const ORIGIN_HOOK: u32 = 2;
+/// Pages are tiles of 32 x 32 halves.
+const PAGE_BYTES: u64 = 2048;
+/// Blocks of a bank are multiples of this.
+const ALIGNMENT: u32 = 32;
+/// What TT-Metal keeps for itself at the beginning of DRAM.
+const DRAM_BASE: u64 = 0x40000;
+/// The highest share of DRAM that a program here has as traces, and of L1 as small buffers; each has its own end of a bank.
+const TRACE_SHARE: u64 = 64;
+const SMALL_SHARE: u64 = 16;
+/// Kinds with banks, with their numbers in a ledger.
+const BANKED: [(Kind, u8); 4] =
+    [(Kind::Dram, kind::DRAM), (Kind::L1, kind::L1), (Kind::L1Small, kind::L1_SMALL), (Kind::Trace, kind::TRACE)];
+/// What firmware and kernels have at the beginning of L1.
+const L1_BASE: u64 = 0x19000;
+/// Pieces smaller than this are not worth a hole.
+const PIECE_BYTES_MIN: u64 = 1 << 16;
 
 /// The live buffers of a process on one chip.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Buffers {
-    live: PerKind<Vec<(u64, u64)>>,
-    next: u64,
+    allocator: Option<AllocatorId>,
+    kinds: PerKind<Option<Live>>,
+    /// What the circular buffers take, once they are there.
+    circular_bytes: u64,
+}
+
+/// The live buffers of a kind.
+#[derive(Debug)]
+struct Live {
+    bank: Bank,
+    banks: u64,
+    /// Address and size: weights stay; of what comes and goes the oldest goes first.
+    weights: Vec<(u64, u64)>,
+    passing: VecDeque<(u64, u64)>,
+}
+
+impl Live {
+    fn per_bank(&self, size: u64) -> u64 {
+        size.div_ceil(self.banks).next_multiple_of(ALIGNMENT.into())
+    }
+
+    fn sum(&self) -> u64 {
+        self.weights.iter().chain(&self.passing).map(|(_, size)| size).sum()
+    }
 }
 
 impl Buffers {
-    /// Allocates and frees until the chip's memory is what the plan says; the first time in `pieces`.
-    pub(crate) fn become_like(&mut self, chip: &Chip, used: &PerKind<u64>, pieces: u64) {
-        let Ok(device) = i32::try_from(chip.id) else { return };
-        for (kind, buffer_type) in BUFFER_TYPES {
-            self.adjust(
-                kind,
-                used[kind],
-                pieces,
-                &|address, size| {
-                    ttmon_client::report_allocation(device, size, buffer_type, address);
-                },
-                &|address, _| {
-                    ttmon_client::report_deallocation(device, address);
-                },
-            );
-        }
-        self.adjust(
-            Kind::Cb,
-            used[Kind::Cb],
-            pieces,
-            &|address, size| {
-                ttmon_client::report_cb_allocation(device, size, address);
-            },
-            &|address, size| {
-                ttmon_client::report_cb_deallocation(device, size, address);
-            },
-        );
+    /// With the allocator of a chip that nothing lies on yet.
+    pub(crate) fn new(chip: &Chip) -> Self {
+        let kinds = geometry(chip.product);
+        let chips = [LedgerChip { metal_id: chip.id, unique_id: chip.unique_id, flags: 0 }];
+        let spec = AllocatorSpec { given_id: chip.id, origin: ORIGIN_HOOK, mesh: (1, 1), kinds, chips: &chips };
+        let allocator = hooked::session().and_then(|mut session| session.open_allocator(&spec).ok());
+        let live = |kind: Kind| {
+            let (_, number) = BANKED.into_iter().find(|(banked, _)| *banked == kind)?;
+            let geometry = kinds[usize::from(number)];
+            let end = if matches!(kind, Kind::Dram | Kind::Trace) { End::Low } else { End::High };
+            let bank = Bank::new(geometry.base, geometry.bank_bytes, end);
+            Some(Live { bank, banks: geometry.banks.into(), weights: Vec::new(), passing: VecDeque::new() })
+        };
+        Self { allocator, kinds: PerKind::from_fn(live), circular_bytes: 0 }
     }
 
-    fn adjust(&mut self, kind: Kind, wanted: u64, pieces: u64, allocate: &dyn Fn(u64, u64), free: &dyn Fn(u64, u64)) {
-        let is_first = self.live[kind].is_empty();
-        let mut sum: u64 = self.live[kind].iter().map(|(_, size)| size).sum();
-        // What goes is what came last, as activations do; weights stay.
-        while sum > wanted {
-            let Some((address, size)) = self.live[kind].pop() else { break };
-            free(address, size);
-            sum -= size;
+    /// Allocates and frees until the chip's memory is what the plan says; the first time in `pieces`.
+    pub(crate) fn become_like(&mut self, chip: &Chip, used: &PerKind<u64>, pieces: u64) {
+        let Some(allocator) = self.allocator else { return };
+        for (kind, number) in BANKED {
+            if let Some(live) = &mut self.kinds[kind] {
+                adjust(live, (allocator, number), used[kind], pieces);
+            }
         }
-        let _tag = ttmon_client::tag(if is_first { "weights" } else { "activations" });
-        let piece = if is_first { (wanted / pieces.max(1)).max(1 << 16) } else { u64::MAX };
-        while sum < wanted {
-            let size = piece.min(wanted - sum);
-            allocate(self.next, size);
-            self.live[kind].push((self.next, size));
-            self.next += size.next_multiple_of(ALIGNMENT);
-            sum += size;
+        if self.circular_bytes != used[Kind::Cb] {
+            self.circular_bytes = used[Kind::Cb];
+            circulars(allocator, chip, used[Kind::Cb]);
+        }
+        hooked::writer().launched(chip.id);
+    }
+}
+
+/// Banks, their bytes and where they begin: a bank of DRAM is a channel, one of L1 a core.
+fn geometry(product: &Product) -> [KindGeometry; 6] {
+    let channel_bytes: u64 = if product.arch == Arch::Blackhole { 4 << 30 } else { 1 << 30 };
+    let banks = product.dram_bytes / channel_bytes;
+    let (trace, small) = (channel_bytes / TRACE_SHARE, product.arch.l1_bytes_per_core() / SMALL_SHARE / PAGE_BYTES * PAGE_BYTES);
+    let (dram, l1) = (channel_bytes - trace - DRAM_BASE, product.arch.l1_bytes_per_core() - small - L1_BASE);
+    let kind = |banks: u64, base: u64, bank_bytes: u64| KindGeometry {
+        banks: u32::try_from(banks).unwrap_or(u32::MAX),
+        alignment: ALIGNMENT,
+        bank_bytes,
+        base,
+    };
+    let mut kinds = [KindGeometry::default(); 6];
+    kinds[usize::from(kind::DRAM)] = kind(banks, DRAM_BASE, dram);
+    kinds[usize::from(kind::TRACE)] = kind(banks, DRAM_BASE + dram, trace);
+    kinds[usize::from(kind::L1)] = kind(product.cores, L1_BASE, l1);
+    kinds[usize::from(kind::L1_SMALL)] = kind(product.cores, L1_BASE + l1, small);
+    kinds
+}
+
+fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, pieces: u64) {
+    let is_first = live.weights.is_empty();
+    let mut sum = live.sum();
+    while sum > wanted {
+        let Some((address, size)) = live.passing.pop_front().or_else(|| live.weights.pop()) else { break };
+        if let Some(mut session) = hooked::session() {
+            session.remove(Key { allocator, kind: number, address });
+        }
+        live.bank.give(address, live.per_bank(size));
+        sum -= size;
+    }
+    let mut piece = if is_first { (wanted / pieces.max(1)).max(PIECE_BYTES_MIN) } else { u64::MAX };
+    while sum < wanted {
+        let size = piece.min(wanted - sum);
+        let per_bank = live.per_bank(size);
+        // A bank in pieces may have no room for it: what is missing comes in smaller ones.
+        let Some(address) = live.bank.take(per_bank) else {
+            piece = size / 2;
+            if piece < PIECE_BYTES_MIN {
+                break;
+            }
+            continue;
+        };
+        // At the beginning every other one is a weight: where activations go, they leave holes.
+        let is_weight = is_first && live.weights.len() <= live.passing.len();
+        let _tag = ttmon_client::tag(if is_weight { "weights" } else { "activations" });
+        let sizes = (u32::try_from(per_bank), u32::try_from(PAGE_BYTES));
+        let (Ok(per_bank), Ok(page)) = sizes else { break };
+        if let Some(mut session) = hooked::session() {
+            let buffer = Buffer { size, per_bank, page, tag: hooked::tag(), ..Buffer::default() };
+            let _ = session.insert(Key { allocator, kind: number, address }, &buffer);
+        }
+        if is_weight {
+            live.weights.push((address, size))
+        } else {
+            live.passing.push_back((address, size))
+        }
+        sum += size;
+    }
+}
+
+/// Three buffers of one program: two on every core, and one more on the left half of them, so that the left half has three times
+/// as much as the right one has, or nearly.
+fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
+    let tiles = bytes / chip.product.cores / PAGE_BYTES;
+    let (columns, rows) = grid(chip.product);
+    // A program by each chip's name: a ledger knows them by their numbers alone.
+    let program = chip.id + 1;
+    let (right, more) = (tiles - tiles / 2, tiles / 2 * 2);
+    let (all, left) = ([0, 0, columns - 1, rows - 1], [0, 0, columns / 2 - 1, rows - 1]);
+    let first = right.div_ceil(2);
+    let Some(mut session) = hooked::session() else { return };
+    session.remove_program(program);
+    let mut at = L1_BASE;
+    for (tiles, cores) in [(first, all), (right - first, all), (more, left)] {
+        let size = tiles * PAGE_BYTES;
+        let (Ok(address), Ok(size)) = (u32::try_from(at), u32::try_from(size)) else { return };
+        if size > 0 {
+            let circular = Circular { allocator, chip: None, program, address, size, cores, is_dataflow: false, is_global: false };
+            let _ = session.add_circular(&circular);
+        }
+        at += u64::from(size);
+    }
+}
+
+/// Columns and rows of a chip's cores; the columns are even in number.
+fn grid(product: &Product) -> (u8, u8) {
+    let known: &[u8] = if product.arch == Arch::Wormhole { &[8] } else { &[14, 12, 10] };
+    let columns = known.iter().copied().find(|columns| product.cores.is_multiple_of(u64::from(*columns))).unwrap_or(2);
+    (columns, u8::try_from(product.cores / u64::from(columns)).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banks_are_within_the_chip_and_grids_have_all_cores() {
+        for card_type in ["n150", "n300", "p100a", "p150a", "p300c", "galaxy-wormhole", "galaxy-blackhole"] {
+            let product = Product::by_card_type(card_type).unwrap();
+            let kinds = geometry(product);
+            let bytes = |number: u8| kinds[usize::from(number)].bank_bytes * u64::from(kinds[usize::from(number)].banks);
+            assert!(bytes(kind::DRAM) + bytes(kind::TRACE) <= product.dram_bytes, "{card_type}");
+            assert!(bytes(kind::L1) + bytes(kind::L1_SMALL) <= product.cores * product.arch.l1_bytes_per_core(), "{card_type}");
+            let (columns, rows) = grid(product);
+            assert_eq!(u64::from(columns) * u64::from(rows), product.cores, "{card_type}");
+            assert!(columns.is_multiple_of(2));
         }
     }
 }

@@ -32,6 +32,7 @@
 
 mod spec;
 
+mod bank;
 mod board;
 mod chip;
 mod machine;

@@ -69,7 +69,8 @@ impl Share<'_> {
         used[Kind::Trace] = tiles(dram(appetite.trace));
         used[Kind::L1] = tiles(l1(appetite.l1_kept)) + passing(l1(appetite.l1_passing));
         used[Kind::L1Small] = tiles(l1(appetite.l1_small));
-        used[Kind::Cb] = tiles(l1(appetite.cb));
+        // As much on every core.
+        used[Kind::Cb] = tiles(l1(appetite.cb) / *cores as f64) * cores;
         used
     }
 

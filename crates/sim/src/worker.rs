@@ -75,7 +75,7 @@ fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a
     let chips: Vec<&Chip> = process.uses.iter().filter(|one| one.slot.is_some()).map(|one| &machine.chips[one.chip as usize]).collect();
     ttmon_client::name_devices(chips.iter().map(|chip| (chip.id, chip.unique_id)).collect());
     ttmon_client::start(ttmon_client::Options { machine: directory::mark(root) });
-    chips.into_iter().map(|chip| (chip, Buffers::default())).collect()
+    chips.into_iter().map(|chip| (chip, Buffers::new(chip))).collect()
 }
 
 /// Where this process reports: the region, its place there, and the chip it is about.

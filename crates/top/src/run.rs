@@ -94,11 +94,11 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     state.hosts = hosts;
     state.is_read_only = options.is_read_only;
     // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
+    let mut effects = Vec::new();
     if let Ok(event) = arrivals.recv_timeout(FIRST_LOOK) {
-        for effect in update(&mut state, event) {
-            if let Effect::Fail(lost) = effect {
-                return Err(Error::Lost(lost));
-            }
+        effects = update(&mut state, event);
+        if let Some(Effect::Fail(lost)) = effects.iter().find(|effect| matches!(effect, Effect::Fail(_))) {
+            return Err(Error::Lost(lost.clone()));
         }
     }
     if let Some(message) = options.message {
@@ -108,7 +108,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     listen(&events)?;
     let screen = Screen::enter()?;
     read_keys(events)?;
-    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO) }.run(&arrivals)
+    Loop { state, screen, requests, config: options.config, buffer: Buffer::empty(Rect::ZERO) }.run(&arrivals, effects)
 }
 
 /// Signals as events, from a thread of their own.
@@ -168,7 +168,10 @@ struct Loop {
 }
 
 impl Loop {
-    fn run(mut self, arrivals: &Receiver<Event>) -> Result<End, Error> {
+    fn run(mut self, arrivals: &Receiver<Event>, first: Vec<Effect>) -> Result<End, Error> {
+        for effect in first {
+            self.perform(effect)?;
+        }
         let mut heard = vec![Instant::now(); self.requests.len()];
         loop {
             self.draw()?;

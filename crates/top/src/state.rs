@@ -142,6 +142,8 @@ pub(crate) struct State {
     pub(crate) is_by_device: bool,
     pub(crate) message: Option<Message>,
     pub(crate) environment: Option<Environment>,
+    /// The machine that was asked for its live buffers.
+    pub(crate) buffers_of: Option<usize>,
     /// Where a recording is, if this is one.
     pub(crate) replay: Option<Position>,
 }
@@ -171,6 +173,7 @@ impl State {
             is_by_device: true,
             message: None,
             environment: None,
+            buffers_of: None,
             replay: None,
         }
     }

@@ -50,9 +50,9 @@ pub(crate) enum Effect {
 
 /// Takes an event in.
 pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
-    let before = wants_buffers(state);
     let mut effects = change(state, event);
     let now = wants_buffers(state);
+    let before = std::mem::replace(&mut state.buffers_of, now);
     if now != before {
         effects.extend(before.map(|host| Effect::Ask(host, Request::Buffers(false))));
         effects.extend(now.map(|host| Effect::Ask(host, Request::Buffers(true))));

@@ -20,6 +20,29 @@ fn a_machine_with_memory_and_processes() {
     assert!(ttmon("--sim t3k").stdout.contains("SIMULATED"));
 }
 
+/// Banks of simulated programs: their blocks make the whole, what is used fits, and the sums are those of TT-Metal's statistics.
+#[test]
+fn banks_and_circular_buffers() {
+    for spec in ["n300", "p150", "galaxy"] {
+        let json = ttmon(&format!("mem --sim {spec} --banks --blocks --buffers --json")).json();
+        let (allocators, blocks) = (json["allocators"].as_array().unwrap(), json["blocks"].as_array().unwrap());
+        assert!(!allocators.is_empty(), "{spec}");
+        for allocator in allocators {
+            for kind in ["dram", "l1", "l1_small", "trace"] {
+                let number = |name: &str| allocator["kinds"][kind][name].as_u64().unwrap_or_else(|| panic!("{spec} {kind} {name}"));
+                let (banks, bank_bytes) = (number("banks"), number("bank_bytes"));
+                assert!(number("used") <= number("allocated") && number("allocated") <= banks * bank_bytes, "{spec} {kind}");
+                let is_mine = |block: &&Value| block["allocator"] == allocator["id"] && block["kind"] == kind;
+                let sum: u64 = blocks.iter().filter(is_mine).map(|block| block["size"].as_u64().unwrap()).sum();
+                assert_eq!(sum, bank_bytes, "{spec} {kind}");
+            }
+            assert!(allocator["kinds"]["cb"]["used"].as_u64() > Some(0) && allocator["kinds"]["cb"]["programs"] == 1, "{spec}");
+            let processes = json["processes"].as_array().unwrap();
+            assert!(processes.iter().all(|process| process["overlap_bytes"].as_u64().unwrap_or(0) == 0), "{spec}");
+        }
+    }
+}
+
 /// The same seed, the same machine; pids and times apart.
 #[test]
 fn deterministic() {

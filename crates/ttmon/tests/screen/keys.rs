@@ -41,6 +41,15 @@ fn views() {
     top.wait("the help to close", |text| !text.contains("show or hide this help"));
 }
 
+/// Buffers, the map of a bank and circular buffers are there from the start where the memory view is the first one.
+#[test]
+fn memory_first() {
+    let top = Terminal::top(120, 40, "--sim n300 --view 4 -r 200");
+    top.wait("buffers", |text| text.contains("Largest of") && !text.contains("Largest of 0"));
+    top.wait("a map", |text| text.lines().any(|line| line.contains(" dram ") && line.contains("███") && line.contains("frag")));
+    top.wait("cores", |text| text.contains("CBs by core, most") && text.contains("████████▃▃"));
+}
+
 #[test]
 fn processes() {
     let mut top = t3k();

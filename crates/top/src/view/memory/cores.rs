@@ -20,7 +20,7 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
         .collect();
     let grid = grid(&circulars);
     let most = grid.iter().flatten().copied().max().unwrap_or(0);
-    canvas.rule(area, 0, &format!("Circular buffers, most {} a core", size(most)), Role::Strong);
+    canvas.rule(area, 0, &format!("CBs by core, most {}", size(most)), Role::Strong);
     let steps = canvas.glyphs().spark;
     for (row, cores) in (1..area.height).zip(&grid) {
         for (column, bytes) in (0u16..).zip(cores) {

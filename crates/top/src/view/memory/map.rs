@@ -29,10 +29,10 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
     if rows.is_empty() || area.height < 2 {
         return;
     }
-    let [free, largest, _, used] = canvas.glyphs().map;
+    let [free, largest, part, used] = canvas.glyphs().map;
     let hidden = rows.len().saturating_sub(usize::from(area.height) - 1);
     let more = if hidden > 0 { format!("  +{hidden} {}", canvas.glyphs().down) } else { String::new() };
-    let title = format!("A bank's addresses, low to high: {used} used  {free} free  {largest} largest free block{more}");
+    let title = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free block{more}");
     canvas.rule(area, 0, &title, Role::Strong);
     for (row, (allocator, kind, banks)) in (1..area.height).zip(rows) {
         let name = format!("{}.{} {}", allocator.process.pid, allocator.slot, kind.name());
@@ -41,6 +41,10 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
         let at = area.width.saturating_sub(FIGURES_COLUMNS);
         match banks.no_blocks {
             Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.explanation()), Role::Dim),
+            None if banks.table.is_empty() => {
+                canvas.say(area, NAME_COLUMNS, row, "N/A: its blocks are not told here", Role::Dim);
+                canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
+            }
             None => {
                 canvas.say(area, NAME_COLUMNS, row, &map(&banks.table, usize::from(width), canvas.glyphs().map), Role::Plain);
                 canvas.say(area, at + 1, row, &figures(banks), Role::Plain);

@@ -1,0 +1,100 @@
+//! The address space of a bank: what TT-Metal's allocators do with it, closely enough that there are holes where there would be.
+
+use std::collections::BTreeMap;
+
+/// Which end of the memory is filled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// From the lowest address up, as DRAM is.
+    Low,
+    /// From the highest down, as L1 is: circular buffers grow from the other end.
+    High,
+}
+
+/// Free ranges by where they begin, none beside another.
+#[derive(Debug)]
+pub(crate) struct Bank {
+    free: BTreeMap<u64, u64>,
+    end: End,
+}
+
+impl Bank {
+    pub(crate) fn new(base: u64, bytes: u64, end: End) -> Self {
+        Self { free: BTreeMap::from([(base, bytes)]), end }
+    }
+
+    /// Takes so many bytes from the first range that has them.
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
+        let fits = |(_, length): &(&u64, &u64)| **length >= bytes;
+        let found = match self.end {
+            End::Low => self.free.iter().find(fits),
+            End::High => self.free.iter().rev().find(fits),
+        };
+        let (start, length) = found.map(|(start, length)| (*start, *length))?;
+        self.free.remove(&start);
+        let (address, rest) = match self.end {
+            End::Low => (start, start + bytes),
+            End::High => (start + length - bytes, start),
+        };
+        if length > bytes {
+            self.free.insert(rest, length - bytes);
+        }
+        Some(address)
+    }
+
+    /// Gives them back, joined with what is free beside them.
+    pub(crate) fn give(&mut self, address: u64, bytes: u64) {
+        let (mut start, mut length) = (address, bytes);
+        if let Some(behind) = self.free.remove(&(address + bytes)) {
+            length += behind;
+        }
+        if let Some((before, bytes_before)) = self.free.range(..address).next_back().map(|(before, bytes)| (*before, *bytes))
+            && before + bytes_before == address
+        {
+            self.free.remove(&before);
+            (start, length) = (before, length + bytes_before);
+        }
+        self.free.insert(start, length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn holes_are_filled_and_joined() {
+        let mut bank = Bank::new(100, 100, End::Low);
+        assert_eq!([bank.take(40), bank.take(40), bank.take(40)], [Some(100), Some(140), None]);
+        bank.give(100, 40);
+        assert_eq!([bank.take(30), bank.take(20)], [Some(100), Some(180)]);
+        for (address, bytes) in [(140, 40), (100, 30), (180, 20)] {
+            bank.give(address, bytes);
+        }
+        assert_eq!(bank.free, BTreeMap::from([(100, 100)]));
+        let mut high = Bank::new(0, 64, End::High);
+        assert_eq!([high.take(16), high.take(48), high.take(1)], [Some(48), Some(0), None]);
+    }
+
+    proptest! {
+        /// Whatever is taken and given back, no two have the same byte, and in the end all is free.
+        #[test]
+        fn nothing_is_had_twice(steps in prop::collection::vec((1u64..300, any::<bool>()), 1..200), is_high: bool) {
+            let mut bank = Bank::new(1000, 4096, if is_high { End::High } else { End::Low });
+            let mut live: Vec<(u64, u64)> = Vec::new();
+            for (bytes, is_free) in steps {
+                if is_free && !live.is_empty() {
+                    let (address, bytes) = live.remove(usize::try_from(bytes).unwrap() % live.len());
+                    bank.give(address, bytes);
+                } else if let Some(address) = bank.take(bytes) {
+                    prop_assert!(address >= 1000 && address + bytes <= 5096);
+                    prop_assert!(live.iter().all(|(other, length)| address + bytes <= *other || other + length <= address));
+                    live.push((address, bytes));
+                }
+            }
+            live.into_iter().for_each(|(address, bytes)| bank.give(address, bytes));
+            prop_assert_eq!(bank.free, BTreeMap::from([(1000, 4096)]));
+        }
+    }
+}
