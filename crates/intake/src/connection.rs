@@ -1,20 +1,23 @@
 //! One connection: what it sent and was not a whole message yet, what it has not read yet, and whom it speaks for.
 
+use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg, send};
 
 use ttmon_wire::allocation::{Framing, Request, Size};
 
-use crate::limits::UNREAD_BYTES_MAX;
+use crate::limits::{PIDS_PER_CONNECTION_MAX, UNREAD_BYTES_MAX};
 
 /// Why a connection is not read for the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// It is being found out how its process sees the machine.
     Inspection,
+    /// It is being found out whose pid this message names.
+    Kin(Request),
     /// Its question waits for what other sources say.
     Sample(Request, Size),
     /// Its dump is being written.
@@ -47,6 +50,8 @@ pub(crate) struct Speaker {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
+    /// No descriptor can come along with what is received.
+    pub(crate) is_guarded: bool,
     /// The process that connected; `None` where it cannot be seen from here.
     pub(crate) peer: Option<u64>,
     pub(crate) peer_pid: u32,
@@ -75,6 +80,23 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
 }
 
+/// Why nothing was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// There is nothing now.
+    Nothing,
+    /// There is somebody's descriptor.
+    Descriptor,
+    /// There will be nothing more.
+    End,
+}
+
+impl From<Errno> for Received {
+    fn from(error: Errno) -> Self {
+        if matches!(error, Errno::AGAIN | Errno::INTR) { Self::Nothing } else { Self::End }
+    }
+}
+
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
@@ -83,9 +105,10 @@ pub(crate) enum Flow {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, peer: Option<u64>, peer_pid: u32) -> Self {
+    pub(crate) fn new(socket: OwnedFd, is_guarded: bool, peer: Option<u64>, peer_pid: u32) -> Self {
         Self {
             socket,
+            is_guarded,
             peer,
             peer_pid,
             framing: Framing::new(),
@@ -102,6 +125,22 @@ impl Connection {
             is_deaf: false,
             is_asking: false,
         }
+    }
+
+    /// Takes what came. A descriptor among it is never received: dropping it may take as long as its sender likes. Looking at it is
+    /// harmless, for what is looked at is not the last of its kind.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Received> {
+        let mut length = buffer.len();
+        if !self.is_guarded {
+            let mut none = RecvAncillaryBuffer::default();
+            let seen = recvmsg(&self.socket, &mut [IoSliceMut::new(buffer)], &mut none, RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
+            if seen.flags.contains(ReturnFlags::CTRUNC) {
+                return Err(Received::Descriptor);
+            }
+            length = seen.bytes;
+        }
+        let buffer = buffer.get_mut(..length).unwrap_or_default();
+        Ok(recv(&self.socket, buffer, RecvFlags::DONTWAIT)?.0)
     }
 
     /// Sends now what the peer takes, and keeps the rest. One that does not read is given up.
@@ -138,9 +177,56 @@ impl Connection {
         if self.is_ending { Flow::Close } else { Flow::On }
     }
 
+    /// Whom a pid means from now on; the last one to speak comes first.
+    pub(crate) fn remember(&mut self, speaker: Speaker) {
+        self.speakers.truncate(PIDS_PER_CONNECTION_MAX);
+        self.speakers.insert(0, speaker);
+    }
+
     /// Whether the next complaint is to be told.
     pub(crate) fn may_complain(&mut self) -> bool {
         self.complaints = self.complaints.saturating_add(1);
         self.complaints <= 10
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, Read};
+    use std::mem::MaybeUninit;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
+
+    use super::*;
+
+    fn send_with_descriptor(from: &UnixStream, bytes: &[u8], descriptor: impl AsFd) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        sendmsg(from, &[IoSlice::new(bytes)], &mut control, SendFlags::empty()).expect("sent");
+    }
+
+    /// As on kernels that do not refuse them: the descriptor stays where it is, and whoever sent it has not been waited for.
+    #[test]
+    fn descriptors_are_seen_and_not_received() {
+        let (ours, theirs) = UnixStream::pair().expect("pair");
+        let connection = Connection::new(ours.into(), false, None, 1);
+        let mut buffer = [0; 64];
+        assert_eq!(connection.receive(&mut buffer), Err(Received::Nothing));
+        send(&theirs, b"one", SendFlags::empty()).expect("sent");
+        send(&theirs, b"two", SendFlags::empty()).expect("sent");
+        assert_eq!((connection.receive(&mut buffer), &buffer[..6]), (Ok(6), &b"onetwo"[..]));
+        let (mut kept, sent) = UnixStream::pair().expect("pair");
+        send(&theirs, b"three", SendFlags::empty()).expect("sent");
+        send_with_descriptor(&theirs, b"four", &sent);
+        drop(sent);
+        assert_eq!(connection.receive(&mut buffer), Err(Received::Descriptor));
+        kept.set_nonblocking(true).expect("a socket");
+        assert_eq!(kept.read(&mut [0]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock), "it is not dropped yet");
+        drop(connection);
+        assert_eq!(kept.read(&mut [0]).expect("its end"), 0);
     }
 }

@@ -30,6 +30,7 @@ pub struct Counters {
     pub peers_dropped: u64,
     pub deaths: u64,
     pub handed_over: u64,
+    pub handed_refused: u64,
     pub adopted: u64,
 }
 
@@ -64,5 +65,8 @@ pub const ROWS: &[Row] = &[
     ("peers_dropped", "peers dropped that did not read their replies", |counters| counters.peers_dropped),
     ("deaths", "processes that ended", |counters| counters.deaths),
     ("handed_over", "ledgers handed over", |counters| counters.handed_over),
+    ("handed_refused", "ledgers handed over and not kept: no ledger, not the sender's, or no place left", |counters| {
+        counters.handed_refused
+    }),
     ("adopted", "ledgers taken over from an earlier server", |counters| counters.adopted),
 ];

@@ -20,10 +20,27 @@ pub(crate) enum About {
     Everything,
 }
 
+impl About {
+    /// In the order of their numbers.
+    pub(crate) const ALL: [Self; 3] = [Self::Buffers, Self::Kernels, Self::Everything];
+}
+
+/// Who wants a dump of one sort: however many they are, one is under way, and one follows it for those who asked meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) is_under_way: bool,
+    pub(crate) is_wanted_again: bool,
+    /// Connections that wait for the one under way.
+    pub(crate) askers: Vec<u64>,
+    /// Connections that wait for the next.
+    pub(crate) later: Vec<u64>,
+}
+
 /// One process's live buffers.
 pub(crate) struct Owned {
     pub(crate) pid: u32,
-    pub(crate) listing: Listing,
+    /// `None` where they could not be read.
+    pub(crate) listing: Option<Listing>,
 }
 
 /// Kinds in the order of TT-Metal's buffer types.
@@ -45,10 +62,14 @@ type Sorted<'a> = BTreeMap<u32, BTreeMap<u8, Vec<Item<'a>>>>;
 pub(crate) fn text(about: About, owned: &[Owned], now_unix_ns: u64) -> String {
     let sorted = sort(owned);
     let mut text = String::new();
+    let is_whole = owned.iter().all(|owned| owned.listing.is_some());
+    for Owned { pid, .. } in owned.iter().filter(|owned| owned.listing.is_none()) {
+        let _ = writeln!(text, "⚠ [PID {pid}] its ledger could not be read: what it has is not in this list");
+    }
     match about {
         About::Buffers => {
             text.push_str("📋 Received DUMP_REMAINING request...\n");
-            buffers(&mut text, &sorted);
+            buffers(&mut text, &sorted, is_whole);
             text.push_str("📋 DUMP_REMAINING complete.\n");
         }
         About::Kernels => {
@@ -56,7 +77,7 @@ pub(crate) fn text(about: About, owned: &[Owned], now_unix_ns: u64) -> String {
             text.push_str("📋 DUMP_KERNELS complete.\n");
         }
         About::Everything => {
-            buffers(&mut text, &sorted);
+            buffers(&mut text, &sorted, is_whole);
             circulars(&mut text, &sorted);
             if count(&sorted, &[kind::KERNEL]) > 0 {
                 kernels(&mut text, &sorted, now_unix_ns);
@@ -68,12 +89,12 @@ pub(crate) fn text(about: About, owned: &[Owned], now_unix_ns: u64) -> String {
 
 fn sort(owned: &[Owned]) -> Sorted<'_> {
     let mut sorted = Sorted::new();
-    for Owned { pid, listing } in owned {
+    for (pid, listing) in owned.iter().filter_map(|owned| Some((owned.pid, owned.listing.as_ref()?))) {
         let device_of: BTreeMap<u16, u32> = listing.totals.allocators.iter().map(|one| (one.slot, one.given_id)).collect();
         for entry in &listing.entries {
             let Some(device) = device_of.get(&entry.allocator) else { continue };
             let tag = usize::try_from(entry.tag).ok().filter(|tag| *tag > 0).and_then(|tag| listing.tags.get(tag)).map(String::as_str);
-            let item = Item { pid: *pid, address: entry.address, size: entry.size, refs: entry.refs, time: entry.time, tag };
+            let item = Item { pid, address: entry.address, size: entry.size, refs: entry.refs, time: entry.time, tag };
             sorted.entry(*device).or_default().entry(entry.kind).or_default().push(item);
         }
     }
@@ -96,11 +117,11 @@ fn title(text: &mut String, title: &str) {
     let _ = write!(text, "\n╔{bar}╗\n║           {title:<50}║\n╚{bar}╝\n");
 }
 
-fn buffers(text: &mut String, sorted: &Sorted<'_>) {
+fn buffers(text: &mut String, sorted: &Sorted<'_>, is_whole: bool) {
     let all = count(sorted, &ORDER);
     title(text, "REMAINING ALLOCATED BUFFERS");
     let _ = writeln!(text, "Total tracked allocations: {all}\n");
-    if all == 0 {
+    if all == 0 && is_whole {
         text.push_str("✓ No buffers remaining - perfect cleanup!\n");
         return;
     }

@@ -31,6 +31,8 @@ pub struct Kept {
     pub region: Arc<Region>,
     /// The end of its process, once that has come.
     pub ended: Option<Ended>,
+    /// Buffers and bytes that were live then, once they are counted.
+    live: Option<(u64, u64)>,
     file: File,
     identity: (u64, u64),
     pidfd: Option<OwnedFd>,
@@ -66,11 +68,12 @@ pub(crate) struct Handed {
     receiver: Option<Receiver>,
     kept: PostMortem,
     last: u64,
+    refused: u64,
 }
 
 impl Handed {
     pub(crate) fn new(receiver: Option<Receiver>) -> Self {
-        Self { receiver, kept: PostMortem::default(), last: 0 }
+        Self { receiver, kept: PostMortem::default(), last: 0, refused: 0 }
     }
 
     pub(crate) fn receiver(&self) -> Option<&Receiver> {
@@ -87,15 +90,19 @@ impl Handed {
         let came = receiver.receive(RECEIVED_MAX);
         let mut watched = Vec::new();
         for handed in came {
-            let Some((owner, pidfd)) = owner(&handed) else { continue };
+            let Some((owner, pidfd)) = owner(&handed) else {
+                self.refused += 1;
+                continue;
+            };
             let mut kept = self.kept.lock();
             if kept.iter().any(|known| known.identity == handed.identity) {
                 continue;
             }
-            if kept.len() >= HANDED_MAX {
-                // A dead one's place, or none.
-                let Some(oldest) = kept.iter().position(|known| known.ended.is_some()) else { continue };
-                kept.remove(oldest);
+            // A process has one ledger: one that became another program has a new one.
+            kept.retain(|known| known.owner != owner);
+            if kept.len() >= HANDED_MAX && !make_place(&mut kept, handed.uid) {
+                self.refused += 1;
+                continue;
             }
             self.last += 1;
             let number = self.last & 0xFFFF_FFFF_FFFF;
@@ -105,6 +112,7 @@ impl Handed {
                 uid: handed.uid,
                 region: Arc::new(handed.region),
                 ended: None,
+                live: None,
                 file: handed.file,
                 identity: handed.identity,
                 pidfd: None,
@@ -118,6 +126,16 @@ impl Handed {
         watched
     }
 
+    /// Messages so far of which nothing is kept.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused + self.receiver.as_ref().map_or(0, Receiver::refused)
+    }
+
+    /// Whether nothing is received for now.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.receiver.as_ref().is_some_and(Receiver::is_stuck)
+    }
+
     /// Keeps the descriptor while the process lives.
     pub(crate) fn watch(&mut self, number: u64, pidfd: OwnedFd) {
         if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
@@ -125,26 +143,30 @@ impl Handed {
         }
     }
 
-    /// Its process has ended: whose it was, and how many buffers and bytes were live.
-    pub(crate) fn ended(&mut self, number: u64) -> Option<(u32, u64, u64)> {
+    /// Its process has ended: its ledger, for somebody to count what was live in it.
+    pub(crate) fn ended(&mut self, number: u64) -> Option<Arc<Region>> {
         let mut kept = self.kept.lock();
         let known = kept.iter_mut().find(|known| known.number == number && known.ended.is_none())?;
         let bytes = known.file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
         known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now(), bytes });
         // Closing it takes it out of the loop's interest too.
         known.pidfd = None;
-        let pid = known.owner.pid;
-        let live = known.region.totals().map_or((0, 0), |totals| {
-            let rows = totals.allocators.iter().flat_map(|allocator| &allocator.rows);
-            rows.fold((0, 0), |(count, bytes), row| (count + row.count, bytes + row.used))
-        });
-        let dead_bytes =
-            |kept: &[Kept]| kept.iter().filter_map(|known| known.ended).fold(0_u64, |sum, ended| sum.saturating_add(ended.bytes));
-        while dead_bytes(&kept) > HANDED_DEAD_BYTES_MAX {
-            let Some(oldest) = kept.iter().position(|known| known.ended.is_some()) else { break };
+        let region = Arc::clone(&known.region);
+        let bytes_of = |known: &Kept| known.ended.map_or(0, |ended| ended.bytes);
+        while kept.iter().map(bytes_of).fold(0, u64::saturating_add) > HANDED_DEAD_BYTES_MAX {
+            let most = user_with_most(&kept, bytes_of);
+            let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.uid) == most) else { break };
             kept.remove(oldest);
         }
-        Some((pid, live.0, live.1))
+        Some(region)
+    }
+
+    /// What was live in it, in buffers and bytes; whose it was.
+    pub(crate) fn counted(&mut self, number: u64, live: (u64, u64)) -> Option<u32> {
+        let mut kept = self.kept.lock();
+        let known = kept.iter_mut().find(|known| known.number == number)?;
+        known.live = Some(live);
+        Some(known.owner.pid)
     }
 
     /// When the next one is to be forgotten.
@@ -165,15 +187,36 @@ impl Handed {
         let mut lines = Vec::new();
         self.kept.each(|known| {
             let Some(ended) = known.ended else { return };
-            let live = known.region.totals().map_or(0, |totals| {
-                totals.allocators.iter().flat_map(|allocator| &allocator.rows).map(|row| row.used).fold(0, u64::saturating_add)
-            });
             let (pid, name) = (known.owner.pid, &known.region.identity().program);
             let ago = ended.at.elapsed().as_secs();
-            lines.push(format!("  PID {pid} ({}) ended {ago} s ago with {} MB live", clean(name), megabytes(live)));
+            let live = known.live.map_or_else(String::new, |(_, bytes)| format!(" with {} MB live", megabytes(bytes)));
+            lines.push(format!("  PID {pid} ({}) ended {ago} s ago{live}", clean(name)));
         });
         lines
     }
+}
+
+/// Buffers and bytes that are live in a ledger. Of one whose writer was killed in the middle of an event that takes a while.
+pub(crate) fn live(region: &Region) -> (u64, u64) {
+    region.totals().map_or((0, 0), |totals| {
+        let rows = totals.allocators.iter().flat_map(|allocator| &allocator.rows);
+        rows.fold((0, 0), |(count, bytes), row| (count + row.count, bytes.saturating_add(row.used)))
+    })
+}
+
+/// All places are taken: the user who has most of them gives up the oldest, of a process that has ended if there is one. Whoever
+/// has most by himself gets no place of a process that lives.
+fn make_place(kept: &mut Vec<Kept>, newcomer: u32) -> bool {
+    let Some(most) = user_with_most(kept, |_| 1) else { return false };
+    let is_theirs = |known: &Kept| known.uid == most;
+    let oldest = kept.iter().position(|known| is_theirs(known) && known.ended.is_some());
+    let oldest = oldest.or_else(|| kept.iter().position(is_theirs).filter(|_| most != newcomer));
+    oldest.map(|oldest| kept.remove(oldest)).is_some()
+}
+
+fn user_with_most(kept: &[Kept], of: impl Fn(&Kept) -> u64) -> Option<u32> {
+    let sum = |uid: u32| kept.iter().filter(|known| known.uid == uid).map(&of).fold(0, u64::saturating_add);
+    kept.iter().map(|known| known.uid).max_by_key(|uid| sum(*uid))
 }
 
 /// Foreign text on a terminal.
@@ -189,7 +232,7 @@ fn owner(handed: &handover::Handed) -> Option<(ProcessKey, Option<OwnedFd>)> {
     let held = peer::open(pid).and_then(|pidfd| peer::look(pid, pidfd));
     match held {
         Some(held) => {
-            let is_its_own = held.key == key && held.namespace_pid == identity.pid && held.uid == handed.uid;
+            let is_its_own = held.key == key && held.namespace_pid == identity.pid && held.uid() == handed.uid;
             is_its_own.then(|| (key, held.pidfd.as_fd().try_clone_to_owned().ok()))
         }
         None => handed.sender.filter(|sender| sender.uid == handed.uid).map(|_| (key, None)),

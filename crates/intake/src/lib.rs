@@ -26,5 +26,5 @@ pub use lines::Format;
 pub use listen::{Listener, Taken};
 pub use log::Log;
 pub use server::{Server, Settings};
-pub use store::{Store, Unusable, is_in_memory};
+pub use store::{Store, Unusable, is_in_memory, make_directory};
 pub use work::{Control, Handle, Sampler};

@@ -8,8 +8,10 @@ pub const CONNECTIONS_MAX: usize = 4096;
 pub const OWNERS_MAX: usize = 1024;
 /// Entries of one process: as many as a ledger lists.
 pub const ENTRIES_MAX: u64 = 1 << 20;
-/// Memory for all ledgers together, the index beside them included: 40 million entries.
+/// Memory for all ledgers together, the index beside them included: 40 million entries, or 1,024 processes with few.
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// A state directory that is full is asked for more memory this often.
+pub const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes taken from one connection before others have their turn.
 pub const READ_BYTES: usize = 256 * 1024;
 /// Replies that a peer may leave unread: over 400 of them, and no asker has more than a few under way.
@@ -26,6 +28,8 @@ pub const REST_WAIT: Duration = Duration::from_secs(5);
 pub const PIDS_PER_CONNECTION_MAX: usize = 64;
 /// Descendants of a peer that are looked through for a pid that it named.
 pub const DESCENDANTS_MAX: usize = 1024;
+/// And no longer than this: each thread of each of them is a file to read.
+pub const DESCENDANTS_WAIT: Duration = Duration::from_millis(100);
 /// Longest environment of a peer that is looked through.
 pub const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
 /// Events wait for what is known of their sender no longer than this.
@@ -35,7 +39,7 @@ pub const SAMPLE_AGE_MAX: Duration = Duration::from_millis(250);
 /// A question waits no longer than this for it.
 pub const SAMPLE_WAIT: Duration = Duration::from_millis(500);
 /// Lines for people that wait to be written: a terminal that stopped must not stop anything else.
-pub const LOG_BYTES_MAX: usize = 8 << 20;
+pub const LOG_BYTES_MAX: usize = 32 << 20;
 /// After accepting failed for want of something, it is tried again this much later.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Ledgers handed over by processes that are kept at a time, live and past death.
@@ -44,5 +48,7 @@ pub const HANDED_MAX: usize = 256;
 pub const HANDED_DEAD_BYTES_MAX: u64 = 512 << 20;
 /// And for how long.
 pub const HANDED_DEAD_TIME: Duration = Duration::from_secs(600);
+/// While descriptors that somebody sent cannot be closed, the hand-over is looked at this often.
+pub const HANDOVER_PAUSE: Duration = Duration::from_secs(1);
 /// Buffers of one device and kind that a dump names.
 pub const DUMP_BUFFERS_MAX: usize = 10;

@@ -5,16 +5,18 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use ttmon_ledger::socket::refuse_descriptors;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -26,6 +28,8 @@ pub struct Listener {
     /// Its place, where it is ours to remove.
     _place: Option<Place>,
     path: PathBuf,
+    /// The kernel lets nobody send descriptors along.
+    refuses_descriptors: bool,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,13 @@ pub enum Taken {
         path: PathBuf,
         /// Who, if that can be told.
         pid: Option<u32>,
+    },
+    /// Nobody listens there, and somebody holds the lock beside it.
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
     },
     /// Something that is not a socket.
     Foreign {
@@ -79,6 +90,10 @@ impl fmt::Display for Taken {
                     None => write!(f, "; stop it, or use another --socket"),
                 }
             }
+            Self::Locked { path, uid } => {
+                write!(f, "{}: a process holds this lock of user {uid}, and nobody listens: ", path.display())?;
+                f.write_str("a server that starts or ends, or a mischief; try again, or use another --socket")
+            }
             Self::Foreign { path, what } => {
                 write!(f, "{} is {what} and not a socket: it is left alone; move it away, or use another --socket", path.display())
             }
@@ -111,10 +126,11 @@ impl Listener {
         });
         bound.map_err(|error| io(error.into()))?;
         let metadata = fs::symlink_metadata(path).map_err(io)?;
+        let refuses_descriptors = refuse_descriptors(&socket);
         rustix::net::listen(&socket, BACKLOG).map_err(|error| io(error.into()))?;
         let identity = (metadata.dev(), metadata.ino());
         let place = Place { path: path.to_owned(), identity, lock, _locked: locked };
-        Ok(Self { socket, _place: Some(place), path: path.to_owned() })
+        Ok(Self { socket, _place: Some(place), path: path.to_owned(), refuses_descriptors })
     }
 
     /// Takes a socket that somebody else bound and listens at, systemd for one; its name is left alone at the end.
@@ -122,12 +138,18 @@ impl Listener {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
-        Ok(Self { socket: listener.into(), _place: None, path })
+        let refuses_descriptors = refuse_descriptors(&listener);
+        Ok(Self { socket: listener.into(), _place: None, path, refuses_descriptors })
     }
 
     /// Where it listens.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether descriptors cannot come along with what is received.
+    pub(crate) fn refuses_descriptors(&self) -> bool {
+        self.refuses_descriptors
     }
 
     /// The next connection, if one waits.
@@ -156,7 +178,7 @@ impl Drop for Place {
     }
 }
 
-/// Locks the file beside the socket, and writes our pid into it.
+/// Locks the file beside the socket.
 fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -169,7 +191,7 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
         let opened = rustix::fs::open(&lock, flags, mode)
             .or_else(|_| rustix::fs::open(&lock, flags - OFlags::RDWR, mode))
             .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
-        let mut file = match opened {
+        let file = match opened {
             Ok(file) => File::from(file),
             Err(Errno::LOOP) => return Err(Taken::Foreign { path: lock, what: "a symbolic link" }),
             Err(error) => return Err(io(error.into())),
@@ -180,23 +202,36 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
         }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Taken::Live { path: path.to_owned(), pid: pid_in(&mut file) }),
+            // What is written in it may be anybody's words: who listens tells the kernel.
+            Err(Errno::WOULDBLOCK) => {
+                return Err(match listening(path) {
+                    Ok(pid) => Taken::Live { path: path.to_owned(), pid },
+                    Err(_) => Taken::Locked { path: lock, uid: metadata.uid() },
+                });
+            }
             Err(error) => return Err(io(error.into())),
         }
         // Whoever had it before may have removed it between our opening and our locking.
         let is_there = fs::symlink_metadata(&lock).is_ok_and(|now| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()));
         if is_there {
-            // Only to tell others: one that cannot be written to is locked all the same.
-            let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
             return Ok((lock, file));
         }
     }
 }
 
-fn pid_in(file: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    file.take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+/// Who listens at a name, if that can be told. Never waits: a queue that is full is somebody's.
+fn listening(path: &Path) -> Result<Option<u32>, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {
+            // Credentials of whoever called listen; under systemd that is systemd.
+            let pid = getsockopt(&socket, PeerCredentials).ok().and_then(|peer| u32::try_from(peer.pid()).ok());
+            Ok(pid.filter(|pid| *pid != 0))
+        }
+        Err(Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes the name free, if what stands there is a socket that nobody answers at.
@@ -215,19 +250,13 @@ fn clear(path: &Path) -> Result<(), Taken> {
         () if !kind.is_socket() => return foreign("a file"),
         () => {}
     }
-    match UnixStream::connect(path) {
-        Ok(stream) => {
-            // Credentials of whoever called listen; under systemd that is systemd.
-            let pid = getsockopt(&stream, PeerCredentials).ok().and_then(|peer| u32::try_from(peer.pid()).ok());
-            return Err(Taken::Live { path: path.to_owned(), pid: pid.filter(|pid| *pid != 0) });
-        }
+    match listening(path) {
+        Ok(pid) => return Err(Taken::Live { path: path.to_owned(), pid }),
         // Nobody listens, or somebody who speaks in datagrams did.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(Taken::Owned { path: path.to_owned(), uid: before.uid() });
-        }
-        Err(error) => return Err(io(error)),
+        Err(Errno::CONNREFUSED) => {}
+        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ACCESS | Errno::PERM) => return Err(Taken::Owned { path: path.to_owned(), uid: before.uid() }),
+        Err(error) => return Err(io(error.into())),
     }
     let now = fs::symlink_metadata(path).map_err(io)?;
     if (now.dev(), now.ino()) != (before.dev(), before.ino()) {
@@ -256,6 +285,32 @@ mod tests {
         drop(first);
         assert_eq!(fs::read_dir(directory.path()).expect("directory").count(), 0, "nothing is left");
         Listener::bind(&path, 0o600).expect("free again");
+    }
+
+    #[test]
+    fn a_queue_that_is_full_is_somebody_s() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("a.sock");
+        let other = UnixListener::bind(&path).expect("free");
+        rustix::net::listen(&other, 0).expect("a shorter queue");
+        let _crowd: Vec<_> = std::iter::from_fn(|| {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("socket");
+            rustix::net::connect(&socket, &SocketAddrUnix::new(&path).expect("path")).ok().map(|()| socket)
+        })
+        .collect();
+        assert!(matches!(Listener::bind(&path, 0o666), Err(Taken::Live { pid: None, .. })));
+    }
+
+    #[test]
+    fn a_lock_of_nobody_who_listens_names_no_server() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("a.sock");
+        let lock = File::create(directory.path().join("a.sock.lock")).expect("lock");
+        io::Write::write_all(&mut &lock, b"1\n").expect("written");
+        flock(&lock, FlockOperation::LockExclusive).expect("locked");
+        let told = Listener::bind(&path, 0o666).expect_err("locked").to_string();
+        assert!(told.contains("holds this lock") && !told.contains("pid 1"), "{told}");
     }
 
     #[test]

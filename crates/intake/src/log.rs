@@ -103,20 +103,25 @@ impl Stream {
             return;
         }
         let mut waiting = self.shared.lock();
-        if waiting.bytes.len() + waiting.under_way + self.turn.len() > LOG_BYTES_MAX {
-            let lines = self.turn.iter().filter(|byte| **byte == b'\n').count() as u64;
-            waiting.dropped_lines += lines;
-            waiting.dropped_in_all += lines;
-        } else {
-            if waiting.dropped_lines > 0 {
-                let lines = std::mem::take(&mut waiting.dropped_lines);
-                waiting.bytes.extend_from_slice(format!("⚠ {lines} lines were dropped: nobody read them\n").as_bytes());
-            }
-            waiting.bytes.append(&mut self.turn);
+        let room = LOG_BYTES_MAX.saturating_sub(waiting.bytes.len() + waiting.under_way);
+        let fits = if self.turn.len() <= room { self.turn.len() } else { whole_lines(&self.turn[..room]) };
+        if waiting.dropped_lines > 0 && fits > 0 {
+            let lines = std::mem::take(&mut waiting.dropped_lines);
+            waiting.bytes.extend_from_slice(format!("⚠ {lines} lines were dropped: nobody read them\n").as_bytes());
         }
+        let (kept, dropped) = self.turn.split_at(fits);
+        waiting.bytes.extend_from_slice(kept);
+        let lines = dropped.iter().filter(|byte| **byte == b'\n').count() as u64;
+        waiting.dropped_lines += lines;
+        waiting.dropped_in_all += lines;
         self.turn.clear();
         self.shared.changed.notify_all();
     }
+}
+
+/// Bytes of the lines that are whole.
+fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
 fn write_all(shared: &Shared, descriptor: &OwnedFd) {
@@ -184,11 +189,16 @@ mod tests {
         }
         let dropped = log.dropped();
         assert!((100..=200).contains(&dropped), "{dropped}");
+        // Of a turn that is larger than what is left, as many lines as fit are kept.
+        let (mut other, _out, _errors) = pipes();
+        (0..LOG_BYTES_MAX / 1024 + 200).for_each(|_| other.out().extend_from_slice(&[&line[..], b"\n"].concat()));
+        other.flush();
+        assert_eq!(other.dropped(), 200);
         // With a reader it goes on, and says what is missing.
         let reader = thread::spawn(move || {
             let mut text = Vec::new();
             let mut chunk = [0; 65536];
-            while !String::from_utf8_lossy(&text).contains("the end") {
+            while !text.ends_with(b"the end\n") {
                 let length = out.read(&mut chunk).expect("pipe");
                 text.extend_from_slice(&chunk[..length]);
             }

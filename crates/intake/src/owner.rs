@@ -1,12 +1,13 @@
 //! What one process has, by its own account: its ledger, and what a repeated allocation or a free without a kind means.
 
 use std::io;
+use std::time::Instant;
 
 use ttmon_ledger::layout::{Lost, kind};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Hosted, Key, KindGeometry, Session};
 use ttmon_model::ledger::VisibleDevices;
 
-use crate::limits::{ENTRIES_MAX, MEMORY_BYTES_MAX};
+use crate::limits::{ENTRIES_MAX, FULL_PAUSE, MEMORY_BYTES_MAX};
 use crate::lines::Done;
 
 /// Allocators of the socket, beside those of client and hook.
@@ -98,13 +99,15 @@ pub(crate) struct Tracked {
     /// The devices it named so far, the last one first.
     devices: Vec<(i32, AllocatorId)>,
     freed: Freed,
+    /// When the state directory was found full; it is not asked again for a while.
+    full_since: Option<Instant>,
 }
 
 impl Tracked {
     pub(crate) fn new(hosted: Hosted, budget: &mut Budget) -> Self {
         budget.bytes += hosted.memory_bytes();
         let devices = hosted.allocators().into_iter().filter_map(|(id, given)| Some((i32::try_from(given).ok()?, id))).collect();
-        Self { hosted, devices, freed: Freed::default() }
+        Self { hosted, devices, freed: Freed::default(), full_since: None }
     }
 
     /// The devices it named, and their allocators.
@@ -133,7 +136,7 @@ impl Tracked {
         Ok(id)
     }
 
-    /// Memory for one more event.
+    /// Memory for one more allocation.
     #[inline]
     fn room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
         if self.hosted.has_room(1) { Ok(()) } else { self.more_room(budget) }
@@ -143,13 +146,17 @@ impl Tracked {
     fn more_room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
         let refusal = if budget.bytes >= MEMORY_BYTES_MAX {
             Refusal::Memory
+        } else if self.full_since.is_some_and(|since| since.elapsed() < FULL_PAUSE) {
+            Refusal::Full
         } else {
             let before = self.hosted.memory_bytes();
             let made: io::Result<()> = self.hosted.make_room();
             budget.bytes += self.hosted.memory_bytes().saturating_sub(before);
             if made.is_ok() && self.hosted.has_room(1) {
+                self.full_since = None;
                 return Ok(());
             }
+            self.full_since = Some(Instant::now());
             Refusal::Full
         };
         // Its header counts it, so that its figures say that they are not exact.
@@ -195,9 +202,8 @@ impl Tracked {
         Ok(change(if found.is_some() { Done::Replaced } else { Done::Allocated }, 1))
     }
 
-    /// Drops one reference; the last one frees. `None` of the change's kind is not: an unknown one is told as it was named.
-    pub(crate) fn free(&mut self, device: i32, named: Named, address: u64, budget: &mut Budget) -> Result<Change, Refusal> {
-        self.room(budget)?;
+    /// Drops one reference; the last one frees. An unknown one is told as it was named.
+    pub(crate) fn free(&mut self, device: i32, named: Named, address: u64) -> Change {
         let allocator = self.allocator(device);
         let mut session = self.hosted.session();
         let (key, is_ambiguous) = match (allocator, named) {
@@ -214,13 +220,13 @@ impl Tracked {
             drop(session);
             let done = if self.freed.knows(device, address) { Done::Twice } else { Done::Unknown };
             let kind = if let Named::Of(kind) = named { kind } else { kind::OTHER };
-            return Ok(Change { done, kind, size: 0, refs: 0, kernel_type, is_ambiguous: false, is_new: false });
+            return Change { done, kind, size: 0, refs: 0, kernel_type, is_ambiguous: false, is_new: false };
         };
         drop(session);
         if refs == 0 {
             self.freed.note(device, address);
         }
-        Ok(Change { done: Done::Freed, kind: key.kind, size, refs, kernel_type, is_ambiguous, is_new: false })
+        Change { done: Done::Freed, kind: key.kind, size, refs, kernel_type, is_ambiguous, is_new: false }
     }
 
     /// Bytes of one kind that it has on a device.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
+use nix::errno::Errno;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use ttmon_model::identity::ProcessKey;
 
-use crate::limits::DESCENDANTS_MAX;
+use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_WAIT};
 
 /// A process, held by a descriptor: its pid means nobody else while that says that it lives.
 #[derive(Debug)]
@@ -20,23 +22,46 @@ pub(crate) struct Held {
     pub(crate) key: ProcessKey,
     /// Its pid in its own namespace.
     pub(crate) namespace_pid: u32,
-    pub(crate) uid: u32,
+    /// Real, effective, saved, and that of its files.
+    pub(crate) uids: [u32; 4],
     pub(crate) name: String,
 }
 
-/// The pid at the other end, and a descriptor of that process; a pid of 0 lives where this process cannot see it.
+impl Held {
+    /// Whose it is.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uids[0]
+    }
+}
+
+/// The pid at the other end, and a descriptor of that process; a pid of 0 lives where this process cannot see it. An error is want
+/// of descriptors or memory, which says nothing about the peer.
 pub(crate) fn at(socket: impl AsFd) -> io::Result<(u32, Option<OwnedFd>)> {
     let socket = socket.as_fd();
     let credentials = getsockopt(&socket, PeerCredentials)?;
     let pid = u32::try_from(credentials.pid()).unwrap_or(0);
-    // Kernels before 6.5 do not hand out a descriptor: then the pid, asked for at once, has to do.
-    let pidfd = getsockopt(&socket, PeerPidfd).ok().or_else(|| open(pid));
-    Ok((pid, pidfd))
+    match getsockopt(&socket, PeerPidfd) {
+        Ok(pidfd) => Ok((pid, Some(pidfd))),
+        Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => Err(error.into()),
+        // Kernels before 6.5 do not hand out a descriptor: then the pid, asked for at once, has to do.
+        Err(_) => Ok((pid, try_open(pid)?)),
+    }
 }
 
 /// A descriptor of the process that has this pid now.
 pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()
+    try_open(pid).ok().flatten()
+}
+
+/// The same; `None` where there is no such process.
+fn try_open(pid: u32) -> io::Result<Option<OwnedFd>> {
+    use rustix::io::Errno;
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Some(pidfd)),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Whether it has not ended. A zombie has.
@@ -54,21 +79,34 @@ pub(crate) fn look(pid: u32, pidfd: OwnedFd) -> Option<Held> {
         pidfd,
         key: ProcessKey { pid, start_ticks: stat.start_ticks },
         namespace_pid: status.namespace_pids.last().copied().unwrap_or(pid),
-        uid: status.uid,
+        uids: status.uids,
         name: stat.name,
     })
 }
 
-/// The process that `peer` means by a pid that is not its own: one that it forked, which goes on using its connection.
-pub(crate) fn descendant(peer: &Held, named: u32) -> Option<Held> {
-    let direct = open(named).filter(|_| is_below(peer.key.pid, named)).and_then(|pidfd| look(named, pidfd));
+/// A peer, and a pid that it named which is not its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) peer: u32,
+    /// The peer's users.
+    pub(crate) uids: [u32; 4],
+    pub(crate) pid: u32,
+}
+
+/// The process that is meant: one that the peer forked, which goes on using its connection. One that has become another user's
+/// is not that any more. This may take a while.
+pub(crate) fn descendant(named: Named) -> Option<Held> {
+    let Named { peer, uids, pid } = named;
+    let direct = open(pid).filter(|_| is_below(peer, pid)).and_then(|pidfd| look(pid, pidfd));
     // Outside containers a process's own number is everybody's.
-    direct.filter(|held| held.namespace_pid == named).or_else(|| {
-        below(peer.key.pid).into_iter().find_map(|pid| {
-            let pidfd = open(pid)?;
-            look(pid, pidfd).filter(|held| held.namespace_pid == named && held.key.pid != held.namespace_pid)
+    let found = direct.filter(|held| held.namespace_pid == pid).or_else(|| {
+        let end = Instant::now() + DESCENDANTS_WAIT;
+        below(peer, end).into_iter().take_while(|_| Instant::now() < end).find_map(|other| {
+            let pidfd = open(other)?;
+            look(other, pidfd).filter(|held| held.namespace_pid == pid && held.key.pid != held.namespace_pid)
         })
-    })
+    });
+    found.filter(|held| held.uids == uids)
 }
 
 /// Whether one is an ancestor of the other.
@@ -84,13 +122,13 @@ fn is_below(ancestor: u32, pid: u32) -> bool {
     false
 }
 
-/// The children of a process, theirs, and so on.
-fn below(ancestor: u32) -> Vec<u32> {
+/// The children of a process, theirs, and so on, as far as there is time.
+fn below(ancestor: u32, end: Instant) -> Vec<u32> {
     let mut found = vec![ancestor];
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
-        for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take_while(|_| Instant::now() < end) {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             found.extend(children.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
         }
@@ -125,7 +163,7 @@ impl Stat {
 
 #[derive(Debug, PartialEq)]
 struct Status {
-    uid: u32,
+    uids: [u32; 4],
     namespace_pids: Vec<u32>,
 }
 
@@ -140,7 +178,7 @@ impl Status {
             let line = text.lines().find_map(|line| line.strip_prefix(key))?;
             line.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
         };
-        Some(Self { uid: numbers("Uid:")?.first().copied()?, namespace_pids: numbers("NSpid:").unwrap_or_default() })
+        Some(Self { uids: numbers("Uid:")?.try_into().ok()?, namespace_pids: numbers("NSpid:").unwrap_or_default() })
     }
 }
 
@@ -155,19 +193,22 @@ mod tests {
         let stat = "7 (a) b ) S 3 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 8412 1 2";
         assert_eq!(Stat::parse(stat), Some(Stat { name: "a) b ".to_owned(), parent: 3, start_ticks: 8412 }));
         assert_eq!(Stat::parse("7 (a"), None);
-        let status = "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t4242\t1\n";
-        assert_eq!(Status::parse(status), Some(Status { uid: 1000, namespace_pids: vec![4242, 1] }));
+        let status = "Name:\tx\nUid:\t1000\t0\t0\t1000\nNSpid:\t4242\t1\n";
+        assert_eq!(Status::parse(status), Some(Status { uids: [1000, 0, 0, 1000], namespace_pids: vec![4242, 1] }));
     }
 
     #[test]
     fn a_child_is_below_its_parent_and_a_stranger_is_not() {
         let me = look(std::process::id(), open(std::process::id()).expect("alive")).expect("alive");
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
-        let found = descendant(&me, child.id()).expect("a child");
+        let named = |peer: &Held, pid| Named { peer: peer.key.pid, uids: peer.uids, pid };
+        let found = descendant(named(&me, child.id())).expect("a child");
         assert_eq!(found.key.pid, child.id());
-        assert!(below(me.key.pid).contains(&child.id()) || !std::path::Path::new("/proc/self/task").exists());
-        assert!(descendant(&found, me.key.pid).is_none());
-        assert!(descendant(&me, 1).is_none() || me.key.pid == 1);
+        assert!(below(me.key.pid, Instant::now() + DESCENDANTS_WAIT).contains(&child.id()));
+        assert!(descendant(named(&found, me.key.pid)).is_none());
+        assert!(descendant(named(&me, 1)).is_none() || me.key.pid == 1);
+        let other_user = Named { uids: me.uids.map(|uid| uid + 1), ..named(&me, child.id()) };
+        assert!(descendant(other_user).is_none(), "another user's is nobody's child");
         child.kill().expect("alive");
         child.wait().expect("killed");
         assert!(!is_alive(found.pidfd.as_fd()));

@@ -19,15 +19,15 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use ttmon_model::Sample;
 use ttmon_source::handover::Receiver;
 use ttmon_wire::allocation::{Step, Wait};
 
 use crate::answer::Plan;
-use crate::connection::{Connection, Due, Flow, Pause};
+use crate::connection::{Connection, Due, Flow, Pause, Received};
 use crate::counters::Counters;
+use crate::dump::Wanted;
 use crate::handed::Handed;
 use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, REST_WAIT, SAMPLE_WAIT};
 use crate::lines::Format;
@@ -96,6 +96,8 @@ pub struct Server {
     /// Given up to accept one more connection, so that it can be told to go.
     spare: Option<File>,
     accept_again: Option<Instant>,
+    handover_again: Option<Instant>,
+    dumps: [Wanted; 3],
     buffer: Vec<u8>,
     /// Devices that nobody knows and somebody asked for.
     unknown_devices: BTreeSet<i32>,
@@ -155,6 +157,8 @@ impl Server {
             dues: BTreeSet::new(),
             spare: File::open("/dev/null").ok(),
             accept_again: None,
+            handover_again: None,
+            dumps: Default::default(),
             buffer: vec![0; READ_BYTES],
             unknown_devices: BTreeSet::new(),
             has_failed_sampling: false,
@@ -214,6 +218,7 @@ impl Server {
                 match token & KIND {
                     CONNECTION => {
                         self.connection_ready(token & !KIND, flags);
+                        self.log.flush();
                         self.serve_askers();
                     }
                     ASKERS => self.serve_askers(),
@@ -254,7 +259,8 @@ impl Server {
     }
 
     fn time_left(&self) -> Option<Timespec> {
-        let next = [self.dues.first().map(|(at, _)| *at), self.accept_again, self.handed.next_due()].into_iter().flatten().min()?;
+        let first = self.dues.first().map(|(at, _)| *at);
+        let next = [first, self.accept_again, self.handover_again, self.handed.next_due()].into_iter().flatten().min()?;
         let rest = next.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
         Some(Timespec { tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(rest.subsec_nanos()) })
     }
@@ -265,7 +271,9 @@ impl Server {
             match news {
                 News::Inspected(key, view) => self.inspected(key, view),
                 News::Sampled(sample) => self.sampled(sample),
-                News::Dumped(to, text) => self.dumped(to, &text),
+                News::Found(connection, pid, held) => self.found(connection, pid, held.map(|held| *held)),
+                News::Dumped(about, text) => self.dumped(about, &text),
+                News::Counted(number, live) => self.handed_counted(number, live),
                 News::Control(Control::Stop) => self.is_stopping = true,
                 News::Control(Control::Statistics) => self.statistics(),
             }
@@ -289,7 +297,7 @@ impl Server {
                 self.rearm(number);
             }
             // What it said before it left counts, when its turn comes; until then the kernel would tell of its end for ever.
-            Some(Pause::Inspection | Pause::Sample(..)) if is_over => {
+            Some(Pause::Inspection | Pause::Kin(_) | Pause::Sample(..)) if is_over => {
                 let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
                 let _ = epoll::delete(epoll, &connection.socket);
                 connection.waits = None;
@@ -311,18 +319,18 @@ impl Server {
         }
         buffer[..kept].copy_from_slice(&connection.rest);
         connection.rest.clear();
-        let flow = match recv(&connection.socket, &mut buffer[kept..kept + READ_BYTES], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => {
-                connection.rest.extend_from_slice(&buffer[..kept]);
-                self.ended(number, &mut connection)
-            }
-            Ok((received, _)) => self.feed(number, &mut connection, &buffer[..kept + received]),
-            Err(Errno::AGAIN | Errno::INTR) => {
+        let flow = match connection.receive(&mut buffer[kept..kept + READ_BYTES]) {
+            Ok(received @ 1..) => self.feed(number, &mut connection, &buffer[..kept + received]),
+            Err(Received::Nothing) => {
                 connection.rest.extend_from_slice(&buffer[..kept]);
                 Flow::On
             }
-            // An end, too: of one that did not read all its replies.
-            Err(_) => {
+            Err(Received::Descriptor) => {
+                self.malformed(&mut connection, "it sends descriptors");
+                Flow::Close
+            }
+            // An error is an end, too: of one that did not read all its replies.
+            Ok(0) | Err(Received::End) => {
                 connection.rest.extend_from_slice(&buffer[..kept]);
                 self.ended(number, &mut connection)
             }
@@ -402,10 +410,12 @@ impl Server {
         let Some(mut connection) = self.connections.lend(number) else { return };
         self.change_due(number, &mut connection, None);
         let mut flow = Flow::On;
-        if let Some(Pause::Sample(request, size)) = connection.pause.take() {
-            flow = self.answer(&mut connection, &request, size);
+        match connection.pause.take() {
+            Some(Pause::Sample(request, size)) => flow = self.answer(&mut connection, &request, size),
+            Some(Pause::Kin(request)) => self.event_of_a_stranger(number, &mut connection, &request),
+            _ => {}
         }
-        if flow == Flow::On && !connection.rest.is_empty() {
+        if flow == Flow::On && connection.pause.is_none() && !connection.rest.is_empty() {
             let rest = std::mem::take(&mut connection.rest);
             flow = self.feed(number, &mut connection, &rest);
         }
@@ -463,6 +473,9 @@ impl Server {
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_on();
         }
+        if self.handover_again.is_some_and(|at| at <= now) {
+            self.handover_on(now);
+        }
         self.handed.forget_old(now);
     }
 
@@ -504,8 +517,10 @@ impl Server {
         if let Some(peer) = connection.peer {
             self.let_go(peer);
         }
-        // What is not read yet is read by nobody: a peer that is still sending must not be killed by a signal for it.
-        drop(connection);
+        if !connection.is_guarded {
+            // There may be descriptors in what was not read.
+            self.workers.close(connection.socket);
+        }
     }
 
     /// One connection less of a process.

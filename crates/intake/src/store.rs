@@ -4,10 +4,10 @@
 //! stores to it: so a peer is not made the owner of its ledger, but may read it, by an access list.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags, flock, openat, renameat, unlinkat};
@@ -69,12 +69,28 @@ pub fn is_in_memory(path: &Path) -> bool {
     there.and_then(|there| rustix::fs::statfs(there).ok()).is_some_and(|system| system.f_type == TMPFS_MAGIC)
 }
 
+/// Makes a directory that others may list, and those above it, whatever the umask says.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_directory(parent)?;
+    }
+    match fs::create_dir(path) {
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755)),
+        // Somebody else was faster.
+        Err(_) if path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 impl Store {
     /// Opens the directory, made if it is not there, for the processes of one machine: 0, or the mark of a simulated one.
     pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, Unusable> {
         let io = |error: io::Error| Unusable::Io(path.to_owned(), error);
         // Others may list it: which processes there are is no secret, what is in the files is.
-        DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(io)?;
+        make_directory(path).map_err(io)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
         if rustix::fs::fstatfs(&directory).map_err(|error| io(error.into()))?.f_type != TMPFS_MAGIC {
@@ -94,11 +110,6 @@ impl Store {
         &self.path
     }
 
-    /// A process's ledger.
-    pub(crate) fn file(&self, owner: ProcessKey) -> PathBuf {
-        self.path.join(served::file_name(owner))
-    }
-
     /// A new ledger for a process, empty; others see it when it is whole.
     pub(crate) fn create(&self, held: &Held, view: &View) -> io::Result<Hosted> {
         let name = served::file_name(held.key);
@@ -106,8 +117,8 @@ impl Store {
         let _ = unlinkat(&self.directory, &draft, AtFlags::empty());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&self.directory, &draft, flags, Mode::from_raw_mode(0o600))?);
-        if held.uid != geteuid().as_raw() {
-            let_read(&file, held.uid);
+        if held.uid() != geteuid().as_raw() {
+            let_read(&file, held.uid());
         }
         let owner = Owner {
             pid: held.key.pid,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,9 +19,10 @@ use ttmon_model::ledger::VisibleDevices;
 use ttmon_source::read::{Lane, Pace, Pool, Request, Want};
 
 use crate::dump::{self, About, Owned};
-use crate::handed::PostMortem;
-use crate::limits::ENVIRONMENT_BYTES_MAX;
+use crate::handed::{self, PostMortem};
+use crate::limits::{CONNECTIONS_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
 use crate::owner::View;
+use crate::peer::{self, Held, Named};
 
 /// Reads the machine, without what this server itself keeps.
 pub type Sampler = Box<dyn FnMut() -> Result<Sample, String> + Send>;
@@ -32,8 +33,12 @@ pub(crate) enum News {
     Inspected(ProcessKey, View),
     /// What other sources say.
     Sampled(Result<Box<Sample>, String>),
-    /// A dump is ready: for a connection, or for stdout.
-    Dumped(Option<u64>, String),
+    /// What a pid means that a connection named: a process that its peer forked, or nobody.
+    Found(u64, u32, Option<Box<Held>>),
+    /// A dump is ready.
+    Dumped(About, String),
+    /// Buffers and bytes that a process left in the ledger that it had handed over.
+    Counted(u64, (u64, u64)),
     /// From outside.
     Control(Control),
 }
@@ -99,37 +104,37 @@ pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Ear)> {
     Ok((Handle { news: sender, waker: Arc::clone(&waker), kept }, Ear { news: receiver, waker }))
 }
 
-/// A thread that does one thing after the other.
-struct Worker<T>(Sender<T>);
+/// A thread that does one thing after the other, and has no more than so many waiting.
+struct Worker<T>(SyncSender<T>);
 
 impl<T: Send + 'static> Worker<T> {
-    fn start(name: &str, run: impl FnOnce(&Receiver<T>) + Send + 'static) -> io::Result<Self> {
-        let (sender, receiver) = channel();
+    fn start(name: &str, waiting_max: usize, run: impl FnOnce(&Receiver<T>) + Send + 'static) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(waiting_max);
         thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver))?;
         Ok(Self(sender))
     }
 
-    fn ask(&self, work: T) {
-        // Its thread ends only with us.
-        let _ = self.0.send(work);
+    /// Whether it will be done.
+    fn ask(&self, work: T) -> bool {
+        self.0.try_send(work).is_ok()
     }
 }
 
 /// A process's ledger that is to be dumped.
 pub(crate) struct ToDump {
     pub(crate) pid: u32,
-    pub(crate) path: PathBuf,
+    /// `None` where no descriptor was left.
+    pub(crate) file: Option<File>,
 }
 
-enum Clerical {
-    Dump(About, Option<u64>, Vec<ToDump>),
-    Remove(Box<Hosted>),
-}
-
-/// The threads.
+/// The threads. Those whose work a peer can make long have no other work.
 pub(crate) struct Workers {
     inspector: Worker<ProcessKey>,
-    clerk: Worker<Clerical>,
+    genealogist: Worker<(u64, Named)>,
+    clerk: Worker<(About, Vec<ToDump>)>,
+    coroner: Worker<(u64, Arc<Region>)>,
+    undertaker: Worker<Hosted>,
+    closer: Worker<OwnedFd>,
     sampler: Worker<()>,
 }
 
@@ -138,23 +143,39 @@ const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Workers {
     pub(crate) fn start(handle: &Handle, mut sample: Sampler) -> io::Result<Self> {
-        let (of_inspector, of_clerk, of_sampler) = (handle.clone(), handle.clone(), handle.clone());
+        let [of_inspector, of_genealogist, of_clerk, of_coroner, of_sampler] = std::array::from_fn(|_| handle.clone());
         Ok(Self {
-            inspector: Worker::start("inspector", move |work| inspect(work, &of_inspector))?,
-            clerk: Worker::start("clerk", move |work| clerk(work, &of_clerk))?,
-            sampler: Worker::start("intake-sampler", move |work: &Receiver<()>| {
-                while work.recv().is_ok() {
-                    // One look answers all who asked meanwhile.
-                    while work.try_recv().is_ok() {}
-                    of_sampler.send(News::Sampled(sample().map(Box::new)));
-                }
+            inspector: Worker::start("inspector", CONNECTIONS_MAX, move |work| inspect(work, &of_inspector))?,
+            genealogist: Worker::start("genealogist", CONNECTIONS_MAX, move |work| {
+                work.iter().for_each(|(number, named): (u64, Named)| {
+                    of_genealogist.send(News::Found(number, named.pid, peer::descendant(named).map(Box::new)));
+                });
+            })?,
+            clerk: Worker::start("clerk", About::ALL.len(), move |work| {
+                work.iter().for_each(|(about, ledgers): (About, Vec<ToDump>)| {
+                    of_clerk.send(News::Dumped(about, dump::text(about, &listings(ledgers), unix_ns())));
+                });
+            })?,
+            coroner: Worker::start("coroner", HANDED_MAX, move |work| {
+                work.iter().for_each(|(number, region): (u64, Arc<Region>)| of_coroner.send(News::Counted(number, handed::live(&region))));
+            })?,
+            undertaker: Worker::start("undertaker", OWNERS_MAX, |work| work.iter().for_each(Hosted::remove))?,
+            closer: Worker::start("closer", CONNECTIONS_MAX, |work| work.iter().for_each(drop))?,
+            sampler: Worker::start("intake-sampler", 1, move |work: &Receiver<()>| {
+                work.iter().for_each(|()| of_sampler.send(News::Sampled(sample().map(Box::new))));
             })?,
         })
     }
 
     /// Finds out how a process sees the machine.
     pub(crate) fn inspect(&self, process: ProcessKey) {
+        // One too many is not told: whoever waits for it goes on without after a while.
         self.inspector.ask(process);
+    }
+
+    /// Finds the process that a connection named; false where too many others ask.
+    pub(crate) fn find(&self, connection: u64, named: Named) -> bool {
+        self.genealogist.ask((connection, named))
     }
 
     /// Looks at the other sources.
@@ -162,14 +183,25 @@ impl Workers {
         self.sampler.ask(());
     }
 
-    /// Lists what these ledgers have, for a connection or for stdout.
-    pub(crate) fn dump(&self, about: About, to: Option<u64>, ledgers: Vec<ToDump>) {
-        self.clerk.ask(Clerical::Dump(about, to, ledgers));
+    /// Lists what these ledgers have. At most one of each sort is under way.
+    pub(crate) fn dump(&self, about: About, ledgers: Vec<ToDump>) {
+        self.clerk.ask((about, ledgers));
+    }
+
+    /// Counts what a process left in the ledger that it had handed over; not where too many others ended with it.
+    pub(crate) fn count(&self, number: u64, region: Arc<Region>) {
+        self.coroner.ask((number, region));
+    }
+
+    /// Closes what may take long to close.
+    pub(crate) fn close(&self, descriptor: OwnedFd) {
+        self.closer.ask(descriptor);
     }
 
     /// Gives the memory of a dead process's ledger back.
     pub(crate) fn remove(&self, hosted: Hosted) {
-        self.clerk.ask(Clerical::Remove(Box::new(hosted)));
+        // One too many is dropped here and now, which takes the loop a while and loses nothing.
+        self.undertaker.ask(hosted);
     }
 }
 
@@ -214,18 +246,9 @@ fn view(environment: &[u8]) -> Option<View> {
     Some(View { visible, is_mock: is_set("TT_METAL_MOCK_CLUSTER_DESC_PATH") || is_set("TT_METAL_SIMULATOR") })
 }
 
-fn clerk(work: &Receiver<Clerical>, handle: &Handle) {
-    while let Ok(work) = work.recv() {
-        match work {
-            Clerical::Remove(hosted) => hosted.remove(),
-            Clerical::Dump(about, to, ledgers) => {
-                let list = |ledger: &ToDump| Region::open(File::open(&ledger.path).ok()?).ok()?.list().ok();
-                let owned: Vec<Owned> =
-                    ledgers.iter().filter_map(|ledger| Some(Owned { pid: ledger.pid, listing: list(ledger)? })).collect();
-                handle.send(News::Dumped(to, dump::text(about, &owned, unix_ns())));
-            }
-        }
-    }
+fn listings(ledgers: Vec<ToDump>) -> Vec<Owned> {
+    let list = |file: Option<File>| Region::open(file?).ok()?.list().ok();
+    ledgers.into_iter().map(|ledger| Owned { pid: ledger.pid, listing: list(ledger.file) }).collect()
 }
 
 /// Now, for people.

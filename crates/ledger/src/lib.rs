@@ -9,5 +9,6 @@ mod pages;
 #[cfg(feature = "process")]
 pub mod process;
 pub mod reader;
+pub mod socket;
 mod tsc;
 pub mod writer;

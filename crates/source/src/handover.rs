@@ -30,8 +30,11 @@ use ttmon_ledger::reader::Region;
 pub const MAGIC: [u8; 8] = *b"TTMONHND";
 const MESSAGE_BYTES: usize = 16;
 
-/// Foreign descriptors whose closing has not come back; with that many nothing more is received.
+/// Messages with foreign descriptors whose closing has not come back; with that many nothing more is received.
 const STUCK_MAX: usize = 4;
+
+/// As many as a message can carry (`SCM_MAX_FD`).
+const DESCRIPTORS_MAX: usize = 253;
 
 /// Inode of the first pid namespace of a machine, from which every process is visible (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -39,7 +42,8 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A socket that ledgers are handed to.
 #[derive(Debug)]
 pub struct Receiver {
-    socket: OwnedFd,
+    /// There until the end.
+    socket: Option<OwnedFd>,
     path: PathBuf,
     /// Of the socket in its directory: what is removed at the end must still be this one.
     identity: (u64, u64),
@@ -85,11 +89,11 @@ impl Receiver {
         }
         let metadata = fs::symlink_metadata(path)?;
         let identity = (metadata.dev(), metadata.ino());
-        let receiver = Self { socket, path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
+        let receiver = Self { socket: Some(socket), path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
         fs::set_permissions(path, Permissions::from_mode(mode))?;
         if sees_all_pids() {
             // Elsewhere the kernel may name a sender 0, which is no pid.
-            sockopt::set_socket_passcred(&receiver.socket, true)?;
+            sockopt::set_socket_passcred(&receiver, true)?;
         }
         Ok(receiver)
     }
@@ -138,10 +142,11 @@ impl Receiver {
     /// One message; `None` if it is no ledger.
     fn next(&self) -> Result<Option<Handed>, Errno> {
         let mut message = [0; MESSAGE_BYTES];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+        // Room for all that can come: what does not fit is closed by the kernel, while we wait.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut message)], &mut control, flags)?;
+        let received = rustix::net::recvmsg(self, &mut [IoSliceMut::new(&mut message)], &mut control, flags)?;
         let (mut files, mut sender) = (Vec::new(), None);
         for part in control.drain() {
             match part {
@@ -154,43 +159,47 @@ impl Receiver {
             }
         }
         let is_whole = received.bytes == MESSAGE_BYTES && !received.flags.contains(ReturnFlags::TRUNC);
-        let mut ledger = None;
-        for file in files {
-            // Only files in memory have seals; asking for them reaches no file system.
-            if rustix::fs::fcntl_get_seals(&file).is_err() {
-                self.close_aside(file);
-            } else if is_whole && message.starts_with(&MAGIC) {
-                ledger = read(file, sender);
-            }
+        // Only files in memory have seals; asking for them reaches no file system.
+        let (in_memory, foreign): (Vec<OwnedFd>, Vec<OwnedFd>) =
+            files.into_iter().partition(|file| rustix::fs::fcntl_get_seals(file).is_ok());
+        if !foreign.is_empty() {
+            self.close_aside(foreign);
         }
-        Ok(ledger)
+        let is_ours = is_whole && message.starts_with(&MAGIC);
+        Ok(in_memory.into_iter().next().filter(|_| is_ours).and_then(|file| read(file, sender)))
     }
 
     /// Closing a file asks its file system, which may not answer.
-    fn close_aside(&self, file: OwnedFd) {
+    fn close_aside(&self, files: Vec<OwnedFd>) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
         let stuck = Arc::clone(&self.stuck);
-        let close = move || {
-            drop(file);
+        aside(move || {
+            drop(files);
             stuck.fetch_sub(1, Ordering::Relaxed);
-        };
-        // Without a thread it is closed here.
-        let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(close);
+        });
     }
 }
 
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.as_ref().expect("there until the end").as_fd()
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
+        // With the socket goes what nobody received, foreign descriptors among it.
+        let socket = self.socket.take();
+        aside(move || drop(socket));
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Without a thread it is done here.
+fn aside(work: impl FnOnce() + Send + 'static) {
+    let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(work);
 }
 
 fn open() -> io::Result<OwnedFd> {

@@ -33,7 +33,9 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     if context.json || !context.selection.is_empty() {
         return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
     }
-    let placed = Placed::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
+    let mut placed = Placed::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
+    // What its own socket hears is in its own figures, wherever that is kept.
+    placed.root.served.extend(args.state_dir.clone());
     // Whoever finds its sockets may send it signals.
     let mut signals = Signals::new()?;
     let reading = intake::read(context, args, &placed)?;
@@ -71,12 +73,14 @@ impl Signals {
         let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         // What happened is noted before the wake-up.
         flag::register(SIGUSR1, Arc::clone(&statistics))?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // What nohup or a shell's background told us to ignore stays ignored.
+        let ignored = ignored();
+        let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        for signal in heard {
             flag::register(signal, Arc::clone(&stop))?;
-        }
-        for signal in [SIGUSR1, SIGINT, SIGTERM, SIGHUP] {
             pipe::register(signal, waker.try_clone()?)?;
         }
+        pipe::register(SIGUSR1, waker.try_clone()?)?;
         // A reader of our output that left is an error of a write, not the end.
         flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))?;
         Ok(Self { wake, statistics, stop })
@@ -98,4 +102,11 @@ impl Signals {
             }
         }
     }
+}
+
+/// The signals that are ignored, by their bits, as the kernel lists them: `SigIgn: 0000000000000001`.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

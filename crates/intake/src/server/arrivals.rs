@@ -17,6 +17,8 @@ use crate::peer::{self, Held};
 
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
+/// Whoever is turned away connects anew later; whoever stays without being known would never be tracked.
+const NO_DESCRIPTOR: &str = "no descriptor is left; raise the limit of open files";
 
 impl Server {
     pub(super) fn accept(&mut self, index: usize) {
@@ -24,20 +26,25 @@ impl Server {
             let Some(listener) = self.listeners.get(index) else { return };
             match listener.accept() {
                 Ok(socket) => {
+                    let is_guarded = listener.refuses_descriptors();
                     self.counters.connections += 1;
                     if self.connections.len() >= CONNECTIONS_MAX {
                         self.refuse(&format!("{CONNECTIONS_MAX} connections are open"));
                     } else {
-                        self.welcome(socket);
+                        self.welcome(socket, is_guarded);
                     }
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
-                    // With the spare descriptor gone there is one for this connection, to close it.
-                    drop(listener.accept());
-                    self.refuse("no descriptor is left; raise the limit of open files");
+                    // With the spare descriptor gone there is one for this connection, to close it. The kernel looks for a descriptor
+                    // before it looks whether somebody waits.
+                    let turned_away = listener.accept().map(drop);
                     self.spare = File::open("/dev/null").ok();
+                    match turned_away {
+                        Ok(()) => self.refuse(NO_DESCRIPTOR),
+                        Err(_) => return,
+                    }
                 }
                 Err(error) => return self.pause_accepting(error),
             }
@@ -69,10 +76,15 @@ impl Server {
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd) {
-        let Ok((pid, pidfd)) = peer::at(&socket) else { return };
-        let peer = pidfd.and_then(|pidfd| self.known_or_new(pid, pidfd));
-        let mut connection = Connection::new(socket, peer, pid);
+    fn welcome(&mut self, socket: OwnedFd, is_guarded: bool) {
+        let Ok((pid, pidfd)) = peer::at(&socket) else { return self.refuse(NO_DESCRIPTOR) };
+        let peer = match pidfd.map(|pidfd| (peer::is_alive(pidfd.as_fd()), self.known_or_new(pid, pidfd))) {
+            // It lives, and could not be looked at.
+            Some((true, None)) if File::open("/dev/null").is_err() => return self.refuse(NO_DESCRIPTOR),
+            Some((_, peer)) => peer,
+            None => None,
+        };
+        let mut connection = Connection::new(socket, is_guarded, peer, pid);
         if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
             process.connections += 1;
             if process.view.is_none() {

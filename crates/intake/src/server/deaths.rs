@@ -1,9 +1,12 @@
 //! Processes that end: noticed at once, and all they had goes with them.
 
-use rustix::event::epoll;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
 use ttmon_ledger::layout::kind;
 
-use super::{HANDED, Server};
+use super::{HANDED, HANDOVER, Server};
+use crate::limits::HANDOVER_PAUSE;
 use crate::lines::megabytes;
 use crate::owner::Tracked;
 
@@ -61,18 +64,47 @@ impl Server {
     pub(super) fn handed_over(&mut self) {
         for (number, pidfd) in self.handed.receive() {
             self.counters.handed_over += 1;
-            let data = epoll::EventData::new_u64(HANDED | number);
-            if epoll::add(&self.epoll, &pidfd, data, epoll::EventFlags::IN).is_ok() {
+            let data = EventData::new_u64(HANDED | number);
+            if epoll::add(&self.epoll, &pidfd, data, EventFlags::IN).is_ok() {
                 self.handed.watch(number, pidfd);
             } else {
-                self.handed.ended(number);
+                self.handed_ended(number);
             }
+        }
+        self.counters.handed_refused = self.handed.refused();
+        if self.handed.is_stuck() {
+            self.warn("⚠️  Hand-over paused: descriptors that somebody sent cannot be closed");
+            self.watch_handover(EventFlags::empty());
+            self.handover_again = Some(Instant::now() + HANDOVER_PAUSE);
+        }
+    }
+
+    /// Looks whether ledgers can be received again.
+    pub(super) fn handover_on(&mut self, now: Instant) {
+        if self.handed.is_stuck() {
+            self.handover_again = Some(now + HANDOVER_PAUSE);
+        } else {
+            self.handover_again = None;
+            self.watch_handover(EventFlags::IN);
+        }
+    }
+
+    fn watch_handover(&self, flags: EventFlags) {
+        if let Some(receiver) = self.handed.receiver() {
+            let _ = epoll::modify(&self.epoll, receiver, EventData::new_u64(HANDOVER), flags);
         }
     }
 
     /// A process that had handed its ledger over has ended: what it had is kept for a while.
     pub(super) fn handed_ended(&mut self, number: u64) {
-        if let Some((pid, entries, bytes)) = self.handed.ended(number)
+        if let Some(region) = self.handed.ended(number) {
+            self.workers.count(number, region);
+        }
+    }
+
+    /// What it had is counted.
+    pub(super) fn handed_counted(&mut self, number: u64, (entries, bytes): (u64, u64)) {
+        if let Some(pid) = self.handed.counted(number, (entries, bytes))
             && entries > 0
             && !self.is_quiet
         {

@@ -3,14 +3,25 @@
 use ttmon_ledger::layout::kind;
 use ttmon_wire::allocation::{Request, Size, Type};
 
+use std::time::Instant;
+
 use super::{Process, Server};
-use crate::connection::{Connection, Flow, Speaker};
+use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
-use crate::limits::{OWNERS_MAX, PIDS_PER_CONNECTION_MAX};
+use crate::limits::{INSPECTION_WAIT, OWNERS_MAX, PIDS_PER_CONNECTION_MAX};
 use crate::lines::{self, Done, Told};
 use crate::owner::{Change, Named, Refusal, Reported, Tracked, View, kind_of};
 use crate::peer;
 use crate::work::unix_ns;
+
+/// Whom a message belongs to.
+enum Whose {
+    Of(Speaker),
+    /// Its pid means no process.
+    Nobody,
+    /// A process that the peer forked has this pid, or a stranger: that takes a while to find out.
+    Asked(u32),
+}
 
 impl Server {
     /// One message.
@@ -21,12 +32,12 @@ impl Server {
                 if connection.is_asking {
                     self.move_to(number, connection, false);
                 }
-                self.event(connection, request);
+                self.event(number, connection, request);
                 Flow::On
             }
             Type::Query | Type::DeviceInfoQuery => self.question(number, connection, request, size),
-            Type::DumpRemaining => self.dump(About::Buffers, None),
-            Type::DumpKernels => self.dump(About::Kernels, None),
+            Type::DumpRemaining => self.dump(About::Buffers),
+            Type::DumpKernels => self.dump(About::Kernels),
             Type::Response | Type::DeviceInfoResponse => {
                 self.counters.odd_types += 1;
                 if connection.may_complain() {
@@ -37,12 +48,13 @@ impl Server {
         }
     }
 
-    fn event(&mut self, connection: &mut Connection, request: &Request) {
+    pub(super) fn event(&mut self, number: u64, connection: &mut Connection, request: &Request) {
         let speaker = match connection.speakers.first() {
             Some(last) if last.pid == request.process_id => *last,
             _ => match self.speaker(connection, request) {
-                Some(speaker) => speaker,
-                None => return self.refuse_pid(connection, request),
+                Whose::Of(speaker) => speaker,
+                Whose::Nobody => return self.refuse_pid(connection, request),
+                Whose::Asked(pid) => return self.find(number, connection, request, pid),
             },
         };
         let Some(number) = speaker.process else { return self.refuse_pid(connection, request) };
@@ -82,40 +94,69 @@ impl Server {
         }
     }
 
-    /// Whom a message belongs to that does not come from the last speaker; `None` where a pid means nobody.
-    fn speaker(&mut self, connection: &mut Connection, request: &Request) -> Option<Speaker> {
+    /// Whom a message belongs to that does not come from the last speaker.
+    fn speaker(&self, connection: &mut Connection, request: &Request) -> Whose {
         let pid = request.process_id;
         if let Some(at) = connection.speakers.iter().position(|speaker| speaker.pid == pid) {
             connection.speakers.swap(0, at);
-            return connection.speakers.first().copied();
+            return connection.speakers.first().map_or(Whose::Nobody, |speaker| Whose::Of(*speaker));
         }
-        let peer = self.processes.get(connection.peer?)?;
+        let Some(peer) = connection.peer.and_then(|peer| self.processes.get(peer)) else { return Whose::Nobody };
         // The demonstration client's frees name nobody: they are its own.
         let is_free = matches!(request.kind, Type::Free | Type::CbFree | Type::KernelUnload);
         let speaker = match u32::try_from(pid) {
             Ok(0) if is_free => Speaker { pid, process: connection.peer, is_label: false },
-            Err(_) | Ok(0) => return None,
+            Err(_) | Ok(0) => return Whose::Nobody,
             Ok(own) if own == peer.held.key.pid || own == peer.held.namespace_pid => {
                 Speaker { pid, process: connection.peer, is_label: false }
             }
-            Ok(other) => {
-                let is_crowded = connection.speakers.len() >= PIDS_PER_CONNECTION_MAX;
-                let held = if is_crowded || peer.is_dead { None } else { peer::descendant(&peer.held, other) };
-                let view = peer.view.clone();
-                let process = held.and_then(|held| {
-                    let known = self.by_pid.get(&held.key.pid).copied();
-                    let known = known.filter(|number| self.processes.get(*number).is_some_and(|process| !process.is_dead));
-                    known.or_else(|| self.add_child(held, view))
-                });
-                match process {
-                    Some(process) => Speaker { pid, process: Some(process), is_label: false },
-                    None => Speaker { pid, process: connection.peer, is_label: true },
-                }
-            }
+            Ok(other) if connection.speakers.len() < PIDS_PER_CONNECTION_MAX && !peer.is_dead => return Whose::Asked(other),
+            Ok(_) => stranger(connection, pid),
         };
-        connection.speakers.truncate(PIDS_PER_CONNECTION_MAX);
-        connection.speakers.insert(0, speaker);
-        Some(speaker)
+        connection.remember(speaker);
+        Whose::Of(speaker)
+    }
+
+    /// Has it found out whose pid a message names; the message waits for it, and what comes behind it.
+    #[cold]
+    fn find(&mut self, number: u64, connection: &mut Connection, request: &Request, pid: u32) {
+        let peer = connection.peer.and_then(|peer| self.processes.get(peer));
+        let named = peer.map(|peer| peer::Named { peer: peer.held.key.pid, uids: peer.held.uids, pid });
+        if named.is_some_and(|named| self.workers.find(number, named)) {
+            connection.pause = Some(Pause::Kin(*request));
+            self.change_due(number, connection, Some((Instant::now() + INSPECTION_WAIT, Due::Resume)));
+        } else {
+            self.event_of_a_stranger(number, connection, request);
+        }
+    }
+
+    /// An event under a pid of which nothing could be found out.
+    pub(super) fn event_of_a_stranger(&mut self, number: u64, connection: &mut Connection, request: &Request) {
+        if !connection.speakers.iter().any(|speaker| speaker.pid == request.process_id) {
+            connection.remember(stranger(connection, request.process_id));
+        }
+        self.event(number, connection, request);
+    }
+
+    /// What a pid means that a connection named. A process with a connection of its own speaks for itself.
+    pub(super) fn found(&mut self, number: u64, pid: u32, held: Option<peer::Held>) {
+        let Some(connection) = self.connections.get(number) else { return };
+        let Some(Pause::Kin(request)) = connection.pause.filter(|_| connection.peer.is_some()) else { return };
+        if u32::try_from(request.process_id) != Ok(pid) {
+            return;
+        }
+        let view = connection.peer.and_then(|peer| self.processes.get(peer)).and_then(|peer| peer.view.clone());
+        let process = held.and_then(|held| {
+            let known = self.by_pid.get(&held.key.pid).copied();
+            match known.and_then(|number| Some((number, self.processes.get(number).filter(|process| !process.is_dead)?))) {
+                Some((number, process)) => (process.connections == 0).then_some(number),
+                None => self.add_child(held, view),
+            }
+        });
+        if let (Some(process), Some(connection)) = (process, self.connections.get_mut(number)) {
+            connection.remember(Speaker { pid: request.process_id, process: Some(process), is_label: false });
+        }
+        self.resume(number);
     }
 
     /// A process that a peer forked sees what its parent sees, as far as is known.
@@ -150,7 +191,8 @@ impl Server {
                 self.counters.memory_refused += 1;
                 if connection.may_complain() {
                     let path = self.store.path().display();
-                    self.warn(&format!("⚠️  [PID {}] not tracked: {path}: {error}; make room there", connection.peer_pid));
+                    let advice = if error.kind() == std::io::ErrorKind::StorageFull { "make room there" } else { "start the server again" };
+                    self.warn(&format!("⚠️  [PID {}] not tracked: {path}: {error}; {advice}", connection.peer_pid));
                 }
                 false
             }
@@ -229,6 +271,11 @@ impl Server {
     }
 }
 
+/// A pid that is only said, not believed.
+fn stranger(connection: &Connection, pid: i32) -> Speaker {
+    Speaker { pid, process: connection.peer, is_label: true }
+}
+
 #[inline]
 fn apply(tracked: &mut Tracked, request: &Request, tag: u32, budget: &mut crate::owner::Budget) -> Result<Change, Refusal> {
     let Request { device_id: device, size, buffer_type, buffer_id: address, .. } = *request;
@@ -237,9 +284,9 @@ fn apply(tracked: &mut Tracked, request: &Request, tag: u32, budget: &mut crate:
         Type::Alloc => tracked.allocate(&reported(kind_of(buffer_type), 0), budget),
         Type::CbAlloc => tracked.allocate(&reported(kind::CB, 0), budget),
         Type::KernelLoad => tracked.allocate(&reported(kind::KERNEL, u16::from(buffer_type) << 8), budget),
-        Type::CbFree => tracked.free(device, Named::Of(kind::CB), address, budget),
-        Type::KernelUnload => tracked.free(device, Named::Of(kind::KERNEL), address, budget),
-        _ => tracked.free(device, Named::Buffer, address, budget),
+        Type::CbFree => Ok(tracked.free(device, Named::Of(kind::CB), address)),
+        Type::KernelUnload => Ok(tracked.free(device, Named::Of(kind::KERNEL), address)),
+        _ => Ok(tracked.free(device, Named::Buffer, address)),
     }
 }
 

@@ -110,14 +110,29 @@ impl Server {
         }
     }
 
-    pub(super) fn dump(&mut self, about: About, to: Option<u64>) -> Flow {
+    pub(super) fn dump(&mut self, about: About) -> Flow {
         self.counters.dumps += 1;
-        let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
-        let mut ledgers: Vec<ToDump> =
-            tracked.map(|(_, process)| ToDump { pid: process.held.key.pid, path: self.store.file(process.held.key) }).collect();
-        ledgers.sort_by_key(|ledger| ledger.pid);
-        self.workers.dump(about, to, ledgers);
+        let wanted = &mut self.dumps[about as usize];
+        if wanted.is_under_way {
+            wanted.is_wanted_again = true;
+        } else {
+            self.begin_dump(about);
+        }
         Flow::On
+    }
+
+    fn begin_dump(&mut self, about: About) {
+        let wanted = &mut self.dumps[about as usize];
+        wanted.is_under_way = true;
+        wanted.is_wanted_again = false;
+        wanted.askers = std::mem::take(&mut wanted.later);
+        let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
+        let mut ledgers: Vec<ToDump> = tracked
+            .filter_map(|(_, process)| Some((process.held.key.pid, process.tracked.as_ref()?.hosted.file().try_clone().ok())))
+            .map(|(pid, file)| ToDump { pid, file })
+            .collect();
+        ledgers.sort_by_key(|ledger| ledger.pid);
+        self.workers.dump(about, ledgers);
     }
 
     /// An empty line: somebody at a terminal wants to see what there is.
@@ -125,14 +140,25 @@ impl Server {
         connection.rest.clear();
         connection.pause = Some(Pause::Dump);
         connection.unread_max = UNREAD_DUMP_BYTES_MAX;
-        self.dump(About::Everything, Some(number))
+        self.dumps[About::Everything as usize].later.push(number);
+        self.dump(About::Everything)
     }
 
-    pub(super) fn dumped(&mut self, to: Option<u64>, text: &str) {
-        let Some(number) = to else {
+    pub(super) fn dumped(&mut self, about: About, text: &str) {
+        let wanted = &mut self.dumps[about as usize];
+        wanted.is_under_way = false;
+        let (is_wanted_again, askers) = (wanted.is_wanted_again, std::mem::take(&mut wanted.askers));
+        if about == About::Everything {
+            askers.into_iter().for_each(|asker| self.answer_with_dump(asker, text));
+        } else {
             self.log.out().extend_from_slice(text.as_bytes());
-            return;
-        };
+        }
+        if is_wanted_again {
+            self.begin_dump(about);
+        }
+    }
+
+    fn answer_with_dump(&mut self, number: u64, text: &str) {
         let Some(connection) = self.connections.get_mut(number) else { return };
         connection.pause = None;
         connection.is_ending = true;

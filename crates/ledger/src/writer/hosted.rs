@@ -94,8 +94,10 @@ impl Hosted {
         file.set_len(bytes as u64)?;
         let region = map(&file, bytes, capacity)?;
         let clock = clock::pick(config.clock);
-        let hosted = Self::over(file, region, clock)?;
+        let mut hosted = Self::over(file, region, clock)?;
         hosted.populate(0, PAGE as u64)?;
+        // With these whole, a free never needs memory: one that is refused would leave the figures wrong for good.
+        hosted.make_room_for(Room { events: EVENTS.records, graves: GRAVEYARD.records, ..Room::default() })?;
         let visible = match owner.seen {
             Seen::Only(text) => Some(text),
             Seen::All | Seen::Unknown => None,
@@ -126,15 +128,12 @@ impl Hosted {
         let allocators = used(header::ALLOCATORS_USED);
         hosted.make_room_for(Room {
             entries: entries.max(1),
-            // All but the last events were there already; these are cheap where they are.
-            events: u32::try_from(hosted.events()).unwrap_or(u32::MAX),
-            graves: 0,
+            // They are there already.
+            events: EVENTS.records,
+            graves: GRAVEYARD.records,
             allocators: allocators + 1,
             tags,
         })?;
-        // Where the graveyard was used is not known any more: it is all asked for again.
-        hosted.grow(GRAVEYARD, 0, GRAVEYARD.records)?;
-        hosted.room.graves = GRAVEYARD.records;
         let books = hosted.books();
         let identity = Identity::of_this_process();
         books.region.header(header::PID).store(pair(identity.pid.unsigned_abs(), config.kind as u32), Relaxed);
@@ -174,7 +173,7 @@ impl Hosted {
         Session { books, time, guess: None }
     }
 
-    /// Whether `changes` more allocations or frees can be stored, for which memory is there already.
+    /// Whether `changes` more allocations can be stored, for which memory is there already. Frees need none.
     #[inline]
     pub fn has_room(&self, changes: u32) -> bool {
         let books = self.books();
@@ -279,6 +278,11 @@ impl Hosted {
             return 0;
         }
         self.session().tag(text)
+    }
+
+    /// The file, for readers who must find it whatever becomes of its name.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// Live entries.

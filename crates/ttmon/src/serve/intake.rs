@@ -1,16 +1,14 @@
 //! The allocation socket as a part of the service: its places, its machine, its thread.
 
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store};
+use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_source::handover::Receiver;
 use ttmon_source::{Error, Machine, Reach};
@@ -191,10 +189,7 @@ fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Optio
 
 fn make_parent(path: &Path) -> Result<(), Failure> {
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(parent)
+    make_directory(parent)
         .map_err(|error| Failure::new(format!("cannot make {}: {error}; make it, or name another place", parent.display())))
 }
 

@@ -181,6 +181,21 @@ fn i11_a_forked_child_owns_what_it_says() {
     server.until("the parent's go", || server.usage(0).dram == 0);
 }
 
+/// This program is every other's parent, and they have connections of their own: it does not speak for them.
+#[test]
+fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
+    let server = Server::with(&["--log", "json"]);
+    let mut child = Other::connect(&server);
+    child.says(&[alloc(0, 1, 100, DRAM)]);
+    let theirs = |request: Request| Request { process_id: child.pid(), ..request };
+    server.connect().send(&[theirs(free(0, 1)), theirs(alloc(0, 2, 40, DRAM))]).usage(0);
+    assert_eq!(server.usage(0).dram, 140, "nothing of the child's was freed");
+    let counters = server.counters();
+    assert_eq!((&counters["counters"]["labelled"], &counters["counters"]["unknown_frees"]), (&2.into(), &1.into()));
+    child.kill();
+    server.until("only its own goes with it", || server.usage(0).dram == 40);
+}
+
 #[test]
 fn i12_bytes_of_the_dead_are_not_answered() {
     let server = Server::start();

@@ -57,6 +57,24 @@ fn a_simulated_machine_never_takes_the_default_socket() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("give another --socket"));
 }
 
+/// The service's own figures have what its own socket heard, wherever it keeps its state.
+#[test]
+fn the_api_knows_what_the_socket_heard() {
+    let server = Server::with(&["--sim", "n300,idle"]);
+    let mut client = server.connect();
+    client.send(&[alloc(0, 1, 1 << 30, DRAM)]);
+    assert_eq!(client.usage(0).dram, 1 << 30);
+    server.until("the API has it", || {
+        let mut stream = std::os::unix::net::UnixStream::connect(server.directory.path().join("api.sock")).unwrap();
+        stream.write_all(b"GET /api/v1/snapshot HTTP/1.0\r\nHost: ttmon\r\n\r\n").unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let json: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+        json["devices"][0]["memory"]["kinds"]["dram"]["used"] == 1_u64 << 30
+    });
+}
+
 /// A number that nobody else on this machine uses.
 const DEVICE: i32 = 4711;
 

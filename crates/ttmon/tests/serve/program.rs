@@ -102,6 +102,34 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
     child.wait().unwrap();
 }
 
+/// Whoever is answered is tracked: nobody is let in without a descriptor for his process, and each who is turned away is counted once.
+#[test]
+fn p6_at_the_limit_of_descriptors_nobody_is_half_in() {
+    let server = Server::with(&["--log", "json"]);
+    let mut first = server.connect();
+    first.send(&[alloc(0, 1, 1, DRAM)]);
+    assert_eq!(first.usage(0).dram, 1);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
+    rustix::process::prlimit(pid, rustix::process::Resource::Nofile, limit).unwrap();
+    let mut answered = vec![first];
+    let mut refused = 0;
+    for id in 2..=100 {
+        let mut client = server.connect();
+        let asked = [alloc(0, id, 1, DRAM), Request::new(Type::Query)];
+        let bytes: Vec<u8> = asked.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).collect();
+        if client.stream.write_all(&bytes).is_ok() && client.stream.read_exact(&mut [0; 144]).is_ok() {
+            answered.push(client);
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(refused > 0 && answered.len() > 1, "{refused} refused, {} answered", answered.len());
+    assert_eq!(answered[0].usage(0).dram, answered.len() as u64);
+    let counters = server.counters();
+    assert_eq!(counters["counters"]["connections_refused"], refused, "{counters}");
+}
+
 /// Nobody reads its output: the pipe is full after 64 KiB.
 #[test]
 fn p7_a_full_pipe_on_stdout_stops_nothing() {
@@ -173,6 +201,39 @@ fn p10_dumps_on_stdout() {
     assert!(server.output().contains(&expected), "{}", server.output());
 }
 
+/// However many ask for a dump on stdout meanwhile, one follows the one under way; an asker for himself waits for no more.
+#[test]
+fn p12_a_flood_of_dumps_is_a_few() {
+    let server = Server::with(&["-q"]);
+    let mut client = server.connect();
+    let many: Vec<Request> = (0..1000).map(|id| alloc(0, id, 1, DRAM)).collect();
+    client.send(&many).usage(0);
+    for _ in 0..20 {
+        client.send(&vec![Request::new(Type::DumpRemaining); 1000]);
+    }
+    client.usage(0);
+    let mut asker = UnixStream::connect(server.socket()).unwrap();
+    asker.write_all(b"\n").unwrap();
+    asker.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut text = String::new();
+    asker.read_to_string(&mut text).unwrap();
+    assert!(text.contains("Total tracked allocations: 1000"), "{text}");
+    server.says("📋 DUMP_REMAINING complete.");
+    let dumps = server.output().matches("DUMP_REMAINING complete").count();
+    assert!(dumps < 1000, "{dumps}");
+}
+
+/// The state directory is gone; what is live is still known.
+#[test]
+fn p10_a_dump_needs_no_name() {
+    let server = Server::with(&["-q"]);
+    let mut client = server.connect();
+    client.send(&[alloc(0, 1, 1, DRAM)]).usage(0);
+    std::fs::remove_dir_all(server.state()).unwrap();
+    client.send(&[Request::new(Type::DumpRemaining)]);
+    server.says("Total remaining buffers: 1");
+}
+
 #[test]
 fn p11_the_end_of_a_process_is_told_at_once() {
     let server = Server::start();
@@ -195,6 +256,65 @@ fn p12_a_process_has_as_many_devices_as_a_ledger_lists() {
     client.send(&many).usage(0);
     assert_eq!((client.usage(255).dram, client.usage(256).dram), (1, 0));
     assert_eq!(server.counters()["counters"]["entries_refused"], 44);
+}
+
+/// A shell's way to say something before it becomes the server.
+fn started_by(server: &Server, words: &str) -> std::process::Child {
+    let inner = server.command();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{words}; exec \"$0\" \"$@\"")).arg(inner.get_program()).args(inner.get_args());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    server.until("it listens", || UnixStream::connect(server.socket()).is_ok());
+    child
+}
+
+#[test]
+fn what_nohup_ignores_stays_ignored() {
+    let mut server = Server::start();
+    server.kill();
+    let mut child = started_by(&server, "trap '' HUP");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    assert_eq!(server.usage(0).dram, 0);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut child = started_by(&server, "true");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "without nohup it ends with its terminal");
+}
+
+#[test]
+fn p3_directories_are_open_whatever_the_umask() {
+    let mut server = Server::start();
+    server.kill();
+    std::fs::remove_dir_all(server.state()).unwrap();
+    let mut child = started_by(&server, "umask 077");
+    assert_eq!(std::fs::metadata(server.state()).unwrap().mode() & 0o777, 0o755);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Dropping somebody's descriptor may take as long as he likes: none is taken.
+#[test]
+fn p5_descriptors_are_not_taken() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd;
+    let server = Server::start();
+    let mut client = server.connect();
+    let (mut kept, sent) = UnixStream::pair().unwrap();
+    let descriptors = [sent.as_fd()];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let message = alloc(0, 1, 64, DRAM).encode(Size::B144);
+    // The kernel refuses it, or else the server does.
+    if sendmsg(&client.stream, &[std::io::IoSlice::new(message.as_bytes())], &mut control, SendFlags::empty()).is_ok() {
+        assert!(client.is_closed());
+    }
+    drop(sent);
+    assert_eq!(kept.read(&mut [0]).unwrap(), 0, "it is nowhere any more");
+    assert_eq!(server.usage(0).dram, 0);
 }
 
 #[test]
