@@ -8,6 +8,18 @@ use crate::product::Arch;
 pub struct Cluster {
     /// Chips by their UMD id, in order.
     pub chips: Vec<ClusterChip>,
+    /// Which chips are wired by Ethernet, the lower id first, and by how many links.
+    pub links: Vec<(u32, u32, u32)>,
+}
+
+/// Where a chip is in a cluster: in which rack and shelf, and where on the mesh of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "they say what they are")]
+pub struct ClusterPlace {
+    pub rack: u16,
+    pub shelf: u16,
+    pub y: u16,
+    pub x: u16,
 }
 
 /// One chip of a descriptor.
@@ -29,6 +41,8 @@ pub struct ClusterChip {
     pub board_type: Option<String>,
     /// Position on the board.
     pub location: Option<u32>,
+    /// Where it is, if the file has coordinates.
+    pub place: Option<ClusterPlace>,
 }
 
 impl Cluster {

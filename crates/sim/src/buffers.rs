@@ -146,9 +146,9 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
             let _ = session.insert(Key { allocator, kind: number, address }, &buffer);
         }
         if is_weight {
-            live.weights.push((address, size))
+            live.weights.push((address, size));
         } else {
-            live.passing.push_back((address, size))
+            live.passing.push_back((address, size));
         }
         sum += size;
     }

@@ -1,10 +1,11 @@
 //! Reads UMD's cluster descriptor, a YAML file the user names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-use ttmon_model::cluster::{Cluster, ClusterChip};
+use ttmon_model::cluster::{Cluster, ClusterChip, ClusterPlace};
 use ttmon_model::limits::CLUSTER_BYTES_MAX;
 use ttmon_model::product::Arch;
 use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
@@ -67,7 +68,8 @@ fn parse(text: &str) -> Result<Cluster, ClusterError> {
         return Err(ClusterError::NoChips);
     }
     chips.sort_by_key(|chip| chip.chip);
-    Ok(Cluster { chips })
+    let links = links(root);
+    Ok(Cluster { chips, links })
 }
 
 /// The parser calls itself for each level, and a descriptor has four: one that piles up indentation, list marks or
@@ -93,7 +95,27 @@ fn chip_of(root: &Yaml, chip: u32, arch: &Yaml) -> Option<ClusterChip> {
         board_id: board.and_then(|board| board_value(board, "board_id")).and_then(u64_of),
         board_type: board.and_then(|board| board_value(board, "board_type")?.as_str().map(str::to_owned)),
         location: of_chip(root, "asic_locations", chip).and_then(u32_of),
+        place: of_chip(root, "chips", chip).and_then(place_of),
     })
+}
+
+/// `[x, y, rack, shelf]`
+fn place_of(value: &Yaml) -> Option<ClusterPlace> {
+    let numbers: Vec<u16> = value.as_vec()?.iter().map(|number| u16::try_from(u64_of(number)?).ok()).collect::<Option<_>>()?;
+    let [x, y, rack, shelf] = numbers.as_slice() else { return None };
+    Some(ClusterPlace { rack: *rack, shelf: *shelf, y: *y, x: *x })
+}
+
+/// Each of `ethernet_connections` is a list of two ends, `{chip, chan}`.
+fn links(root: &Yaml) -> Vec<(u32, u32, u32)> {
+    let mut links: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for connection in root["ethernet_connections"].as_vec().into_iter().flatten() {
+        let ends: Vec<u32> = connection.as_vec().into_iter().flatten().filter_map(|end| u32_of(&end["chip"])).collect();
+        if let [one, other] = ends.as_slice() {
+            *links.entry((*one.min(other), *one.max(other))).or_default() += 1;
+        }
+    }
+    links.into_iter().map(|((one, other), count)| (one, other, count)).collect()
 }
 
 /// A board is a list of one-entry maps: `board_id`, `board_type`, `chips`.
@@ -143,6 +165,24 @@ mod tests {
 arch:
   0: wormhole_b0
   1: wormhole_b0
+chips:
+  0: [2, 5, 0, 1]
+  1:
+    - 3
+    - 5
+    - 0
+ethernet_connections:
+  -
+    - chip: 1
+      chan: 0
+    - chip: 0
+      chan: 8
+  -
+    - chip: 0
+      chan: 9
+    - chip: 1
+      chan: 1
+  - nonsense
 chip_unique_ids:
   1: 14251245764
   0: 9956278468
@@ -170,6 +210,8 @@ chip_pci_bdfs:
         assert_eq!(left.bdf, "0000:41:00.0".parse().ok());
         assert_eq!((right.device, right.location, right.board_type.as_deref()), (None, Some(1), Some("n300")));
         assert_eq!(cluster.gateway_of(right).map(|chip| chip.chip), Some(0));
+        assert_eq!((left.place, right.place), (Some(ClusterPlace { rack: 0, shelf: 1, y: 5, x: 2 }), None), "one number is missing");
+        assert_eq!(cluster.links, [(0, 1, 2)]);
     }
 
     #[test]

@@ -1,6 +1,9 @@
-//! Where chips are: by the boards they sit on and the boxes these come in. What wires them is known only of such
-//! products; anything else is a plain row of boards.
+//! Where chips are: at the coordinates of a cluster descriptor where the user gave one, else by the boards they sit on and the
+//! boxes these come in; anything else is a plain row of boards. What wires them only a descriptor tells.
 
+mod wires;
+
+use ttmon_model::cluster::{Cluster, ClusterPlace};
 use ttmon_model::snapshot::Location;
 use ttmon_model::{Device, DeviceId, Snapshot};
 
@@ -14,6 +17,15 @@ pub(crate) struct Mesh {
     pub(crate) tiles: Vec<Tile>,
     /// Columns of the screen between trays.
     pub(crate) tray_gap: u16,
+    /// What wires them, where a descriptor says so.
+    pub(crate) links: Vec<Link>,
+}
+
+/// Ethernet between two chips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) ends: (DeviceId, DeviceId),
+    pub(crate) count: u32,
 }
 
 /// One chip's place.
@@ -27,6 +39,19 @@ pub(crate) struct Tile {
 }
 
 impl Mesh {
+    /// The tile of a device.
+    pub(crate) fn tile(&self, device: DeviceId) -> Option<&Tile> {
+        self.tiles.iter().find(|tile| tile.device == device)
+    }
+
+    /// Two chips beside or below each other, the left or upper one first; `None` for chips further apart.
+    pub(crate) fn neighbours(&self, link: &Link) -> Option<(&Tile, &Tile)> {
+        let (one, other) = (self.tile(link.ends.0)?, self.tile(link.ends.1)?);
+        let (first, second) = if (one.row, one.column) <= (other.row, other.column) { (one, other) } else { (other, one) };
+        let (down, right) = (second.row - first.row, second.column.abs_diff(first.column));
+        (down + right == 1).then_some((first, second))
+    }
+
     /// How many trays there are beside the first.
     pub(crate) fn trays(&self) -> u16 {
         self.tiles.iter().filter_map(|tile| tile.tray).max().unwrap_or(0)
@@ -37,8 +62,26 @@ const GALAXY_CHIPS: usize = 32;
 /// A tray has eight chips: two columns of four.
 const TRAY: (u16, u16) = (4, 2);
 
-/// The mesh of a machine, by its product.
-pub(crate) fn of(snapshot: &Snapshot) -> Mesh {
+/// The mesh of a machine: as its descriptor has it, else by its product.
+pub(crate) fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
+    let links = cluster.map_or_else(Vec::new, |cluster| links(snapshot, cluster));
+    let mesh = cluster.and_then(|cluster| described(snapshot, cluster)).or_else(|| by_wires(snapshot, &links));
+    let mesh = mesh.unwrap_or_else(|| by_product(snapshot));
+    Mesh { links, ..mesh }
+}
+
+/// Neighbours are wired: where they are on the mesh, if not which end is up.
+fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
+    let devices: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
+    let (columns, placed) = wires::grid(&devices, links)?;
+    let place = |index: usize| Some((u16::try_from(index / columns).ok()?, u16::try_from(index % columns).ok()?));
+    let tile = |(index, device): (usize, &DeviceId)| place(index).map(|(row, column)| Tile { device: *device, row, column, tray: None });
+    let tiles: Vec<Tile> = placed.iter().enumerate().map(tile).collect::<Option<_>>()?;
+    let (rows, columns) = (u16::try_from(placed.len() / columns).ok()?, u16::try_from(columns).ok()?);
+    Some(Mesh { origin: format!("{rows}x{columns} by the descriptor's links"), rows, columns, tiles, tray_gap: 0, links: Vec::new() })
+}
+
+fn by_product(snapshot: &Snapshot) -> Mesh {
     let devices = &snapshot.devices;
     let is_galaxy = devices.iter().all(|device| board(device).starts_with("galaxy"));
     if devices.len() == GALAXY_CHIPS && is_galaxy {
@@ -49,6 +92,53 @@ pub(crate) fn of(snapshot: &Snapshot) -> Mesh {
         return boards_of_two(devices);
     }
     plain(devices)
+}
+
+/// The device of a descriptor's chip.
+fn device_of(snapshot: &Snapshot, chip: u32) -> Option<DeviceId> {
+    snapshot.devices.iter().find(|device| device.metal_id == Ok(u64::from(chip))).map(|device| device.id)
+}
+
+fn links(snapshot: &Snapshot, cluster: &Cluster) -> Vec<Link> {
+    let link = |(one, other, count): &(u32, u32, u32)| {
+        Some(Link { ends: (device_of(snapshot, *one)?, device_of(snapshot, *other)?), count: *count })
+    };
+    cluster.links.iter().filter_map(link).collect()
+}
+
+/// Chips at the coordinates of the descriptor, each shelf beside the one before. `None` unless every device has a place of
+/// its own, on a mesh that is not mostly holes.
+fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
+    let place = |device: &Device| {
+        let chip = cluster.chips.iter().find(|chip| device.metal_id == Ok(u64::from(chip.chip)))?;
+        Some((chip.place?, device.id))
+    };
+    let places: Vec<(ClusterPlace, DeviceId)> = snapshot.devices.iter().map(place).collect::<Option<_>>()?;
+    let mut shelves: Vec<(u16, u16)> = places.iter().map(|(place, _)| (place.rack, place.shelf)).collect();
+    shelves.sort_unstable();
+    shelves.dedup();
+    let (mut tiles, mut columns) = (Vec::new(), 0);
+    for (tray, shelf) in (0..).zip(&shelves) {
+        let here = || places.iter().filter(|(place, _)| (place.rack, place.shelf) == *shelf);
+        let (left, top) = (here().map(|(place, _)| place.x).min()?, here().map(|(place, _)| place.y).min()?);
+        let tile = |(place, device): &(ClusterPlace, DeviceId)| Tile {
+            device: *device,
+            row: place.y - top,
+            column: columns + place.x - left,
+            tray: (shelves.len() > 1).then_some(tray),
+        };
+        let added: Vec<Tile> = here().map(tile).collect();
+        columns = added.iter().map(|tile| tile.column + 1).max()?;
+        tiles.extend(added);
+    }
+    let rows = tiles.iter().map(|tile| tile.row + 1).max()?;
+    let is_dense = u32::from(rows) * u32::from(columns) <= 4 * u32::try_from(tiles.len()).ok()?;
+    let is_alone = |(index, tile): (usize, &Tile)| !tiles[..index].iter().any(|other| (other.row, other.column) == (tile.row, tile.column));
+    if !is_dense || !tiles.iter().enumerate().all(is_alone) {
+        return None;
+    }
+    let gap = u16::from(shelves.len() > 1);
+    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, tray_gap: gap, links: Vec::new() })
 }
 
 fn board(device: &Device) -> &str {
@@ -67,6 +157,7 @@ fn galaxy(devices: &[Device]) -> Mesh {
         columns: 4 * TRAY.1,
         tiles: (0..).zip(devices).map(place).collect(),
         tray_gap: 1,
+        links: Vec::new(),
     }
 }
 
@@ -84,7 +175,7 @@ fn boards_of_two(devices: &[Device]) -> Mesh {
     }
     let columns = tiles.iter().map(|tile| tile.column + 1).max().unwrap_or(1);
     let name = if local.len() == 4 { "t3k (4 x n300)".to_owned() } else { format!("{} x n300", local.len()) };
-    Mesh { origin: format!("{name}, {rows}x{columns}, R behind its L"), rows, columns, tiles, tray_gap: 0 }
+    Mesh { origin: format!("{name}, {rows}x{columns}, R behind its L"), rows, columns, tiles, tray_gap: 0, links: Vec::new() }
 }
 
 /// Nothing is known of wires: boards in the order of their ids, as square as a screen likes them.
@@ -97,18 +188,26 @@ fn plain(devices: &[Device]) -> Mesh {
     };
     let tiles =
         (0..).zip(devices).map(|(index, device)| Tile { device: device.id, row: index / columns, column: index % columns, tray: None });
-    Mesh { origin: "boards by id, wires not known".to_owned(), rows: count.div_ceil(columns), columns, tiles: tiles.collect(), tray_gap: 0 }
+    Mesh {
+        origin: "boards by id, wires not known".to_owned(),
+        rows: count.div_ceil(columns),
+        columns,
+        tiles: tiles.collect(),
+        tray_gap: 0,
+        links: Vec::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::machine;
+    use ttmon_model::cluster::ClusterChip;
 
     #[test]
     fn every_chip_has_a_place_of_its_own() {
         for (name, snapshot) in machine::all() {
-            let mesh = of(&snapshot);
+            let mesh = of(&snapshot, None);
             assert_eq!(mesh.tiles.len(), snapshot.devices.len(), "{name}");
             for (index, tile) in mesh.tiles.iter().enumerate() {
                 assert!(tile.row < mesh.rows && tile.column < mesh.columns, "{name}: {tile:?}");
@@ -120,9 +219,41 @@ mod tests {
 
     #[test]
     fn a_galaxy_has_trays_and_an_n300_its_second_chip_below() {
-        let galaxy = of(&machine::galaxy());
+        let galaxy = of(&machine::galaxy(), None);
         assert_eq!((galaxy.rows, galaxy.columns, galaxy.trays()), (4, 8, 3));
-        let pair = of(&machine::n300());
+        let pair = of(&machine::n300(), None);
         assert_eq!((pair.rows, pair.columns), (2, 1));
+    }
+    /// Four boards of two in a ring, as UMD describes a T3000: chips where it says, wires between neighbours and across.
+    #[test]
+    fn a_descriptor_wins() {
+        let mut snapshot = machine::galaxy();
+        snapshot.devices.truncate(8);
+        let chip = |(number, (x, y)): (u32, (u16, u16))| ClusterChip {
+            chip: number,
+            arch: None,
+            unique_id: None,
+            device: None,
+            bdf: None,
+            board_id: None,
+            board_type: None,
+            location: None,
+            place: Some(ClusterPlace { rack: 0, shelf: 0, y, x }),
+        };
+        let places = [(1, 0), (1, 1), (2, 0), (2, 1), (0, 0), (0, 1), (3, 0), (3, 1)];
+        let mut cluster =
+            Cluster { chips: (0..).zip(places).map(chip).collect(), links: vec![(0, 2, 2), (0, 1, 2), (4, 6, 1), (0, 99, 1)] };
+        for (number, device) in (0..).zip(&mut snapshot.devices) {
+            device.metal_id = Ok(number);
+        }
+        let mesh = of(&snapshot, Some(&cluster));
+        assert_eq!((mesh.rows, mesh.columns, mesh.links.len()), (2, 4, 3));
+        assert_eq!(mesh.tile(DeviceId(4)).map(|tile| (tile.row, tile.column)), Some((0, 0)));
+        let near: Vec<bool> = mesh.links.iter().map(|link| mesh.neighbours(link).is_some()).collect();
+        assert_eq!(near, [true, true, false]);
+        // Two on one place, or one without: then the product decides, and the wires stay.
+        cluster.chips[3].place = cluster.chips[2].place;
+        assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id, wires not known");
+        assert_eq!(of(&snapshot, Some(&cluster)).links.len(), 3);
     }
 }

@@ -12,6 +12,7 @@ use ratatui_core::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use ttmon_model::cluster::Cluster;
 use ttmon_model::units::UnixTime;
 
 use crate::clock::Clock;
@@ -48,6 +49,8 @@ pub struct Options {
     pub themes: Themes,
     /// The user's clock.
     pub clock: Clock,
+    /// How the chips of this machine are wired, where the user gave a descriptor.
+    pub cluster: Option<Cluster>,
     /// Whether signals may not be sent.
     pub is_read_only: bool,
     /// What the user should know at once.
@@ -93,6 +96,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let mut state = State::new(size()?, options.settings, options.themes, options.clock);
     state.hosts = hosts;
     state.is_read_only = options.is_read_only;
+    state.cluster = options.cluster;
     // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
     let mut effects = Vec::new();
     if let Ok(event) = arrivals.recv_timeout(FIRST_LOOK) {

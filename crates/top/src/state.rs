@@ -4,6 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use ttmon_model::cluster::Cluster;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Process, ProcessKey, Snapshot};
 use ttmon_print::{Severity, health_word};
@@ -144,6 +145,8 @@ pub(crate) struct State {
     pub(crate) environment: Option<Environment>,
     /// The machine that was asked for its live buffers.
     pub(crate) buffers_of: Option<usize>,
+    /// How chips are wired, where the user gave a descriptor.
+    pub(crate) cluster: Option<Cluster>,
     /// Where a recording is, if this is one.
     pub(crate) replay: Option<Position>,
 }
@@ -174,6 +177,7 @@ impl State {
             message: None,
             environment: None,
             buffers_of: None,
+            cluster: None,
             replay: None,
         }
     }

@@ -159,6 +159,8 @@ pub(crate) struct Glyphs {
     pub(crate) branch: &'static str,
     pub(crate) last_branch: &'static str,
     pub(crate) dashed: &'static str,
+    /// A wire between two chips: across, down.
+    pub(crate) links: [&'static str; 2],
     /// Before the heading of a group.
     pub(crate) folded: &'static str,
     pub(crate) unfolded: &'static str,
@@ -184,6 +186,7 @@ const UNICODE: Glyphs = Glyphs {
     branch: "├─",
     last_branch: "└─",
     dashed: "╌",
+    links: ["═", "║"],
     folded: "▸",
     unfolded: "▾",
     map: ["·", "░", "▒", "█"],
@@ -207,6 +210,7 @@ const ASCII: Glyphs = Glyphs {
     branch: "|-",
     last_branch: "`-",
     dashed: "-",
+    links: ["=", "|"],
     folded: ">",
     unfolded: "v",
     map: [".", "-", "+", "#"],

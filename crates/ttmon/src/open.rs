@@ -1,7 +1,8 @@
 //! Opens the machine a command is about.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
 use ttmon_model::{Sample, Snapshot};
@@ -25,10 +26,7 @@ impl Placed {
     /// Starts the simulation if there is one.
     pub(crate) fn new(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
         let cluster = match &context.cluster {
-            Some(path) => {
-                let read = read_cluster(path);
-                Some(read.map_err(|error| Failure::new(format!("--cluster {}: {error}", path.display())))?)
-            }
+            Some(path) => Some(cluster(path)?),
             None => None,
         };
         let simulation = match &context.place {
@@ -53,6 +51,11 @@ impl Placed {
         let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers };
         Ok(Self { root, options, simulation })
     }
+}
+
+/// The descriptor that the user named.
+pub(crate) fn cluster(path: &Path) -> Result<Cluster, Failure> {
+    read_cluster(path).map_err(|error| Failure::new(format!("--cluster {}: {error}", path.display())))
 }
 
 /// A machine, and the simulation behind it if it is one.

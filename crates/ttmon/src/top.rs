@@ -16,7 +16,7 @@ use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Rem
 use crate::cli::TopArgs;
 use crate::failure::Failure;
 use crate::meant::{self, Context, Place};
-use crate::open::Opened;
+use crate::open::{Opened, cluster};
 use crate::serve::token;
 use crate::server::services_to_come;
 
@@ -44,6 +44,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         config,
         themes: Themes { auto: theme(context) },
         clock: Clock(TimeZone::system()),
+        cluster: if let Some(path) = &context.cluster { Some(cluster(path)?) } else { None },
         is_read_only: args.read_only,
         message,
     };

@@ -7,7 +7,7 @@ use ttmon_print::health_word;
 
 use super::devices::severity_role;
 use crate::canvas::{Canvas, Field};
-use crate::mesh::{self, Mesh};
+use crate::mesh::{self, Link, Mesh, Tile};
 use crate::metric::METRICS;
 use crate::state::State;
 use crate::theme::Role;
@@ -16,35 +16,78 @@ use crate::theme::Role;
 const TILE_MAX: (u16, u16) = (24, 5);
 /// The least in which it says something.
 const TILE_MIN: (u16, u16) = (9, 3);
+/// Between tiles, where wires are drawn: columns and rows.
+const LINK_GAP: (u16, u16) = (3, 1);
 /// Narrower ones have no bar.
 const BAR_MIN: u16 = 12;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let metric = &METRICS[state.settings.metric];
-    let mesh = mesh::of(snapshot);
+    let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let head = format!("Mesh: {}, {}  m metric  [ ] device", mesh.origin, metric.title);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
-    let Some((width, height)) = tile_size(&mesh, area) else {
+    let wired = (!mesh.links.is_empty()).then(|| Grid::new(&mesh, area, LINK_GAP)).flatten();
+    let Some(grid) = wired.clone().or_else(|| Grid::new(&mesh, area, (1, 0))) else {
         canvas.say(area, 1, 1, "the mesh does not fit this screen; the main view lists every chip", Role::Dim);
         return;
     };
     let chosen = state.chosen_device(snapshot).map(|device| device.id);
     for tile in &mesh.tiles {
         let Some(device) = snapshot.device(tile.device) else { continue };
-        let gap = tile.tray.map_or(0, |tray| tray * mesh.tray_gap);
-        let place = Rect { x: area.x + 1 + tile.column * width + gap, y: area.y + 1 + tile.row * height, width: width - 1, height };
-        draw_tile(state, device, canvas, place.intersection(area), Some(device.id) == chosen);
+        draw_tile(state, device, canvas, grid.place(tile).intersection(area), Some(device.id) == chosen);
     }
-    legend(state, snapshot, canvas, area);
+    if let Some(grid) = &wired {
+        mesh.links.iter().for_each(|link| draw_link(&mesh, link, grid, canvas, area));
+    }
+    legend(state, snapshot, &mesh, wired.is_some(), canvas, area);
 }
 
-/// The largest tiles that fit, between the most and the least.
-fn tile_size(mesh: &Mesh, area: Rect) -> Option<(u16, u16)> {
-    let gaps = mesh.tray_gap * mesh.trays();
-    let width = (area.width.checked_sub(2 + gaps)? / mesh.columns.max(1)).min(TILE_MAX.0);
-    let height = (area.height.checked_sub(3)? / mesh.rows.max(1)).min(TILE_MAX.1);
-    (width >= TILE_MIN.0 && height >= TILE_MIN.1).then_some((width, height))
+/// Where tiles are on the screen.
+#[derive(Clone)]
+struct Grid {
+    area: Rect,
+    /// Of a tile.
+    width: u16,
+    height: u16,
+    /// Between tiles: columns and rows.
+    gap: (u16, u16),
+    tray_gap: u16,
+}
+
+impl Grid {
+    /// The largest tiles that fit, between the most and the least.
+    fn new(mesh: &Mesh, area: Rect, gap: (u16, u16)) -> Option<Self> {
+        let trays = mesh.tray_gap * mesh.trays();
+        let width = (area.width.checked_sub(2 + trays)? / mesh.columns.max(1)).min(TILE_MAX.0).checked_sub(gap.0)?;
+        let height = (area.height.checked_sub(3)? / mesh.rows.max(1)).min(TILE_MAX.1).checked_sub(gap.1)?;
+        let is_enough = width + 1 >= TILE_MIN.0 && height >= TILE_MIN.1;
+        is_enough.then_some(Self { area, width, height, gap, tray_gap: mesh.tray_gap })
+    }
+
+    fn place(&self, tile: &Tile) -> Rect {
+        let tray = tile.tray.map_or(0, |tray| tray * self.tray_gap);
+        Rect {
+            x: self.area.x + 1 + tile.column * (self.width + self.gap.0) + tray,
+            y: self.area.y + 1 + tile.row * (self.height + self.gap.1),
+            width: self.width,
+            height: self.height,
+        }
+    }
+}
+
+/// Between two tiles, with how many wires there are: `═2═` beside each other, `║2` below each other.
+fn draw_link(mesh: &Mesh, link: &Link, grid: &Grid, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some((first, second)) = mesh.neighbours(link) else { return };
+    let (from, to) = (grid.place(first), grid.place(second));
+    let [across, down] = canvas.glyphs().links;
+    let (x, y, text) = if first.row == second.row {
+        let room = usize::from(to.x.saturating_sub(from.right()));
+        (from.right(), from.y + from.height / 2, format!("{across}{}{}", link.count, across.repeat(room.saturating_sub(2))))
+    } else {
+        (from.x + from.width / 2, from.bottom(), format!("{down}{}", link.count))
+    };
+    canvas.say(area, x.saturating_sub(area.x), y.saturating_sub(area.y), &text, Role::Plain);
 }
 
 fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
@@ -80,7 +123,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     }
 }
 
-fn legend(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
     let metric = &METRICS[state.settings.metric];
     let limit = snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).reduce(f64::max);
     let remote = snapshot.devices.iter().filter(|device| device.location == Location::Remote).count();
@@ -88,6 +131,14 @@ fn legend(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rec
         limit.map_or_else(|| "no limit to measure against".to_owned(), |limit| format!("scale 0 to {}", metric.unit.show(limit)));
     if remote > 0 {
         text += &format!(" {} {remote} chips over Ethernet are dashed", canvas.glyphs().between);
+    }
+    let far = mesh.links.iter().filter(|link| mesh.neighbours(link).is_none()).count();
+    let between = canvas.glyphs().between;
+    match (mesh.links.len(), is_wired) {
+        (0, _) => {}
+        (_, false) => text += &format!(" {between} wires need a larger screen"),
+        (_, true) if far > 0 => text += &format!(" {between} {far} pairs are wired further across"),
+        (_, true) => {}
     }
     let text = canvas.clean(&text);
     canvas.say(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
