@@ -40,6 +40,7 @@ impl Serialize for MemoryJson<'_> {
         let open = || snapshot.allocators.iter().filter(|allocator| allocator.is_open);
         let allocators = open().map(|allocator| AllocatorJson { allocator, has_banks: self.parts.banks });
         map.serialize_entry("allocators", &allocators.collect::<Vec<_>>())?;
+        map.serialize_entry("denied_processes", &snapshot.denied_processes)?;
         if self.parts.blocks {
             map.serialize_entry("blocks", &BlocksJson(&snapshot.allocators))?;
         }

@@ -1,11 +1,12 @@
 //! The document read back into a snapshot: of a recording, or of another host. What a newer writer added is passed over;
 //! what an older one did not know yet is absent (`not_exposed`).
 //!
-//! Three things are not in the document and so are not the same afterwards: the ticks of a process's start (its start time
-//! stands for them), the allocators, and fractions beyond the third digit.
+//! Some things are not in the document and so are not the same afterwards: the ticks of a process's start (its start time
+//! stands for them), allocators that were closed, circular buffers one by one, and fractions beyond the third digit.
 
 mod device;
 mod item;
+mod memory;
 mod process;
 
 use std::fmt;
@@ -13,7 +14,7 @@ use std::fmt;
 use serde_json::Value;
 use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Missing, Snapshot};
+use ttmon_model::{Missing, Process, Snapshot};
 
 use crate::SCHEMA;
 use item::Item;
@@ -52,17 +53,19 @@ pub fn read(text: &str) -> Result<Snapshot, ReadError> {
     }
     let devices = document.list("devices").ok_or(ReadError::Shape("devices"))?;
     let processes = document.list("processes").ok_or(ReadError::Shape("processes"))?;
+    let processes: Vec<Process> = processes.iter().map(process::read).collect::<Option<_>>().ok_or(ReadError::Shape("a process"))?;
+    let time = document.moment("time").map_err(|_| ReadError::Shape("time"))?;
     Ok(Snapshot {
         host: document.text("host").map_err(|_| ReadError::Shape("host"))?,
-        time: document.moment("time").map_err(|_| ReadError::Shape("time"))?,
+        time,
         driver: document.text("driver"),
         origin: if document.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
         devices: devices.iter().map(device::read).collect::<Option<_>>().ok_or(ReadError::Shape("a device"))?,
-        processes: processes.iter().map(process::read).collect::<Option<_>>().ok_or(ReadError::Shape("a process"))?,
-        allocators: Vec::new(),
-        buffers: Vec::new(),
+        allocators: memory::allocators(&document, &processes).ok_or(ReadError::Shape("an allocator"))?,
+        buffers: memory::buffers(&document, time, &processes).ok_or(ReadError::Shape("a buffer"))?,
         circulars: Vec::new(),
-        denied_processes: 0,
+        denied_processes: document.whole("denied_processes").unwrap_or(0),
+        processes,
         problems: document.list("problems").unwrap_or_default().iter().filter_map(problem).collect(),
     })
 }

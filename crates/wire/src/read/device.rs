@@ -109,15 +109,18 @@ fn memory(item: &Item<'_>) -> Memory {
 /// What is known of one kind of memory.
 pub(super) fn figure(kind: Option<&Item<'_>>) -> Figure {
     let Some(kind) = kind else { return Figure::missing(Missing::NotExposed) };
-    let source: Reading<Source> = kind.meaning("source", |name| {
-        [Source::Ledger, Source::Server, Source::Shm, Source::Fdinfo].into_iter().find(|source| source.name() == name)
-    });
     Figure {
         used: kind.whole("used"),
         allocated: kind.whole("allocated"),
         peak: kind.whole("peak"),
         peak_time: kind.moment("peak_time"),
         count: kind.whole("count"),
-        source,
+        source: source(kind),
     }
+}
+
+pub(super) fn source(item: &Item<'_>) -> Reading<Source> {
+    item.meaning("source", |name| {
+        [Source::Ledger, Source::Server, Source::Shm, Source::Fdinfo].into_iter().find(|source| source.name() == name)
+    })
 }

@@ -68,6 +68,22 @@ impl<'a> Item<'a> {
         self.meaning(name, UnixTime::parse_rfc3339)
     }
 
+    /// An address, in hexadecimal digits.
+    pub(super) fn address(&self, name: &str) -> Reading<u64> {
+        self.meaning(name, |text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok())
+    }
+
+    pub(super) fn wholes(&self, name: &str) -> Vec<u64> {
+        let list = self.get(name).ok().and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_u64).collect()
+    }
+
+    /// The parts of a part, by name.
+    pub(super) fn parts(&self, name: &str) -> Reading<Vec<(String, Self)>> {
+        let parts = self.get(name)?.as_object().ok_or(Missing::Unparsable)?;
+        Ok(parts.iter().filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())
+    }
+
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         let list = self.get(name).ok().and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()

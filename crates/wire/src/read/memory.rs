@@ -1,0 +1,158 @@
+//! Allocators, blocks and live buffers of a document, which `ttmon mem --json` has besides what every snapshot has.
+
+use ttmon_model::ledger::{BufferKind, FeatureState, LedgerBuffer, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::memory::{Figure, Source};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, NoBlocks, Programs};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Kind, Missing, PerKind, Process, ProcessKey, Reading};
+
+use super::device::{figure, id, source};
+use super::item::Item;
+
+/// Kinds that belong to no bar.
+const OTHERS: [BufferKind; 2] = [BufferKind::Host, BufferKind::Other];
+const LAYOUTS: [&str; 5] = ["interleaved", "height_sharded", "width_sharded", "block_sharded", "nd_sharded"];
+const NO_BLOCKS: [NoBlocks; 5] = [NoBlocks::PerCore, NoBlocks::Restored, NoBlocks::Unlisted, NoBlocks::Changing, NoBlocks::SizeUnknown];
+
+/// The allocators, with the blocks of their banks where the document has them.
+pub(super) fn allocators(document: &Item<'_>, processes: &[Process]) -> Option<Vec<Allocator>> {
+    let mut allocators = Vec::new();
+    for item in document.list("allocators").unwrap_or_default() {
+        allocators.push(allocator(&item, processes)?);
+    }
+    for item in document.list("blocks").unwrap_or_default() {
+        let (name, kind) = (item.text("allocator").ok()?, item.meaning("kind", Kind::from_name).ok()?);
+        let block = Block { address: item.address("address").ok()?, size: item.whole("size").ok()?, is_free: item.truth("free").ok()? };
+        let owner = allocators.iter_mut().find(|allocator| allocator.id == name)?;
+        if let Some(Ok(banks)) = owner.kinds[kind].as_mut().map(|kind| &mut kind.banks) {
+            banks.table.push(block);
+        }
+    }
+    Some(allocators)
+}
+
+/// The process of a pid: the document has each pid once.
+fn owner(item: &Item<'_>, processes: &[Process]) -> Option<ProcessKey> {
+    let pid = u32::try_from(item.whole("pid").ok()?).ok()?;
+    let known = processes.iter().map(|process| process.key).find(|key| key.pid == pid);
+    Some(known.unwrap_or(ProcessKey { pid, start_ticks: 0 }))
+}
+
+fn allocator(item: &Item<'_>, processes: &[Process]) -> Option<Allocator> {
+    let name = item.text("id").ok()?;
+    let from = source(item);
+    let kinds = item.part("kinds")?;
+    let kind = |name: &str| kinds.part(name).map(|item| allocator_kind(&item, from));
+    let mesh = item.text("mesh").ok().and_then(|text| {
+        let (rows, columns) = text.split_once('x')?;
+        Some((rows.parse().ok()?, columns.parse().ok()?))
+    });
+    Some(Allocator {
+        slot: name.split('.').nth(1)?.parse().ok()?,
+        id: name,
+        process: owner(item, processes)?,
+        // Closed ones are not in the document.
+        is_open: true,
+        mesh,
+        devices: item.wholes("devices").into_iter().filter_map(id).collect(),
+        unmapped: item.texts("unmapped").iter().filter_map(|text| text.parse().ok()).collect(),
+        coverage: coverage(item),
+        self_check: item.part("self_check").as_ref().map_or_else(LedgerSelfCheck::default, self_check),
+        kinds: PerKind::from_fn(|of| kind(of.name())),
+        others: OTHERS.into_iter().filter_map(|of| Some((of, kind(of.name())?))).collect(),
+    })
+}
+
+fn allocator_kind(item: &Item<'_>, from: Reading<Source>) -> AllocatorKind {
+    let unlisted = item.part("unlisted");
+    let unlisted = |name: &str| unlisted.as_ref().and_then(|unlisted| unlisted.whole(name).ok()).unwrap_or(0);
+    let programs = item.whole("programs").ok().zip(item.whole("per_core").ok());
+    AllocatorKind {
+        figure: Figure { source: from, ..figure(Some(item)) },
+        free: item.whole("free"),
+        unlisted: (unlisted("count"), unlisted("bytes")),
+        banks: banks(item),
+        programs: programs.map(|(count, per_core)| Programs { count, per_core }),
+    }
+}
+
+fn banks(item: &Item<'_>) -> Reading<Banks> {
+    Ok(Banks {
+        banks: item.whole("banks").map_err(not_asked_for)?,
+        bank_bytes: item.whole("bank_bytes")?,
+        allocated_per_bank: item.whole("allocated_per_bank"),
+        free_per_bank: item.whole("free_per_bank"),
+        largest_free_per_bank: item.whole("largest_free_per_bank"),
+        fragmentation: item.float("fragmentation"),
+        blocks: item.whole("blocks"),
+        table: Vec::new(),
+        no_blocks: item.text("no_blocks").ok().and_then(|text| NO_BLOCKS.into_iter().find(|reason| reason.explanation() == text)),
+    })
+}
+
+/// A document without banks says nothing of them.
+fn not_asked_for(reason: Missing) -> Missing {
+    if reason == Missing::NotExposed { Missing::NotTracked } else { reason }
+}
+
+fn coverage(item: &Item<'_>) -> Reading<Vec<LedgerFeature>> {
+    let states = [FeatureState::Found, FeatureState::SteppedAside, FeatureState::Missing];
+    let features = item.parts("coverage")?.into_iter().map(|(name, feature)| LedgerFeature {
+        name,
+        hits: feature.whole("hits").unwrap_or(0),
+        state: feature.meaning("state", |name| states.into_iter().find(|state| state.name() == name)).unwrap_or(FeatureState::Missing),
+        reason: feature.text("reason").ok(),
+    });
+    Ok(features.collect())
+}
+
+fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
+    let is = |name: &str| item.truth(name).unwrap_or(false);
+    LedgerSelfCheck {
+        is_inexact: is("inexact"),
+        is_restored: is("restored"),
+        is_per_core: is("per_core"),
+        // Where it begins is not in the document; its banks are as large as what is left.
+        l1_lower_end: is("shrunk").then_some(0),
+        checks: item.whole("checks").unwrap_or(0),
+        differences: item.whole("differences").unwrap_or(0),
+    }
+}
+
+/// The live buffers, where the document has them.
+pub(super) fn buffers(document: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Vec<Buffer>> {
+    document.list("buffers").unwrap_or_default().iter().map(|item| buffer(item, now, processes)).collect()
+}
+
+fn buffer(item: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Buffer> {
+    Some(Buffer {
+        process: owner(item, processes)?,
+        allocator: item.text("allocator").ok()?,
+        devices: item.wholes("devices").into_iter().filter_map(id).collect(),
+        entry: LedgerBuffer {
+            // Its name stands for it: the document has no ledgers.
+            allocator: 0,
+            kind: item.meaning("kind", buffer_kind).ok()?,
+            address: item.address("address").ok()?,
+            size: item.whole("size").ok()?,
+            per_bank: item.whole("per_bank").ok(),
+            page_size: item.whole("page_size").ok(),
+            layout: item.meaning("layout", |name| LAYOUTS.into_iter().find(|layout| *layout == name)).ok(),
+            cores: item.whole("cores").ok(),
+            refs: item.whole("refs").ok()?,
+            time: item.float("age_s").map_or(UnixTime(0), |age| before(now, age)),
+            tag: item.text("tag").ok(),
+            is_per_core: false,
+        },
+    })
+}
+
+fn buffer_kind(name: &str) -> Option<BufferKind> {
+    Kind::from_name(name).map(BufferKind::Of).or_else(|| OTHERS.into_iter().find(|kind| kind.name() == name))
+}
+
+/// The moment so many seconds, told to the millisecond, before another.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and ages are neither negative nor centuries")]
+fn before(now: UnixTime, seconds: f64) -> UnixTime {
+    UnixTime(now.0.saturating_sub(((seconds * 1000.0).round() as u64).saturating_mul(1_000_000)).max(1))
+}
