@@ -4,6 +4,7 @@
 //! chunks to count. Every question has a deadline for all of it, from the first look at a name to the last byte, and
 //! an answer has a size beyond which it is not read. Whoever may not wait asks from a thread of its own.
 
+mod events;
 mod past;
 mod place;
 mod stream;
@@ -15,18 +16,21 @@ mod tls;
 mod trouble;
 
 use std::io::{self, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
 
+pub use events::Events;
 pub use past::{Past, Series};
 pub use place::{BadPlace, Place};
 pub use tls::Roots;
 pub use trouble::Trouble;
 
-/// Longest answer taken: 256 devices and a thousand processes need a fifth of it.
-const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+use stream::{Deadline, Stream};
+
+/// Longest answer taken: 256 devices and a thousand processes need a tenth of it, 300,000 buffers all of it.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -60,7 +64,12 @@ impl Service {
 
     /// Its newest snapshot.
     pub fn snapshot(&self, patience: Duration) -> Result<Snapshot, Trouble> {
-        let text = self.get("/api/v1/snapshot", patience)?;
+        self.document("/api/v1/snapshot", patience)
+    }
+
+    /// Its newest snapshot, with what another path tells besides.
+    pub fn document(&self, path: &str, patience: Duration) -> Result<Snapshot, Trouble> {
+        let text = self.get(path, patience)?;
         let mut snapshot = ttmon_wire::read(&text).map_err(|error| Trouble::Strange(error.to_string()))?;
         if snapshot.origin == Origin::Local {
             snapshot.origin = Origin::Server;
@@ -78,12 +87,7 @@ impl Service {
 
     /// The text at a path.
     pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
-        let deadline = Instant::now() + patience;
-        let mut stream = stream::open(&self.place, self.roots.as_ref(), deadline)?;
-        let token = self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.0));
-        let host = self.place.host_header();
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n{token}\r\n");
-        stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+        let mut stream = self.ask(path, "application/json", Deadline::after(patience))?;
         let mut answer = Vec::new();
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -99,6 +103,21 @@ impl Service {
         }
         understand(answer)
     }
+
+    /// The events at a path, as they come. It has so long to begin, and may then be silent for so long.
+    pub fn events(&self, path: &str, patience: Duration, silence: Duration) -> Result<Events, Trouble> {
+        let deadline = Deadline::after(patience);
+        Events::new(self.ask(path, "text/event-stream", deadline.clone())?, deadline, silence)
+    }
+
+    fn ask(&self, path: &str, accept: &str, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
+        let mut stream = stream::open(&self.place, self.roots.as_ref(), deadline)?;
+        let token = self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.0));
+        let host = self.place.host_header();
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: {accept}\r\n{token}\r\n");
+        stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+        Ok(stream)
+    }
 }
 
 /// The body of an answer that is one.
@@ -108,7 +127,7 @@ fn understand(mut answer: Vec<u8>) -> Result<String, Trouble> {
     let head = std::str::from_utf8(&answer).map_err(|_| Trouble::NotText)?;
     let mut lines = head.lines();
     let first = lines.next().unwrap_or_default();
-    let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)).and_then(|status| status.parse::<u16>().ok());
+    let status = status(first);
     let length = lines.filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let length: Option<usize> = length.and_then(|(_, length)| length.trim().parse().ok());
     match status {
@@ -118,6 +137,11 @@ fn understand(mut answer: Vec<u8>) -> Result<String, Trouble> {
         Some(200) => String::from_utf8(body).map_err(|_| Trouble::NotText),
         Some(status) => Err(Trouble::Status(status)),
     }
+}
+
+/// The number in the first line of an answer.
+fn status(first: &str) -> Option<u16> {
+    first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

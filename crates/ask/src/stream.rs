@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::rc::Rc;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -15,12 +17,33 @@ use crate::{Place, Trouble};
 pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
+/// A moment that can be put off while a connection that has it is used.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadline(Rc<Cell<Instant>>);
+
+impl Deadline {
+    /// So long from now.
+    pub(crate) fn after(patience: Duration) -> Self {
+        Self(Rc::new(Cell::new(Instant::now() + patience)))
+    }
+
+    /// Again so long from now.
+    pub(crate) fn put_off(&self, patience: Duration) {
+        self.0.set(Instant::now() + patience);
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.0.get().saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
 /// Connects within the deadline.
-pub(crate) fn open(place: &Place, roots: Option<&Roots>, deadline: Instant) -> Result<Box<dyn Stream>, Trouble> {
+pub(crate) fn open(place: &Place, roots: Option<&Roots>, deadline: Deadline) -> Result<Box<dyn Stream>, Trouble> {
     match place {
         Place::Unix(path) => Ok(Box::new(Timed { socket: unix(path).map_err(Trouble::unreachable)?, deadline })),
         Place::Tcp { host, port, is_secret } => {
-            let stream = Timed { socket: tcp(host, *port, deadline).map_err(Trouble::unreachable)?, deadline };
+            let stream = Timed { socket: tcp(host, *port, &deadline).map_err(Trouble::unreachable)?, deadline };
             if *is_secret { tls::wrap(stream, host, roots) } else { Ok(Box::new(stream)) }
         }
     }
@@ -36,10 +59,10 @@ fn unix(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// The first of the host's addresses that answers.
-fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+fn tcp(host: &str, port: u16, deadline: &Deadline) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(deadline)?) {
+        match TcpStream::connect_timeout(&address, deadline.left()?) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 return Ok(stream);
@@ -50,15 +73,10 @@ fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
 /// A socket of which every call knows how much time is left.
 pub(crate) struct Timed<S> {
     socket: S,
-    deadline: Instant,
+    deadline: Deadline,
 }
 
 /// The two kinds of sockets have the same two functions, by no common name.
@@ -89,14 +107,14 @@ impl Timeouts for UnixStream {
 
 impl<S: Read + Timeouts> Read for Timed<S> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.socket.reading(left(self.deadline)?)?;
+        self.socket.reading(self.deadline.left()?)?;
         self.socket.read(bytes)
     }
 }
 
 impl<S: Write + Timeouts> Write for Timed<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.writing(left(self.deadline)?)?;
+        self.socket.writing(self.deadline.left()?)?;
         self.socket.write(bytes)
     }
 

@@ -81,6 +81,11 @@ fn memory(
     };
     let tracked = processes.iter().filter(|process| pids.contains(&process.key.pid)).filter(is_tracked).count();
     let untracked = (pids.len() - tracked.min(pids.len())) as u64 + hidden;
+    let open = match holders {
+        Ok(users) if users.pids.is_empty() && hidden == 0 && !is_complete => Err(Missing::NoPermission),
+        Ok(users) => Ok(users.pids.len() as u64 + hidden),
+        Err(reason) => Err(reason),
+    };
     let away = match device.state {
         State::Gone => Some(Missing::Gone),
         State::Resetting => Some(Missing::Resetting),
@@ -121,7 +126,7 @@ fn memory(
     });
     let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
     let (dram, l1) = (Bar::new(dram_total, used(&Kind::DRAM_BAR)), Bar::new(l1_total, used(&Kind::L1_BAR)));
-    Memory { kinds, dram, l1, untracked_processes: untracked, hidden_processes: hidden, stale_bytes }
+    Memory { kinds, dram, l1, untracked_processes: untracked, holders: open, hidden_processes: hidden, stale_bytes }
 }
 
 /// The most that an allocator on the chip may hand out: a mesh's and its submesh's are the same bytes.

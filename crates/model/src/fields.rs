@@ -259,6 +259,7 @@ pub const DEVICE: &[Field<Device>] = &[
     D::new("memory.l1_used", "L1 used", S::Memory, U::Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.l1.used)).metric("ttmon_device_memory_l1_used_bytes").kept(),
     D::new("memory.l1_free", "L1 free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.l1.free)).metric("ttmon_device_memory_l1_free_bytes"),
     D::new("memory.untracked_processes", "Untracked processes", S::Memory, U::Count, "Processes that hold the chip and tell nobody what they use.", |d| Ok(Value::Integer(d.memory.untracked_processes))).metric("ttmon_device_memory_untracked_processes").kept(),
+    D::new("memory.holders", "Holders", S::Memory, U::Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through.", |d| whole(d.memory.holders)),
     D::new("memory.hidden_processes", "Hidden processes", S::Memory, U::Count, "Open files of processes in other pid namespaces, which cannot be named.", |d| Ok(Value::Integer(d.memory.hidden_processes))).metric("ttmon_device_memory_hidden_processes"),
     D::new("memory.stale_bytes", "Stale bytes", S::Memory, U::Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure.", |d| Ok(Value::Integer(d.memory.stale_bytes))).metric("ttmon_device_memory_stale_bytes"),
 ];

@@ -9,6 +9,7 @@
 pub mod attributes;
 pub mod cluster;
 mod derive;
+pub mod event;
 pub mod fields;
 mod health;
 pub mod identity;

@@ -162,6 +162,8 @@ pub struct Memory {
     pub l1: Bar,
     /// Processes that hold the chip and tell nobody what they use: `used` is a lower bound.
     pub untracked_processes: u64,
+    /// Processes that have the chip open, those that cannot be named included. 0 is certain.
+    pub holders: Reading<u64>,
     /// Holders that live in another pid namespace and cannot be named.
     pub hidden_processes: u64,
     /// Bytes that dead processes left in TT-Metal's statistics; in no other figure.

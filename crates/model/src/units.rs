@@ -256,6 +256,24 @@ impl fmt::Display for Version {
     }
 }
 
+/// Of sizes, each 1024 of the one before.
+const SIZES: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
+
+/// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    // From here on it would be printed as 1024.0.
+    while value >= 1023.95 && unit + 1 < SIZES.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1}{}", SIZES[unit])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -203,11 +203,12 @@ pub fn buffers<'a>(
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}",
-        buffer_row(&["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", "tag"].map(str::to_owned), style)
-    )?;
+    let mark = origin_mark(snapshot);
+    if !mark.is_empty() {
+        writeln!(out, "{mark}")?;
+    }
+    let heading = ["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", "tag"].map(str::to_owned);
+    writeln!(out, "{}", buffer_row(&heading, style))?;
     for buffer in buffers {
         writeln!(out, "{}", buffer_row(&cells(snapshot, buffer), style))?;
     }

@@ -1,29 +1,13 @@
 //! Numbers for people: sizes, shares, ages; and any value of the field table as one text.
 
 use ttmon_model::fields::Value;
+pub use ttmon_model::units::size;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{Missing, Reading};
 use ttmon_wire::rounded;
 
 /// What stands where a value is absent.
 pub const ABSENT: &str = "N/A";
-
-const UNITS: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
-
-/// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
-pub fn size(bytes: u64) -> String {
-    if bytes < 1024 {
-        return format!("{bytes}B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    // From here on it would be printed as 1024.0.
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1}{}", UNITS[unit])
-}
 
 /// A size, or that there is none.
 pub fn size_or_absent(bytes: Reading<u64>) -> String {

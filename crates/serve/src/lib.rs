@@ -20,6 +20,7 @@ mod http;
 mod limits;
 mod metrics;
 mod newest;
+mod past;
 mod patience;
 mod problem;
 mod routes;
@@ -44,6 +45,7 @@ pub use doors::{DoorError, may_listen};
 pub use happenings::{Happening, What};
 pub use metrics::markdown as metrics_markdown;
 pub use newest::Published;
+pub use past::{Keeper, Past};
 pub use tls::IS_BUILT_IN as HAS_TLS;
 
 use doors::{TcpDoor, UnixDoor};
@@ -144,9 +146,10 @@ impl Host {
         self.doors.tcp.as_ref().map(TcpDoor::address)
     }
 
-    /// Begins to look and to answer.
-    pub fn start(self) -> Result<Running, StartError> {
+    /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one.
+    pub fn start(self, keeper: Option<Keeper>) -> Result<Running, StartError> {
         let Self { source, service, doors } = self;
+        service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));

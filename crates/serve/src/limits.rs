@@ -24,6 +24,18 @@ pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const STREAM_QUEUE_MAX: usize = 64;
 /// A stream that has nothing to say says so, lest a proxy takes it for dead.
 pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Streams of recorders at once: each reads the ledgers by itself.
+pub(crate) const RECORDER_STREAMS_MAX: usize = 16;
+/// What a stream of recorders writes at once.
+pub(crate) const RECORDER_PIECE_BYTES: usize = 64 * 1024;
+/// Events of recorders in one document, unless more are asked for, and at most.
+pub(crate) const RECORDED_DEFAULT: usize = 10_000;
+/// The most: some 30 MB of text.
+pub(crate) const RECORDED_MAX: usize = 100_000;
+/// How long a ledger that was left is shown to those who follow it, several snapshots at any usual interval.
+pub(crate) const DEPARTED_SPAN: Duration = Duration::from_secs(10);
+/// How many of them: each is held open meanwhile.
+pub(crate) const DEPARTED_MAX: usize = 256;
 /// Things that happened which are remembered: a day of a restless machine.
 pub(crate) const HAPPENINGS_MAX: usize = 4096;
 /// Documents kept ready for one snapshot: one a user who asks.
@@ -32,6 +44,8 @@ pub(crate) const READY_MAX: usize = 64;
 pub(crate) const BUFFERS_DEFAULT: usize = 10_000;
 /// Buffers in one answer at most: as many as a ledger lists.
 pub(crate) const BUFFERS_MAX: usize = 1 << 20;
+/// Live buffers in a document of memory, which is not shortened: some 60 MB of text.
+pub(crate) const MEMORY_BUFFERS_MAX: usize = 300_000;
 /// Points of one column in one answer; Prometheus has the same bound.
 pub(crate) const POINTS_MAX: u64 = 11_000;
 /// Cells (points by devices by fields) of one answer: some 20 MB of text.

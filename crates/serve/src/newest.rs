@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::{Sample, Snapshot};
+use ttmon_source::Departed;
 use ttmon_source::ledgers::Found;
 
 use crate::access::View;
@@ -25,6 +26,8 @@ pub struct Published {
     pub sample: Sample,
     /// Ledgers of that moment: their buffers are read when somebody asks.
     pub ledgers: Vec<Arc<Found>>,
+    /// Ledgers that were left a moment ago, so that whoever follows them sees their end.
+    pub departed: Vec<Arc<Departed>>,
     ready: Mutex<HashMap<(Form, View), Bytes>>,
 }
 
@@ -39,8 +42,8 @@ pub(crate) enum Form {
 }
 
 impl Published {
-    pub(crate) fn new(number: u64, snapshot: Snapshot, sample: Sample, ledgers: Vec<Arc<Found>>) -> Self {
-        Self { number, snapshot, sample, ledgers, ready: Mutex::default() }
+    pub(crate) fn new(number: u64, snapshot: Snapshot, sample: Sample, ledgers: Vec<Arc<Found>>, departed: Vec<Arc<Departed>>) -> Self {
+        Self { number, snapshot, sample, ledgers, departed, ready: Mutex::default() }
     }
 
     /// The text, made now if nobody asked for it before.

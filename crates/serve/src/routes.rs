@@ -3,6 +3,7 @@
 mod ask;
 mod documents;
 mod openapi;
+mod recorders;
 mod stream;
 
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub(crate) enum Answer {
     Devices,
     Processes,
     Buffers,
+    Memory,
+    Recorders,
     History,
     Events,
     OpenApi,
@@ -54,6 +57,11 @@ const DEVICE: Parameter = Parameter {
     schema: r#"{"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 4294967295}, "minItems": 1, "maxItems": 256}"#,
     help: "Only these devices, by id, with commas between them.",
 };
+
+const PID: Parameter =
+    Parameter { name: "pid", schema: r#"{"type": "integer", "minimum": 1, "maximum": 4294967295}"#, help: "Only of this process." };
+
+const NO_UNLESS_ASKED: &str = r#"{"type": "boolean", "default": false}"#;
 
 /// All of them. Those of `/api/v1` may grow; none is renamed or removed.
 pub(crate) const ROUTES: &[Route] = &[
@@ -83,7 +91,7 @@ pub(crate) const ROUTES: &[Route] = &[
         id: "buffers",
         summary: "Live buffers of tracked processes, largest first. Over HTTP it needs the token.",
         parameters: &[
-            Parameter { name: "pid", schema: r#"{"type": "integer", "minimum": 1, "maximum": 4294967295}"#, help: "Only of this process." },
+            PID,
             Parameter {
                 name: "limit",
                 schema: r#"{"type": "integer", "minimum": 1, "maximum": 1048576, "default": 10000}"#,
@@ -91,6 +99,40 @@ pub(crate) const ROUTES: &[Route] = &[
             },
         ],
         answer: Answer::Buffers,
+    },
+    Route {
+        path: "/api/v1/memory",
+        id: "memory",
+        summary: "The document of ttmon mem --json: the snapshot with allocators and, where asked for, buffers, banks and blocks. \
+                  Those need the token over HTTP. With pid also one that ended a while ago.",
+        parameters: &[
+            PID,
+            Parameter { name: "buffers", schema: NO_UNLESS_ASKED, help: "Every live buffer too." },
+            Parameter { name: "banks", schema: NO_UNLESS_ASKED, help: "How each allocator's banks are filled too." },
+            Parameter { name: "blocks", schema: NO_UNLESS_ASKED, help: "Every block of them too." },
+        ],
+        answer: Answer::Memory,
+    },
+    Route {
+        path: "/api/v1/memory/events",
+        id: "recorders",
+        summary: "The flight recorders of tracked processes, as server-sent events; as one JSON document with Accept: application/json. \
+                  Over HTTP it needs the token.",
+        parameters: &[
+            PID,
+            DEVICE,
+            Parameter {
+                name: "follow",
+                schema: r#"{"type": "boolean", "default": true}"#,
+                help: "Of a stream: whether it goes on when all is told.",
+            },
+            Parameter {
+                name: "limit",
+                schema: r#"{"type": "integer", "minimum": 1, "maximum": 100000, "default": 10000}"#,
+                help: "Of a document: at most so many, the last ones; count says how many there are.",
+            },
+        ],
+        answer: Answer::Recorders,
     },
     Route {
         path: "/api/v1/history",
@@ -126,7 +168,7 @@ pub(crate) const ROUTES: &[Route] = &[
                 schema: r#"{"type": "integer", "minimum": 0, "maximum": 18446744073709551615}"#,
                 help: "Those after this id, also those that were; Last-Event-ID means the same. Without it: from now on.",
             },
-            Parameter { name: "snapshots", schema: r#"{"type": "boolean", "default": false}"#, help: "Also each new snapshot." },
+            Parameter { name: "snapshots", schema: NO_UNLESS_ASKED, help: "Also each new snapshot." },
         ],
         answer: Answer::Events,
     },
@@ -180,8 +222,10 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     match route.answer {
         Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
         // Without a token nobody may see a buffer over HTTP; on the Unix socket everybody sees their own.
-        Answer::Buffers if view == View::Public => Err(Problem::NeedsToken),
+        Answer::Buffers | Answer::Recorders if view == View::Public => Err(Problem::NeedsToken),
         Answer::Buffers => documents::buffers(service, view, ask::buffers(&parameters)?).await,
+        Answer::Memory => documents::memory(service, view, ask::memory(&parameters)?).await,
+        Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,
         Answer::History => documents::history(service, ask::history(&parameters, service)?).await,
         Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?),
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
@@ -196,6 +240,12 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
             Readiness::Not(why) => Err(Problem::Stale(why)),
         },
     }
+}
+
+/// Whether somebody wants one document rather than a stream.
+fn wants_json(question: &Question<'_>) -> bool {
+    let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    accept.contains("application/json") && !accept.contains("text/event-stream")
 }
 
 fn typed(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {

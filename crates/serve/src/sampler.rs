@@ -12,10 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
-use ttmon_source::{Error, Isolation, Machine, Options, Root};
+use ttmon_source::{Departed, Error, Isolation, Machine, Options, Root};
 
 use crate::happenings::{What, differences, is_same};
-use crate::limits::CLOCK_JUMP_MIN;
+use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN};
 use crate::newest::{Published, boot_time};
 use crate::service::{Service, now};
 
@@ -31,6 +31,7 @@ pub(crate) fn run(mut source: Source, service: &Service, stop: &Receiver<()>) {
     let mut pace = Pace::new(boot_time(), service.interval);
     let mut before: Option<Arc<Published>> = None;
     let mut peaks = Peaks::default();
+    let mut leaving = Leaving::default();
     service.note(boot_time(), now(), What::Started);
     loop {
         let planned = pace.planned;
@@ -38,7 +39,8 @@ pub(crate) fn run(mut source: Source, service: &Service, stop: &Receiver<()>) {
         match source.machine.sample() {
             Ok(sample) => {
                 let ledgers = source.machine.ledgers().to_vec();
-                before = Some(take_in(service, planned, sample, before.as_deref(), &mut peaks, ledgers));
+                let departed = leaving.take_in(sample.at, source.machine.departed());
+                before = Some(take_in(service, planned, sample, before.as_deref(), &mut peaks, (ledgers, departed)));
             }
             Err(error) => lament(service, &error, &mut source),
         }
@@ -65,7 +67,7 @@ fn take_in(
     sample: Sample,
     before: Option<&Published>,
     peaks: &mut Peaks,
-    ledgers: Vec<Arc<Found>>,
+    (ledgers, departed): (Vec<Arc<Found>>, Vec<Arc<Departed>>),
 ) -> Arc<Published> {
     let mut snapshot = Snapshot::derive(&sample, before.map(|before| &before.sample));
     peaks.apply(&mut snapshot);
@@ -85,9 +87,23 @@ fn take_in(
     if failure.is_some() {
         service.note(at, time, What::Readable);
     }
-    let published = Arc::new(Published::new(number, snapshot, sample, ledgers));
+    let published = Arc::new(Published::new(number, snapshot, sample, ledgers, departed));
     service.publish(planned, Arc::clone(&published));
     published
+}
+
+/// Ledgers that were left now or a moment ago: not every follower looks at every snapshot.
+#[derive(Debug, Default)]
+struct Leaving(Vec<(Duration, Arc<Departed>)>);
+
+impl Leaving {
+    fn take_in(&mut self, at: Duration, departed: &[Arc<Departed>]) -> Vec<Arc<Departed>> {
+        self.0.retain(|(since, _)| at.saturating_sub(*since) < DEPARTED_SPAN);
+        self.0.extend(departed.iter().map(|departed| (at, Arc::clone(departed))));
+        let beyond = self.0.len().saturating_sub(DEPARTED_MAX);
+        self.0.drain(..beyond);
+        self.0.iter().map(|(_, departed)| Arc::clone(departed)).collect()
+    }
 }
 
 /// The machine could not be read at all. Told once, not every second.

@@ -1,18 +1,19 @@
 //! What the sampler writes and the doors read.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
 use crate::access::{Token, View};
 use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
-use crate::limits::{STALE_INTERVALS, STALE_MIN};
+use crate::limits::{RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN};
 use crate::metrics::{self, Counters, Dialect, Own, Processes};
 use crate::newest::{Form, Published, boot_time};
+use crate::past::{Keeper, Past};
 
 /// The service's memory. Locks are held for a moment and never two at once.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub(crate) struct Service {
     journal: Mutex<Journal>,
     history: Mutex<History>,
     figures: Mutex<Figures>,
+    keeper: OnceLock<Keeper>,
+    /// Places for streams of recorders.
+    pub(crate) recorder_places: Arc<Semaphore>,
 }
 
 /// The sampler's own figures.
@@ -64,7 +68,21 @@ impl Service {
             journal: Mutex::default(),
             history: Mutex::new(History::new(interval)),
             figures: Mutex::default(),
+            keeper: OnceLock::new(),
+            recorder_places: Arc::new(Semaphore::new(RECORDER_STREAMS_MAX)),
         }
+    }
+
+    /// Somebody has ledgers of processes that ended.
+    pub(crate) fn keep(&self, keeper: Option<Keeper>) {
+        if let Some(keeper) = keeper {
+            let _ = self.keeper.set(keeper);
+        }
+    }
+
+    /// Processes of a pid that ended.
+    pub(crate) fn past(&self, pid: u32) -> Vec<Past> {
+        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.0)(pid))
     }
 
     /// Puts a snapshot in place of the last one. `planned` is when it should have been taken.

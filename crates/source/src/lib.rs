@@ -23,6 +23,7 @@ pub mod ledgers;
 mod machine;
 mod process;
 pub mod read;
+pub mod recorder;
 mod regions;
 mod root;
 pub mod served;

@@ -144,7 +144,7 @@ pub struct Machine {
     /// Ledgers found so far.
     ledgers: Vec<Arc<Found>>,
     /// Those whose processes ended or became other programs since the last sample.
-    departed: Vec<Departed>,
+    departed: Vec<Arc<Departed>>,
     /// Where to look for those of the processes at hand.
     leads: Vec<(ProcessKey, Lead)>,
     /// Pids that were looked at, so that a later sample looks at new ones only.
@@ -236,7 +236,7 @@ impl Machine {
         } else {
             Vec::new()
         };
-        let ledgers = self.read_ledgers(&processes);
+        let ledgers = self.read_ledgers(&processes, time);
         let devices = self.known.iter().zip(users).map(|(known, users)| DeviceSample {
             id: known.id,
             bdf: known.bdf,

@@ -20,8 +20,8 @@ use crate::diff;
 use crate::earlier::Earlier;
 use crate::failure::Failure;
 use crate::meant::{Context, REFRESH_DEFAULT, parse_refresh};
-use crate::open::Opened;
 use crate::output;
+use crate::server::{Asked, Snapshots};
 use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
 use crate::watch::Screen;
@@ -34,14 +34,21 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let needs_buffers = args.buffers || args.banks || args.blocks || args.csv.is_some() || earlier.is_some();
     let detail = if needs_buffers { Detail::Buffers } else { Detail::Totals };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
-    let mut opened = Opened::with_ledgers(context, pace, true, detail, args.pid.map_or(Reach::Everybody, Reach::Process))?;
+    let reach = args.pid.map_or(Reach::Everybody, Reach::Process);
+    let asked = Asked { pace, processes: true, detail, reach, path: path(args) };
+    let interval = refresh.unwrap_or(REFRESH_DEFAULT);
+    let mut snapshots = if args.watch && interval < show::SERVER_INTERVAL_MIN {
+        Snapshots::read_here(context, asked)
+    } else {
+        Snapshots::new(context, asked)
+    };
     if let Some(directory) = &args.csv {
-        let mut snapshot = opened.snapshot()?;
+        let mut snapshot = snapshots.next()?;
         choose(&mut snapshot, args)?;
         return reports::write(&snapshot, directory);
     }
     let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
-        let mut snapshot = opened.snapshot()?;
+        let mut snapshot = snapshots.next()?;
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
             return Err(nothing_found(&snapshot, args.pid));
         }
@@ -51,7 +58,6 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
             None => render(&snapshot, args, context.json, terminal, out),
         }
     };
-    let interval = refresh.unwrap_or(REFRESH_DEFAULT);
     if !args.watch {
         return output::stream(|out| frame(context.terminal, out));
     }
@@ -67,6 +73,18 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
         output::stream(|out| frame(context.terminal, out))?;
         thread::sleep(interval);
     }
+}
+
+/// What a service is asked for. Tables of blocks are made of banks.
+fn path(args: &MemArgs) -> String {
+    let has_blocks = args.blocks || args.csv.is_some();
+    let parts = [
+        args.pid.map(|pid| format!("pid={pid}")),
+        (args.buffers || args.diff.is_some()).then(|| "buffers=true".to_owned()),
+        (args.banks || has_blocks).then(|| "banks=true".to_owned()),
+        has_blocks.then(|| "blocks=true".to_owned()),
+    ];
+    format!("/api/v1/memory?{}", parts.into_iter().flatten().collect::<Vec<_>>().join("&"))
 }
 
 fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result<(), Failure> {

@@ -5,8 +5,10 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ttmon_ask::{Place as ServicePlace, Service};
+use ttmon_ask::{Events, Place as ServicePlace, Service, Trouble};
 use ttmon_model::Snapshot;
+use ttmon_source::Reach;
+use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
 
 use crate::failure::{Failure, complain};
@@ -16,55 +18,113 @@ use crate::serve::api_places;
 
 /// A service that lives answers in milliseconds; one that hangs is not waited for much longer than a machine's own files.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A list of all live buffers takes it a while.
+const PATIENCE_FOR_LISTS: Duration = Duration::from_secs(10);
+/// A stream with nothing to say says so every 15 seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+
+/// What is to be seen, of a service or of the machine itself.
+pub(crate) struct Asked {
+    pub(crate) pace: Pace,
+    pub(crate) processes: bool,
+    pub(crate) detail: Detail,
+    pub(crate) reach: Reach,
+    /// The service's document of it.
+    pub(crate) path: String,
+}
+
+impl Asked {
+    /// The snapshot that everybody sees.
+    pub(crate) fn snapshot(pace: Pace, processes: bool) -> Self {
+        Self { pace, processes, detail: Detail::Totals, reach: Reach::Holders, path: "/api/v1/snapshot".to_owned() }
+    }
+}
 
 /// Where snapshots come from: a service while it answers, else the machine itself, opened when it is first needed.
 pub(crate) struct Snapshots<'a> {
     context: &'a Context,
-    pace: Pace,
-    processes: bool,
+    asked: Asked,
     server: Option<Service>,
     opened: Option<Opened>,
 }
 
 impl<'a> Snapshots<'a> {
     /// Prepares to look; nothing is opened yet.
-    pub(crate) fn new(context: &'a Context, pace: Pace, processes: bool) -> Self {
-        Self { context, pace, processes, server: services(context).into_iter().next(), opened: None }
+    pub(crate) fn new(context: &'a Context, asked: Asked) -> Self {
+        Self { context, asked, server: services(context).into_iter().next(), opened: None }
     }
 
     /// The machine, read here whatever services there are.
-    pub(crate) fn read_here(context: &'a Context, pace: Pace, processes: bool) -> Self {
-        Self { server: None, ..Self::new(context, pace, processes) }
+    pub(crate) fn read_here(context: &'a Context, asked: Asked) -> Self {
+        Self { context, asked, server: None, opened: None }
     }
 
     /// One snapshot of the devices asked for.
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
         if let Some(service) = &self.server {
-            match service.snapshot(PATIENCE) {
+            match self.ask(service) {
                 Ok(mut snapshot) => {
-                    if !self.processes {
+                    if !self.asked.processes {
                         snapshot.processes.clear();
                     }
                     return choose(&self.context.selection, snapshot);
                 }
                 Err(why) => {
-                    // Said once, to whoever watches: the answer is as good as without a service.
-                    if io::stderr().is_terminal() {
-                        complain(&format!("the service at {} {why}; reading the machine here", service.place()));
-                    }
+                    say_without(service, &why);
                     self.server = None;
                 }
             }
         }
         if self.opened.is_none() {
-            self.opened = Some(Opened::new(self.context, self.pace, self.processes)?);
+            let Asked { pace, processes, detail, reach, .. } = self.asked;
+            self.opened = Some(Opened::with_ledgers(self.context, pace, processes, detail, reach)?);
         }
         self.opened.as_mut().map_or_else(|| Err(Failure::new("no machine was opened")), Opened::snapshot)
     }
 
-    /// Whether the next snapshot has its rates by itself: a service has looked before.
-    pub(crate) fn has_rates(&self) -> bool {
+    fn ask(&self, service: &Service) -> Result<Snapshot, String> {
+        let told = |trouble: Trouble| trouble.to_string();
+        let patience = patience(service, &self.asked.path).map_err(told)?;
+        let snapshot = service.document(&self.asked.path, patience).map_err(told)?;
+        match self.asked.reach {
+            // It may have been started a moment ago.
+            Reach::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
+                Err(format!("does not know process {pid}"))
+            }
+            _ => Ok(snapshot),
+        }
+    }
+
+    /// Whether the next snapshot comes from a service. Such a one has its rates by itself: the service has looked before.
+    pub(crate) fn is_served(&self) -> bool {
         self.server.is_some()
+    }
+}
+
+/// Time for an answer. What may take a while is asked of a service that has just shown that it lives.
+fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
+    if !path.contains('?') {
+        return Ok(PATIENCE);
+    }
+    service.get("/healthz", PATIENCE)?;
+    Ok(PATIENCE_FOR_LISTS)
+}
+
+/// Events of a service. Those that go on may be silent for longer.
+pub(crate) fn events(service: &Service, path: &str, goes_on: bool) -> Result<Events, Trouble> {
+    let patience = patience(service, path)?;
+    service.events(path, patience, if goes_on { SILENCE_MAX } else { PATIENCE_FOR_LISTS })
+}
+
+/// Its snapshot, to know which devices are meant.
+pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, Trouble> {
+    service.snapshot(PATIENCE)
+}
+
+/// Said to whoever watches: the answer is as good as without a service.
+pub(crate) fn say_without(service: &Service, why: &str) {
+    if io::stderr().is_terminal() {
+        complain(&format!("the service at {} {why}; reading the machine here", service.place()));
     }
 }
 

@@ -15,7 +15,7 @@ use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
 use crate::meant::{self, Context, Look, Place, Repeat};
-use crate::server::Snapshots;
+use crate::server::{Asked, Snapshots};
 use crate::terminal::Terminal;
 use crate::watch::Screen;
 
@@ -28,7 +28,7 @@ const RATE_WINDOW: Duration = Duration::from_millis(250);
 const HEARTBEAT_WINDOW: Duration = Duration::from_millis(1010);
 
 /// Refreshes at this pace and slower may come from a service.
-const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
+pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Shows what was asked for.
 pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
@@ -36,9 +36,9 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
     let mut opened = match asked.repeat {
         // A service looks once a second: whoever wants it more often looks here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
-            Snapshots::read_here(context, pace, asked.processes)
+            Snapshots::read_here(context, Asked::snapshot(pace, asked.processes))
         }
-        _ => Snapshots::new(context, pace, asked.processes),
+        _ => Snapshots::new(context, Asked::snapshot(pace, asked.processes)),
     };
     if matches!((&context.place, &asked.look), (Place::Simulated(..), Look::Fields(..) | Look::Gpu(..) | Look::Apps(..))) {
         complain("these are figures of a simulated machine");
@@ -74,7 +74,7 @@ fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Snapshots<'
 fn sampled(opened: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
     let snapshot = opened.next()?;
     let window = match samples {
-        _ if opened.has_rates() => return Ok(snapshot),
+        _ if opened.is_served() => return Ok(snapshot),
         Samples::One => return Ok(snapshot),
         Samples::Two => RATE_WINDOW,
         Samples::TwoSlow => HEARTBEAT_WINDOW,

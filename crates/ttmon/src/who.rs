@@ -6,11 +6,11 @@ use ttmon_wire::{Layout, SnapshotJson};
 use crate::failure::Failure;
 use crate::meant::Context;
 use crate::output::Output;
-use crate::server::Snapshots;
+use crate::server::{Asked, Snapshots};
 use crate::show::{self, VERSION};
 
 pub(crate) fn run(context: &Context) -> Result<(), Failure> {
-    let snapshot = Snapshots::new(context, Pace::Once, true).next()?;
+    let snapshot = Snapshots::new(context, Asked::snapshot(Pace::Once, true)).next()?;
     let mut text = Vec::new();
     if context.json {
         ttmon_wire::write(&SnapshotJson { snapshot: &snapshot, version: VERSION }, Layout::Pretty, &mut text)?;

@@ -6,6 +6,7 @@
 
 pub mod allocation;
 mod device;
+mod event;
 mod memory;
 mod parts;
 mod process;
@@ -21,6 +22,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::sample::Problem;
 
 use device::DeviceJson;
+pub use event::{event_line, read_event, refusal_json};
 pub use memory::{MemoryJson, MemoryParts};
 pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;

@@ -5,8 +5,8 @@
 //! stands for them), allocators that were closed, circular buffers one by one, and fractions beyond the third digit.
 
 mod device;
-mod item;
-mod memory;
+pub(crate) mod item;
+pub(crate) mod memory;
 mod process;
 
 use std::fmt;

@@ -141,7 +141,15 @@ fn unknown_memory() -> Memory {
     const REASON: Missing = Missing::NotTracked;
     let kind = |_| KindMemory { total: Err(REASON), capacity: Err(REASON), free: Err(REASON), figure: Figure::missing(REASON) };
     let bar = Bar::new(Err(REASON), Err(REASON));
-    Memory { kinds: PerKind::from_fn(kind), dram: bar, l1: bar, untracked_processes: 0, hidden_processes: 0, stale_bytes: 0 }
+    Memory {
+        kinds: PerKind::from_fn(kind),
+        dram: bar,
+        l1: bar,
+        untracked_processes: 0,
+        holders: Err(REASON),
+        hidden_processes: 0,
+        stale_bytes: 0,
+    }
 }
 
 /// The state, and whether the sample as a whole is nonsense.

@@ -7,10 +7,11 @@ use hyper::header::HeaderName;
 use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
+use ttmon_wire::MemoryParts;
 
 use super::Parameter;
 use crate::history::Query;
-use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, CELLS_MAX, POINTS_MAX};
+use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, CELLS_MAX, POINTS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
 use crate::newest::boot_time;
 use crate::problem::Problem;
 use crate::service::{Service, now};
@@ -63,6 +64,23 @@ impl Parameters {
         }
     }
 
+    fn truth(&self, name: &str, otherwise: bool) -> Result<bool, Problem> {
+        match self.get(name) {
+            None => Ok(otherwise),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(_) => Err(Problem::Parameter(format!("{name} wants true or false"))),
+        }
+    }
+
+    fn pid(&self) -> Result<Option<u32>, Problem> {
+        Ok(self.number("pid", 1, u64::from(u32::MAX))?.and_then(|pid| u32::try_from(pid).ok()))
+    }
+
+    fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
+        Ok(self.number("limit", 1, most as u64)?.map_or(usual, |limit| usize::try_from(limit).unwrap_or(most)))
+    }
+
     fn list(&self, name: &str, most: usize) -> Result<Option<Vec<&str>>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let words: Vec<&str> = text.split(',').collect();
@@ -99,9 +117,39 @@ pub(super) struct Buffers {
 }
 
 pub(super) fn buffers(parameters: &Parameters) -> Result<Buffers, Problem> {
-    let pid = parameters.number("pid", 1, u64::from(u32::MAX))?.and_then(|pid| u32::try_from(pid).ok());
-    let limit = parameters.number("limit", 1, BUFFERS_MAX as u64)?.map(|limit| usize::try_from(limit).unwrap_or(BUFFERS_MAX));
-    Ok(Buffers { pid, limit: limit.unwrap_or(BUFFERS_DEFAULT) })
+    Ok(Buffers { pid: parameters.pid()?, limit: parameters.limit(BUFFERS_DEFAULT, BUFFERS_MAX)? })
+}
+
+/// Which memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) pid: Option<u32>,
+    pub(super) parts: MemoryParts,
+}
+
+pub(super) fn memory(parameters: &Parameters) -> Result<Memory, Problem> {
+    let truth = |name| parameters.truth(name, false);
+    let parts = MemoryParts { buffers: truth("buffers")?, banks: truth("banks")?, blocks: truth("blocks")? };
+    Ok(Memory { pid: parameters.pid()?, parts })
+}
+
+/// Which recorders, and how much of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Recorders {
+    pub(super) pid: Option<u32>,
+    /// None of them means all.
+    pub(super) devices: Vec<DeviceId>,
+    pub(super) follow: bool,
+    pub(super) limit: usize,
+}
+
+pub(super) fn recorders(parameters: &Parameters) -> Result<Recorders, Problem> {
+    Ok(Recorders {
+        pid: parameters.pid()?,
+        devices: devices(parameters)?,
+        follow: parameters.truth("follow", true)?,
+        limit: parameters.limit(RECORDED_DEFAULT, RECORDED_MAX)?,
+    })
 }
 
 pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Query, Problem> {
@@ -115,11 +163,7 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
             }
         }
     }
-    let mut devices = Vec::new();
-    for word in parameters.list("device", DEVICES_MAX)?.unwrap_or_default() {
-        let id = word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok()).flatten();
-        devices.push(DeviceId(id.ok_or_else(|| Problem::Parameter("device wants ids with commas between them".to_owned()))?));
-    }
+    let devices = devices(parameters)?;
     let step = parameters.get("step").map(|text| seconds("step", text, 0.001, 86_400.0)).transpose()?;
     let query = Query { since: since(parameters.get("since"))?, step, fields, devices };
     let (points, cells) = service.history(|history| history.size(&query));
@@ -127,6 +171,14 @@ pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Quer
         return Err(Problem::TooMuch(format!("{points} points and {cells} values; ask for a larger step, fewer fields or fewer devices")));
     }
     Ok(query)
+}
+
+/// None of them means all.
+fn devices(parameters: &Parameters) -> Result<Vec<DeviceId>, Problem> {
+    let words = parameters.list("device", DEVICES_MAX)?.unwrap_or_default();
+    let id = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok().map(DeviceId)).flatten();
+    let ids = words.into_iter().map(|word| id(word).ok_or("device wants ids with commas between them"));
+    ids.collect::<Result<_, _>>().map_err(|why| Problem::Parameter(why.to_owned()))
 }
 
 fn seconds(name: &str, text: &str, least: f64, most: f64) -> Result<Duration, Problem> {
@@ -171,11 +223,7 @@ pub(super) struct Events {
 
 pub(super) fn events(parameters: &Parameters, headers: &HeaderMap) -> Result<Events, Problem> {
     let last = headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
-    let snapshots = match parameters.get("snapshots") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(_) => return Err(Problem::Parameter("snapshots wants true or false".to_owned())),
-    };
+    let snapshots = parameters.truth("snapshots", false)?;
     Ok(Events { after: parameters.number("after", 0, u64::MAX)?.or(last), snapshots })
 }
 

@@ -14,12 +14,13 @@ use super::{Answer, aged, ask};
 use crate::access::View;
 use crate::body::Body;
 use crate::history::Query;
+use crate::limits::MEMORY_BUFFERS_MAX;
 use crate::newest::{Form, Published};
 use crate::problem::Problem;
 use crate::service::Service;
 
 /// Runs it on a thread that may take its time.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Defect)
 }
 
@@ -67,6 +68,38 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
         ttmon_wire::to_string(&BuffersJson { snapshot: head, buffers: &buffers, count }, Layout::Line) + "\n"
     });
     Ok(aged(text.await?, age))
+}
+
+/// What `ttmon mem` shows. Without buffers, banks and blocks it is as old as the snapshot; those are read when asked for.
+pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memory) -> Result<Response<Body>, Problem> {
+    let has_parts = asked.parts != MemoryParts::default();
+    if has_parts && view == View::Public {
+        return Err(Problem::NeedsToken);
+    }
+    let newest = service.fresh().map_err(Problem::Stale)?;
+    let age = newest.age().as_secs();
+    let service = Arc::clone(service);
+    let text = aside(move || {
+        let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
+        let ended = asked.pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
+        let detail = if has_parts { Detail::Buffers } else { Detail::Totals };
+        let mut snapshot = match ended {
+            Some(past) => past.snapshot(&newest, detail),
+            None if has_parts => view.of(&with_buffers(&newest, view, asked.pid)).into_owned(),
+            None => view.of(&newest.snapshot).into_owned(),
+        };
+        if let Some(pid) = asked.pid {
+            snapshot.processes.retain(|process| process.key.pid == pid);
+            snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
+        }
+        let count = snapshot.buffers.len();
+        if count > MEMORY_BUFFERS_MAX {
+            return Err(Problem::TooMuch(format!("{count} buffers; ask for one process, or /api/v1/buffers for the largest")));
+        }
+        let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.version }, parts: asked.parts };
+        Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
+    });
+    Ok(aged(text.await??, age))
 }
 
 /// The snapshot with the live buffers of what this one may see.

@@ -1,6 +1,7 @@
 //! The description of the paths, OpenAPI 3.1: made from the table of paths and the tables of fields.
 
 use serde_json::{Map, Value, json};
+use ttmon_model::event::Op;
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS};
 use ttmon_model::units::Unit;
 
@@ -31,6 +32,7 @@ pub(super) fn document(version: &str) -> String {
                 "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()}))]),
                 "History": history(),
                 "Events": events(),
+                "Recorded": recorded(),
             },
         },
     });
@@ -60,7 +62,8 @@ fn operation(route: &Route) -> Value {
     }
     let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
     // Without a token most paths show less; this one shows nothing.
-    operation["security"] = if route.answer == Answer::Buffers { json!([{"token": []}]) } else { json!([{}, {"token": []}]) };
+    operation["security"] =
+        if matches!(route.answer, Answer::Buffers | Answer::Recorders) { json!([{"token": []}]) } else { json!([{}, {"token": []}]) };
     operation
 }
 
@@ -85,6 +88,8 @@ fn content(answer: Answer) -> Value {
         Answer::Devices => json("Devices"),
         Answer::Processes => json("Processes"),
         Answer::Buffers => json("Buffers"),
+        Answer::Memory => json("Snapshot"),
+        Answer::Recorders => json!({"text/event-stream": text, "application/json": {"schema": reference("Recorded")}}),
         Answer::History => json("History"),
         Answer::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
         Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
@@ -152,7 +157,7 @@ fn buffer() -> Value {
             "address": {"type": "string", "pattern": "^0x[0-9a-f]+$"},
             "size": {"type": "integer", "minimum": 0},
             "devices": {"type": "array", "items": {"type": "integer"}},
-            "age_s": {"type": "number", "minimum": 0},
+            "age_s": {"type": ["number", "null"], "minimum": 0},
             "tag": {"type": ["string", "null"]},
         },
         "required": ["pid", "allocator", "kind", "address", "size", "devices", "age_s", "tag"],
@@ -204,6 +209,28 @@ fn events() -> Value {
             "events": {"type": "array", "items": event()},
         },
         "required": ["schema", "version", "last_id", "events"],
+    })
+}
+
+fn recorded() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "schema": {"const": ttmon_wire::SCHEMA},
+            "version": {"type": "string"},
+            "recorders": {"type": "integer", "minimum": 0},
+            "count": {"type": "integer", "minimum": 0},
+            "events": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "time": {"type": ["string", "null"], "format": "date-time"},
+                    "pid": {"type": "integer", "minimum": 1},
+                    "op": {"enum": Op::ALL.map(Op::name)},
+                },
+                "required": ["time", "pid", "op"],
+            }},
+        },
+        "required": ["schema", "version", "recorders", "count", "events"],
     })
 }
 

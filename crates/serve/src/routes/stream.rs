@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
+use hyper::header::{CACHE_CONTROL, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use ttmon_wire::{Layout, SCHEMA};
 
-use super::{Question, ask, documents, typed};
+use super::{Question, ask, documents, typed, wants_json};
 use crate::access::View;
 use crate::body::Body;
 use crate::happenings::Happening;
@@ -23,8 +23,7 @@ use crate::service::Service;
 
 /// A stream, or one document for whoever asks for JSON.
 pub(super) fn events(service: &Arc<Service>, view: View, question: &Question<'_>, asked: ask::Events) -> Result<Response<Body>, Problem> {
-    let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    if accept.contains("application/json") && !accept.contains("text/event-stream") {
+    if wants_json(question) {
         let events: Vec<Value> = service.happenings_after(asked.after.unwrap_or(0)).iter().map(Happening::json).collect();
         let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_happening(), "events": events});
         return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));

@@ -9,6 +9,7 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::ProcessSample;
+use ttmon_model::units::UnixTime;
 
 use super::{Error, LANE_OF_PROCESS, Ledgers, Machine, Reach};
 use crate::ledgers::{self, Detail, Found, Lead};
@@ -62,7 +63,7 @@ impl Machine {
         Ok(open.chain(mapped.map(|(pid, _)| *pid)).chain(known).collect())
     }
 
-    pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample]) -> Vec<LedgerSample> {
+    pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample], time: UnixTime) -> Vec<LedgerSample> {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
         // In the order of their pids.
         let of = |owner: ProcessKey| processes.binary_search_by_key(&owner, |process| process.key).ok().map(|index| &processes[index]);
@@ -70,7 +71,7 @@ impl Machine {
         let (staying, departed): (Vec<Arc<Found>>, Vec<Arc<Found>>) =
             mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
         self.ledgers = staying;
-        self.departed = departed.into_iter().map(|found| Departed::new(&self.root, found, detail)).collect();
+        self.departed = departed.into_iter().map(|found| Arc::new(Departed::new(&self.root, found, detail, time))).collect();
         let mut samples = Vec::new();
         for (owner, lead) in mem::take(&mut self.leads) {
             let process = processes.iter().find(|process| process.key == owner);
@@ -121,7 +122,7 @@ impl Machine {
     }
 
     /// Ledgers of processes that ended, or became other programs, since the sample before: still readable, once.
-    pub fn departed(&self) -> &[Departed] {
+    pub fn departed(&self) -> &[Arc<Departed>] {
         &self.departed
     }
 }
@@ -135,6 +136,8 @@ pub struct Departed {
     pub last: LedgerSample,
     /// How its program went.
     pub end: End,
+    /// When that was noticed.
+    pub time: UnixTime,
 }
 
 /// How a program went.
@@ -147,10 +150,10 @@ pub enum End {
 }
 
 impl Departed {
-    fn new(root: &Root, found: Arc<Found>, detail: Detail) -> Self {
+    fn new(root: &Root, found: Arc<Found>, detail: Detail, time: UnixTime) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
-        Self { found, last, end }
+        Self { found, last, end, time }
     }
 }
 

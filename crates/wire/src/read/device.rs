@@ -101,6 +101,7 @@ fn memory(item: &Item<'_>) -> Memory {
         dram: bar("total", "used", "free"),
         l1: bar("l1_total", "l1_used", "l1_free"),
         untracked_processes: whole("untracked_processes").unwrap_or(0),
+        holders: whole("holders"),
         hidden_processes: whole("hidden_processes").unwrap_or(0),
         stale_bytes: whole("stale_bytes").unwrap_or(0),
     }

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Missing, Reading};
+use ttmon_model::{DeviceId, Missing, Reading};
 
 /// An object, or a part of one whose reasons stand further up.
 #[derive(Clone)]
-pub(super) struct Item<'a> {
+pub(crate) struct Item<'a> {
     values: &'a Map<String, Value>,
     reasons: Option<&'a Map<String, Value>>,
     /// Where it is below the object that has the reasons: `memory.kinds.dram.`
@@ -14,18 +14,18 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn new(value: &'a Value) -> Option<Self> {
+    pub(crate) fn new(value: &'a Value) -> Option<Self> {
         let values = value.as_object()?;
         Some(Self { values, reasons: values.get("missing").and_then(Value::as_object), path: String::new() })
     }
 
     /// A part of it.
-    pub(super) fn part(&self, name: &str) -> Option<Self> {
+    pub(crate) fn part(&self, name: &str) -> Option<Self> {
         let values = self.values.get(name)?.as_object()?;
         Some(Self { values, reasons: self.reasons, path: format!("{}{name}.", self.path) })
     }
 
-    pub(super) fn list(&self, name: &str) -> Option<Vec<Self>> {
+    pub(crate) fn list(&self, name: &str) -> Option<Vec<Self>> {
         self.values.get(name)?.as_array()?.iter().map(Self::new).collect()
     }
 
@@ -43,48 +43,49 @@ impl<'a> Item<'a> {
         Missing::from_name(self.reasons?.get(&path)?.as_str()?)
     }
 
-    pub(super) fn whole(&self, name: &str) -> Reading<u64> {
+    pub(crate) fn whole(&self, name: &str) -> Reading<u64> {
         self.get(name)?.as_u64().ok_or(Missing::Unparsable)
     }
 
-    pub(super) fn float(&self, name: &str) -> Reading<f64> {
+    pub(crate) fn float(&self, name: &str) -> Reading<f64> {
         self.get(name)?.as_f64().ok_or(Missing::Unparsable)
     }
 
-    pub(super) fn truth(&self, name: &str) -> Reading<bool> {
+    pub(crate) fn truth(&self, name: &str) -> Reading<bool> {
         self.get(name)?.as_bool().ok_or(Missing::Unparsable)
     }
 
-    pub(super) fn text(&self, name: &str) -> Reading<String> {
+    pub(crate) fn text(&self, name: &str) -> Reading<String> {
         self.get(name)?.as_str().map(str::to_owned).ok_or(Missing::Unparsable)
     }
 
     /// A text that means something.
-    pub(super) fn meaning<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
+    pub(crate) fn meaning<T>(&self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
         self.get(name)?.as_str().and_then(parse).ok_or(Missing::Unparsable)
     }
 
-    pub(super) fn moment(&self, name: &str) -> Reading<UnixTime> {
+    pub(crate) fn moment(&self, name: &str) -> Reading<UnixTime> {
         self.meaning(name, UnixTime::parse_rfc3339)
     }
 
     /// An address, in hexadecimal digits.
-    pub(super) fn address(&self, name: &str) -> Reading<u64> {
+    pub(crate) fn address(&self, name: &str) -> Reading<u64> {
         self.meaning(name, |text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok())
     }
 
-    pub(super) fn wholes(&self, name: &str) -> Vec<u64> {
+    /// Ids of devices.
+    pub(crate) fn ids(&self, name: &str) -> Vec<DeviceId> {
         let list = self.get(name).ok().and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(Value::as_u64).collect()
+        list.into_iter().flatten().filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()
     }
 
     /// The parts of a part, by name.
-    pub(super) fn parts(&self, name: &str) -> Reading<Vec<(String, Self)>> {
+    pub(crate) fn parts(&self, name: &str) -> Reading<Vec<(String, Self)>> {
         let parts = self.get(name)?.as_object().ok_or(Missing::Unparsable)?;
         Ok(parts.iter().filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())
     }
 
-    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         let list = self.get(name).ok().and_then(Value::as_array);
         list.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
     }

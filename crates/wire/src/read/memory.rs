@@ -6,7 +6,7 @@ use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, NoBl
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, PerKind, Process, ProcessKey, Reading};
 
-use super::device::{figure, id, source};
+use super::device::{figure, source};
 use super::item::Item;
 
 /// Kinds that belong to no bar.
@@ -54,7 +54,7 @@ fn allocator(item: &Item<'_>, processes: &[Process]) -> Option<Allocator> {
         // Closed ones are not in the document.
         is_open: true,
         mesh,
-        devices: item.wholes("devices").into_iter().filter_map(id).collect(),
+        devices: item.ids("devices"),
         unmapped: item.texts("unmapped").iter().filter_map(|text| text.parse().ok()).collect(),
         coverage: coverage(item),
         self_check: item.part("self_check").as_ref().map_or_else(LedgerSelfCheck::default, self_check),
@@ -128,7 +128,7 @@ fn buffer(item: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Buffe
     Some(Buffer {
         process: owner(item, processes)?,
         allocator: item.text("allocator").ok()?,
-        devices: item.wholes("devices").into_iter().filter_map(id).collect(),
+        devices: item.ids("devices"),
         entry: LedgerBuffer {
             // Its name stands for it: the document has no ledgers.
             allocator: 0,
@@ -147,7 +147,7 @@ fn buffer(item: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Buffe
     })
 }
 
-fn buffer_kind(name: &str) -> Option<BufferKind> {
+pub(crate) fn buffer_kind(name: &str) -> Option<BufferKind> {
     Kind::from_name(name).map(BufferKind::Of).or_else(|| OTHERS.into_iter().find(|kind| kind.name() == name))
 }
 

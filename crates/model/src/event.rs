@@ -1,0 +1,288 @@
+//! What a flight recorder tells: one change of a process's memory at a time, and what a program was refused.
+
+use crate::identity::DeviceId;
+use crate::ledger::BufferKind;
+use crate::units::{UnixTime, size};
+
+/// Something that happened to a process's memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When, where that is known.
+    pub time: Option<UnixTime>,
+    /// In which process.
+    pub pid: u32,
+    /// Its number in the process's recorder; none for what the recorder itself does not have.
+    pub number: Option<u64>,
+    /// What.
+    pub op: Op,
+    /// Kind of the memory, where it is about memory.
+    pub kind: Option<BufferKind>,
+    /// The allocator's name.
+    pub allocator: Option<String>,
+    /// Its chips that are on a row.
+    pub devices: Vec<DeviceId>,
+    /// The ids of those that are not.
+    pub unmapped: Vec<u64>,
+    /// Address of the buffer.
+    pub address: Option<u64>,
+    /// Its bytes.
+    pub size: Option<u64>,
+    /// References there are now.
+    pub refs: Option<u64>,
+    /// The program that a circular buffer belongs to.
+    pub program: Option<u64>,
+    /// The tag it happened under.
+    pub tag: Option<String>,
+    /// How many earlier ones are no longer there.
+    pub overrun: Option<u64>,
+    /// What stood in the way, of the last that were refused.
+    pub refusal: Option<Refusal>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A buffer was allocated, or a program got circular buffers.
+    Alloc,
+    /// It was freed, or the program gave them up.
+    Free,
+    /// One more refers to it.
+    Ref,
+    /// One fewer does.
+    Unref,
+    /// All of a kind were freed.
+    FreeAll,
+    /// There was no room.
+    OutOfMemory,
+    /// Circular buffers would have lain on L1 buffers.
+    Clash,
+    /// An allocator was opened.
+    Open,
+    /// It was closed.
+    Close,
+    /// The program called this moment a mark.
+    Mark,
+    /// The process ended.
+    Exit,
+    /// It became another program.
+    Exec,
+    /// Earlier events are no longer there.
+    Overrun,
+}
+
+impl Op {
+    /// Every one of them.
+    pub const ALL: [Self; 13] = [
+        Self::Alloc,
+        Self::Free,
+        Self::Ref,
+        Self::Unref,
+        Self::FreeAll,
+        Self::OutOfMemory,
+        Self::Clash,
+        Self::Open,
+        Self::Close,
+        Self::Mark,
+        Self::Exit,
+        Self::Exec,
+        Self::Overrun,
+    ];
+
+    /// The contract's word. References that come and go have the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::Free => "free",
+            Self::Ref | Self::Unref => "ref",
+            Self::FreeAll => "free_all",
+            Self::OutOfMemory => "oom",
+            Self::Clash => "clash",
+            Self::Open => "open",
+            Self::Close => "close",
+            Self::Mark => "mark",
+            Self::Exit => "exit",
+            Self::Exec => "exec",
+            Self::Overrun => "overrun",
+        }
+    }
+}
+
+impl Event {
+    /// Where it happened, in words.
+    pub fn place(&self) -> String {
+        match (self.devices.as_slice(), self.unmapped.as_slice()) {
+            _ if self.allocator.is_none() => "an unknown device".to_owned(),
+            ([only], []) => format!("device {only}"),
+            ([], [only]) => format!("chip {only} (on no device here)"),
+            ([], _) => "chips on no device here".to_owned(),
+            (devices, _) => format!("devices {}", devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// A request that was refused: what was asked for, what was free, what was in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub what: Refused,
+    /// Kind of the memory.
+    pub kind: BufferKind,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Banks they were to lie in; 0 is unknown.
+    pub banks: u64,
+    /// Bytes of each; 0 is unknown.
+    pub per_bank: u64,
+    /// Bytes free in a bank.
+    pub free_per_bank: u64,
+    /// The largest block of them.
+    pub largest_free_per_bank: u64,
+    /// The largest live buffers of that kind, largest first.
+    pub largest: Vec<Large>,
+    /// The operation it was for.
+    pub operation: String,
+    /// What the program was told.
+    pub message: String,
+}
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There was no room.
+    OutOfMemory,
+    /// Circular buffers would have lain on L1 buffers.
+    Clash,
+}
+
+/// A live buffer that stood in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Large {
+    /// Its address.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Its bytes of each bank; 0 is unknown.
+    pub per_bank: u64,
+    /// Its tag.
+    pub tag: String,
+    /// The operation it was made by.
+    pub operation: String,
+}
+
+impl Refusal {
+    /// Whether the free memory would have been enough in one piece; `None` where the request per bank is not known.
+    pub fn fits_without_fragmentation(&self) -> Option<bool> {
+        (self.what == Refused::OutOfMemory && self.per_bank > 0).then_some(self.per_bank <= self.free_per_bank)
+    }
+
+    /// One line for people; `place` is where it was asked for.
+    pub fn words(&self, place: &str) -> String {
+        match self.what {
+            Refused::OutOfMemory => self.out_of_memory(place),
+            Refused::Clash => self.clash(place),
+        }
+    }
+
+    fn out_of_memory(&self, place: &str) -> String {
+        let kind = self.kind.name().to_uppercase();
+        let mut text = format!("asked {} {kind} on {place}", size(self.size));
+        if self.per_bank == 0 || self.banks == 0 {
+            return text;
+        }
+        let banks = if self.banks == 1 { "in one bank".to_owned() } else { format!("in each of {} banks", self.banks) };
+        text += &format!(
+            " ({} {banks}): {} free per bank, largest block {}: ",
+            size(self.per_bank),
+            size(self.free_per_bank),
+            size(self.largest_free_per_bank)
+        );
+        text += &match self.per_bank {
+            // The allocator had its own reasons; ours would be a guess.
+            asked if asked <= self.largest_free_per_bank => "there is a block of that size".to_owned(),
+            asked if asked <= self.free_per_bank => "would fit if not fragmented".to_owned(),
+            asked => format!("{} per bank too little is free", size(asked - self.free_per_bank)),
+        };
+        text
+    }
+
+    /// TT-Metal says it in figures: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static
+    /// circular buffer region ends at 118112`, or `... grow to 1600000 B which is beyond max L1 size of 1499136 B`.
+    fn clash(&self, place: &str) -> String {
+        // Its messages go on with a backtrace.
+        let message = self.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let number = |after: &str| {
+            let rest = &message[message.find(after)? + after.len()..];
+            rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse::<u64>().ok()
+        };
+        match (number("allocated at "), number("region ends at "), number("grow to "), number("max L1 size of ")) {
+            (Some(buffer), Some(end), ..) if end > buffer => {
+                let reach = size(end - buffer);
+                format!("circular buffers of a program reach {reach} into the L1 buffer at {buffer:#x} on {place}: they end at {end:#x}")
+            }
+            (.., Some(end), Some(most)) if end > most => {
+                format!("circular buffers of a program grow to {} on {place}, {} beyond what a core has", size(end), size(end - most))
+            }
+            _ if message.is_empty() => format!("circular buffers of a program clash with L1 on {place}"),
+            _ => format!("circular buffers of a program clash with L1 on {place}: {message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Kind;
+
+    fn refusal(what: Refused) -> Refusal {
+        Refusal {
+            what,
+            kind: BufferKind::Of(Kind::L1),
+            size: 32 << 20,
+            banks: 64,
+            per_bank: 512 << 10,
+            free_per_bank: 700 << 10,
+            largest_free_per_bank: 410 << 10,
+            largest: Vec::new(),
+            operation: String::new(),
+            message: "\n  Out of Memory: not enough space\nbacktrace:\n".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_request_and_what_was_free() {
+        let fragmented = refusal(Refused::OutOfMemory);
+        assert_eq!(
+            fragmented.words("device 0"),
+            "asked 32.0MB L1 on device 0 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented"
+        );
+        assert_eq!(fragmented.fits_without_fragmentation(), Some(true));
+        let full = Refusal { free_per_bank: 12 << 10, largest_free_per_bank: 12 << 10, ..refusal(Refused::OutOfMemory) };
+        assert!(full.words("device 0").ends_with("12.0KB free per bank, largest block 12.0KB: 500.0KB per bank too little is free"));
+        assert_eq!(full.fits_without_fragmentation(), Some(false));
+        let unknown = Refusal { per_bank: 0, banks: 0, ..refusal(Refused::OutOfMemory) };
+        assert_eq!(unknown.words("device 0"), "asked 32.0MB L1 on device 0");
+        assert_eq!(unknown.fits_without_fragmentation(), None);
+    }
+
+    #[test]
+    fn a_clash_is_told_in_figures() {
+        let clash = |message: &str| Refusal { message: message.to_owned(), ..refusal(Refused::Clash) }.words("device 0");
+        assert_eq!(
+            clash(
+                "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at 114688 and static circular buffer region ends at 118112\nbacktrace"
+            ),
+            "circular buffers of a program reach 3.3KB into the L1 buffer at 0x1c000 on device 0: they end at 0x1cd60"
+        );
+        assert_eq!(
+            clash("Statically allocated circular buffers on core range [0-0] grow to 1600000 B which is beyond max L1 size of 1499136 B"),
+            "circular buffers of a program grow to 1.5MB on device 0, 98.5KB beyond what a core has"
+        );
+        // Words that are not known are passed on.
+        assert_eq!(
+            clash("They clash: allocated at x"),
+            "circular buffers of a program clash with L1 on device 0: They clash: allocated at x"
+        );
+        assert_eq!(clash(""), "circular buffers of a program clash with L1 on device 0");
+        assert_eq!(refusal(Refused::Clash).fits_without_fragmentation(), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Processes that ended and whose ledgers are still there, for those who want to know what happened.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ttmon_model::sample::{ProcessFacts, ProcessSample, Workload};
+use ttmon_model::snapshot::Status;
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Missing, Process, Sample, Snapshot};
+use ttmon_source::Departed;
+
+use crate::access::View;
+use crate::newest::Published;
+
+/// A process that ended.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// Its ledger, as it was left.
+    pub departed: Arc<Departed>,
+    /// Whose it was.
+    pub uid: u32,
+    /// Its program's name.
+    pub program: String,
+}
+
+/// Who keeps them: it is asked for those of a pid.
+pub struct Keeper(pub Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>);
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper(..)")
+    }
+}
+
+impl Past {
+    /// Whether somebody may see it.
+    pub(crate) fn is_seen_by(&self, view: View) -> bool {
+        match view {
+            View::Whole => true,
+            View::User(uid) => uid == self.uid,
+            View::Public => false,
+        }
+    }
+
+    fn process(&self) -> ProcessSample {
+        let key = self.departed.found.owner;
+        let facts = ProcessFacts {
+            name: self.program.clone(),
+            uid: self.uid,
+            user: None,
+            parent: 0,
+            start_time: UnixTime(0),
+            cpu_time: std::time::Duration::ZERO,
+            rss: 0,
+        };
+        ProcessSample {
+            key,
+            namespace_pid: key.pid,
+            facts: Ok(facts),
+            command: Err(Missing::Gone),
+            workload: Workload::default(),
+            fdinfo: Vec::new(),
+        }
+    }
+
+    /// The machine as it is now, with this process as it was.
+    pub(crate) fn snapshot(&self, newest: &Published, content: ttmon_source::ledgers::Detail) -> Snapshot {
+        let found = &self.departed.found;
+        let last = ttmon_model::ledger::LedgerSample { owner: found.owner, content: ttmon_source::ledgers::read(&found.region, content) };
+        let sample = Sample { processes: vec![self.process()], ledgers: vec![last], regions: Vec::new(), ..newest.sample.clone() };
+        let mut snapshot = Snapshot::derive(&sample, None);
+        // What it had is not on the devices any more.
+        snapshot.devices.clone_from(&newest.snapshot.devices);
+        snapshot.processes.iter_mut().for_each(bury);
+        snapshot
+    }
+}
+
+/// What is known of a process that lives is not known of this one.
+fn bury(process: &mut Process) {
+    process.status = Status::Dead;
+    (process.parent, process.rss) = (Err(Missing::Gone), Err(Missing::Gone));
+    (process.start_time, process.cpu) = (Err(Missing::Gone), Err(Missing::Gone));
+}

@@ -1,0 +1,156 @@
+//! The flight recorders of tracked processes: what was allocated and freed, as a stream that goes on, or as one document.
+//!
+//! A stream reads the ledgers itself, a few times a second while it is looked at. A reader that is slow holds up nobody: what it
+//! has not taken stays in the recorders, and what these had to let go is told as a number.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::body::Bytes;
+use hyper::header::{CACHE_CONTROL, HeaderValue};
+use serde_json::json;
+use tokio::sync::mpsc;
+use ttmon_source::Departed;
+use ttmon_source::ledgers::Found;
+use ttmon_source::recorder::{News, Recorder, Scene};
+use ttmon_wire::{Layout, SCHEMA, event_line};
+
+use super::documents::aside;
+use super::{Question, ask, typed, wants_json};
+use crate::access::View;
+use crate::body::Body;
+use crate::limits::{RECORDER_PIECE_BYTES, STREAM_KEEP_ALIVE};
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// How often a stream looks.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Pieces of a stream on their way.
+const QUEUE_MAX: usize = 4;
+
+/// A stream, or one document for whoever asks for JSON.
+pub(super) async fn events(
+    service: &Arc<Service>,
+    view: View,
+    question: &Question<'_>,
+    asked: ask::Recorders,
+) -> Result<Response<Body>, Problem> {
+    service.fresh().map_err(Problem::Stale)?;
+    let mut follower = Follower { service: Arc::clone(service), view, asked, recorder: Recorder::default() };
+    if wants_json(question) {
+        return aside(move || follower.document()).await?;
+    }
+    let place = Arc::clone(&service.recorder_places).try_acquire_owned().map_err(|_| Problem::Streams)?;
+    let (sender, receiver) = mpsc::channel(QUEUE_MAX);
+    if question.method == hyper::Method::GET {
+        tokio::spawn(async move {
+            let service = Arc::clone(&follower.service);
+            let _open = service.counters.stream();
+            follower.send(sender).await;
+            drop(place);
+        });
+    }
+    let mut response = typed("text/event-stream", Body::Stream(receiver));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    Ok(response)
+}
+
+/// Somebody who looks at recorders.
+struct Follower {
+    service: Arc<Service>,
+    view: View,
+    asked: ask::Recorders,
+    recorder: Recorder,
+}
+
+impl Follower {
+    /// What is new in the recorders that this one may see; `None` while there is nothing fresh.
+    fn look(&mut self) -> Option<News> {
+        let newest = self.service.fresh().ok()?;
+        let is_seen = |found: &Arc<Found>| {
+            let process = newest.snapshot.processes.iter().find(|process| process.key == found.owner);
+            process.is_some_and(|process| self.view.has(process))
+        };
+        let present: Vec<Arc<Found>> = newest.ledgers.iter().filter(|found| is_seen(found)).cloned().collect();
+        // One that was never seen here alive is shown to nobody but who asks for it.
+        let followed = newest.departed.iter().filter(|departed| self.recorder.has(&departed.found));
+        let mut departed: Vec<Arc<Departed>> = followed.cloned().collect();
+        let past = self.asked.pid.map_or_else(Vec::new, |pid| self.service.past(pid));
+        for past in past.into_iter().filter(|past| past.is_seen_by(self.view)) {
+            if !departed.iter().any(|known| known.found.identity() == past.departed.found.identity()) {
+                departed.push(past.departed);
+            }
+        }
+        let (sample, snapshot) = (&newest.sample, &newest.snapshot);
+        Some(self.recorder.look(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid }))
+    }
+
+    fn document(&mut self) -> Result<Response<Body>, Problem> {
+        let news = self.look().ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
+        let mut last = VecDeque::new();
+        let mut count = 0_u64;
+        for event in news.events(&self.asked.devices) {
+            if last.len() >= self.asked.limit {
+                last.pop_front();
+            }
+            last.push_back(event_line(&event));
+            count += 1;
+        }
+        let head = json!({"schema": SCHEMA, "version": self.service.version, "recorders": self.recorder.len(), "count": count});
+        let head = ttmon_wire::to_string(&head, Layout::Line);
+        let mut text = String::with_capacity(last.iter().map(|line| line.len() + 1).sum::<usize>() + head.len() + 16);
+        text.push_str(head.trim_end_matches('}'));
+        text.push_str(",\"events\":[");
+        for (index, line) in last.iter().enumerate() {
+            text.push_str(if index == 0 { "" } else { "," });
+            text.push_str(line);
+        }
+        text.push_str("]}\n");
+        Ok(typed("application/json", text))
+    }
+
+    /// Lives as long as its reader, or until all is told.
+    async fn send(mut self, sender: mpsc::Sender<Bytes>) {
+        let mut silent = Duration::ZERO;
+        let mut head = Some("retry: 2000\n");
+        loop {
+            // Reading may take a while; writing down a piece does not, and one that is not taken holds up nobody.
+            let Ok((follower, news)) = aside(move || {
+                let news = self.look();
+                (self, news)
+            })
+            .await
+            else {
+                return;
+            };
+            self = follower;
+            let mut text = head.take().map_or_else(String::new, |retry| {
+                format!("{retry}event: recorders\ndata: {}\n\n", json!({"recorders": self.recorder.len()}))
+            });
+            let devices = self.asked.devices.clone();
+            for event in news.iter().flat_map(|news| news.events(&devices)) {
+                text.push_str(&format!("event: {}\ndata: {}\n\n", event.op.name(), event_line(&event)));
+                if text.len() >= RECORDER_PIECE_BYTES && sender.send(Bytes::from(mem::take(&mut text))).await.is_err() {
+                    return;
+                }
+            }
+            if !self.asked.follow {
+                text.push_str("event: end\ndata: {}\n\n");
+            }
+            silent = if text.is_empty() { silent + INTERVAL } else { Duration::ZERO };
+            if silent >= STREAM_KEEP_ALIVE {
+                silent = Duration::ZERO;
+                text.push_str(": nothing new\n\n");
+            }
+            if !text.is_empty() && sender.send(Bytes::from(text)).await.is_err() {
+                return;
+            }
+            if !self.asked.follow || tokio::time::timeout(INTERVAL, sender.closed()).await.is_ok() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The flight recorders of ledgers, in the words of the model: what is new since the last look, of all processes, by time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::mem;
+use std::sync::Arc;
+
+use ttmon_ledger::layout::{self, Op as RecordOp};
+use ttmon_ledger::reader::{Event as Record, Failure, Recorded};
+use ttmon_model::event::{Event, Large, Op, Refusal, Refused};
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::snapshot::Allocator;
+use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Sample, Snapshot};
+
+use crate::ledgers::{Found, buffer_kind};
+use crate::{Departed, End};
+
+/// One ledger of one process: a program that takes over after `exec` has another.
+type LedgerKey = (ProcessKey, (u64, u64));
+
+/// What was told of each ledger so far.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    known: BTreeMap<LedgerKey, Known>,
+}
+
+/// What is known of a ledger from one look to the next.
+#[derive(Debug, Default)]
+struct Known {
+    /// Number and time of the last event told.
+    seen: u64,
+    last: u64,
+    /// Its allocators, for when the process is gone from the snapshot and its last events are told.
+    allocators: Vec<Allocator>,
+    /// Its end was told.
+    is_over: bool,
+}
+
+/// What there is to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// What the machine said, and what it means.
+    pub sample: &'a Sample,
+    /// The whole of it, whichever devices are meant.
+    pub snapshot: &'a Snapshot,
+    /// Ledgers of processes that live.
+    pub present: &'a [Arc<Found>],
+    /// Ledgers of those that do not.
+    pub departed: &'a [Arc<Departed>],
+    /// Only this process. Only then one that ended before the first look is told.
+    pub pid: Option<u32>,
+}
+
+/// What one look found, ledger by ledger.
+#[derive(Debug)]
+pub struct News(Vec<Batch>);
+
+/// What one look found in one ledger.
+#[derive(Debug)]
+struct Batch {
+    pid: u32,
+    allocators: Vec<Allocator>,
+    recorded: Recorded,
+    /// What the last refused requests among them were about.
+    failures: Vec<Failure>,
+    /// When and how the ledger's program went, if it has.
+    end: Option<(u64, End)>,
+}
+
+impl Recorder {
+    /// Whether no ledger was ever found.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// How many ledgers there are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether a ledger was looked at before.
+    pub fn has(&self, found: &Found) -> bool {
+        self.known.contains_key(&key_of(found))
+    }
+
+    /// Reads what is new, of programs that have just gone for the last time.
+    pub fn look(&mut self, scene: &Scene<'_>) -> News {
+        let departed = scene.departed.iter().map(|departed| (&departed.found, Some(departed)));
+        let present = scene.present.iter().map(|found| (found, None));
+        let all: Vec<(&Arc<Found>, Option<&Arc<Departed>>)> = departed.chain(present).collect();
+        // One that is nowhere any more is forgotten, lest a follower of months remembers them all.
+        let is_here = |key: &LedgerKey| all.iter().any(|(found, _)| key_of(found) == *key);
+        self.known.retain(|key, known| !known.is_over || is_here(key));
+        let wanted = all.iter().filter(|(found, _)| scene.pid.is_none_or(|pid| found.owner.pid == pid));
+        News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref))).collect())
+    }
+
+    fn look_at(&mut self, scene: &Scene<'_>, found: &Found, departed: Option<&Departed>) -> Option<Batch> {
+        let key = key_of(found);
+        if departed.is_some() && scene.pid.is_none() && !self.known.contains_key(&key) {
+            return None;
+        }
+        let known = self.known.entry(key).or_default();
+        if known.is_over {
+            return None;
+        }
+        let of_owner = |allocator: &&Allocator| allocator.process == found.owner;
+        // What a program opened after the last look and before its end is in its ledger alone.
+        known.allocators = match departed {
+            Some(departed) => last_allocators(scene.sample, departed).unwrap_or(mem::take(&mut known.allocators)),
+            None => scene.snapshot.allocators.iter().filter(of_owner).cloned().collect(),
+        };
+        let mut recorded = found.region.events(known.seen).ok().or(departed.map(|_| nothing(known.seen)))?;
+        if departed.is_none() {
+            leave_for_later(&mut recorded, &known.allocators, scene.sample.time);
+        }
+        known.seen = recorded.next;
+        known.last = recorded.events.last().map_or(known.last, |event| event.time);
+        known.is_over = departed.is_some();
+        let end = departed.map(|departed| match departed.end {
+            End::Exited => (known.last.max(departed.time.0), End::Exited),
+            // Before all that the next program did.
+            End::Replaced => (known.last, End::Replaced),
+        });
+        let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
+        let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
+        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), recorded, failures, end })
+    }
+}
+
+fn key_of(found: &Found) -> LedgerKey {
+    (found.owner, found.identity())
+}
+
+/// The allocators of a program that went, from its ledger; `None` where that cannot be read any more.
+fn last_allocators(sample: &Sample, departed: &Departed) -> Option<Vec<Allocator>> {
+    departed.last.content.as_ref().ok()?;
+    let sample = Sample { ledgers: vec![departed.last.clone()], ..sample.clone() };
+    Some(Snapshot::derive(&sample, None).allocators)
+}
+
+/// What happened since the snapshot may be about an allocator that it does not have: the next one will.
+fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: UnixTime) {
+    let is_known = |event: &Record| event.time <= time.0 || allocators.iter().any(|allocator| allocator.slot == event.allocator);
+    let is_placeless = |event: &Record| matches!(event.op, RecordOp::Mark | RecordOp::Repair | RecordOp::Nothing);
+    if let Some(first) = recorded.events.iter().position(|event| !is_known(event) && !is_placeless(event)) {
+        recorded.next = recorded.events[first].number.saturating_sub(1);
+        recorded.events.truncate(first);
+    }
+}
+
+/// Of a ledger that can no longer be read.
+fn nothing(seen: u64) -> Recorded {
+    Recorded { events: Vec::new(), overrun: 0, next: seen, tags: Vec::new() }
+}
+
+impl News {
+    /// All of it as one, by time; of `devices` alone, if there are any. One at a time: there may be millions.
+    pub fn events<'a>(&'a self, devices: &'a [DeviceId]) -> impl Iterator<Item = Event> + 'a {
+        // Each batch is in order already.
+        let heads = self.0.iter().enumerate().filter_map(|(index, batch)| Some(Reverse((batch.time(0)?, index, 0))));
+        let mut heads: BinaryHeap<Reverse<(u64, usize, usize)>> = heads.collect();
+        let next = move || {
+            let Reverse((_, index, position)) = heads.pop()?;
+            let batch = &self.0[index];
+            heads.extend(batch.time(position + 1).map(|time| Reverse((time, index, position + 1))));
+            Some(batch.event(position, devices))
+        };
+        std::iter::from_fn(next).flatten()
+    }
+}
+
+/// One event's worth of a batch.
+enum Item<'a> {
+    Overrun(u64),
+    Record(&'a Record),
+    End(End),
+}
+
+impl Batch {
+    /// First what is no longer there, then the events, then the end.
+    fn item(&self, position: usize) -> Option<Item<'_>> {
+        let events = &self.recorded.events;
+        let Some(position) = position.checked_sub(usize::from(self.recorded.overrun > 0)) else {
+            return Some(Item::Overrun(self.recorded.overrun));
+        };
+        match events.get(position) {
+            Some(event) => Some(Item::Record(event)),
+            None if position == events.len() => self.end.map(|(_, end)| Item::End(end)),
+            None => None,
+        }
+    }
+
+    fn ended(&self) -> Option<u64> {
+        self.end.map(|(time, _)| time)
+    }
+
+    fn time(&self, position: usize) -> Option<u64> {
+        let first = || self.recorded.events.first().map(|event| event.time);
+        Some(match self.item(position)? {
+            Item::Overrun(_) => first().or(self.ended()).unwrap_or_default(),
+            Item::Record(event) => event.time,
+            Item::End(_) => self.ended().unwrap_or_default(),
+        })
+    }
+
+    fn event(&self, position: usize, devices: &[DeviceId]) -> Option<Event> {
+        let is_on = |allocator: &Allocator| devices.is_empty() || allocator.devices.iter().any(|device| devices.contains(device));
+        let has_any_meant = || devices.is_empty() || self.allocators.iter().any(is_on);
+        let plain = |op: Op| Event {
+            time: self.time(position).filter(|time| *time > 0).map(UnixTime),
+            pid: self.pid,
+            number: None,
+            op,
+            kind: None,
+            allocator: None,
+            devices: Vec::new(),
+            unmapped: Vec::new(),
+            address: None,
+            size: None,
+            refs: None,
+            program: None,
+            tag: None,
+            overrun: None,
+            refusal: None,
+        };
+        match self.item(position)? {
+            Item::Overrun(_) | Item::End(_) if !has_any_meant() => None,
+            Item::Overrun(count) => Some(Event { overrun: Some(count), ..plain(Op::Overrun) }),
+            Item::End(End::Exited) => Some(plain(Op::Exit)),
+            Item::End(End::Replaced) => Some(plain(Op::Exec)),
+            Item::Record(record) => {
+                let is_here = |allocator: &&Allocator| allocator.slot == record.allocator && record.op != RecordOp::Mark;
+                let allocator = self.allocators.iter().rfind(is_here);
+                if !allocator.map_or_else(has_any_meant, is_on) {
+                    return None;
+                }
+                Some(self.described(record, allocator, plain(op(record)?)))
+            }
+        }
+    }
+
+    fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: Event) -> Event {
+        let is_of_buffer = !matches!(plain.op, Op::Open | Op::Close | Op::Mark);
+        let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
+        // What was refused has no address, and neither has everything.
+        let has_address = is_of_buffer && !matches!(plain.op, Op::OutOfMemory | Op::Clash | Op::FreeAll);
+        let tag = usize::try_from(record.tag).ok().filter(|tag| *tag > 0).and_then(|tag| self.recorded.tags.get(tag));
+        let failure = self.failures.iter().find(|failure| record.op == RecordOp::Failed && failure.event == record.number);
+        Event {
+            number: Some(record.number),
+            kind: is_of_buffer.then(|| buffer_kind(record.kind)),
+            allocator: allocator.map(|allocator| allocator.id.clone()),
+            devices: allocator.map_or_else(Vec::new, |allocator| allocator.devices.clone()),
+            unmapped: allocator.map_or_else(Vec::new, |allocator| allocator.unmapped.clone()),
+            address: has_address.then_some(record.address),
+            size: is_of_buffer.then_some(record.size),
+            refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
+            program: is_of_program.then_some(u64::from(record.page)),
+            tag: tag.cloned(),
+            refusal: failure.map(refusal),
+            ..plain
+        }
+    }
+}
+
+/// What a record is called; nothing for what only the ledger itself needs.
+fn op(record: &Record) -> Option<Op> {
+    Some(match record.op {
+        RecordOp::Alloc | RecordOp::UnlistedAlloc | RecordOp::AddCircular => Op::Alloc,
+        RecordOp::Free | RecordOp::UnlistedFree | RecordOp::RemoveProgram => Op::Free,
+        RecordOp::Ref => Op::Ref,
+        RecordOp::Unref => Op::Unref,
+        RecordOp::FreeAll => Op::FreeAll,
+        RecordOp::Failed if record.slot == u32::from(layout::Refused::Clash as u8) => Op::Clash,
+        RecordOp::Failed => Op::OutOfMemory,
+        RecordOp::Open => Op::Open,
+        RecordOp::Close => Op::Close,
+        RecordOp::Mark => Op::Mark,
+        RecordOp::Repair | RecordOp::Nothing | RecordOp::Geometry => return None,
+    })
+}
+
+/// What a ledger says of a request that was refused.
+pub fn refusal(failure: &Failure) -> Refusal {
+    Refusal {
+        what: match failure.what {
+            layout::Refused::OutOfMemory => Refused::OutOfMemory,
+            layout::Refused::Clash => Refused::Clash,
+        },
+        kind: buffer_kind(failure.kind),
+        size: failure.size,
+        banks: u64::from(failure.banks),
+        per_bank: failure.per_bank,
+        free_per_bank: failure.free_per_bank,
+        largest_free_per_bank: failure.largest_free_per_bank,
+        largest: failure
+            .largest
+            .iter()
+            .map(|large| Large {
+                address: large.address,
+                size: large.size,
+                per_bank: u64::from(large.per_bank),
+                tag: large.tag.clone(),
+                operation: large.operation.clone(),
+            })
+            .collect(),
+        operation: failure.operation.clone(),
+        message: failure.message.clone(),
+    }
+}

@@ -1,0 +1,122 @@
+//! What is answered to whom, over HTTP and the Unix socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::server::{Answer, PATIENCE, Server, TOKEN};
+
+fn refused(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ttmon"))
+        .args(["serve", "--sim", "n150"])
+        .args(arguments)
+        .env_remove("TTMON_TOKEN")
+        .output()
+        .expect("ttmon")
+}
+
+#[test]
+fn every_path_of_the_description_answers() {
+    let server = Server::start("n300,p150", &[]);
+    let description = server.get("/api/v1/openapi.json").json();
+    let paths: Vec<&String> = description["paths"].as_object().expect("paths").keys().collect();
+    assert_eq!(paths.len(), 12, "{paths:?}");
+    for path in paths.iter().filter(|path| !path.ends_with("/events") && !path.ends_with("/buffers")) {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        let content = description["paths"][path.as_str()]["get"]["responses"]["200"]["content"].as_object().expect("content");
+        assert!(content.keys().any(|media| answer.head.contains(&format!("content-type: {media}"))), "{path}: {}", answer.head);
+    }
+    let snapshot = server.get("/api/v1/snapshot").json();
+    assert_eq!((&snapshot["origin"], snapshot["devices"].as_array().map(Vec::len)), (&"sim".into(), Some(3)));
+    let metrics = server.with("/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n");
+    assert!(metrics.body.ends_with("# EOF\n") && metrics.head.contains("openmetrics-text"), "{}", metrics.head);
+    assert!(metrics.body.contains("ttmon_device_temperature_celsius{device=\"0\""));
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn strangers_are_turned_away() {
+    let server = Server::start("n150", &[]);
+    assert_eq!(server.get("/nonsense").problem(), "not-found");
+    let post = format!("POST /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", server.port);
+    assert_eq!(server.ask(&post).problem(), "method");
+    let foreign = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(server.ask(foreign).problem(), "foreign-host");
+    assert_eq!(server.with("/metrics", "Origin: https://evil.example\r\n").problem(), "foreign-origin");
+    assert_eq!(server.with("/metrics", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n").problem(), "wrong-token");
+    assert_eq!(server.get("/api/v1/history?since=x").problem(), "parameter");
+    assert_eq!(server.get("/api/v1/history?fields=serial").problem(), "parameter");
+    assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
+    let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", "x".repeat(20_000));
+    assert_eq!(server.ask(&long).status, 431);
+}
+
+#[test]
+fn buffers_and_commands_are_for_those_who_may() {
+    let server = Server::start("n150,procs=2,buffers=5", &[]);
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(server.get("/api/v1/buffers").problem(), "needs-token");
+    let whole = server.with("/api/v1/buffers?limit=3", &token).json();
+    let count = whole["count"].as_u64().expect("a count");
+    assert!(count >= 10 && whole["buffers"].as_array().map(Vec::len) == Some(3), "{whole}");
+    // This user's own service, asked by this user.
+    assert_eq!(server.unix("/api/v1/buffers").json()["count"], count);
+    let pid = whole["buffers"][0]["pid"].as_u64().expect("a pid");
+    let of_one = server.unix(&format!("/api/v1/buffers?pid={pid}")).json();
+    assert!(of_one["buffers"].as_array().is_some_and(|buffers| !buffers.is_empty() && buffers.iter().all(|buffer| buffer["pid"] == pid)));
+    assert_eq!(server.unix("/api/v1/buffers?pid=1").json()["count"], 0);
+    let command = |answer: Answer| answer.json()["processes"][0]["command"].clone();
+    assert_eq!(command(server.get("/api/v1/processes")), Value::Null);
+    assert!(command(server.with("/api/v1/processes", &token)).is_string());
+    assert!(command(server.unix("/api/v1/processes")).is_string());
+    // What is left out says why.
+    assert_eq!(server.get("/api/v1/processes").json()["processes"][0]["missing"]["command"], "no_permission");
+}
+
+#[test]
+fn streams_tell_what_happens_and_send_snapshots() {
+    let server = Server::start("n150,fault=gone:0@3", &["--interval", "0.2"]);
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let request = "GET /api/v1/events?snapshots=true&after=0 HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("text/event-stream")));
+    assert!(lines.any(|line| line == "event: started"));
+    assert!(lines.any(|line| line == "event: snapshot"));
+    let data = lines.find(|line| line.starts_with("data: {\"schema\":1")).expect("a snapshot");
+    assert!(serde_json::from_str::<Value>(&data["data: ".len()..]).is_ok());
+    assert!(lines.any(|line| line == "event: state"));
+}
+
+#[test]
+fn one_service_a_socket_and_none_is_left_behind() {
+    let server = Server::start("n150", &[]);
+    let api = server.api.to_str().expect("text").to_owned();
+    let second = refused(&["--listen", "off", "--api", &api]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another ttmon serve has it"));
+    let port = format!("127.0.0.1:{}", server.port);
+    let second = refused(&["--listen", &port]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("cannot listen on"));
+    let socket = server.api.clone();
+    assert_eq!(server.stop(), 0);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn beyond_this_host_is_refused_with_the_reason() {
+    let output = refused(&["--listen", "0.0.0.0:0"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text.contains("--allow-remote, --token-file FILE, --tls-cert FILE --tls-key FILE"), "{text}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let token = directory.path().join("token");
+    std::fs::write(&token, TOKEN).expect("a token");
+    let output = refused(&["--token-file", token.to_str().expect("text")]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("chmod 600"), "{}", String::from_utf8_lossy(&output.stderr));
+}

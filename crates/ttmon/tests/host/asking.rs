@@ -1,0 +1,273 @@
+//! Commands that ask a service, and do without one that is gone, hangs, or is not what it should be.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::server::Server;
+
+fn command(api: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+    command.args(arguments).env("TTMON_API", api).env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null());
+    command
+}
+
+fn ttmon(api: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = command(api, arguments).output().expect("ttmon");
+    (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+}
+
+fn document(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
+#[test]
+fn commands_ask_a_service_and_do_without_one() {
+    let server = Server::start("n300", &[]);
+    let ttmon = |arguments: &[&str]| ttmon(&server.api, arguments);
+    let (code, text) = ttmon(&["--json"]);
+    let document = document(&text);
+    assert_eq!((code, &document["origin"], document["devices"].as_array().map(Vec::len)), (Some(0), &"sim".into(), Some(2)));
+    assert_eq!(ttmon(&["-L", "-d", "0"]).1.lines().count(), 1);
+    assert_eq!(ttmon(&["-L", "-d", "9"]).0, Some(3));
+    assert!(ttmon(&["who"]).1.contains("SIMULATED"));
+    // This machine has no such device, unless it has.
+    let here = ttmon(&["--no-server", "-L"]);
+    assert_ne!(here.1, ttmon(&["-L"]).1);
+    server.signal(Signal::STOP);
+    assert_eq!(ttmon(&["-L"]), here);
+    server.signal(Signal::KILL);
+    assert_eq!(ttmon(&["-L"]), here);
+}
+
+/// What is of this simulation, whoever tells it. Processes of other programs on this machine may come and go meanwhile.
+fn is_of(pid: u64) -> impl Fn(&Value) -> bool {
+    move |item| item["pid"] == pid
+}
+
+#[test]
+fn memory_events_and_idleness_are_asked_for() {
+    let server = Server::start("n150,procs=1,buffers=3", &[]);
+    let pid = document(&ttmon(&server.api, &["who", "--json"]).1)["processes"][0]["pid"].as_u64().expect("a pid");
+    let number = pid.to_string();
+    for arguments in [&["mem"][..], &["mem", "--buffers"], &["mem", "--banks"], &["mem", "--pid", &number]] {
+        let (code, text) = ttmon(&server.api, arguments);
+        assert!(code == Some(0) && text.contains("[SIMULATED]") && text.contains(&number), "{arguments:?}: {text}");
+    }
+    let (code, text) = ttmon(&server.api, &["events", "--json", "--pid", &number]);
+    let events: Vec<Value> = text.lines().map(document).collect();
+    assert!(code == Some(0) && events.iter().all(is_of(pid)), "{text}");
+    assert!(events.iter().filter(|event| event["op"] == "alloc").count() >= 3, "{text}");
+    assert!(ttmon(&server.api, &["events"]).1.contains(&format!("[PID {pid}] Allocated")));
+    assert_eq!(ttmon(&server.api, &["events", "-d", "9"]).0, Some(3));
+    // Somebody holds the device for as long as the simulation lasts.
+    assert_eq!(ttmon(&server.api, &["wait", "--idle", "--timeout", "0.3"]).0, Some(4));
+    let idle = Server::start("n150,idle", &[]);
+    assert_eq!(ttmon(&idle.api, &["wait", "--idle", "--timeout", "5"]).0, Some(0));
+}
+
+/// Leaves what does not depend on when it was looked at, by which program, and how often before.
+fn settled(mut document: Value) -> Value {
+    let mut processes: Vec<Value> = Vec::new();
+    let pids: Vec<String> = document["processes"].as_array().expect("processes").iter().map(|process| process["pid"].to_string()).collect();
+    let place = |pid: &str| pids.iter().position(|known| known == pid).map_or(Value::Null, Value::from);
+    let named = |text: &str| text.split_once('.').map_or(Value::Null, |(pid, rest)| format!("{}.{rest}", place(pid)).into());
+    for process in document["processes"].as_array_mut().expect("processes") {
+        processes.push(serde_json::json!([process["name"], process["status"], process["source"], process["kinds"], process["devices"]]));
+    }
+    let mut kept = serde_json::json!({"processes": processes});
+    let devices = document["devices"].as_array().expect("devices").iter().map(|device| {
+        let mut memory = device["memory"].clone();
+        // Only a service knows the peak of a device.
+        for kind in memory["kinds"].as_object_mut().expect("kinds").values_mut() {
+            kind["peak"] = Value::Null;
+        }
+        serde_json::json!([device["id"], device["asic_id"], device["board"], memory])
+    });
+    kept["devices"] = devices.collect();
+    for list in ["allocators", "buffers", "blocks"] {
+        let mut items = document[list].as_array().cloned().unwrap_or_default();
+        for item in &mut items {
+            item["pid"] = place(&item["pid"].to_string());
+            for name in ["id", "allocator"] {
+                item[name] = item[name].as_str().map_or(Value::Null, named);
+            }
+        }
+        items.sort_by_key(|item| [&item["pid"], &item["id"], &item["allocator"], &item["kind"], &item["address"]].map(Value::to_string));
+        kept[list] = items.into();
+    }
+    without_times(&mut kept);
+    kept
+}
+
+fn without_times(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for name in ["age_s", "peak_time", "missing"] {
+                map.remove(name);
+            }
+            map.values_mut().for_each(without_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_times),
+        _ => {}
+    }
+}
+
+/// The names of all values, in whatever depth, but for those of whole lists' length.
+fn shape(value: &Value, path: &str, names: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map.iter().filter(|(name, _)| *name != "missing").for_each(|(name, value)| {
+            names.push(format!("{path}.{name}"));
+            shape(value, &format!("{path}.{name}"), names);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| shape(item, path, names)),
+        _ => {}
+    }
+}
+
+/// The same simulated machine, read by the command itself and told by a service: the same names, and the same figures.
+#[test]
+fn figures_are_the_same_with_and_without_a_service() {
+    const SPEC: &str = "n300,p150,procs=3,buffers=4";
+    let server = Server::of(&["--sim", SPEC, "--seed", "7"], &[]);
+    for parts in [&[][..], &["--buffers"], &["--banks", "--blocks", "--buffers"]] {
+        let told = document(&ttmon(&server.api, &[&["mem", "--json"], parts].concat()).1);
+        let read = document(&ttmon(Path::new("/nowhere"), &[&["mem", "--json", "--sim", SPEC, "--seed", "7"], parts].concat()).1);
+        let names = |document: &Value| {
+            let mut names = Vec::new();
+            shape(document, "", &mut names);
+            names.sort();
+            names.dedup();
+            names
+        };
+        assert_eq!(names(&told), names(&read), "{parts:?}");
+        assert_eq!(settled(told), settled(read), "{parts:?}");
+    }
+    let lines = |text: String| -> Vec<String> {
+        let line = |line: &str| {
+            let mut event = document(line);
+            (event["pid"], event["time"]) = (Value::Null, Value::Null);
+            event["allocator"] =
+                event["allocator"].as_str().and_then(|name| name.split_once('.')).map_or(Value::Null, |(_, rest)| rest.into());
+            event.to_string()
+        };
+        let mut lines: Vec<String> = text.lines().map(line).collect();
+        lines.sort();
+        lines
+    };
+    let told = lines(ttmon(&server.api, &["events", "--json"]).1);
+    let read = lines(ttmon(Path::new("/nowhere"), &["events", "--json", "--sim", SPEC, "--seed", "7"]).1);
+    assert_eq!(told, read);
+    assert!(!told.is_empty());
+}
+
+/// Answers every connection to a socket in one way, until the test ends.
+fn impostor(path: &Path, answer: fn(&mut std::os::unix::net::UnixStream)) {
+    let listener = UnixListener::bind(path).expect("a socket");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut stream = stream;
+                answer(&mut stream);
+            });
+        }
+    });
+}
+
+fn take_question(stream: &mut std::os::unix::net::UnixStream) {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+        line.clear();
+    }
+}
+
+/// Whatever answers, the commands come to the same end as without it, and soon.
+#[test]
+fn what_is_no_service_is_done_without() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nowhere = directory.path().join("nowhere.sock");
+    let impostors: [(&str, fn(&mut std::os::unix::net::UnixStream)); 8] = [
+        ("hangs-up", |_| {}),
+        ("never-answers", |stream| drop(stream.read_to_end(&mut Vec::new()))),
+        ("speaks-garbage", |stream| drop(stream.write_all(&[0xFF, 0, 7, b'\n'].repeat(1000)))),
+        ("speaks-no-json", |stream| {
+            take_question(stream);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello\n");
+        }),
+        ("is-older", |stream| {
+            take_question(stream);
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\n{}");
+        }),
+        ("is-newer", |stream| {
+            take_question(stream);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n{\"schema\": 2, \"everything\": \"else\"}\n");
+        }),
+        ("trickles", |stream| {
+            while stream.write_all(b"H").is_ok() {
+                thread::sleep(Duration::from_millis(50));
+            }
+        }),
+        ("never-ends", |stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while stream.write_all(&[b' '; 65536]).is_ok() {}
+        }),
+    ];
+    for (name, answer) in impostors {
+        let path = directory.path().join(name);
+        impostor(&path, answer);
+        for arguments in [&["-L"][..], &["mem", "--json", "--pid", "1"], &["events", "--pid", "1"], &["wait", "--idle", "--timeout", "0"]] {
+            let without = ttmon(&nowhere, arguments);
+            assert_eq!(ttmon(&path, arguments), without, "{name}: {arguments:?}");
+        }
+    }
+}
+
+struct Follower {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Follower {
+    fn start(api: &Path, arguments: &[&str]) -> Self {
+        let mut child = command(api, arguments).stdout(Stdio::piped()).spawn().expect("ttmon");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        Self { child, lines }
+    }
+
+    fn next(&mut self) -> Value {
+        document(&self.lines.next().expect("a line").expect("text"))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A follower sees the end of a process through the service, and goes on by itself when the service leaves.
+#[test]
+fn a_stream_is_followed_to_its_end() {
+    let server = Server::start("n150,procs=1,buffers=3", &["--interval", "0.2"]);
+    let pid = document(&ttmon(&server.api, &["who", "--json"]).1)["processes"][0]["pid"].as_u64().expect("a pid");
+    let mut follower = Follower::start(&server.api, &["events", "--follow", "--json", "--pid", &pid.to_string()]);
+    assert_eq!(follower.next()["op"], "open");
+    let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(raw, Signal::KILL).expect("a signal");
+    let mut ops = Vec::new();
+    while ops.last().is_none_or(|op| op != "exit") {
+        let event = follower.next();
+        assert_eq!(event["pid"], pid);
+        ops.push(event["op"].as_str().expect("an op").to_owned());
+    }
+    assert!(ops.iter().filter(|op| *op == "alloc").count() >= 3, "{ops:?}");
+}

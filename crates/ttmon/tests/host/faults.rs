@@ -1,0 +1,81 @@
+//! Whatever goes wrong: history has a gap or a mark, never a wrong value, and /readyz tells.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use ttmon_sim::{Machine, Spec};
+
+use crate::server::Server;
+
+/// A machine as files, and its chip's reset as the errors that the driver answers with meanwhile.
+fn machine_in_files(spec: &str) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let machine = Machine::new(&Spec::parse(spec).expect("a spec"), 1).expect("a machine");
+    machine.write(directory.path(), 0, &vec![None; machine.process_count()]).expect("a tree");
+    directory
+}
+
+#[test]
+fn a_reset_is_a_gap_and_a_mark() {
+    let root = machine_in_files("n150,idle");
+    let faults = root.path().join(".ttmon-faults");
+    let server = Server::of(&["--root", root.path().to_str().expect("text")], &["--interval", "0.2"]);
+    let events = || server.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
+    let has = |from: &str, to: &str| {
+        let events = events();
+        let events = events["events"].as_array().expect("a list").clone();
+        events.iter().any(|event| event["event"] == "state" && event["from"] == from && event["to"] == to)
+    };
+    let latest = || {
+        let history = server.get("/api/v1/history?since=60&fields=temperature").json();
+        history["devices"][0]["fields"]["temperature"].as_array().map(|column| column.iter().rev().take(2).cloned().collect::<Vec<_>>())
+    };
+    let stand_in = machine_in_files("n150,idle,fault=reset:0");
+    std::fs::copy(stand_in.path().join(".ttmon-faults"), &faults).expect("faults");
+    server.until("in reset", || has("ok", "resetting"));
+    // Two, of which the last may still get one.
+    server.until("without a value", || latest() == Some(vec![Value::Null; 2]));
+    std::fs::remove_file(&faults).expect("no more faults");
+    server.until("back", || has("resetting", "ok"));
+    let history = server.get("/api/v1/history?since=600&fields=temperature,power").json();
+    let temperatures = history["devices"][0]["fields"]["temperature"].as_array().expect("a column");
+    assert!(temperatures.iter().any(Value::is_null) && temperatures.iter().any(Value::is_number), "{temperatures:?}");
+    assert!(temperatures.iter().filter_map(Value::as_f64).all(|degrees| (20.0..110.0).contains(&degrees)), "{temperatures:?}");
+    assert!(history["marks"].as_array().is_some_and(|marks| marks.iter().any(|mark| mark["to"] == "resetting")));
+}
+
+#[test]
+fn a_source_that_hangs_leaves_the_others_alone() {
+    let server = Server::start("n150x2,fault=hang:1@1", &["--interval", "0.2", "--read-timeout", "50"]);
+    let scrape = || server.get("/metrics").body;
+    let has = |device: u32| scrape().contains(&format!("ttmon_device_temperature_celsius{{device=\"{device}\""));
+    server.until("hanging", || !has(1));
+    assert!(has(0));
+    assert_eq!(server.get("/readyz").status, 200);
+    let samples = |text: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with("ttmon_samples_total")).expect("a count");
+        line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+    };
+    let before = samples(&scrape());
+    server.until("sampling on", || samples(&scrape()) > before + 3.0);
+}
+
+/// A stopped service hangs whoever asks without patience; it goes on where it was, with a gap in between.
+#[test]
+fn a_service_that_was_stopped_has_a_gap() {
+    let server = Server::start("n150", &["--interval", "0.5"]);
+    server.until("seen", || server.get("/api/v1/history?fields=temperature").json()["points"].as_u64() > Some(0));
+    server.signal(rustix::process::Signal::STOP);
+    thread::sleep(Duration::from_millis(2500));
+    server.signal(rustix::process::Signal::CONT);
+    server.until("a gap with values on both sides", || {
+        let history = server.get("/api/v1/history?since=60&fields=temperature").json();
+        let column = history["devices"][0]["fields"]["temperature"].as_array().expect("a column").clone();
+        let gap = column.iter().position(Value::is_null);
+        gap.is_some_and(|gap| column[..gap].iter().any(Value::is_number) && column[gap..].iter().any(Value::is_number))
+    });
+    let events = server.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
+    assert!(events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["event"] == "gap")), "{events}");
+}

@@ -1,0 +1,6 @@
+//! `ttmon serve` as others meet it: over its sockets, on simulated machines.
+
+mod api;
+mod asking;
+mod faults;
+mod server;

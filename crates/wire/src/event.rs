@@ -1,0 +1,210 @@
+//! An event of a process's memory as a document: a line of `ttmon events --json`, and what the service streams.
+
+use serde_json::{Map, Value, json};
+use ttmon_model::event::{Event, Large, Op, Refusal, Refused};
+use ttmon_model::units::UnixTime;
+
+use crate::read::item::Item;
+use crate::read::memory::buffer_kind;
+use crate::{Layout, ReadError};
+
+/// The document of an event, on one line.
+pub fn event_line(event: &Event) -> String {
+    crate::to_string(&event_json(event), Layout::Line)
+}
+
+fn event_json(event: &Event) -> Value {
+    let time = event.time.map(UnixTime::rfc3339);
+    if let Some(count) = event.overrun {
+        return json!({"time": time, "pid": event.pid, "op": event.op.name(), "count": count});
+    }
+    let mut document = json!({
+        "time": time,
+        "pid": event.pid,
+        "op": event.op.name(),
+        "kind": event.kind.map(|kind| kind.name()),
+        "devices": event.devices.iter().map(|id| id.0).collect::<Vec<_>>(),
+        "allocator": event.allocator,
+        "address": event.address.map(|address| format!("{address:#x}")),
+        "size": event.size,
+        "refs": event.refs,
+        "tag": event.tag,
+    });
+    let Some(map) = document.as_object_mut() else { return document };
+    if let Some(number) = event.number {
+        map.insert("number".to_owned(), number.into());
+    }
+    if event.op == Op::Unref {
+        map.insert("dropped".to_owned(), true.into());
+    }
+    if let Some(program) = event.program {
+        map.insert("program".to_owned(), program.into());
+    }
+    // As text, as everywhere: such an id may have more digits than a JSON number keeps.
+    if !event.unmapped.is_empty() {
+        map.insert("unmapped".to_owned(), event.unmapped.iter().map(u64::to_string).collect::<Vec<_>>().into());
+    }
+    if let Some(refusal) = &event.refusal {
+        map.extend(refusal_json(refusal, &event.place()));
+    }
+    document
+}
+
+/// The figures of a refusal, the same in the report of a run and among events.
+pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
+    let known = |value: u64| Some(value).filter(|_| refusal.per_bank > 0);
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let top = refusal.largest.iter().map(|large| {
+        json!({
+            "address": format!("{:#x}", large.address),
+            "size": large.size,
+            "per_bank": Some(large.per_bank).filter(|per_bank| *per_bank > 0),
+            "tag": text(&large.tag),
+            "op": text(&large.operation),
+        })
+    });
+    let document = json!({
+        "banks": Some(refusal.banks).filter(|banks| *banks > 0),
+        "per_bank": known(refusal.per_bank),
+        "free_per_bank": known(refusal.free_per_bank),
+        "largest_free_per_bank": known(refusal.largest_free_per_bank),
+        "fits_without_fragmentation": refusal.fits_without_fragmentation(),
+        "top": top.collect::<Vec<_>>(),
+        "operation": text(&refusal.operation),
+        "message": text(&refusal.message),
+        "words": refusal.words(place),
+    });
+    match document {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Reads the document of an event.
+pub fn read_event(text: &str) -> Result<Event, ReadError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
+    Item::new(&value).and_then(|item| event(&item)).ok_or(ReadError::Shape("an event"))
+}
+
+fn event(item: &Item<'_>) -> Option<Event> {
+    let op = item.meaning("op", |name| Op::ALL.into_iter().find(|op| op.name() == name)).ok()?;
+    let op = if op == Op::Ref && item.truth("dropped") == Ok(true) { Op::Unref } else { op };
+    let mut event = Event {
+        time: item.moment("time").ok(),
+        pid: u32::try_from(item.whole("pid").ok()?).ok()?,
+        number: item.whole("number").ok(),
+        op,
+        kind: item.meaning("kind", buffer_kind).ok(),
+        allocator: item.text("allocator").ok(),
+        devices: item.ids("devices"),
+        unmapped: item.texts("unmapped").iter().filter_map(|text| text.parse().ok()).collect(),
+        address: item.address("address").ok(),
+        size: item.whole("size").ok(),
+        refs: item.whole("refs").ok(),
+        program: item.whole("program").ok(),
+        tag: item.text("tag").ok(),
+        overrun: item.whole("count").ok(),
+        refusal: None,
+    };
+    event.refusal = refusal(item, &event);
+    Some(event)
+}
+
+fn refusal(item: &Item<'_>, event: &Event) -> Option<Refusal> {
+    let what = match event.op {
+        Op::OutOfMemory => Refused::OutOfMemory,
+        Op::Clash => Refused::Clash,
+        _ => return None,
+    };
+    // Of older ones nothing but the event is left.
+    item.text("words").ok()?;
+    let whole = |item: &Item<'_>, name: &str| item.whole(name).unwrap_or(0);
+    let text = |item: &Item<'_>, name: &str| item.text(name).unwrap_or_default();
+    let large = |item: &Item<'_>| Large {
+        address: item.address("address").unwrap_or(0),
+        size: whole(item, "size"),
+        per_bank: whole(item, "per_bank"),
+        tag: text(item, "tag"),
+        operation: text(item, "op"),
+    };
+    Some(Refusal {
+        what,
+        kind: event.kind?,
+        size: event.size?,
+        banks: whole(item, "banks"),
+        per_bank: whole(item, "per_bank"),
+        free_per_bank: whole(item, "free_per_bank"),
+        largest_free_per_bank: whole(item, "largest_free_per_bank"),
+        largest: item.list("top").unwrap_or_default().iter().map(large).collect(),
+        operation: text(item, "operation"),
+        message: text(item, "message"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmon_model::ledger::BufferKind;
+    use ttmon_model::{DeviceId, Kind};
+
+    fn event(op: Op) -> Event {
+        Event {
+            time: Some(UnixTime(1_763_194_365_120_000_000)),
+            pid: 4242,
+            number: Some(17),
+            op,
+            kind: Some(BufferKind::Of(Kind::L1)),
+            allocator: Some("4242.0.0".to_owned()),
+            devices: vec![DeviceId(0), DeviceId(4)],
+            unmapped: vec![u64::MAX],
+            address: Some(0x1000),
+            size: Some(32 << 20),
+            refs: None,
+            program: None,
+            tag: Some("layer \"7\"".to_owned()),
+            overrun: None,
+            refusal: None,
+        }
+    }
+
+    #[test]
+    fn every_sort_is_read_back() {
+        let large = Large { address: 0x2000, size: 77, per_bank: 0, tag: String::new(), operation: "matmul".to_owned() };
+        let refusal = |what| Refusal {
+            what,
+            kind: BufferKind::Of(Kind::L1),
+            size: 32 << 20,
+            banks: 64,
+            per_bank: 512 << 10,
+            free_per_bank: 700 << 10,
+            largest_free_per_bank: 0,
+            largest: vec![large.clone()],
+            operation: "add".to_owned(),
+            message: "no\nroom".to_owned(),
+        };
+        for op in Op::ALL {
+            let mut event = event(op);
+            match op {
+                Op::Ref | Op::Unref => event.refs = Some(3),
+                Op::Alloc => event.program = Some(9),
+                Op::OutOfMemory => (event.address, event.refusal) = (None, Some(refusal(Refused::OutOfMemory))),
+                Op::Clash => (event.address, event.refusal) = (None, Some(refusal(Refused::Clash))),
+                Op::Overrun => {
+                    let Event { time, pid, .. } = event;
+                    let nothing = Event { number: None, kind: None, allocator: None, address: None, size: None, tag: None, ..event };
+                    event = Event { time, pid, overrun: Some(12), devices: Vec::new(), unmapped: Vec::new(), ..nothing };
+                }
+                _ => {}
+            }
+            assert_eq!(read_event(&event_line(&event)), Ok(event), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_event_is_told() {
+        assert!(matches!(read_event("{"), Err(ReadError::NotJson(_))));
+        for wrong in ["[]", "{}", "{\"pid\":1,\"op\":\"explode\"}", "{\"op\":\"alloc\"}", "{\"pid\":-1,\"op\":\"alloc\"}"] {
+            assert_eq!(read_event(wrong), Err(ReadError::Shape("an event")), "{wrong}");
+        }
+    }
+}
