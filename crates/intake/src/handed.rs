@@ -33,8 +33,9 @@ pub struct Kept {
     pub ended: Option<Ended>,
     /// Buffers and bytes that were live then, once they are counted.
     live: Option<(u64, u64)>,
+    /// Device and inode of the ledger's file.
+    pub identity: (u64, u64),
     file: File,
-    identity: (u64, u64),
     pidfd: Option<OwnedFd>,
 }
 

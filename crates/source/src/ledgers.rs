@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 
@@ -49,14 +49,19 @@ pub struct Found {
     /// Who writes it: the process, or the service for it.
     pub source: Source,
     /// The ledger.
-    pub region: Region,
+    pub region: Arc<Region>,
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl Found {
     pub(crate) fn new(owner: ProcessKey, source: Source, region: Region, path: PathBuf, metadata: &fs::Metadata) -> Self {
-        Self { owner, source, region, path, identity: (metadata.dev(), metadata.ino()) }
+        Self { owner, source, region: Arc::new(region), path, identity: (metadata.dev(), metadata.ino()) }
+    }
+
+    /// One that its process handed over. It is in no place that could be looked at again.
+    pub fn handed(owner: ProcessKey, region: Arc<Region>, identity: (u64, u64)) -> Self {
+        Self { owner, source: Source::Ledger, region, path: PathBuf::new(), identity }
     }
 
     pub(crate) fn is_at(&self, path: &Path) -> bool {

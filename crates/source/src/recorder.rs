@@ -236,12 +236,12 @@ impl Batch {
                 if !allocator.map_or_else(has_any_meant, is_on) {
                     return None;
                 }
-                Some(self.described(record, allocator, plain(op(record)?)))
+                Some(self.described(record, allocator, &plain(op(record)?)))
             }
         }
     }
 
-    fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: Event) -> Event {
+    fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: &Event) -> Event {
         let is_of_buffer = !matches!(plain.op, Op::Open | Op::Close | Op::Mark);
         let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
         // What was refused has no address, and neither has everything.
@@ -260,7 +260,7 @@ impl Batch {
             program: is_of_program.then_some(u64::from(record.page)),
             tag: tag.cloned(),
             refusal: failure.map(refusal),
-            ..plain
+            ..plain.clone()
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let (host, announcement) = host::prepare(context, args, &placed)?;
     let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading)).transpose()?;
     let intake = intake.map(intake::Prepared::start).transpose()?;
-    let host = host.start(None)?;
+    let host = host.start(intake.as_ref().map(intake::Running::keeper))?;
     complain(&announcement);
     systemd::notify("READY=1");
     while let Signal::Statistics = signals.next() {

@@ -150,6 +150,12 @@ pub enum End {
 }
 
 impl Departed {
+    /// One whose process ended a while ago.
+    pub fn exited(found: Arc<Found>, time: UnixTime) -> Self {
+        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Totals) };
+        Self { found, last, end: End::Exited, time }
+    }
+
     fn new(root: &Root, found: Arc<Found>, detail: Detail, time: UnixTime) -> Self {
         let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };

@@ -4,14 +4,18 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store, make_directory};
 use ttmon_model::Snapshot;
+use ttmon_model::units::UnixTime;
+use ttmon_serve::{Keeper, Past};
 use ttmon_source::handover::Receiver;
-use ttmon_source::{Error, Machine, Reach};
+use ttmon_source::ledgers::Found;
+use ttmon_source::{Departed, Error, Machine, Reach};
 
 use super::{banner, places, systemd};
 use crate::cli::{LogFormat, ServeArgs};
@@ -114,6 +118,25 @@ impl Prepared {
 }
 
 impl Running {
+    /// What processes left when they ended.
+    pub(super) fn keeper(&self) -> Keeper {
+        let kept = self.handle.post_mortem().clone();
+        Keeper(Box::new(move |pid| {
+            let mut found = Vec::new();
+            // Only noted down here: reading a ledger while the list is locked would hold up the socket.
+            kept.each(|kept| {
+                if let Some(ended) = kept.ended.filter(|_| kept.owner.pid == pid) {
+                    found.push((Found::handed(kept.owner, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
+                }
+            });
+            let past = |(found, time, uid): (Found, UnixTime, u32)| {
+                let program = found.region.identity().program.clone();
+                Past { departed: Arc::new(Departed::exited(Arc::new(found), time)), uid, program }
+            };
+            found.into_iter().map(past).collect()
+        }))
+    }
+
     pub(super) fn statistics(&self) {
         self.handle.tell(Control::Statistics);
     }

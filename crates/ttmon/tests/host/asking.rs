@@ -1,7 +1,7 @@
 //! Commands that ask a service, and do without one that is gone, hangs, or is not what it should be.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -168,8 +168,11 @@ fn figures_are_the_same_with_and_without_a_service() {
     assert!(!told.is_empty());
 }
 
+/// What somebody answers who is no service.
+type Answer = fn(&mut UnixStream);
+
 /// Answers every connection to a socket in one way, until the test ends.
-fn impostor(path: &Path, answer: fn(&mut std::os::unix::net::UnixStream)) {
+fn impostor(path: &Path, answer: Answer) {
     let listener = UnixListener::bind(path).expect("a socket");
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -181,7 +184,7 @@ fn impostor(path: &Path, answer: fn(&mut std::os::unix::net::UnixStream)) {
     });
 }
 
-fn take_question(stream: &mut std::os::unix::net::UnixStream) {
+fn take_question(stream: &mut UnixStream) {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
@@ -194,7 +197,7 @@ fn take_question(stream: &mut std::os::unix::net::UnixStream) {
 fn what_is_no_service_is_done_without() {
     let directory = tempfile::tempdir().expect("a directory");
     let nowhere = directory.path().join("nowhere.sock");
-    let impostors: [(&str, fn(&mut std::os::unix::net::UnixStream)); 8] = [
+    let impostors: [(&str, Answer); 8] = [
         ("hangs-up", |_| {}),
         ("never-answers", |stream| drop(stream.read_to_end(&mut Vec::new()))),
         ("speaks-garbage", |stream| drop(stream.write_all(&[0xFF, 0, 7, b'\n'].repeat(1000)))),
@@ -270,4 +273,40 @@ fn a_stream_is_followed_to_its_end() {
         ops.push(event["op"].as_str().expect("an op").to_owned());
     }
     assert!(ops.iter().filter(|op| *op == "alloc").count() >= 3, "{ops:?}");
+}
+
+/// What a program left is told after its end, by the service alone.
+#[test]
+fn a_program_that_ended_is_told_of() {
+    let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
+    let (handover, socket, state) = (place("handover.sock"), place("alloc.sock"), place("state"));
+    let server = Server::of(&[], &["--handover", &handover, "--socket", &socket, "--state-dir", &state, "--interval", "0.2"]);
+    let mut program = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "asking::a_program_that_ends", "--nocapture"])
+        .envs([("ENDING", "1"), ("TTMON_TRACKING", "1"), ("TTMON_HANDOVER", &handover)])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a program");
+    let pid = program.id().to_string();
+    assert!(program.wait().expect("an end").success());
+    let mem = || ttmon(&server.api, &["mem", "--json", "--buffers", "--pid", &pid]);
+    server.until("told of", || mem().0 == Some(0));
+    let told = document(&mem().1);
+    assert_eq!((&told["origin"], &told["processes"][0]["status"]), (&"server".into(), &"dead".into()), "{told}");
+    assert_eq!((&told["buffers"][0]["size"], &told["processes"][0]["kinds"]["dram"]["used"]), (&1000.into(), &1000.into()), "{told}");
+    let (code, text) = ttmon(&server.api, &["events", "--json", "--pid", &pid]);
+    let ops: Vec<Value> = text.lines().map(|line| document(line)["op"].clone()).collect();
+    assert_eq!((code, ops), (Some(0), vec!["open".into(), "alloc".into(), "exit".into()]));
+    for command in ["mem", "events"] {
+        assert_eq!(ttmon(&server.api, &["--no-server", command, "--pid", &pid]).0, Some(1), "{command}");
+    }
+}
+
+/// Not a test by itself.
+#[test]
+fn a_program_that_ends() {
+    if std::env::var_os("ENDING").is_some() {
+        let _ = ttmon_client::report_allocation(0, 1000, 0, 0x1000);
+    }
 }
