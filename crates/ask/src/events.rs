@@ -40,7 +40,7 @@ impl Events {
     }
 
     /// The name and the data of the next one, waited for. An error is the end of them.
-    pub fn next(&mut self) -> Result<(String, String), Trouble> {
+    pub fn wait(&mut self) -> Result<(String, String), Trouble> {
         let mut name = String::new();
         loop {
             self.deadline.put_off(self.silence);
@@ -80,7 +80,10 @@ impl Events {
         loop {
             match self.stream.read(&mut self.piece) {
                 Ok(0) => return Err(Trouble::Half),
-                Ok(count) => return Ok(self.buffer.extend_from_slice(&self.piece[..count])),
+                Ok(count) => {
+                    self.buffer.extend_from_slice(&self.piece[..count]);
+                    return Ok(());
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Trouble::silent(error)),
             }

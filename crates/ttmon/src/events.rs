@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use ttmon_ask::{Events, Service, Trouble};
 use ttmon_model::event::{Event, Op};
 use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::Style;
@@ -20,7 +20,7 @@ use crate::meant::Context;
 use crate::mem::nothing_found;
 use crate::open::{Opened, choose};
 use crate::output::Output;
-use crate::server::{self, Lines};
+use crate::server;
 use crate::show::VERSION;
 
 /// How often a follower looks.
@@ -31,10 +31,10 @@ const TEXT_BYTES: usize = 64 * 1024;
 /// Prints what the recorders have, and goes on if asked to.
 pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
     let mut page = Page::new(context);
-    if let Some(path) = server::place(context) {
-        match ask(context, args, &path, &mut page) {
+    if let Some(service) = server::services(context).first() {
+        match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
-            Err(Unanswered::Without(why)) => server::say_without(&path, &why),
+            Err(Unanswered::Without(why)) => server::say_without(service, &why),
             Err(Unanswered::Failed(failure)) => return Err(failure),
         }
     }
@@ -49,9 +49,9 @@ enum Unanswered {
     Failed(Failure),
 }
 
-impl From<String> for Unanswered {
-    fn from(why: String) -> Self {
-        Self::Without(why)
+impl From<Trouble> for Unanswered {
+    fn from(trouble: Trouble) -> Self {
+        Self::Without(trouble.to_string())
     }
 }
 
@@ -62,9 +62,8 @@ impl From<Failure> for Unanswered {
 }
 
 /// As a service tells it. It looks for new processes at its own pace, and has those that ended a while ago.
-fn ask(context: &Context, args: &EventsArgs, path: &Path, page: &mut Page<'_>) -> Result<(), Unanswered> {
-    let snapshot = server::get(path, "/api/v1/snapshot")?;
-    let snapshot = ttmon_wire::read(&snapshot).map_err(|error| format!("answers in another way than this ttmon knows ({error})"))?;
+fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<'_>) -> Result<(), Unanswered> {
+    let snapshot = server::snapshot(service)?;
     let mut question = "/api/v1/memory/events?".to_owned();
     if let Some(pid) = args.pid {
         question += &format!("pid={pid}&");
@@ -73,30 +72,30 @@ fn ask(context: &Context, args: &EventsArgs, path: &Path, page: &mut Page<'_>) -
         let ids: Vec<String> = choose(&context.selection, snapshot)?.devices.iter().map(|device| device.id.to_string()).collect();
         question += &format!("device={}&", ids.join(","));
     }
-    let mut lines = server::stream(path, &format!("{question}follow={}", args.follow), args.follow)?;
+    let mut events = server::events(service, &format!("{question}follow={}", args.follow), args.follow)?;
     // Whether there is a recorder at all comes first: one that was made a moment ago is found here.
-    let has_none = lines.next()?.1 == "{\"recorders\":0}";
+    let has_none = events.wait()?.1 == "{\"recorders\":0}";
     if has_none && (args.pid.is_some() || !args.follow) {
         return Err(Unanswered::Without("knows no such process".to_owned()));
     }
     if io::stderr().is_terminal() {
-        complain(&format!("told by the service at {}", path.display()));
+        complain(&format!("told by the service at {}", service.place()));
     }
-    tell(&mut lines, page, args.follow)
+    tell(&mut events, page, args.follow)
 }
 
-fn tell(lines: &mut Lines, page: &mut Page<'_>, follow: bool) -> Result<(), Unanswered> {
+fn tell(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), Unanswered> {
     loop {
-        let line = match lines.next() {
+        let line = match events.wait() {
             Ok((name, _)) if name == "end" => return Ok(page.flush()?),
             Ok((_, line)) => line,
             Err(why) => {
                 page.flush()?;
-                return Err(Unanswered::Without(why));
+                return Err(why.into());
             }
         };
-        page.add(&ttmon_wire::read_event(&line).map_err(|error| format!("answers in another way than this ttmon knows ({error})"))?)?;
-        if follow && !lines.has_more() {
+        page.add(&ttmon_wire::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?)?;
+        if follow && !events.has_more() {
             page.flush()?;
         }
     }
