@@ -79,7 +79,9 @@ fn memory(
         let is_here = process.on(device.id).is_some_and(|use_of| use_of.source().is_ok());
         is_here || (process.source().is_ok() && process.unmapped.is_empty())
     };
-    let tracked = processes.iter().filter(|process| pids.contains(&process.key.pid)).filter(is_tracked).count();
+    let mut holding = pids.to_vec();
+    holding.sort_unstable();
+    let tracked = processes.iter().filter(|process| holding.binary_search(&process.key.pid).is_ok()).filter(is_tracked).count();
     let untracked = (pids.len() - tracked.min(pids.len())) as u64 + hidden;
     let open = match holders {
         Ok(users) if users.pids.is_empty() && hidden == 0 && !is_complete => Err(Missing::NoPermission),
@@ -98,6 +100,7 @@ fn memory(
         _ if !is_complete => Err(Missing::NoPermission),
         _ => Ok(0),
     };
+    let here: Vec<&Allocator> = allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&device.id)).collect();
     let kinds = PerKind::from_fn(|kind| {
         let total = match kind {
             Kind::Dram => dram_total,
@@ -119,7 +122,7 @@ fn memory(
                 [first, ..] => uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).map_or(first.kinds[kind].source, Ok),
             },
         };
-        let capacity = capacity(device, kind, allocators);
+        let capacity = capacity(&here, kind);
         let of_capacity = capacity.and_then(|capacity| figure.allocated.map(|allocated| capacity.saturating_sub(allocated)));
         let free = of_capacity.or_else(|_| total.and_then(|total| figure.used.map(|used| total.saturating_sub(used))));
         KindMemory { total, capacity, free, figure }
@@ -130,13 +133,12 @@ fn memory(
 }
 
 /// The most that an allocator on the chip may hand out: a mesh's and its submesh's are the same bytes.
-fn capacity(device: &Device, kind: Kind, allocators: &[Allocator]) -> Reading<u64> {
-    let here = allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&device.id));
-    let of = |allocator: &Allocator| {
+fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
+    let of = |allocator: &&Allocator| {
         let banks = allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?;
         Some(banks.banks.saturating_mul(banks.bank_bytes))
     };
-    here.filter_map(of).max().ok_or(Missing::NotTracked)
+    here.iter().filter_map(of).max().ok_or(Missing::NotTracked)
 }
 
 /// DRAM and L1 the chip has, by the product table.

@@ -20,6 +20,9 @@ use crate::users;
 /// More broken files of one device than this are told in one line.
 const PROBLEMS_PER_DEVICE_MAX: usize = 4;
 
+/// Everything about a device is read again after so many samples, or up to twice as many.
+const STATIC_EVERY: u32 = 64;
+
 /// A device that was found, and what does not change about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -30,6 +33,10 @@ pub(crate) struct Known {
     hwmon: Reading<PathBuf>,
     /// What is read once must be read again: the device is new, was reset, or was not ready.
     needs_static: bool,
+    /// Samples until then.
+    static_in: u32,
+    /// Files that change and were not there when everything was read.
+    absent: Vec<Attr>,
     /// It was listed before and is not now.
     has_left: bool,
     /// What is read of it, by [`Part`], while that stays the same.
@@ -88,6 +95,8 @@ impl Known {
             hwmon: Err(Missing::NotExposed),
             directory,
             needs_static: true,
+            static_in: 0,
+            absent: Vec::new(),
             has_left: false,
             plans: [None, None],
             users: None,
@@ -158,7 +167,15 @@ impl Known {
             report(&self.directory, found, problems);
         }
         let was_reset = self.feel_pulse(lane.at);
-        let needs_static = was_reset || self.is_unsettled();
+        if self.needs_static {
+            let is_absent = |attribute: &&Attribute| self.attributes.get(attribute.attr) == Err(Missing::NotExposed);
+            let is_changing = |attribute: &&Attribute| attribute.pace == attributes::Pace::Dynamic && attribute.place != Place::Counters;
+            self.absent = ATTRIBUTES.iter().filter(is_changing).filter(is_absent).map(|attribute| attribute.attr).collect();
+            // Not all devices in the same sample.
+            self.static_in = STATIC_EVERY + self.id.0 % STATIC_EVERY;
+        }
+        self.static_in = self.static_in.saturating_sub(1);
+        let needs_static = was_reset || self.is_unsettled() || self.static_in == 0;
         if needs_static != self.needs_static || retry == Retry::Yes {
             self.plans[Part::Telemetry as usize] = None;
         }
@@ -221,7 +238,9 @@ impl Known {
         ATTRIBUTES
             .iter()
             .filter(move |attribute| (attribute.place == Place::Counters) == (part == Part::Counters))
-            .filter(|attribute| self.needs_static || attribute.pace == attributes::Pace::Dynamic)
+            .filter(|attribute| {
+                self.needs_static || (attribute.pace == attributes::Pace::Dynamic && !self.absent.contains(&attribute.attr))
+            })
             .filter_map(|attribute| Some((attribute, self.path(attribute)?)))
     }
 

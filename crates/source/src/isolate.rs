@@ -38,7 +38,8 @@ pub struct Reader {
     /// Lists that the child knows by the key of their lane, and when they were asked for last.
     told: HashMap<u64, (Arc<[Request]>, u64)>,
     batch: u64,
-    frame: Vec<u8>,
+    question: Vec<u8>,
+    answer: Vec<u8>,
 }
 
 impl Reader {
@@ -49,10 +50,11 @@ impl Reader {
             Fork::Parent(child) => {
                 ours.set_read_timeout(Some(read_timeout * 16 + GRACE))?;
                 ours.set_write_timeout(Some(GRACE))?;
-                Ok(Self { stream: ours, child, is_stuck: false, told: HashMap::new(), batch: 0, frame: Vec::new() })
+                Ok(Self { stream: ours, child, is_stuck: false, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() })
             }
             Fork::Child => {
                 drop(ours);
+                raise_limit();
                 serve(theirs, &Pool::new(read_timeout, base));
                 process::exit(0);
             }
@@ -62,27 +64,28 @@ impl Reader {
     /// Reads all lanes, as [`Pool::read`].
     pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
         let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
-        let question = self.question(&lanes);
+        self.put_question(&lanes);
         // Thousands of paths are not needed while the answer comes.
         drop(lanes);
-        let read = self.ask(question, &counts);
+        let read = self.ask(&counts);
         // One that does not answer, or not in time, is not waited for either.
         self.is_stuck |= read.is_err();
         read
     }
 
-    fn question(&mut self, lanes: &[Lane]) -> Vec<u8> {
+    fn put_question(&mut self, lanes: &[Lane]) {
         self.batch += 1;
-        let mut out = begin_frame();
+        let out = &mut self.question;
+        begin_frame(out);
         let mut forgotten = Vec::new();
         if self.batch.is_multiple_of(IDLE_BATCHES_MAX) {
             let oldest = self.batch - IDLE_BATCHES_MAX;
             forgotten.extend(self.told.iter().filter(|(_, (_, used))| *used < oldest).map(|(key, _)| *key));
             forgotten.iter().for_each(|key| _ = self.told.remove(key));
         }
-        put_length(&mut out, forgotten.len());
+        put_length(out, forgotten.len());
         forgotten.iter().for_each(|key| out.extend(key.to_le_bytes()));
-        put_length(&mut out, lanes.len());
+        put_length(out, lanes.len());
         for lane in lanes {
             let is_told = match self.told.get_mut(&lane.key) {
                 Some((requests, used)) if Arc::ptr_eq(requests, &lane.requests) => {
@@ -94,14 +97,13 @@ impl Reader {
             if !is_told && lane.is_repeated() {
                 self.told.insert(lane.key, (Arc::clone(&lane.requests), self.batch));
             }
-            encode_lane(&mut out, lane, is_told);
+            encode_lane(out, lane, is_told);
         }
-        out
     }
 
-    fn ask(&mut self, question: Vec<u8>, counts: &[usize]) -> io::Result<Vec<LaneReply>> {
-        write_frame(&mut self.stream, question)?;
-        let replies = decode_replies(read_frame(&mut self.stream, &mut self.frame)?).ok_or(io::ErrorKind::InvalidData)?;
+    fn ask(&mut self, counts: &[usize]) -> io::Result<Vec<LaneReply>> {
+        write_frame(&mut self.stream, &mut self.question)?;
+        let replies = decode_replies(read_frame(&mut self.stream, &mut self.answer)?).ok_or(io::ErrorKind::InvalidData)?;
         let is_whole = replies.iter().map(|lane| lane.replies.len()).eq(counts.iter().copied());
         if !is_whole {
             return Err(io::ErrorKind::InvalidData.into());
@@ -126,12 +128,12 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-reader");
-    raise_limit();
     let mut known = Known::new();
-    let mut frame = Vec::new();
-    while let Ok(question) = read_frame(&mut stream, &mut frame) {
+    let (mut question, mut answer) = (Vec::new(), Vec::new());
+    while let Ok(question) = read_frame(&mut stream, &mut question) {
         let Some(lanes) = decode_lanes(question, &mut known) else { return };
-        if write_frame(&mut stream, encode_replies(&pool.read(lanes))).is_err() {
+        encode_replies(&pool.read(lanes), &mut answer);
+        if write_frame(&mut stream, &mut answer).is_err() {
             return;
         }
     }
@@ -146,16 +148,17 @@ fn raise_limit() {
     }
 }
 
-/// An empty frame: its length comes first, when it is known.
-fn begin_frame() -> Vec<u8> {
-    vec![0; LENGTH_BYTES]
+/// An empty frame: its length comes first, when it is known. Frames are made in the same memory again and again.
+fn begin_frame(frame: &mut Vec<u8>) {
+    frame.clear();
+    frame.extend([0; LENGTH_BYTES]);
 }
 
 /// In one piece: each one wakes the other side.
-fn write_frame(stream: &mut UnixStream, mut frame: Vec<u8>) -> io::Result<()> {
+fn write_frame(stream: &mut UnixStream, frame: &mut [u8]) -> io::Result<()> {
     let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
     frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-    stream.write_all(&frame)
+    stream.write_all(frame)
 }
 
 /// Reads a frame's body. There is never more than one on the way, so whatever is there belongs to it.
@@ -236,17 +239,17 @@ fn decode_lane(input: &mut Input<'_>, known: &mut Known) -> Option<Lane> {
     Some(lane)
 }
 
-fn encode_replies(lanes: &[LaneReply]) -> Vec<u8> {
-    let mut out = begin_frame();
-    put_length(&mut out, lanes.len());
+fn encode_replies(lanes: &[LaneReply], out: &mut Vec<u8>) {
+    begin_frame(out);
+    put_length(out, lanes.len());
     for lane in lanes {
         out.extend(u64::try_from(lane.at.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
-        put_length(&mut out, lane.replies.len());
+        put_length(out, lane.replies.len());
         for reply in &lane.replies {
             match reply {
                 Ok(bytes) => {
                     out.push(0);
-                    put_bytes(&mut out, bytes);
+                    put_bytes(out, bytes);
                 }
                 Err(Failure::Errno(errno)) => {
                     out.push(1);
@@ -257,7 +260,6 @@ fn encode_replies(lanes: &[LaneReply]) -> Vec<u8> {
             }
         }
     }
-    out
 }
 
 fn decode_replies(bytes: &[u8]) -> Option<Vec<LaneReply>> {
@@ -355,7 +357,9 @@ mod tests {
             put_length(&mut question, lanes.len());
             lanes.iter().for_each(|lane| encode_lane(&mut question, lane, false));
             prop_assert_eq!(decode_lanes(&question, &mut Known::new()), Some(lanes));
-            prop_assert_eq!(decode_replies(&encode_replies(&replies)[LENGTH_BYTES..]), Some(replies));
+            let mut answer = Vec::new();
+            encode_replies(&replies, &mut answer);
+            prop_assert_eq!(decode_replies(&answer[LENGTH_BYTES..]), Some(replies));
         }
 
         #[test]
@@ -368,15 +372,16 @@ mod tests {
     #[test]
     fn a_list_is_told_once_and_forgotten_on_both_sides() {
         let (stream, _other) = UnixStream::pair().unwrap();
-        let mut reader = Reader { stream, child: 0, is_stuck: true, told: HashMap::new(), batch: 0, frame: Vec::new() };
+        let mut reader =
+            Reader { stream, child: 0, is_stuck: true, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() };
         let request = |pace| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, pace };
         let repeated = Lane { key: 7, requests: vec![request(Pace::Repeated)].into() };
         let mut known = Known::new();
         let mut ask = |reader: &mut Reader, lane: &Lane| {
-            let question = reader.question(std::slice::from_ref(lane));
-            let decoded = decode_lanes(&question[LENGTH_BYTES..], &mut known);
+            reader.put_question(std::slice::from_ref(lane));
+            let decoded = decode_lanes(&reader.question[LENGTH_BYTES..], &mut known);
             assert_eq!(decoded, Some(vec![lane.clone()]));
-            (question.len(), known.len())
+            (reader.question.len(), known.len())
         };
         let (first, _) = ask(&mut reader, &repeated);
         let (second, _) = ask(&mut reader, &repeated);

@@ -116,12 +116,13 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
     if request.want == Want::Names {
         return list_names(&request.path, request.bytes_max);
     }
-    if request.want == Want::PlainFile && !is_plain_file(&request.path)? {
-        return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
-    }
-    let file = match plan.file(index) {
+    let file = match plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file)) {
         Some(file) => file,
         None => {
+            if request.want == Want::PlainFile && !is_plain_file(&request.path)? {
+                plan.close(index);
+                return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
+            }
             let file = Arc::new(kept.with_room(|| open_beside(directory, &request.path))?);
             if request.pace == Pace::Repeated {
                 plan.keep(index, &file);
@@ -135,6 +136,11 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
         plan.close(index);
     }
     reply
+}
+
+/// Whether a file is still in a directory, and not one that was taken away or replaced since it was opened.
+fn has_name(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
 /// A plain file itself, not a link to one and not a device.
@@ -181,6 +187,9 @@ fn open(path: &Path) -> Result<OwnedFd, Failure> {
 }
 
 fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
+    if want == Want::PlainFile {
+        return read_plain(file, bytes_max);
+    }
     // One byte more than allowed tells a file that is too long.
     let mut first = [0; FIRST_READ_BYTES];
     let room = first.len().min(bytes_max + 1);
@@ -206,6 +215,25 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
         _ => Err(Failure::TooLong),
     }
 }
+
+/// A plain file that gives less than it was asked for has no more.
+fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; PLAIN_READ_BYTES];
+    loop {
+        let room = chunk.len().min(bytes_max + 1 - bytes.len());
+        let length = read_at(file, &mut chunk[..room], bytes.len())?;
+        bytes.extend(&chunk[..length]);
+        match () {
+            () if bytes.len() > bytes_max => return Err(Failure::TooLong),
+            () if length < room => return Ok(bytes),
+            () => {}
+        }
+    }
+}
+
+/// More than one region of TT-Metal's statistics.
+const PLAIN_READ_BYTES: usize = 12 * 1024;
 
 /// Most files have less than a hundred bytes.
 const FIRST_READ_BYTES: usize = 512;

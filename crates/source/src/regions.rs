@@ -24,8 +24,8 @@ pub(crate) struct Found {
 
 impl Found {
     /// A region, and whatever a newer version adds behind it, as far as that is plain: other users' files lie there.
-    pub(crate) fn request(&self) -> Request {
-        Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace: Pace::Once }
+    pub(crate) fn request(&self, pace: Pace) -> Request {
+        Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace }
     }
 
     /// What the file says.

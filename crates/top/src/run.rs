@@ -231,7 +231,7 @@ impl Loop {
             self.buffer = Buffer::empty(area);
         }
         view(&self.state, &mut self.buffer);
-        self.screen.show(&self.buffer)
+        self.screen.show(&mut self.buffer)
     }
 
     /// Does what has to be done outside. Comes back with an end if this is one.

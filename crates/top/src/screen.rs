@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::mem;
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +48,8 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows a buffer: only what changed is written, and nothing if nothing did.
-    pub(crate) fn show(&mut self, next: &Buffer) -> io::Result<()> {
+    /// Shows a buffer: only what changed is written, and nothing if nothing did. The buffer shown before is left in its place.
+    pub(crate) fn show(&mut self, next: &mut Buffer) -> io::Result<()> {
         let mut bytes = String::new();
         if self.shown.area != next.area {
             self.shown = Buffer::empty(next.area);
@@ -64,7 +65,7 @@ impl Screen {
             bytes.push_str("\x1b[?2026l");
         }
         write(bytes.as_bytes())?;
-        self.shown.clone_from(next);
+        mem::swap(&mut self.shown, next);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Row};
-use crate::identity::DeviceId;
+use crate::identity::{DeviceId, ProcessKey};
 use crate::limits::START_TIME_SLACK;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
@@ -113,8 +113,10 @@ fn owner(sample: &Sample, rows: &[Row<'_>], region: &RegionSample, slot: &Slot, 
     let of_host = |process: &ProcessSample| process.key.pid == slot.pid && process.namespace_pid == slot.pid;
     let of_namespace = |process: &ProcessSample| process.namespace_pid == slot.pid;
     let is_named = |process: &ProcessSample| process.facts.as_ref().is_ok_and(|facts| facts.name == slot.name);
+    // The cheapest question first: there may be thousands of slots and hundreds of processes.
     let find = |fits: &dyn Fn(&ProcessSample) -> bool| {
-        let mut found = sample.processes.iter().enumerate().filter(|(_, process)| is_older(process) && fits(process));
+        let of_pid = |process: &ProcessSample| process.namespace_pid == slot.pid;
+        let mut found = sample.processes.iter().enumerate().filter(|(_, process)| of_pid(process) && fits(process) && is_older(process));
         let first = found.next().map(|(index, _)| index);
         first.filter(|_| found.next().is_none())
     };
@@ -275,10 +277,18 @@ fn figures(
     })
 }
 
+/// A process among others: where it is now if they are in order, which they are unless somebody made them up.
+fn same_in(processes: &[ProcessSample], key: ProcessKey) -> Option<&ProcessSample> {
+    match processes.binary_search_by_key(&key, |process| process.key) {
+        Ok(index) => processes.get(index),
+        Err(_) => processes.iter().find(|process| process.key == key),
+    }
+}
+
 fn cpu(sample: &Sample, previous: Option<&Sample>, process: &ProcessSample) -> Reading<f64> {
     let now = process.facts.as_ref().map_err(|reason| *reason)?.cpu_time;
     let before = previous.ok_or(Missing::FirstSample)?;
-    let same = before.processes.iter().find(|other| other.key == process.key).ok_or(Missing::FirstSample)?;
+    let same = same_in(&before.processes, process.key).ok_or(Missing::FirstSample)?;
     let then = same.facts.as_ref().map_err(|_| Missing::FirstSample)?.cpu_time;
     let elapsed = sample.at.saturating_sub(before.at);
     if elapsed.is_zero() {

@@ -53,6 +53,8 @@ pub(super) struct Standing {
 pub(super) struct Refreshed {
     pub(super) sample: ProcessSample,
     pub(super) standing: Standing,
+    /// Whether it is the same program with the same mappings as when it was.
+    pub(super) is_same: bool,
 }
 
 impl Remembered {
@@ -71,10 +73,11 @@ impl Remembered {
         for ((pid, process), stat) in self.processes.iter().zip(stats) {
             let stat = stat.as_deref().ok().filter(|_| pids.binary_search(pid).is_ok());
             let Some((sample, shape)) = stat.and_then(|stat| process::refresh(&process.sample, stat, scale)) else { continue };
-            if shape != process.shape || self.turn >= process.due() {
+            let is_same = shape == process.shape;
+            if !is_same || self.turn >= process.due() {
                 wanting.push((process.read_at, *pid));
             }
-            known.push(Refreshed { sample, standing: process.standing });
+            known.push(Refreshed { sample, standing: process.standing, is_same });
         }
         wanting.sort_unstable();
         wanting.truncate(IN_FULL_PER_SAMPLE);

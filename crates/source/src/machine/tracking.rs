@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
-use ttmon_model::Missing;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
+use ttmon_model::{Missing, Source};
 
 use super::{Error, LANE_OF_PROCESS, Ledgers, Machine, Reach};
 use crate::ledgers::{self, Detail, Found, Lead};
@@ -67,9 +67,13 @@ impl Machine {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
         // In the order of their pids.
         let of = |owner: ProcessKey| processes.binary_search_by_key(&owner, |process| process.key).ok().map(|index| &processes[index]);
-        let is_alive = |found: &Arc<Found>| of(found.owner).is_some();
+        // One whose mappings are the same has the same ledger; its file need not be asked for.
+        let has_it = |found: &Found| {
+            let is_mapped = found.source == Source::Ledger && self.unchanged.binary_search(&found.owner.pid).is_ok();
+            is_mapped || found.is_still_there()
+        };
         let (staying, departed): (Vec<Arc<Found>>, Vec<Arc<Found>>) =
-            mem::take(&mut self.ledgers).into_iter().partition(|found| is_alive(found) && found.is_still_there());
+            mem::take(&mut self.ledgers).into_iter().partition(|found| of(found.owner).is_some() && has_it(found));
         self.ledgers = staying;
         self.departed = departed.into_iter().map(|found| Arc::new(Departed::new(&self.root, found, detail, time))).collect();
         let mut samples = Vec::new();

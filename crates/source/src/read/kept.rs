@@ -23,16 +23,29 @@ pub(super) struct Plan {
     pub(super) requests: Arc<[Request]>,
     /// By the place of their requests.
     files: Mutex<Vec<Option<Arc<OwnedFd>>>>,
-    /// Files open in all lanes.
-    open: Arc<AtomicUsize>,
+    room: Arc<Room>,
 }
 
 /// What is open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kept {
     lanes: Mutex<Lanes>,
-    /// Files open in all lanes.
-    open: Arc<AtomicUsize>,
+    room: Arc<Room>,
+}
+
+/// Files open in all lanes, and how many there may be.
+#[derive(Debug)]
+struct Room {
+    open: AtomicUsize,
+    most: usize,
+}
+
+impl Default for Kept {
+    /// With room for half of what this process may have open.
+    fn default() -> Self {
+        let limit = getrlimit(Resource::Nofile).current.map_or(FILES_USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        Self { lanes: Mutex::default(), room: Arc::new(Room { open: AtomicUsize::new(0), most: (limit / 2).min(FILES_MAX) }) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -66,19 +79,20 @@ impl Plan {
 
     /// Keeps a file open, if there is room.
     pub(super) fn keep(&self, index: usize, file: &Arc<OwnedFd>) {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= files_max() || self.files()[index].replace(Arc::clone(file)).is_some() {
-            self.open.fetch_sub(1, Ordering::Relaxed);
+        let is_full = self.room.open.fetch_add(1, Ordering::Relaxed) >= self.room.most;
+        if is_full || self.files()[index].replace(Arc::clone(file)).is_some() {
+            self.room.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     pub(super) fn close(&self, index: usize) {
         let closed = usize::from(self.files()[index].take().is_some());
-        self.open.fetch_sub(closed, Ordering::Relaxed);
+        self.room.open.fetch_sub(closed, Ordering::Relaxed);
     }
 
     fn close_all(&self) {
         let closed = self.files().iter_mut().filter_map(Option::take).count();
-        self.open.fetch_sub(closed, Ordering::Relaxed);
+        self.room.open.fetch_sub(closed, Ordering::Relaxed);
     }
 }
 
@@ -107,7 +121,7 @@ impl Kept {
     pub(super) fn plan(&self, lane: Lane) -> Arc<Plan> {
         let new = |requests: Arc<[Request]>| {
             let files = Mutex::new(vec![None; requests.len()]);
-            Arc::new(Plan { requests, files, open: Arc::clone(&self.open) })
+            Arc::new(Plan { requests, files, room: Arc::clone(&self.room) })
         };
         if !lane.is_repeated() {
             return new(lane.requests);
@@ -140,10 +154,4 @@ impl Kept {
             opened => opened,
         }
     }
-}
-
-/// Half of what this process may have open.
-fn files_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.map_or(FILES_USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    (limit / 2).min(FILES_MAX)
 }

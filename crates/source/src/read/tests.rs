@@ -145,3 +145,39 @@ fn beginnings_and_names() {
     let names = String::from_utf8(replies[1].clone().unwrap()).unwrap();
     assert!(names.lines().skip(1).any(|name| name == "long"), "{names}");
 }
+
+#[test]
+fn a_plain_file_that_was_replaced_is_opened_anew() {
+    let tree = Tree::new("");
+    let pool = tree.pool();
+    let request = Request { path: tree.path("a"), want: Want::PlainFile, bytes_max: 20_000, pace: Pace::Repeated };
+    let requests: Arc<[Request]> = vec![request].into();
+    let read = || tree.read(&pool, vec![Lane { key: 1, requests: requests.clone() }]).remove(0).remove(0);
+    assert_eq!(read(), Ok(b"a\n".to_vec()));
+    fs::write(tree.path("new"), vec![b'3'; 20_000]).unwrap();
+    fs::rename(tree.path("new"), tree.path("a")).unwrap();
+    assert_eq!(read(), Ok(vec![b'3'; 20_000]));
+    fs::remove_file(tree.path("a")).unwrap();
+    assert_eq!(read(), Err(Failure::Errno(Errno::NOENT.raw_os_error())));
+    std::os::unix::fs::symlink(tree.path("b"), tree.path("a")).unwrap();
+    assert_eq!(read(), Err(Failure::Errno(Errno::INVAL.raw_os_error())));
+    fs::remove_file(tree.path("a")).unwrap();
+    fs::write(tree.path("a"), vec![b'4'; 20_001]).unwrap();
+    assert_eq!(read(), Err(Failure::TooLong));
+}
+
+#[test]
+fn another_list_of_a_lane_keeps_open_what_it_still_has() {
+    let tree = Tree::new("");
+    let pool = tree.pool();
+    let request = |name: &str| Request { path: tree.path(name), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
+    let read = |names: &[&str]| {
+        let requests = names.iter().map(|name| request(name)).collect();
+        tree.read(&pool, vec![Lane { key: 1, requests }]).remove(0)
+    };
+    assert_eq!(read(&["a", "b", "c"]).len(), 3);
+    ["a", "b", "c"].iter().for_each(|name| fs::remove_file(tree.path(name)).unwrap());
+    let gone = Err(Failure::Errno(Errno::NOENT.raw_os_error()));
+    assert_eq!(read(&["a", "c"]), [Ok(b"a\n".to_vec()), Ok(b"c\n".to_vec())], "they were open");
+    assert_eq!(read(&["b", "c"]), [gone, Ok(b"c\n".to_vec())], "what was left out was closed");
+}
