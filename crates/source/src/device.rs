@@ -193,7 +193,11 @@ impl Known {
             {
                 found.push(Problem { part: request.path.display().to_string(), reason, detail: detail(reply) });
             }
-            self.attributes.set(attribute.attr, reading);
+            // What a chip is does not change while it does not answer.
+            let is_known = attribute.pace == attributes::Pace::Static && self.attributes.get(attribute.attr).is_ok();
+            if !(is_known && reading == Err(Missing::Timeout)) {
+                self.attributes.set(attribute.attr, reading);
+            }
         }
         found
     }

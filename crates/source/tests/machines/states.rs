@@ -69,7 +69,7 @@ fn one_file_is_one_field() {
         assert_eq!((device.temperature.map(|value| value.0), device.heartbeat), (Ok(54.312), Ok(17120)), "{fault}");
     };
     check("hang", Missing::Timeout);
-    check("slow:2000", Missing::Timeout);
+    check("slow:60000", Missing::Timeout);
     check("ENOENT", Missing::NotExposed);
     check("ENODATA", Missing::NoSource);
     check("EIO", Missing::IoError);
@@ -214,4 +214,22 @@ fn limits_are_read_again_after_a_reset() {
     tree.files(0, "device/hwmon/hwmon7/temp1_max	80000");
     let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
     assert_eq!(device(&snapshot, 0).temperature_limit.map(|value| value.0), Ok(80.0));
+}
+
+/// What a chip is does not change while its files hang, and neither do the chips behind it.
+#[test]
+fn identity_outlasts_a_hang() {
+    let tree = n300();
+    tree.faults("nothing\thang\n");
+    let mut machine = tree.machine();
+    let before = Snapshot::derive(&machine.sample().unwrap(), None);
+    tree.faults(&format!("{CLASS}\thang\n"));
+    for _ in 0..2 {
+        let now = Snapshot::derive(&machine.sample().unwrap(), None);
+        assert_eq!(now.devices.len(), before.devices.len());
+        let (was, is) = (device(&before, 0), device(&now, 0));
+        assert_eq!((is.state, &is.temperature), (State::Unreadable, &Err(Missing::Timeout)));
+        assert_eq!((&is.board, &is.arch, &is.serial, &is.firmware.bundle), (&was.board, &was.arch, &was.serial, &was.firmware.bundle));
+        assert_eq!(is.memory.dram.total, was.memory.dram.total);
+    }
 }
