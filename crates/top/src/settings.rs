@@ -66,6 +66,10 @@ pub struct Settings {
     pub(crate) metric: usize,
     pub(crate) zoom: usize,
     pub(crate) worst_first: bool,
+    /// Charts: all devices in one.
+    pub(crate) overlay: bool,
+    /// Charts: every metric of one device, or one metric of every device.
+    pub(crate) by_device: bool,
     pub(crate) bell: bool,
 }
 
@@ -82,6 +86,8 @@ impl Default for Settings {
             metric: 0,
             zoom: 0,
             worst_first: false,
+            overlay: false,
+            by_device: true,
             bell: false,
         }
     }
@@ -108,6 +114,8 @@ const ROWS: &[Row] = &[
     Row { key: "metric", takes: "the name of a metric", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].name) },
     Row { key: "window_s", takes: "60, 300, 900, 1800 or 3600", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
     Row { key: "worst_first", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
+    Row { key: "overlay", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
+    Row { key: "charts_by_device", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
     Row { key: "bell", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
 ];
 
@@ -176,6 +184,7 @@ mod tests {
             Settings { view: View::Mesh, refresh: Duration::from_millis(250), theme: ThemeChoice::Light, ..Settings::default() };
         (changed.sort, changed.descending, changed.tree, changed.columns) = (0, false, true, vec![0, 4]);
         (changed.metric, changed.zoom, changed.worst_first, changed.bell) = (2, 3, true, true);
+        (changed.overlay, changed.by_device) = (true, false);
         let mut read = Settings::default();
         assert_eq!(read.read(&changed.write("")), [""; 0]);
         assert_eq!(read, changed);

@@ -138,9 +138,6 @@ pub(crate) struct State {
     /// First row shown of the list that scrolls in this view.
     pub(crate) scroll: usize,
     pub(crate) device_scroll: usize,
-    pub(crate) is_overlaid: bool,
-    /// In the charts: every metric of one device, or one metric of every device.
-    pub(crate) is_by_device: bool,
     pub(crate) message: Option<Message>,
     pub(crate) environment: Option<Environment>,
     /// The machine that was asked for its live buffers.
@@ -172,8 +169,6 @@ impl State {
             process: None,
             scroll: 0,
             device_scroll: 0,
-            is_overlaid: false,
-            is_by_device: true,
             message: None,
             environment: None,
             buffers_of: None,

@@ -209,7 +209,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
                 state.here_mut().is_folded ^= true;
             }
         }
-        Action::Overlay => state.is_overlaid = !state.is_overlaid,
+        Action::Overlay => state.settings.overlay = !state.settings.overlay,
         Action::WorstFirst => state.settings.worst_first = !state.settings.worst_first,
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
@@ -407,8 +407,8 @@ fn pace(state: &mut State, step: Step) -> Vec<Effect> {
 
 /// In the charts the first step leads from all metrics of a device to one metric of all devices, and the last one back.
 fn next_metric(state: &mut State) {
-    if state.view == View::Charts && state.is_by_device {
-        state.is_by_device = false;
+    if state.view == View::Charts && state.settings.by_device {
+        state.settings.by_device = false;
         state.settings.metric = 0;
         return;
     }
@@ -418,7 +418,7 @@ fn next_metric(state: &mut State) {
     };
     let next = (state.settings.metric + 1..METRICS.len()).find(|index| is_known(*index));
     if next.is_none() && state.view == View::Charts {
-        state.is_by_device = true;
+        state.settings.by_device = true;
     }
     state.settings.metric = next.unwrap_or(0);
 }

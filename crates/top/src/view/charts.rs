@@ -18,7 +18,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let head = Rect { height: 1, ..body };
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let metric = &METRICS[state.settings.metric];
-    let what = match state.chosen_device(snapshot).filter(|_| state.is_by_device) {
+    let what = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
         Some(device) => format!("Device {} {}", device.id, canvas.clean(&device.label())),
         None => format!("{} of {} devices", metric.title, snapshot.devices.len()),
     };
@@ -28,7 +28,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         let keys = "m metric/device  o overlay  z Z time  [ ] device";
         canvas.field(head, Field::right(head.width.saturating_sub(60), 49), 0, keys, canvas.style(Role::Dim));
     }
-    if state.is_by_device {
+    if state.settings.by_device {
         of_device(state, snapshot, canvas, area);
     } else {
         of_metric(state, snapshot, canvas, area);
@@ -52,7 +52,7 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
 
 fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let metric = state.settings.metric;
-    if state.is_overlaid {
+    if state.settings.overlay {
         return all(state, snapshot, metric).draw(canvas, inner(area));
     }
     let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();

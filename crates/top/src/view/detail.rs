@@ -1,6 +1,7 @@
 //! Everything known of one device: each field with its value, or why there is none, and the file it comes from.
 
 use ratatui_core::layout::Rect;
+use ttmon_model::attributes::Pace;
 use ttmon_model::fields::{DEVICE, Section};
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::names;
@@ -15,15 +16,27 @@ struct Line {
     name: String,
     value: String,
     from: &'static str,
+    age: &'static str,
     role: Role,
 }
+
+/// Values of files that are read with every look, and of those that can only change with a reset.
+const NOW: &str = "now";
+const ONCE: &str = "once";
+/// Columns of a line from which on sources are named, and from which on how old a value is too.
+const SOURCE_MIN: u16 = 56;
+const AGE_MIN: u16 = 76;
 
 /// Columns of the page from here on.
 const TWO_COLUMNS_MIN: u16 = 110;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let head = format!("Device {} {}  {}  [ ] other devices", device.id, device.label(), device.state.name());
+    let mut head = format!("Device {} {}  {}  [ ] other devices", device.id, device.label(), device.state.name());
+    // While nothing new comes, everything is as old as the last look.
+    if state.here().is_stale() || state.is_frozen() {
+        head += &format!("  as of {}", state.clock.second(snapshot.time));
+    }
     let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
@@ -49,17 +62,27 @@ pub(crate) fn line_count(snapshot: &Snapshot, device: &Device) -> usize {
 }
 
 fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
-    if line.value.is_empty() && line.from.is_empty() {
+    if line.role == Role::Heading {
         canvas.say(area, 1, row, &line.name, Role::Heading);
         return;
     }
     canvas.field(area, Field::left(2, 22), row, &line.name, canvas.style(Role::Dim));
-    let from = if area.width >= 76 { 22 } else { 0 };
     let value = canvas.clean(&line.value);
-    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(25, area.width.saturating_sub(26 + from)) };
+    // Why there is no value may take the place of where it would come from.
+    let is_absent = line.role == Role::Dim;
+    let (from, age) = match area.width {
+        _ if is_absent || line.from.is_empty() => (0, 0),
+        AGE_MIN.. => (20, 5),
+        SOURCE_MIN.. => (17, 0),
+        _ => (0, 0),
+    };
+    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(25, area.width.saturating_sub(26 + from + age)) };
     canvas.field(area, field, row, &value, canvas.style(line.role));
     if from > 0 {
-        canvas.field(area, Field::left(area.width - from, from), row, line.from, canvas.style(Role::Dim));
+        canvas.field(area, Field::left(area.width - from - age, from), row, line.from, canvas.style(Role::Dim));
+    }
+    if age > 0 {
+        canvas.field(area, Field::left(area.width - age, age), row, line.age, canvas.style(Role::Dim));
     }
 }
 
@@ -73,12 +96,14 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
         lines.push(title(section.name()));
         for field in fields {
             let from = field.attr.map_or("", |attr| attr.attribute().file);
-            lines.push(match (field.get)(device) {
-                Ok(value) => Line { name: field.title.to_owned(), value: with_unit(&value, field.unit), from, role: Role::Plain },
-                Err(reason) => {
-                    Line { name: field.title.to_owned(), value: format!("N/A: {}", reason.explanation()), from, role: Role::Dim }
+            let age = field.attr.map_or("", |attr| if attr.attribute().pace == Pace::Dynamic { NOW } else { ONCE });
+            let (value, role) = match (field.get)(device) {
+                Ok(value) => {
+                    (Some(with_unit(&value, field.unit)).filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned()), Role::Plain)
                 }
-            });
+                Err(reason) => (format!("N/A: {}", reason.explanation()), Role::Dim),
+            };
+            lines.push(Line { name: field.title.to_owned(), value, from, age, role });
         }
     }
     lines.push(title("KINDS OF MEMORY"));
@@ -91,6 +116,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
             name: process.key.pid.to_string(),
             value: format!("{dram} {name}"),
             from: process.status.name(),
+            age: "",
             role: Role::Plain,
         });
     }
@@ -98,7 +124,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
 }
 
 fn title(text: &str) -> Line {
-    Line { name: text.to_owned(), value: String::new(), from: "", role: Role::Heading }
+    Line { name: text.to_owned(), value: String::new(), from: "", age: "", role: Role::Heading }
 }
 
 fn kind_line(device: &Device, kind: Kind) -> Line {
@@ -116,9 +142,9 @@ fn kind_line(device: &Device, kind: Kind) -> Line {
             if let Ok(total) = memory.total {
                 value += &format!(" of {}", size(total));
             }
-            Line { name, value, from: memory.figure.source.map_or("", |source| source.name()), role: Role::Plain }
+            Line { name, value, from: memory.figure.source.map_or("", |source| source.name()), age: NOW, role: Role::Plain }
         }
-        Err(reason) => Line { name, value: format!("N/A: {}", reason.explanation()), from: "", role: Role::Dim },
+        Err(reason) => Line { name, value: format!("N/A: {}", reason.explanation()), from: "", age: "", role: Role::Dim },
     }
 }
 

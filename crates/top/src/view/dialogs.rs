@@ -116,6 +116,11 @@ fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, canvas: &Canvas<
     let memory = process.rss.map_or_else(|_| "N/A".to_owned(), size);
     let cpu = process.cpu.map_or_else(|_| "N/A".to_owned(), |cpu| format!("{:.0}%", cpu * 100.0));
     lines.push((format!("host       memory {memory}, CPU {cpu}"), Role::Plain));
+    if let Ok(launches) = process.launches {
+        let rate = process.launches_per_s.map_or_else(|_| String::new(), |rate| format!(", {rate:.1} a second"));
+        let last = process.last_launch.map_or_else(|_| String::new(), |last| format!(", the last {} ago", age(last, snapshot.time)));
+        lines.push((format!("launches   {launches}{rate}{last}"), Role::Plain));
+    }
     lines.extend(names::all_workloads(process).into_iter().map(|workload| (format!("runs in    {workload}"), Role::Plain)));
     lines.push(("MEMORY".to_owned(), Role::Heading));
     for use_of in &process.devices {
