@@ -171,8 +171,11 @@ fn as_root(gate: &mut Gate) -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Outcome::Skipped("these tests need root, and this is another user".to_owned());
     }
-    gate.tests(&["test", "--package", "ttmon", "--test", "as_root", "--test", "tracked", "--test", "running"], &[("TTMON_TEST_ROOT", "1")])
-        .into()
+    gate.tests(
+        &["test", "--package", "ttmon", "--test", "as_root", "--test", "tracked", "--test", "running", "--test", "serve"],
+        &[("TTMON_TEST_ROOT", "1")],
+    )
+    .into()
 }
 
 /// Which stages the command line asks for.

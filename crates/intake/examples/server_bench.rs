@@ -32,17 +32,22 @@ fn main() {
         ["drain", socket] => drain(Path::new(socket)),
         ["send", socket, messages, buffer] => send(Path::new(socket), messages.parse().unwrap(), buffer.parse().unwrap()),
         ["fill", socket, buffers] => fill(Path::new(socket), buffers.parse().unwrap()),
-        [ttmon] => measure(Path::new(ttmon), 400_000, 5),
-        [ttmon, "--quick"] => measure(Path::new(ttmon), 100_000, 3),
+        [ttmon] => measure(Path::new(ttmon), 80_000, 15),
+        [ttmon, "--quick"] => measure(Path::new(ttmon), 40_000, 5),
+        [ttmon, "--latency"] => latencies(Path::new(ttmon), in_memory().path()),
         _ => panic!("server_bench TTMON [--quick]"),
     }
 }
 
+fn in_memory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("ttmon-bench-").tempdir_in("/dev/shm").unwrap()
+}
+
 fn measure(ttmon: &Path, messages: u64, rounds: usize) {
-    let directory = tempfile::Builder::new().prefix("ttmon-bench-").tempdir_in("/dev/shm").unwrap();
+    let directory = in_memory();
     let place = directory.path();
     println!("Rates: messages a second, medians of {rounds} rounds of {messages} messages a connection; ratio to the drain-only reader\n");
-    println!("| row | drained | served | ratio |");
+    println!("| row | drained | served | ratio | CPU of the drain, ns | CPU of the server, ns | CPU of its clients, ns |");
     for (connections, buffer) in [(1, 0), (1, 1 << 20), (8, 0), (8, 1 << 20)] {
         let name = if buffer == 0 { "default" } else { "1 MiB" };
         rates(
@@ -65,26 +70,43 @@ fn measure(ttmon: &Path, messages: u64, rounds: usize) {
 }
 
 fn rates(ttmon: &Path, place: &Path, name: &str, (connections, buffer): (u64, u32), messages: u64, rounds: usize, is_quiet: bool) {
-    let (mut drained, mut served) = (Vec::new(), Vec::new());
+    let (mut drained, mut served) = ([vec![], vec![], vec![]], [vec![], vec![], vec![]]);
     for _ in 0..rounds {
         // One after the other, so that both meet the same weather.
         let server = Server::drain(place);
-        drained.push(rate(&server.socket, connections, messages, buffer));
+        note(&mut drained, rate(&server, connections, messages, buffer));
         drop(server);
         let server = Server::start(ttmon, place, is_quiet);
-        served.push(rate(&server.socket, connections, messages, buffer));
+        note(&mut served, rate(&server, connections, messages, buffer));
     }
-    let (drained, served) = (median(&mut drained), median(&mut served));
-    println!("| {name} | {drained:.0} | {served:.0} | {:.2} |", served / drained);
+    let ([drained, of_drain, _], [served, of_server, of_clients]) =
+        (drained.map(|mut values| median(&mut values)), served.map(|mut values| median(&mut values)));
+    println!("| {name} | {drained:.0} | {served:.0} | {:.2} | {of_drain:.0} | {of_server:.0} | {of_clients:.0} |", served / drained);
 }
 
-fn rate(socket: &Path, connections: u64, messages: u64, buffer: u32) -> f64 {
-    let mut clients: Vec<Client> =
-        (0..connections).map(|_| Client::start(&["send", text(socket), &messages.to_string(), &buffer.to_string()])).collect();
+fn note(columns: &mut [Vec<f64>; 3], values: [f64; 3]) {
+    columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+}
+
+/// Messages a second, and the CPU time of the server and of the clients for each.
+fn rate(server: &Server, connections: u64, messages: u64, buffer: u32) -> [f64; 3] {
+    let arguments = ["send", text(&server.socket), &messages.to_string(), &buffer.to_string()];
+    let mut clients: Vec<Client> = (0..connections).map(|_| Client::start(&arguments)).collect();
+    let of_clients = |clients: &[Client]| clients.iter().map(|client| cpu_ns(client.child.id())).sum::<u64>();
+    let (before, clients_before) = (cpu_ns(server.child.id()), of_clients(&clients));
     let start = Instant::now();
     clients.iter_mut().for_each(|client| client.tell("go"));
     clients.iter_mut().for_each(Client::wait);
-    (connections * messages) as f64 / start.elapsed().as_secs_f64()
+    let seconds = start.elapsed().as_secs_f64();
+    let all = (connections * messages) as f64;
+    [all / seconds, (cpu_ns(server.child.id()) - before) as f64 / all, (of_clients(&clients) - clients_before) as f64 / all]
+}
+
+/// CPU time of all threads of a process.
+fn cpu_ns(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let of = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
+    threads.filter_map(of).sum()
 }
 
 fn latencies(ttmon: &Path, place: &Path) {
@@ -306,6 +328,8 @@ fn send(socket: &Path, messages: u64, buffer: u32) {
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.read(&mut [0]);
     println!("done");
+    // Its CPU time is read before it goes.
+    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 /// Fills the server, says so when it has everything, and stays.

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ttmon_ledger::layout::kind;
 use ttmon_ledger::writer::AllocatorId;
 use ttmon_model::identity::{DeviceId, ProcessKey};
 use ttmon_model::ledger::{
@@ -145,6 +146,18 @@ impl Plan {
         }
         let [dram, l1, l1_small, trace, cb, kernel] = sums;
         Some(Usage { dram, l1, l1_small, trace, cb, kernel })
+    }
+
+    /// Bytes of the memory that a kind lies in, on the device that `view` means by a number; `None` where that is not known.
+    pub(crate) fn capacity(&mut self, view: &View, number: i32, kind: u8) -> Option<u64> {
+        let device = self.device(&view.visible, number).filter(|_| !view.is_mock)?;
+        let (_, info) = self.devices.iter().find(|(id, _)| *id == device)?;
+        let bytes = match kind {
+            kind::DRAM | kind::TRACE => info.dram_bytes,
+            kind::L1 | kind::L1_SMALL => info.l1_bytes,
+            _ => 0,
+        };
+        Some(bytes).filter(|bytes| *bytes > 0)
     }
 
     /// What that device is; nothing where there is no such one.

@@ -35,6 +35,8 @@ pub(crate) enum Due {
     GiveUp,
     /// Go on without knowing.
     Resume,
+    /// It does not read its replies.
+    Drop,
 }
 
 /// Whom events under a pid belong to.
@@ -55,6 +57,7 @@ pub(crate) struct Connection {
     /// The process that connected; `None` where it cannot be seen from here.
     pub(crate) peer: Option<u64>,
     pub(crate) peer_pid: u32,
+    pub(crate) uid: u32,
     pub(crate) framing: Framing,
     /// The beginning of a message.
     pub(crate) rest: Vec<u8>,
@@ -105,12 +108,13 @@ pub(crate) enum Flow {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, is_guarded: bool, peer: Option<u64>, peer_pid: u32) -> Self {
+    pub(crate) fn new(socket: OwnedFd, is_guarded: bool, peer: Option<u64>, (peer_pid, uid): (u32, u32)) -> Self {
         Self {
             socket,
             is_guarded,
             peer,
             peer_pid,
+            uid,
             framing: Framing::new(),
             rest: Vec::new(),
             pause: None,
@@ -213,7 +217,7 @@ mod tests {
     #[test]
     fn descriptors_are_seen_and_not_received() {
         let (ours, theirs) = UnixStream::pair().expect("pair");
-        let connection = Connection::new(ours.into(), false, None, 1);
+        let connection = Connection::new(ours.into(), false, None, (1, 0));
         let mut buffer = [0; 64];
         assert_eq!(connection.receive(&mut buffer), Err(Received::Nothing));
         send(&theirs, b"one", SendFlags::empty()).expect("sent");

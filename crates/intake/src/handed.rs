@@ -201,7 +201,7 @@ impl Handed {
 pub(crate) fn live(region: &Region) -> (u64, u64) {
     region.totals().map_or((0, 0), |totals| {
         let rows = totals.allocators.iter().flat_map(|allocator| &allocator.rows);
-        rows.fold((0, 0), |(count, bytes), row| (count + row.count, bytes.saturating_add(row.used)))
+        rows.fold((0, 0), |(count, bytes): (u64, u64), row| (count.saturating_add(row.count), bytes.saturating_add(row.used)))
     })
 }
 

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 /// Connections at a time. A client has one, a monitor one; more is a mistake or worse.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// Connections of one user: nobody shuts the others out. Root is no exception, for the number is larger than any use.
+pub const CONNECTIONS_OF_USER_MAX: usize = 2048;
 /// Processes whose entries are kept at a time.
 pub const OWNERS_MAX: usize = 1024;
+/// Those of one user.
+pub const OWNERS_OF_USER_MAX: usize = 768;
 /// Entries of one process: as many as a ledger lists.
 pub const ENTRIES_MAX: u64 = 1 << 20;
 /// Memory for all ledgers together, the index beside them included: 40 million entries, or 1,024 processes with few.
@@ -14,10 +18,16 @@ pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 pub const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes taken from one connection before others have their turn.
 pub const READ_BYTES: usize = 256 * 1024;
+/// The same while somebody is there who asks: his next question waits for some hundred messages at most.
+pub const READ_BYTES_BESIDE_ASKERS: usize = 16 * 1024;
 /// Replies that a peer may leave unread: over 400 of them, and no asker has more than a few under way.
 pub const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// The same for an asker of a dump, which is longer.
 pub const UNREAD_DUMP_BYTES_MAX: usize = 4 << 20;
+/// And for how long: enough for a person with a pager.
+pub const UNREAD_WAIT: Duration = Duration::from_secs(60);
+/// Dumps that wait to be read by those who asked for them.
+pub const DUMPS_MAX: usize = 64;
 /// A lone question of a connection whose size is not known is complete after this long.
 pub const GRACE: Duration = Duration::from_millis(20);
 /// A line feed with nothing behind it for this long is a person who wants a dump.

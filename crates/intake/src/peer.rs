@@ -34,17 +34,31 @@ impl Held {
     }
 }
 
-/// The pid at the other end, and a descriptor of that process; a pid of 0 lives where this process cannot see it. An error is want
-/// of descriptors or memory, which says nothing about the peer.
-pub(crate) fn at(socket: impl AsFd) -> io::Result<(u32, Option<OwnedFd>)> {
+/// Who connected.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// 0 for one that lives where this process cannot see it.
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+    /// `None` once it has ended.
+    pub(crate) pidfd: Option<OwnedFd>,
+}
+
+/// Who is at the other end. An error is want of descriptors or memory, which says nothing about the peer.
+pub(crate) fn at(socket: impl AsFd) -> io::Result<Peer> {
     let socket = socket.as_fd();
     let credentials = getsockopt(&socket, PeerCredentials)?;
     let pid = u32::try_from(credentials.pid()).unwrap_or(0);
-    match getsockopt(&socket, PeerPidfd) {
-        Ok(pidfd) => Ok((pid, Some(pidfd))),
+    let pidfd = descriptor(pid, getsockopt(&socket, PeerPidfd))?;
+    Ok(Peer { pid, uid: credentials.uid(), pidfd })
+}
+
+/// The descriptor that the kernel handed out. Kernels before 6.5 have none: then the pid, asked for at once, has to do.
+fn descriptor(pid: u32, handed_out: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
+    match handed_out {
+        Ok(pidfd) => Ok(Some(pidfd)),
         Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => Err(error.into()),
-        // Kernels before 6.5 do not hand out a descriptor: then the pid, asked for at once, has to do.
-        Err(_) => Ok((pid, try_open(pid)?)),
+        Err(_) => try_open(pid),
     }
 }
 
@@ -195,6 +209,21 @@ mod tests {
         assert_eq!(Stat::parse("7 (a"), None);
         let status = "Name:\tx\nUid:\t1000\t0\t0\t1000\nNSpid:\t4242\t1\n";
         assert_eq!(Status::parse(status), Some(Status { uids: [1000, 0, 0, 1000], namespace_pids: vec![4242, 1] }));
+    }
+
+    /// What kernels say that lack SO_PEERPIDFD, and what says nothing about a peer.
+    #[test]
+    fn without_a_descriptor_the_pid_has_to_do() {
+        let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
+        let found = descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").expect("alive");
+        let held = look(child.id(), found).expect("alive");
+        assert_eq!((held.key.pid, is_alive(held.pidfd.as_fd())), (child.id(), true));
+        child.kill().expect("alive");
+        child.wait().expect("killed");
+        assert!(!is_alive(held.pidfd.as_fd()), "its end is told by that one, too");
+        assert!(descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").is_none());
+        assert!(descriptor(0, Err(Errno::ENOPROTOOPT)).expect("descriptors").is_none(), "one that cannot be seen from here");
+        assert!(descriptor(std::process::id(), Err(Errno::EMFILE)).is_err(), "want of descriptors is not the peer's end");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod events;
 mod people;
 mod questions;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
@@ -29,7 +30,7 @@ use crate::connection::{Connection, Due, Flow, Pause, Received};
 use crate::counters::Counters;
 use crate::dump::Wanted;
 use crate::handed::Handed;
-use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, REST_WAIT, SAMPLE_WAIT};
+use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, SAMPLE_WAIT, UNREAD_WAIT};
 use crate::lines::Format;
 use crate::listen::Listener;
 use crate::log::Log;
@@ -75,10 +76,14 @@ pub struct Server {
     /// The connections whose last message was a question: looked at between any two others, so that an answer waits for the
     /// events of one connection at most.
     askers: OwnedFd,
+    /// How many they are.
+    asking: usize,
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     processes: Slab<Process>,
     by_pid: HashMap<u32, u64>,
+    /// How many connections each user has.
+    by_user: HashMap<u32, usize>,
     owners: usize,
     store: Store,
     handed: Handed,
@@ -137,10 +142,12 @@ impl Server {
         let mut server = Self {
             epoll,
             askers,
+            asking: 0,
             listeners: settings.listeners,
             connections: Slab::default(),
             processes: Slab::default(),
             by_pid: HashMap::new(),
+            by_user: HashMap::new(),
             owners: 0,
             store: settings.store,
             handed,
@@ -250,6 +257,7 @@ impl Server {
     fn move_to(&mut self, number: u64, connection: &mut Connection, is_asking: bool) {
         let (from, to) = if is_asking { (&self.epoll, &self.askers) } else { (&self.askers, &self.epoll) };
         connection.is_asking = is_asking;
+        self.asking = if is_asking { self.asking + 1 } else { self.asking - 1 };
         let Some(waits) = connection.waits else { return };
         let data = EventData::new_u64(CONNECTION | number);
         if epoll::delete(from, &connection.socket).is_err() || epoll::add(to, &connection.socket, data, flags_of(waits)).is_err() {
@@ -314,12 +322,13 @@ impl Server {
         let Some(mut connection) = self.connections.lend(number) else { return };
         let mut buffer = std::mem::take(&mut self.buffer);
         let kept = connection.rest.len();
-        if buffer.len() < kept + READ_BYTES {
-            buffer.resize(kept + READ_BYTES, 0);
+        let most = if self.asking > 0 { READ_BYTES_BESIDE_ASKERS } else { READ_BYTES };
+        if buffer.len() < kept + most {
+            buffer.resize(kept + most, 0);
         }
         buffer[..kept].copy_from_slice(&connection.rest);
         connection.rest.clear();
-        let flow = match connection.receive(&mut buffer[kept..kept + READ_BYTES]) {
+        let flow = match connection.receive(&mut buffer[kept..kept + most]) {
             Ok(received @ 1..) => self.feed(number, &mut connection, &buffer[..kept + received]),
             Err(Received::Nothing) => {
                 connection.rest.extend_from_slice(&buffer[..kept]);
@@ -444,7 +453,10 @@ impl Server {
         };
         connection.waits = Some(waits);
         if known.is_err() {
-            self.close(number);
+            return self.close(number);
+        }
+        if waits.1 && connection.due.is_none() {
+            self.set_due(number, Some((Instant::now() + UNREAD_WAIT, Due::Drop)));
         }
     }
 
@@ -495,6 +507,11 @@ impl Server {
                 self.malformed(&mut connection, &why);
                 Flow::Close
             }
+            Some(Due::Drop) if connection.unread.is_empty() => Flow::On,
+            Some(Due::Drop) => {
+                self.drop_reader(&connection);
+                Flow::Close
+            }
             Some(Due::Resume) => {
                 self.connections.put_back(number, connection);
                 return self.resume(number);
@@ -508,11 +525,16 @@ impl Server {
     fn close(&mut self, number: u64) {
         let Some(mut connection) = self.connections.remove(number) else { return };
         self.change_due(number, &mut connection, None);
+        self.asking -= usize::from(connection.is_asking);
         let _ = epoll::delete(if connection.is_asking { &self.askers } else { &self.epoll }, &connection.socket);
         if connection.unread.len() > connection.unread_max {
-            self.counters.peers_dropped += 1;
-            let pid = connection.peer_pid;
-            self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({} bytes)", connection.unread.len()));
+            self.drop_reader(&connection);
+        }
+        if let Entry::Occupied(mut count) = self.by_user.entry(connection.uid) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
         if let Some(peer) = connection.peer {
             self.let_go(peer);
@@ -521,6 +543,12 @@ impl Server {
             // There may be descriptors in what was not read.
             self.workers.close(connection.socket);
         }
+    }
+
+    fn drop_reader(&mut self, connection: &Connection) {
+        self.counters.peers_dropped += 1;
+        let (pid, bytes) = (connection.peer_pid, connection.unread.len());
+        self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
     }
 
     /// One connection less of a process.

@@ -14,6 +14,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,6 +105,17 @@ impl Receiver {
         fs::rename(&self.path, path)?;
         path.clone_into(&mut self.path);
         fs::set_permissions(path, Permissions::from_mode(mode))
+    }
+
+    /// A socket that somebody else bound, systemd for one; its name is left alone at the end.
+    pub fn inherited(socket: UnixDatagram) -> io::Result<Self> {
+        let path = socket.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
+        socket.set_nonblocking(true)?;
+        if sees_all_pids() {
+            sockopt::set_socket_passcred(&socket, true)?;
+        }
+        // No file has this number.
+        Ok(Self { socket: Some(socket.into()), path, identity: (0, 0), refused: 0, stuck: Arc::default() })
     }
 
     /// Where it listens.

@@ -46,15 +46,19 @@ pub(crate) struct Named {
 
 /// All of them. A directory that is not there, or is none, has none.
 pub(crate) fn list(directories: &[PathBuf]) -> Vec<Named> {
+    let with_user = |directory: &PathBuf| fs::symlink_metadata(directory).ok().filter(fs::Metadata::is_dir).map(|metadata| metadata.uid());
+    let mut trusted: Vec<(Option<u32>, &PathBuf)> = directories
+        .iter()
+        .filter_map(|directory| Some((with_user(directory)?, directory)))
+        .map(|(uid, directory)| (Some(uid).filter(|uid| *uid != 0 && *uid != geteuid().as_raw()), directory))
+        .collect();
+    // Those who may speak of everybody first: nobody hides what they say by a file of the same name.
+    trusted.sort_by_key(|(only, _)| *only);
     let mut found: Vec<Named> = Vec::new();
-    for directory in directories {
-        let Ok(metadata) = fs::symlink_metadata(directory) else { continue };
-        let only = Some(metadata.uid()).filter(|uid| *uid != 0 && *uid != geteuid().as_raw());
-        if metadata.is_dir() {
-            found.extend(
-                list_one(directory, only).filter(|named| !found.iter().any(|other| other.owner == named.owner)).collect::<Vec<_>>(),
-            );
-        }
+    for (only, directory) in trusted {
+        let is_new = |named: &Named| !found.iter().any(|other| other.owner == named.owner && other.only.is_none_or(|of| Some(of) == only));
+        let more: Vec<Named> = list_one(directory, only).filter(is_new).collect();
+        found.extend(more);
     }
     found
 }
@@ -122,5 +126,23 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).expect("link");
         let found = list(&[link, real.clone(), real.clone(), directory.path().join("none")]);
         assert_eq!(found, [Named { owner: ProcessKey { pid: 7, start_ticks: 8 }, path: real.join("7-8.ledger"), only: None }]);
+    }
+
+    /// Only root can make another user's directory.
+    #[test]
+    fn nobody_hides_what_the_trusted_say() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().expect("directory");
+        let [stranger, other, own] = ["stranger", "other", "own"].map(|name| directory.path().join(name));
+        for (place, uid) in [(&stranger, 65_534), (&other, 4711), (&own, 0)] {
+            fs::create_dir(place).expect("directory");
+            fs::write(place.join("7-8.ledger"), "").expect("file");
+            std::os::unix::fs::chown(place, Some(uid), None).expect("root");
+        }
+        let users = |places: &[PathBuf]| list(places).iter().map(|named| named.only).collect::<Vec<_>>();
+        assert_eq!(users(&[stranger.clone(), own]), [None]);
+        assert_eq!(users(&[stranger.clone(), other, stranger]), [Some(4711), Some(65_534)], "each may speak of his own");
     }
 }

@@ -8,7 +8,7 @@ mod intake;
 mod places;
 mod systemd;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let reading = intake::read(context, args, &placed)?;
     let (host, announcement) = host::prepare(context, args, &placed)?;
     let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading)).transpose()?;
-    let intake = intake.map(intake::Prepared::start).transpose()?;
+    let intake = intake.map(|intake| intake.start(signals.stopper()?)).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::keeper))?;
     complain(&announcement);
     systemd::notify("READY=1");
@@ -60,9 +60,23 @@ enum Signal {
     Stop,
 }
 
+/// Dropped, it ends the service as a signal does.
+struct Stopper {
+    stop: Arc<AtomicBool>,
+    waker: UnixStream,
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let _ = self.waker.write_all(&[0]);
+    }
+}
+
 /// Signals, as something that can be waited for.
 struct Signals {
     wake: UnixStream,
+    waker: UnixStream,
     statistics: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -83,7 +97,11 @@ impl Signals {
         pipe::register(SIGUSR1, waker.try_clone()?)?;
         // A reader of our output that left is an error of a write, not the end.
         flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))?;
-        Ok(Self { wake, statistics, stop })
+        Ok(Self { wake, waker, statistics, stop })
+    }
+
+    fn stopper(&self) -> Result<Stopper, Failure> {
+        Ok(Stopper { stop: Arc::clone(&self.stop), waker: self.waker.try_clone()? })
     }
 
     fn next(&mut self) -> Signal {

@@ -11,9 +11,9 @@ use ttmon_model::identity::ProcessKey;
 
 use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
 use crate::connection::{Connection, Due, Pause};
-use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, INSPECTION_WAIT};
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
 use crate::owner::View;
-use crate::peer::{self, Held};
+use crate::peer::{self, Held, Peer};
 
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
@@ -77,14 +77,18 @@ impl Server {
     }
 
     fn welcome(&mut self, socket: OwnedFd, is_guarded: bool) {
-        let Ok((pid, pidfd)) = peer::at(&socket) else { return self.refuse(NO_DESCRIPTOR) };
+        let Ok(Peer { pid, uid, pidfd }) = peer::at(&socket) else { return self.refuse(NO_DESCRIPTOR) };
+        if self.by_user.get(&uid).is_some_and(|open| *open >= CONNECTIONS_OF_USER_MAX) {
+            return self.refuse(&format!("{CONNECTIONS_OF_USER_MAX} connections of user {uid} are open"));
+        }
         let peer = match pidfd.map(|pidfd| (peer::is_alive(pidfd.as_fd()), self.known_or_new(pid, pidfd))) {
             // It lives, and could not be looked at.
             Some((true, None)) if File::open("/dev/null").is_err() => return self.refuse(NO_DESCRIPTOR),
             Some((_, peer)) => peer,
             None => None,
         };
-        let mut connection = Connection::new(socket, is_guarded, peer, pid);
+        let mut connection = Connection::new(socket, is_guarded, peer, (pid, uid));
+        *self.by_user.entry(uid).or_default() += 1;
         if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
             process.connections += 1;
             if process.view.is_none() {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use ttmon_ledger::layout::kind;
 
+use super::people::add;
 use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines::megabytes;
@@ -38,11 +39,7 @@ impl Server {
 
     fn tell_end(&mut self, pid: u32, tracked: &Tracked) {
         let sum = |kinds: &[u8]| {
-            tracked
-                .devices()
-                .iter()
-                .flat_map(|(_, id)| kinds.iter().map(|kind| tracked.hosted.live_of(*id, *kind)))
-                .fold((0_u64, 0_u64), |(bytes, count), (more, entries)| (bytes.saturating_add(more), count + entries))
+            tracked.devices().iter().flat_map(|(_, id)| kinds.iter().map(|kind| tracked.hosted.live_of(*id, *kind))).fold((0, 0), add)
         };
         let buffers = sum(&[kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE, kind::HOST, kind::OTHER]);
         let (circulars, kernels) = (sum(&[kind::CB]), sum(&[kind::KERNEL]));

@@ -8,11 +8,14 @@ use std::time::Instant;
 use super::{Process, Server};
 use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
-use crate::limits::{INSPECTION_WAIT, OWNERS_MAX, PIDS_PER_CONNECTION_MAX};
+use crate::limits::{INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
 use crate::lines::{self, Done, Told};
 use crate::owner::{Change, Named, Refusal, Reported, Tracked, View, kind_of};
 use crate::peer;
 use crate::work::unix_ns;
+
+/// No chip has less of any memory than this: smaller sizes need no look at what the device has.
+const SIZE_OF_NOTE: u64 = 64 << 20;
 
 /// Whom a message belongs to.
 enum Whose {
@@ -66,11 +69,18 @@ impl Server {
         };
         if process.is_dead {
             self.counters.of_the_dead += 1;
+            if connection.may_complain() {
+                let (pid, peer) = (request.process_id, connection.peer_pid);
+                self.warn(&format!("⚠️  [PID {pid}] not tracked: process {peer}, whose connection it uses, has ended"));
+            }
             return;
         }
         let is_new_owner = process.tracked.is_none();
         if is_new_owner && !self.begin_to_track(connection, number) {
             return;
+        }
+        if request.size > SIZE_OF_NOTE && self.is_larger_than_its_memory(number, request) {
+            return self.refused(connection, request, Refusal::Size);
         }
         let Some(process) = self.processes.get_mut(number) else { return };
         let Process { tracked: Some(tracked), held, .. } = process else { return };
@@ -92,6 +102,19 @@ impl Server {
             }
             Err(refusal) => self.refused(connection, request, refusal),
         }
+    }
+
+    /// Whether a device is known and has not that much.
+    fn is_larger_than_its_memory(&mut self, number: u64, request: &Request) -> bool {
+        let view = self.processes.get(number).and_then(|process| process.view.clone());
+        let Some(view) = view.filter(|_| request.kind == Type::Alloc) else { return false };
+        let mut plan = match self.plan.take() {
+            Some(plan) => plan,
+            None => self.make_plan(),
+        };
+        let capacity = plan.capacity(&view, request.device_id, kind_of(request.buffer_type));
+        self.plan = Some(plan);
+        capacity.is_some_and(|capacity| request.size > capacity)
     }
 
     /// Whom a message belongs to that does not come from the last speaker.
@@ -171,10 +194,14 @@ impl Server {
     /// Makes the ledger of a process that has none yet.
     #[cold]
     fn begin_to_track(&mut self, connection: &mut Connection, number: u64) -> bool {
-        if self.owners >= OWNERS_MAX {
+        let owners_of_user =
+            |uid| self.processes.iter().filter(|(_, process)| process.tracked.is_some() && process.held.uid() == uid).count();
+        let uid = self.processes.get(number).map_or(0, |process| process.held.uid());
+        if self.owners >= OWNERS_MAX || owners_of_user(uid) >= OWNERS_OF_USER_MAX {
             self.counters.owners_refused += 1;
             if connection.may_complain() {
-                self.warn(&format!("⚠️  [PID {}] not tracked: {OWNERS_MAX} processes are tracked already", connection.peer_pid));
+                let message = format!("⚠️  [PID {}] not tracked: {} processes are tracked already", connection.peer_pid, self.owners);
+                self.warn(&message);
             }
             return false;
         }

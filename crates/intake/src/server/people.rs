@@ -75,9 +75,9 @@ impl Server {
         for device in devices {
             let figures: Vec<(u64, u64)> = (0..8).map(|kind| self.figures_on(device, kind)).collect();
             let of = |kinds: &[u8]| {
-                kinds.iter().fold((0, 0), |sum, kind| {
+                kinds.iter().fold((0_u64, 0_u64), |sum, kind| {
                     let (bytes, count) = figures.get(usize::from(*kind)).copied().unwrap_or_default();
-                    (sum.0 + bytes, sum.1 + count)
+                    add(sum, (bytes, count))
                 })
             };
             if figures.iter().all(|(_, count)| *count == 0) {
@@ -121,7 +121,7 @@ impl Server {
         let tracked = self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref());
         tracked
             .flat_map(|tracked| tracked.devices().iter().filter(|(id, _)| *id == device).map(|(_, id)| tracked.hosted.live_of(*id, kind)))
-            .fold((0, 0), |sum, (bytes, count)| (sum.0 + bytes, sum.1 + count))
+            .fold((0, 0), add)
     }
 
     /// The last words. What was heard stays, for the next server.
@@ -131,4 +131,9 @@ impl Server {
         self.listeners.clear();
         self.log.finish(LAST_LINES);
     }
+}
+
+/// Bytes and entries: of many processes together they may be more than a number holds.
+pub(super) fn add(sum: (u64, u64), more: (u64, u64)) -> (u64, u64) {
+    (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1))
 }

@@ -10,7 +10,7 @@ use super::Server;
 use crate::answer::{Heard, Plan};
 use crate::connection::{Connection, Flow, Pause};
 use crate::dump::About;
-use crate::limits::{SAMPLE_AGE_MAX, UNREAD_DUMP_BYTES_MAX};
+use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, UNREAD_DUMP_BYTES_MAX};
 use crate::owner::View;
 use crate::work::ToDump;
 
@@ -64,7 +64,7 @@ impl Server {
         reply.map_or(Flow::Close, |reply| connection.reply(reply.as_bytes()))
     }
 
-    fn make_plan(&self) -> Plan {
+    pub(super) fn make_plan(&self) -> Plan {
         let heard: Vec<Heard<'_>> = self
             .processes
             .iter()
@@ -138,6 +138,13 @@ impl Server {
     /// An empty line: somebody at a terminal wants to see what there is.
     pub(super) fn ask_for_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.rest.clear();
+        let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
+        let wanted = &self.dumps[About::Everything as usize];
+        if wanted.askers.len() + wanted.later.len() + self.connections.iter().filter(is_reading).count() >= DUMPS_MAX {
+            self.counters.peers_dropped += 1;
+            self.warn(&format!("⚠️  [PID {}] no dump: {DUMPS_MAX} others are being read", connection.peer_pid));
+            return Flow::Close;
+        }
         connection.pause = Some(Pause::Dump);
         connection.unread_max = UNREAD_DUMP_BYTES_MAX;
         self.dumps[About::Everything as usize].later.push(number);

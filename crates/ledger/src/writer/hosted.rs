@@ -181,7 +181,10 @@ impl Hosted {
         let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
         let next = self.events() + u64::from(changes * EVENTS_EACH);
         (room.events == EVENTS.records || next < u64::from(room.events))
-            && (room.entries == books.region.capacity || used + changes <= room.entries)
+            && (room.entries == books.region.capacity
+                || used + changes <= room.entries
+                // One that was given back has its memory.
+                || changes == 1 && books.index.first_free().is_some())
             && (room.graves == GRAVEYARD.records || books.grave_cursor.load(Relaxed) + changes * GRAVES_EACH <= room.graves)
     }
 

@@ -17,7 +17,7 @@ use ttmon_source::handover::Receiver;
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Machine, Reach};
 
-use super::{banner, places, systemd};
+use super::{Stopper, banner, places, systemd};
 use crate::cli::{LogFormat, ServeArgs};
 use crate::failure::{Failure, complain};
 use crate::meant::{Context, Place};
@@ -83,7 +83,10 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
     let opened = systemd::opened();
     let listeners = listeners(context, args, own.as_deref(), opened.streams)?;
-    let handover = handover(args, own.as_deref(), matches!(context.place, Place::Real))?;
+    let handover = match opened.datagram {
+        Some(socket) => Some(Receiver::inherited(socket)?),
+        None => handover(args, own.as_deref(), matches!(context.place, Place::Real))?,
+    };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
     let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
     let format = match args.log {
@@ -95,7 +98,7 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
 
 impl Prepared {
     /// Starts its threads.
-    pub(super) fn start(self) -> Result<Running, Failure> {
+    pub(super) fn start(self, end: Stopper) -> Result<Running, Failure> {
         let Self { mut machine, listeners, store, handover, format, is_quiet, banner } = self;
         let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned();
         let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?)?;
@@ -112,7 +115,12 @@ impl Prepared {
                 server.say(line.trim());
             }
         }
-        let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || server.run()).map_err(failed)?;
+        let thread = thread::Builder::new().name("intake".to_owned()).spawn(move || {
+            // However it ends, the service ends with it: whoever started it starts it again.
+            let _end = end;
+            server.run()
+        });
+        let thread = thread.map_err(failed)?;
         Ok(Running { handle, thread })
     }
 }

@@ -110,6 +110,22 @@ fn a12_sizes_from_nothing_to_too_much() {
     assert_eq!((&counters["counters"]["bad_sizes"], &counters["counters"]["unknown_frees"]), (&2.into(), &0.into()));
 }
 
+/// Where the device is known, more than it has is refused, and said.
+#[test]
+fn a12_no_more_than_the_device_has() {
+    let server = Server::with(&["--sim", "n300,idle"]);
+    let mut client = server.connect();
+    assert_eq!(client.info(0).dram_bytes, 12 << 30);
+    client.send(&[alloc(0, 1, 12 << 30, DRAM), alloc(0, 2, (12 << 30) + 1, DRAM), alloc(0, 3, 64 << 20, L1), alloc(0, 4, 1 << 30, L1)]);
+    let usage = client.usage(0);
+    assert_eq!((usage.dram, usage.l1), (12 << 30, 64 << 20));
+    server.says("⚠️  Invalid size 12884901889 - ignoring message");
+    server.says("⚠️  Invalid size 1073741824 - ignoring message");
+    // Of a device that nobody knows nothing is known.
+    client.send(&[alloc(77, 1, 200 << 30, DRAM)]);
+    assert_eq!(client.usage(77).dram, 200 << 30);
+}
+
 /// Each answer is of one moment: this client moves bytes from one kind to another, and no answer has them in both or in none.
 #[test]
 fn a15_an_answer_is_of_one_moment() {

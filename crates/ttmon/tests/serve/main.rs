@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod accounting;
+mod as_root;
 mod framing;
 mod identity;
 mod machine;

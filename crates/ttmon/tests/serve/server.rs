@@ -108,7 +108,7 @@ impl Server {
         self.until(text, || self.output().contains(text) || self.errors().contains(text));
     }
 
-    pub(crate) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so() {
             assert!(Instant::now() < end, "{what}: not so\n{}\n{}", self.output(), self.errors());

@@ -1,0 +1,112 @@
+//! What only root can show. Run by `cargo xtask ci` as its stage `root`; plain `cargo test` passes over it, saying so.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ttmon_wire::allocation::Request;
+
+use crate::server::{DRAM, Other, Server, alloc, free};
+
+fn is_asked_for() -> bool {
+    let is_so = rustix::process::geteuid().is_root() && std::env::var_os("TTMON_TEST_ROOT").is_some();
+    if !is_so {
+        eprintln!("not run: needs root and TTMON_TEST_ROOT=1 (cargo xtask ci sets it)");
+    }
+    is_so
+}
+
+/// An abandoned socket in a sticky directory that the user of the server may not remove.
+#[test]
+fn p2_whose_an_abandoned_socket_is() {
+    if !is_asked_for() {
+        return;
+    }
+    let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
+    let program = directory.path().join("ttmon");
+    fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let socket = directory.path().join("a.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    std::os::unix::fs::chown(&socket, Some(4711), None).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let mut command = Command::new(program);
+    command.args(["serve", "--listen", "off", "--socket"]).arg(&socket).arg("--state-dir").arg(directory.path().join("state"));
+    command.arg("--api").arg(directory.path().join("api.sock")).arg("--handover").arg(directory.path().join("handover.sock"));
+    let output = command.uid(65_534).gid(65_534).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("an abandoned socket of user 4711, which this user may not remove"), "{message}");
+    assert!(socket.exists());
+}
+
+/// A small tmpfs that is gone at the end.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: &Path) -> Self {
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m,mode=755", "none"]).arg(at).status().unwrap();
+        assert!(status.success());
+        Self(at.to_owned())
+    }
+
+    fn grow(&self) {
+        assert!(Command::new("mount").args(["-o", "remount,size=64m"]).arg(&self.0).status().unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// A full state directory: what does not fit is refused, counted and told; what was taken is exact and can be freed; with room it goes on.
+#[test]
+fn p12_a_full_state_directory() {
+    const MANY: u64 = 100_000;
+    if !is_asked_for() {
+        return;
+    }
+    let mut server = Server::with(&["--log", "json"]);
+    server.kill();
+    let small = Small::mount(&server.state());
+    server.start_again();
+    let mut client = server.connect();
+    let all: Vec<Request> = (0..MANY).map(|id| alloc(0, id, 1, DRAM)).collect();
+    for chunk in all.chunks(1000) {
+        client.send(chunk);
+    }
+    let taken = client.usage(0).dram;
+    let counters = server.counters();
+    assert!(taken > 0 && taken < MANY, "{taken}");
+    let refused = counters["counters"]["memory_refused"].as_u64().unwrap();
+    assert_eq!((counters["counters"]["allocations"].as_u64(), taken + refused), (Some(taken), MANY), "{counters}");
+    server.says("is full - ignoring message");
+    // Another process finds no room at all, and is told what to do.
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 1, DRAM)]);
+    server.says("make room there");
+    // Killed and started again on the full directory it has everything.
+    server.kill();
+    server.start_again();
+    let mut client = server.connect();
+    assert_eq!(client.usage(0).dram, taken);
+    let frees: Vec<Request> = (0..MANY).map(|id| free(0, id)).collect();
+    for chunk in frees.chunks(1000) {
+        client.send(chunk);
+    }
+    assert_eq!(client.usage(0).dram, 0, "frees need no room");
+    client.send(&[alloc(0, 1, 7, DRAM)]);
+    assert_eq!(client.usage(0).dram, 7, "and give it back");
+    client.send(&[free(0, 1)]);
+    small.grow();
+    other.tell("again");
+    server.until("it goes on", || {
+        other.says(&[alloc(0, 1, 5, DRAM)]);
+        server.usage(0).dram == 5
+    });
+}
