@@ -86,6 +86,21 @@ class Monitor(unittest.TestCase):
         self.assertRaises(ValueError, machine.device_count)
         machine.close()
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become somebody else")
+    def test_a_process_of_somebody_else_is_not_called_missing(self):
+        ours, pid = os.getpid(), os.fork()
+        if pid == 0:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                with monitor.SystemMemoryMonitor() as machine:
+                    stats = machine.process_stats(ours)
+                is_right = stats["status"] == "no_permission" and stats["total"]["dram"]["missing"]["used"] == "no_permission"
+            finally:
+                os._exit(0 if locals().get("is_right") else 1)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+
     def test_what_cannot_be_opened(self):
         with self.assertRaisesRegex(monitor.MonitorError, "/nonexistent"):
             monitor.SystemMemoryMonitor("/nonexistent")

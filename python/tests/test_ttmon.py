@@ -123,9 +123,24 @@ for device in (3, Mesh()):
 assert ttmon.memory_allocated(3, "l1_small") == 7
 assert ttmon.reset_peak(3) == ttmon.RECORDED
 assert ttmon.max_memory_allocated(3) == 50
-for device, kind in [(-1, "dram"), (2**31, "dram"), (3, "no such"), (3, 256), (3, -1)]:
-    assert ttmon.memory_allocated(device, kind) is None, (device, kind)
-assert ttmon.reset_peak(-1) == ttmon.BAD_ARGUMENT
+class Number:
+    def __index__(self):
+        return ttmon.DRAM
+
+assert ttmon.memory_allocated(3, Number()) == 50
+
+class NoMesh:
+    def get_device_ids(self):
+        return []
+
+for function in (ttmon.memory_allocated, ttmon.max_memory_allocated, ttmon.reset_peak):
+    for device, kind in [(-1, "dram"), (2**31, "dram"), (3, "no such"), (3, "cb"), (3, 256), (3, -1), (NoMesh(), "dram")]:
+        try:
+            function(device, kind)
+        except ValueError as error:
+            assert "no " in str(error), error
+        else:
+            raise SystemExit(f"took {device} {kind}")
 try:
     ttmon.memory_allocated("0")
 except TypeError:

@@ -105,7 +105,7 @@ def memory_allocated(device=0, kind="dram"):
     """Bytes of this program's live buffers on one chip, as they were asked for; None where tracking is off.
 
     `device` is TT-Metal's number of a chip in this program, or an open device of ttnn: of a mesh its first chip, for a mesh
-    has the same on all. `kind` is "dram", "l1", "l1_small" or "trace", or ttnn's buffer type.
+    has the same on all. `kind` is "dram", "l1", "l1_small" or "trace", or ttnn's buffer type; ValueError for any other.
     """
     return _figure("ttmon_memory_allocated", device, kind)
 
@@ -117,8 +117,7 @@ def max_memory_allocated(device=0, kind="dram"):
 
 def reset_peak(device=0, kind="dram"):
     """From now on `max_memory_allocated` is that of what follows. What ttmon shows as the peak stays."""
-    device, kind = _chip(device), _kind(kind)
-    return BAD_ARGUMENT if device is None or kind is None else _call("ttmon_reset_peak", device, kind)
+    return _call("ttmon_reset_peak", _chip(device), _kind(kind))
 
 
 class tag(contextlib.ContextDecorator):
@@ -139,29 +138,33 @@ class tag(contextlib.ContextDecorator):
         return False
 
 
-_KINDS = {"dram": DRAM, "l1": L1, "l1_small": L1_SMALL, "trace": TRACE}
+_KINDS = {"dram": DRAM, "l1": L1, "l1_small": L1_SMALL, "trace": TRACE, "system_memory": SYSTEM_MEMORY}
 
 
 def _figure(name, device, kind):
-    device, kind, bytes_ = _chip(device), _kind(kind), ctypes.c_uint64()
-    if device is None or kind is None:
-        return None
-    return bytes_.value if _call(name, device, kind, ctypes.byref(bytes_)) == RECORDED else None
+    bytes_ = ctypes.c_uint64()
+    return bytes_.value if _call(name, _chip(device), _kind(kind), ctypes.byref(bytes_)) == RECORDED else None
 
 
 def _chip(device):
-    """TT-Metal's number of the chip; None for none that could be."""
+    """TT-Metal's number of the chip."""
     if hasattr(device, "get_device_ids"):
         device = next(iter(device.get_device_ids()), -1)
     device = operator.index(device)
-    return device if 0 <= device < 2**31 else None
+    if not 0 <= device < 2**31:
+        raise ValueError(f"no chip has the number {device}")
+    return device
 
 
 def _kind(kind):
-    """The number of a buffer type, by its name, ttnn's value of it, or as it is; None for none that could be."""
-    if isinstance(kind, int):
-        return kind if 0 <= kind < 256 else None
-    return _KINDS.get(str(kind).rsplit(".", 1)[-1].lower())
+    """The number of a buffer type, by its name, ttnn's value of it, or as it is."""
+    try:
+        number = operator.index(kind)
+    except TypeError:
+        number = _KINDS.get(str(kind).rsplit(".", 1)[-1].lower(), -1)
+    if not 0 <= number < 256:
+        raise ValueError(f"no kind of memory is called {kind!r}; there are {', '.join(_KINDS)}")
+    return number
 
 
 def _type(number):

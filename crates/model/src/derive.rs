@@ -12,10 +12,10 @@ mod process;
 mod rows;
 
 use crate::health;
-use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, sum};
+use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
-use crate::sample::{DeviceSample, Sample};
-use crate::snapshot::{Allocator, Device, Location, Process, Snapshot, State};
+use crate::sample::{DeviceSample, Problem, Sample};
+use crate::snapshot::{Allocator, Device, DeviceUse, Location, Process, Snapshot, State};
 
 pub use ledger::numbering;
 use rows::Row;
@@ -37,7 +37,8 @@ impl Snapshot {
             };
             device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
-            device.memory = memory(&device, row, holders, &processes, &tracked.allocators, attribution.stale_bytes[index]);
+            let uses = uses_of(&device, holders, &processes, &mut problems);
+            device.memory = memory(&device, row, holders, &processes, &uses, &tracked.allocators, attribution.stale_bytes[index]);
             let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
             (device.health, device.health_reasons) = health::judge(&device, row.product, is_in_use);
             devices.push(device);
@@ -60,16 +61,37 @@ impl Snapshot {
 
 type Holders<'a> = Reading<&'a crate::sample::Users>;
 
+/// What counts for a device: of a process that the driver does not name, only what the service vouches for. Anybody may write
+/// anything into a ledger of their own.
+fn uses_of<'p>(device: &Device, holders: Holders<'_>, processes: &'p [Process], problems: &mut Vec<Problem>) -> Vec<&'p DeviceUse> {
+    let may_hold =
+        |process: &Process| holders.map_or(true, |users| !users.is_complete || users.hidden > 0 || users.pids.contains(&process.key.pid));
+    let mut counted = Vec::new();
+    for (process, use_of) in processes.iter().filter_map(|process| Some((process, process.on(device.id)?))) {
+        let is_own_word = Kind::ALL.into_iter().any(|kind| use_of.kinds[kind].source == Ok(Source::Ledger));
+        if is_own_word && !may_hold(process) {
+            problems.push(Problem {
+                part: format!("ledger of process {}", process.key.pid),
+                reason: Missing::OutOfRange,
+                detail: format!("it has memory on device {}, which it does not hold; it is not counted there", device.id),
+            });
+        } else {
+            counted.push(use_of);
+        }
+    }
+    counted
+}
+
 fn memory(
     device: &Device,
     row: &Row<'_>,
     holders: Holders<'_>,
     processes: &[Process],
+    uses: &[&DeviceUse],
     allocators: &[Allocator],
     stale_bytes: u64,
 ) -> Memory {
     let (dram_total, l1_total) = totals(device, row);
-    let uses: Vec<_> = processes.iter().filter_map(|process| process.on(device.id)).collect();
     let (pids, hidden, is_complete) = match holders {
         Ok(users) => (users.pids.as_slice(), users.hidden, users.is_complete),
         Err(_) => (&[][..], 0, false),
@@ -107,7 +129,7 @@ fn memory(
             Kind::L1 => l1_total,
             _ => Err(Missing::NoSource),
         };
-        let add = |get: fn(&Figure) -> Reading<u64>| match uses.as_slice() {
+        let add = |get: fn(&Figure) -> Reading<u64>| match uses {
             [] => otherwise,
             uses => sum(uses.iter().map(|use_of| get(&use_of.kinds[kind]))).map_err(|reason| away.unwrap_or(reason)),
         };
@@ -117,7 +139,7 @@ fn memory(
             peak: Err(Missing::NoSource),
             peak_time: Err(Missing::NoSource),
             count: add(|figure| figure.count),
-            source: match uses.as_slice() {
+            source: match uses {
                 [] => Err(otherwise.err().unwrap_or(Missing::NoSource)),
                 [first, ..] => uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).map_or(first.kinds[kind].source, Ok),
             },

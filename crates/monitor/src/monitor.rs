@@ -116,7 +116,8 @@ impl Monitor {
         Ok(self.devices()?.and_then(|snapshot| DetailedStats::of(&snapshot, DeviceId(device))))
     }
 
-    /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory.
+    /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. One that this user
+    /// may not look at may do so: its status is "no permission".
     pub fn process_stats(&self, pid: u32) -> Result<Option<ProcessStats>, Error> {
         let of_holder = match self.devices() {
             Ok(snapshot) => snapshot.and_then(|snapshot| ProcessStats::of(&snapshot, pid)),
@@ -128,7 +129,8 @@ impl Monitor {
             Some(stats) => Ok(Some(stats)),
             None => {
                 let snapshot = self.read(&self.one, |watch| watch.look_at(pid))?;
-                Ok(ProcessStats::of(&snapshot, pid))
+                let denied = (snapshot.denied_processes > 0).then(|| ProcessStats::denied(pid));
+                Ok(ProcessStats::of(&snapshot, pid).or(denied))
             }
         }
     }

@@ -89,6 +89,11 @@ impl ProcessStats {
         Some(Self { pid, name, status, devices, unmapped })
     }
 
+    /// One of which this user may know nothing but that it is there.
+    pub(crate) fn denied(pid: u32) -> Self {
+        Self { pid, name: Err(Missing::NoPermission), status: Status::NoPermission, devices: Vec::new(), unmapped: Vec::new() }
+    }
+
     /// Its memory on a device; `None` where it has nothing to do with it.
     pub fn on(&self, device: u32) -> Option<&PerKind<Figure>> {
         self.devices.iter().find(|use_of| use_of.device.0 == device).map(|use_of| &use_of.kinds)
@@ -100,6 +105,7 @@ impl ProcessStats {
         let on_devices = self.devices.iter().map(|use_of| &use_of.kinds);
         let places: Vec<_> = on_devices.chain(self.unmapped.iter().map(|unmapped| &unmapped.kinds)).collect();
         PerKind::from_fn(|kind| match places.as_slice() {
+            [] if self.status == Status::NoPermission => Figure::missing(Missing::NoPermission),
             [] => Figure::missing(Missing::NotTracked),
             [only] => only[kind].clone(),
             all => Figure {

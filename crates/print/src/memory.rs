@@ -196,10 +196,11 @@ pub(crate) fn line(text: &str, style: &Style<'_>) -> String {
     cut(style.clean(text).trim_end(), style.columns(), Cut::Middle, style.glyphs().ellipsis)
 }
 
-/// Prints a line a buffer, in the order given, then how many there are that no list has.
+/// Prints a line a buffer, in the order given, then how many were left out, and how many there are that no list has.
 pub fn buffers<'a>(
     snapshot: &Snapshot,
     buffers: impl Iterator<Item = &'a Buffer>,
+    left_out: usize,
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -212,13 +213,21 @@ pub fn buffers<'a>(
     for buffer in buffers {
         writeln!(out, "{}", buffer_row(&cells(snapshot, buffer), style))?;
     }
+    if left_out > 0 {
+        writeln!(out, "and {left_out} more, left out by --top")?;
+    }
+    print_unlisted(snapshot, out)?;
+    print_end(snapshot, style, out)
+}
+
+fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     for process in &snapshot.processes {
         let allocators: Vec<_> = snapshot.allocators.iter().filter(|allocator| allocator.process == process.key).collect();
         for (name, count, bytes) in unlisted(&allocators) {
             writeln!(out, "{:>7} {name}: {count} more not listed ({})", process.key.pid, size(bytes))?;
         }
     }
-    print_end(snapshot, style, out)
+    Ok(())
 }
 
 fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
@@ -238,6 +247,12 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
 }
 
 /// Numbers stay whole; a long tag loses its end.
+fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> String {
+    let room = style.columns().saturating_sub(width(&numbers));
+    numbers.push_str(&cut(&style.clean(tag), room, Cut::End, style.glyphs().ellipsis));
+    numbers.trim_end().to_owned()
+}
+
 fn buffer_row(cells: &[String; 9], style: &Style<'_>) -> String {
     let widths = [7, 7, 8, 14, 8, 8, 4, 7];
     let mut text = String::new();
@@ -246,9 +261,7 @@ fn buffer_row(cells: &[String; 9], style: &Style<'_>) -> String {
         text.push(' ');
     }
     text.push(' ');
-    let room = style.columns().saturating_sub(width(&text));
-    text.push_str(&cut(&style.clean(&cells[8]), room, Cut::End, style.glyphs().ellipsis));
-    text.trim_end().to_owned()
+    with_tag(text, &cells[8], style)
 }
 
 /// One line of a comparison.
@@ -292,24 +305,33 @@ impl Sign {
     }
 }
 
-/// Prints what is new, gone and changed, with totals.
-pub fn changes(changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Prints what is new, gone and changed, with totals, then what of the present is not in the list.
+pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for change in changes {
         let bytes = match (change.before, change.now) {
             (Ok(before), Ok(now)) => format!("{} -> {}", size(before), size(now)),
             (Ok(only), Err(_)) | (Err(_), Ok(only)) => size(only),
             (Err(_), Err(_)) => ABSENT.to_owned(),
         };
-        let text =
-            format!("{} {:>7} {:>8} {:>14} {:>10}  {}", change.sign.symbol(), change.pid, change.kind, change.address, bytes, change.tag);
-        writeln!(out, "{}", line(&text, style))?;
+        let numbers = format!("{} {:>7} {:>8} {:>14} {:>10}  ", change.sign.symbol(), change.pid, change.kind, change.address, bytes);
+        writeln!(out, "{}", with_tag(style.clean(&numbers), &change.tag, style))?;
     }
-    for (sign, word) in [(Sign::New, "new"), (Sign::Gone, "gone"), (Sign::Resized, "of another size")] {
-        let of_sign: Vec<&Change> = changes.iter().filter(|change| change.sign == sign).collect();
-        let bytes: u64 = of_sign.iter().map(|change| change.now.or(change.before).unwrap_or(0)).sum();
-        writeln!(out, "{} {} {word}, {}", sign.symbol(), of_sign.len(), size(bytes))?;
+    let of = |sign: Sign| changes.iter().filter(move |change| change.sign == sign);
+    for (sign, word) in [(Sign::New, "new"), (Sign::Gone, "gone")] {
+        let bytes = total(of(sign).filter_map(|change| change.now.or(change.before).ok()));
+        writeln!(out, "{} {} {word}, {}", sign.symbol(), of(sign).count(), size(bytes))?;
     }
-    Ok(())
+    let resized = || of(Sign::Resized).filter_map(|change| change.before.ok().zip(change.now.ok()));
+    let grown = total(resized().map(|(before, now)| now.saturating_sub(before)));
+    let shrunk = total(resized().map(|(before, now)| before.saturating_sub(now)));
+    writeln!(out, "~ {} of another size, {} more and {} less", resized().count(), size(grown), size(shrunk))?;
+    print_unlisted(snapshot, out)?;
+    print_end(snapshot, style, out)
+}
+
+/// Sizes in a file are whatever somebody wrote there.
+fn total(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -411,13 +433,49 @@ mod tests {
     }
 
     #[test]
+    fn a_comparison_keeps_its_numbers() {
+        let change = |sign, before, now, tag: &str| Change {
+            sign,
+            pid: 7653,
+            kind: "dram".to_owned(),
+            address: "0x10".to_owned(),
+            before,
+            now,
+            tag: tag.to_owned(),
+        };
+        const NONE: Reading<u64> = Err(Missing::NoSource);
+        let list = [
+            change(Sign::New, NONE, Ok(123_456_789), "decoder.layers.17.self_attn.qkv_proj.weight (bfloat8_b)"),
+            change(Sign::Gone, Ok(u64::MAX), NONE, "\u{1b}[2J"),
+            change(Sign::Gone, Ok(u64::MAX), NONE, ""),
+            change(Sign::Resized, Ok(1), Ok(4096), ""),
+            change(Sign::Resized, Ok(8192), Ok(4096), ""),
+        ];
+        assert_snapshot!(printed(|out| changes(&tracked(), &list, &Style::plain("0"), out)), @"
+        +    7653     dram           0x10    117.7MB  decoder.layers.17.self_attn.qkv_p…
+        -    7653     dram           0x10     16.0EB  ·[2J
+        -    7653     dram           0x10     16.0EB
+        ~    7653     dram           0x10 1B -> 4.0KB
+        ~    7653     dram           0x10 8.0KB -> 4.0KB
+        + 1 new, 117.7MB
+        - 2 gone, 16.0EB
+        ~ 2 of another size, 4.0KB more and 4.0KB less
+          12345 dram: 14 more not listed (8.0KB)
+          12345 other: 2 more not listed (100B)
+        2 processes may track their memory where this user may not look; try as root
+        ! ledger of process 1: some were lost
+        ");
+    }
+
+    #[test]
     fn only_tags_are_cut() {
         let snapshot = tracked();
-        assert_snapshot!(printed(|out| buffers(&snapshot, snapshot.buffers.iter(), &Style::plain("0"), out)), @"
+        assert_snapshot!(printed(|out| buffers(&snapshot, snapshot.buffers.iter(), 3, &Style::plain("0"), out)), @"
             PID     dev     kind        address     size per bank refs     age  tag
           12345       0     dram           0x10    1.0MB   64.0KB    1      0s  kv
           12345       0     dram     0xffffffff    1.0MB   64.0KB    1      0s  layers.…
           12345       0     dram           0x20    1.0MB   64.0KB    1      0s  a·b
+        and 3 more, left out by --top
           12345 dram: 14 more not listed (8.0KB)
           12345 other: 2 more not listed (100B)
         2 processes may track their memory where this user may not look; try as root

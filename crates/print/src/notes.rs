@@ -9,7 +9,7 @@ use ttmon_model::{Device, DeviceId, Missing, Snapshot};
 use crate::names::ranges;
 use crate::quantity::size;
 use crate::style::Style;
-use crate::text::{Cut, cut, wrap};
+use crate::text::wrap;
 
 /// More problems than this are only counted.
 const PROBLEMS_MAX: usize = 5;
@@ -89,8 +89,7 @@ fn pid_list(pids: &[u32]) -> String {
 pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for problem in snapshot.problems.iter().take(PROBLEMS_MAX) {
         let detail = if problem.detail.is_empty() { problem.reason.explanation() } else { &problem.detail };
-        let line = style.clean(&format!("! {}: {detail}", problem.part));
-        writeln!(out, "{}", cut(&line, style.columns(), Cut::Middle, style.glyphs().ellipsis))?;
+        print_wrapped(&style.clean(&format!("! {}: {detail}", problem.part)), style, out)?;
     }
     match snapshot.problems.len().saturating_sub(PROBLEMS_MAX) {
         0 => Ok(()),

@@ -31,6 +31,8 @@ const MAPS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
 const CANDIDATES_MAX: usize = 64;
+/// Threads of a process that are looked at for its files.
+const THREADS_MAX: usize = 64;
 
 /// How much of a ledger is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,14 +98,26 @@ pub(crate) enum Lead {
 
 /// Looks among the open files of a process.
 pub(crate) fn look(root: &Root, pid: u32) -> Lead {
-    let entries = match fs::read_dir(root.proc.join(pid.to_string()).join("fd")) {
+    let directory = root.proc.join(pid.to_string());
+    let entries = match fs::read_dir(directory.join("fd")) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Lead::Denied,
         Err(_) => return Lead::Nothing,
     };
-    let is_ledger = |path: &PathBuf| fs::read_link(path).is_ok_and(|target| names_ledger(&target));
-    let files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_ledger).take(CANDIDATES_MAX).collect();
+    let mut entries = entries.flatten().map(|entry| entry.path()).peekable();
+    let files = if entries.peek().is_some() { ledgers_among(entries) } else { files_of_threads(&directory) };
     if files.is_empty() { Lead::NoFile } else { Lead::Files(files) }
+}
+
+fn ledgers_among(entries: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    entries.filter(|path| fs::read_link(path).is_ok_and(|target| names_ledger(&target))).take(CANDIDATES_MAX).collect()
+}
+
+/// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
+fn files_of_threads(directory: &Path) -> Vec<PathBuf> {
+    let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX);
+    let files = threads.filter_map(|thread| fs::read_dir(thread.path().join("fd")).ok());
+    files.map(|entries| ledgers_among(entries.flatten().map(|entry| entry.path()))).find(|files| !files.is_empty()).unwrap_or_default()
 }
 
 /// The mappings of a process: reading them may wait for it, so they go with its other files.
@@ -403,6 +417,17 @@ mod tests {
         for path in [format!("/proc/self/fd/{}", elsewhere.as_raw_fd()), "/dev/zero".into(), "/proc/self/stat".into(), "/".into()] {
             assert!(open_memfd(Path::new(&path)).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn the_first_thread_of_a_process_may_have_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let thread = directory.path().join("proc/7/task/9/fd");
+        fs::create_dir_all(&thread).unwrap();
+        fs::create_dir_all(directory.path().join("proc/7/task/7/fd")).unwrap();
+        fs::create_dir(directory.path().join("proc/7/fd")).unwrap();
+        std::os::unix::fs::symlink("/memfd:ttmon-ledger (deleted)", thread.join("5")).unwrap();
+        assert_eq!(look(&Root::at(directory.path()), 7), Lead::Files(vec![thread.join("5")]));
     }
 
     #[test]

@@ -4,18 +4,24 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use ttmon_model::Missing;
-use ttmon_model::snapshot::Buffer;
-use ttmon_print::{Change, Sign};
+use std::time::Duration;
 
-use crate::earlier::{self, Earlier};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Missing, Snapshot};
+use ttmon_print::{Change, Sign};
+use ttmon_wire::SCHEMA;
+
+use crate::earlier::{self, Earlier, Look};
 use crate::failure::Failure;
 
 /// Largest file read: some two million buffers.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
 
+/// The start of a process is told by a clock that may be corrected between two looks; no pid comes round again that fast.
+const START_TOLERANCE: Duration = Duration::from_secs(2);
+
 /// Reads the earlier look.
-pub(crate) fn read(path: &Path) -> Result<Vec<Earlier>, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Look, Failure> {
     let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
     // Before it is opened: a pipe would wait for its writer, and a device may have no end.
     let metadata = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
@@ -26,27 +32,48 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Earlier>, Failure> {
         return Err(wrong("it has more than 512 MiB".to_owned()));
     }
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    let buffers = earlier::parse(BufReader::new(file.take(BYTES_MAX)))
+    let look = earlier::parse(BufReader::new(file.take(BYTES_MAX)))
         .map_err(|error| wrong(if error.is_data() { error.to_string() } else { format!("not JSON: {error}") }))?;
-    buffers.ok_or_else(|| wrong("it has no buffers".to_owned()))
+    match look.schema {
+        Some(schema) if schema != u64::from(SCHEMA) => Err(wrong(format!("it is of schema {schema}, and this ttmon knows {SCHEMA}"))),
+        _ if look.left_out > 0 => Err(wrong(format!("--top left {} buffers out of it", look.left_out))),
+        _ if look.buffers.is_none() => Err(wrong("it has no buffers".to_owned())),
+        _ => Ok(look),
+    }
 }
 
-/// What is new, gone, and of another size.
-pub(crate) fn compare<'a>(earlier: impl Iterator<Item = &'a Earlier>, now: &[Buffer]) -> Vec<Change> {
+/// Whether the two looks can be compared at all.
+pub(crate) fn check_host(look: &Look, now: &Snapshot) -> Result<(), Failure> {
+    match &look.host {
+        Some(host) if *host != now.host => {
+            Err(Failure::new(format!("--diff: the file is of host {host}, and this is {}; compare two looks at one host", now.host)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is new, gone, and of another size. Of a process that has its pid from another one everything is new.
+pub(crate) fn compare<'a>(look: &Look, earlier: impl Iterator<Item = &'a Earlier>, now: &Snapshot) -> Vec<Change> {
+    let is_another = |pid: u32| {
+        let process = now.processes.iter().find(|process| process.key.pid == pid);
+        let starts = process.and_then(|process| process.start_time.ok()).zip(look.started.get(&pid));
+        starts.is_some_and(|(UnixTime(now), UnixTime(then))| u128::from(now.abs_diff(*then)) > START_TOLERANCE.as_nanos())
+    };
+    let others: Vec<u32> = look.started.keys().copied().filter(|pid| is_another(*pid)).collect();
     let mut before: Vec<&Earlier> = earlier.collect();
     before.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
     before.dedup_by(|a, b| key_of(a) == key_of(b));
     let mut is_there = vec![false; before.len()];
     let mut changes = Vec::new();
-    for buffer in now {
+    for buffer in &now.buffers {
         let entry = &buffer.entry;
         let key: Key<'_> = (buffer.process.pid, &buffer.allocator, entry.kind.name(), entry.address);
         let sizes = match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
-            Ok(found) => {
+            Ok(found) if !others.contains(&buffer.process.pid) => {
                 is_there[found] = true;
                 (Some(before[found].size), Some(entry.size))
             }
-            Err(_) => (None, Some(entry.size)),
+            _ => (None, Some(entry.size)),
         };
         let sign = if sizes.0.is_some() { Sign::Resized } else { Sign::New };
         if sizes.0 != sizes.1 {

@@ -1,13 +1,30 @@
 //! The buffers of an earlier `ttmon mem --json --buffers`, read as they come: of a million of them only what a comparison needs
 //! is kept, and each text once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 use std::io::Read;
 use std::rc::Rc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use ttmon_model::units::UnixTime;
+
+/// The earlier look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Version of the document; `None` where it does not say.
+    pub(crate) schema: Option<u64>,
+    /// The host it was taken on.
+    pub(crate) host: Option<String>,
+    /// When each process started whose start was known: a pid alone may mean another process by now.
+    pub(crate) started: HashMap<u32, UnixTime>,
+    /// Buffers that it was asked to leave out.
+    pub(crate) left_out: u64,
+    /// `None` where it was taken without them.
+    pub(crate) buffers: Option<Vec<Earlier>>,
+}
 
 /// A buffer of the earlier look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +39,12 @@ pub(crate) struct Earlier {
     pub(crate) tag: Rc<str>,
 }
 
-/// The buffers of a document; `None` where it has none.
-pub(crate) fn parse(text: impl Read) -> Result<Option<Vec<Earlier>>, serde_json::Error> {
+/// What a comparison needs of a document.
+pub(crate) fn parse(text: impl Read) -> Result<Look, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_reader(text);
-    let buffers = Document(&mut Known::default()).deserialize(&mut reader)?;
+    let look = Document(&mut Known::default()).deserialize(&mut reader)?;
     reader.end()?;
-    Ok(buffers)
+    Ok(look)
 }
 
 /// What was read before: most buffers share their texts and their devices.
@@ -53,7 +70,7 @@ where
 struct Document<'k>(&'k mut Known);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
-    type Value = Option<Vec<Earlier>>;
+    type Value = Look;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -61,21 +78,31 @@ impl<'de> DeserializeSeed<'de> for Document<'_> {
 }
 
 impl<'de> Visitor<'de> for Document<'_> {
-    type Value = Option<Vec<Earlier>>;
+    type Value = Look;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a document of ttmon mem")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut buffers = None;
+        let mut look = Look::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "buffers" => buffers = Some(map.next_value_seed(Buffers(self.0))?),
+                "schema" => look.schema = Some(map.next_value()?),
+                "host" => look.host = map.next_value()?,
+                "processes" => {
+                    let moment = |process: &Value| {
+                        let pid = u32::try_from(process.get("pid")?.as_u64()?).ok()?;
+                        Some((pid, UnixTime::parse_rfc3339(process.get("start_time")?.as_str()?)?))
+                    };
+                    look.started = map.next_value::<Vec<Value>>()?.iter().filter_map(moment).collect();
+                }
+                "buffers_left_out" => look.left_out = map.next_value()?,
+                "buffers" => look.buffers = Some(map.next_value_seed(Buffers(self.0))?),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(buffers)
+        Ok(look)
     }
 }
 
@@ -164,13 +191,18 @@ mod tests {
 
     #[test]
     fn buffers_are_read_and_the_rest_is_passed_over() {
-        let text = format!(r#"{{"schema": 1, "devices": [{{"id": 0}}], "buffers": [{BUFFER}, {BUFFER}], "later": null}}"#);
-        let buffers = parse(text.as_bytes()).unwrap().unwrap();
+        let processes = r#"[{"pid": 7, "name": "a", "start_time": "1970-01-01T00:00:01Z"}, {"pid": 8, "start_time": null}]"#;
+        let text = format!(
+            r#"{{"schema": 1, "host": "h", "devices": [{{"id": 0}}], "processes": {processes}, "buffers": [{BUFFER}, {BUFFER}], "later": null}}"#
+        );
+        let look = parse(text.as_bytes()).unwrap();
+        assert_eq!((look.schema, look.host.as_deref(), look.started), (Some(1), Some("h"), HashMap::from([(7, UnixTime(1_000_000_000))])));
+        let buffers = look.buffers.unwrap();
         let [first, second] = buffers.as_slice() else { panic!("{buffers:?}") };
         assert_eq!((first.pid, &*first.allocator, &*first.kind, first.address, first.size), (7, "7.0.1", "l1", 0x40, 9));
         assert_eq!((&*first.devices, &*first.tag), (&[0, 3][..], ""));
         assert!(Rc::ptr_eq(&first.allocator, &second.allocator) && Rc::ptr_eq(&first.devices, &second.devices));
-        assert_eq!(parse(&b"{}"[..]).unwrap(), None);
+        assert_eq!(parse(&b"{}"[..]).unwrap(), Look::default());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use ttmon_wire::{Layout, MemoryJson, MemoryParts, SnapshotJson};
 
 use crate::cli::{MemArgs, Order};
 use crate::diff;
-use crate::earlier::Earlier;
+use crate::earlier::Look;
 use crate::failure::Failure;
 use crate::meant::{Context, REFRESH_DEFAULT, parse_refresh};
 use crate::output;
@@ -52,10 +52,10 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
             return Err(nothing_found(&snapshot, args.pid));
         }
-        choose(&mut snapshot, args)?;
+        let left_out = choose(&mut snapshot, args)?;
         match &earlier {
             Some(earlier) => render_changes(context, &snapshot, earlier, args, terminal, out),
-            None => render(&snapshot, args, context.json, terminal, out),
+            None => render(&snapshot, args, left_out, context.json, terminal, out),
         }
     };
     if !args.watch {
@@ -119,9 +119,7 @@ pub(crate) fn nothing_found(snapshot: &Snapshot, pid: Option<u32>) -> Failure {
         (Some(pid), 1..) => {
             Failure::new(format!("process {pid} may not be looked at by this user (no_permission); try as its owner or as root"))
         }
-        (Some(pid), 0) => {
-            Failure::new(format!("process {pid} neither holds a device nor tracks its memory; ttmon who lists those that do"))
-        }
+        (Some(pid), 0) => Failure::new(format!("process {pid} holds no device and has reported no memory; ttmon mem lists those that do")),
         (None, 0) => Failure::no_device("no device and no tracked process found; start programs with TTMON_TRACKING=1, or try --sim t3k"),
         (None, denied) => Failure::no_device(format!(
             "no device and no tracked process found; {denied} processes may not be looked at by this user (no_permission): try as root"
@@ -129,8 +127,8 @@ pub(crate) fn nothing_found(snapshot: &Snapshot, pid: Option<u32>) -> Failure {
     }
 }
 
-/// Leaves what was asked for, in the order asked for.
-fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
+/// Leaves what was asked for, in the order asked for; how many buffers `--top` takes away.
+fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<usize, Failure> {
     if let Some(pid) = args.pid {
         snapshot.processes.retain(|process| process.key.pid == pid);
         snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
@@ -149,14 +147,23 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<(), Failure> {
             buffers.sort_by(|a, b| (&a.entry.tag, Reverse(a.entry.size), key(a)).cmp(&(&b.entry.tag, Reverse(b.entry.size), key(b))));
         }
     }
-    buffers.truncate(args.top.unwrap_or(usize::MAX));
-    Ok(())
+    let shown = args.top.unwrap_or(usize::MAX);
+    let left_out = buffers.len().saturating_sub(shown);
+    buffers.truncate(shown);
+    Ok(left_out)
 }
 
-fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal, out: &mut dyn Write) -> Result<(), Failure> {
+fn render(
+    snapshot: &Snapshot,
+    args: &MemArgs,
+    left_out: usize,
+    json: bool,
+    terminal: Terminal,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     if json {
         let layout = if args.watch { Layout::Line } else { Layout::Pretty };
-        let parts = MemoryParts { buffers: args.buffers, banks: args.banks, blocks: args.blocks };
+        let parts = MemoryParts { buffers: args.buffers, buffers_left_out: left_out, banks: args.banks, blocks: args.blocks };
         let document = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
         ttmon_wire::write(&document, layout, out)?;
         return Ok(());
@@ -169,7 +176,7 @@ fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal, o
         ttmon_print::blocks(snapshot, &style, out)?;
     }
     if args.buffers {
-        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), &style, out)?;
+        ttmon_print::buffers(snapshot, snapshot.buffers.iter(), left_out, &style, out)?;
     }
     if !args.banks && !args.blocks && !args.buffers {
         ttmon_print::memory(snapshot, &style, out)?;
@@ -180,17 +187,21 @@ fn render(snapshot: &Snapshot, args: &MemArgs, json: bool, terminal: Terminal, o
 fn render_changes(
     context: &Context,
     snapshot: &Snapshot,
-    earlier: &[Earlier],
+    look: &Look,
     args: &MemArgs,
     terminal: Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    diff::check_host(look, snapshot)?;
     let is_meant = |device: u32| snapshot.devices.iter().any(|kept| kept.id.0 == device);
-    let earlier = earlier
+    let earlier = look
+        .buffers
         .iter()
+        .flatten()
         .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
-    ttmon_print::changes(&diff::compare(earlier, &snapshot.buffers), &style(snapshot, terminal), out)?;
+    let changes = diff::compare(look, earlier, snapshot);
+    ttmon_print::changes(snapshot, &changes, &style(snapshot, terminal), out)?;
     Ok(())
 }
 

@@ -13,8 +13,9 @@ use signal_hook::low_level::{emulate_default_handler, pipe};
 
 use crate::failure::Failure;
 
-const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
-const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
+// Long lines are cut at the edge: one that went on below would push the first ones out of the screen.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// The alternate screen, for as long as this lives.
 pub(crate) struct Screen {

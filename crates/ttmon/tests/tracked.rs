@@ -195,6 +195,13 @@ fn buffers_are_sorted_and_cut() {
     let (text, _, _) = program.ttmon("mem --buffers --top 2");
     let pid = program.child.id().to_string();
     assert_eq!(text.lines().filter(|line| line.trim_start().starts_with(&pid)).count(), 2, "{text}");
+    assert!(text.contains("and 1 more, left out by --top"), "{text}");
+    // A list that is cut is no list to compare with.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cut.json");
+    std::fs::write(&file, program.ttmon("mem --json --buffers --top 2").0).unwrap();
+    let (_, errors, code) = program.ttmon(&format!("mem --diff {}", file.display()));
+    assert!(code == 1 && errors.contains("--top left 1 buffers out"), "{errors}");
 }
 
 fn what_changed() {
@@ -209,6 +216,23 @@ fn what_changed() {
     let signs: String = text.lines().take(3).map(|line| line.chars().next().unwrap()).collect();
     assert_eq!(signs, "+-~", "{text}");
     assert!(text.contains("20B -> 25B") && text.contains("+ 1 new, 40B") && text.contains("- 1 gone, 10B"), "{text}");
+    assert!(text.contains("~ 1 of another size, 5B more and 0B less"), "{text}");
+    // The same pid, of a process that started at another time; another host; a document of another kind.
+    let mut earlier: Value = serde_json::from_str(&program.ttmon("mem --json --buffers").0).unwrap();
+    let count = earlier["buffers"].as_array().unwrap().len();
+    let with = |name: &str, value: Value, earlier: &mut Value| {
+        let before = std::mem::replace(&mut earlier[name], value);
+        std::fs::write(&file, earlier.to_string()).unwrap();
+        earlier[name] = before;
+        program.ttmon(&format!("mem --diff {}", file.display()))
+    };
+    let others = serde_json::json!([{"pid": program.child.id(), "start_time": "2001-02-03T04:05:06Z"}]);
+    let (text, ..) = with("processes", others, &mut earlier);
+    assert!(text.contains(&format!("+ {count} new")) && text.contains(&format!("- {count} gone")), "{text}");
+    let (_, errors, code) = with("host", "elsewhere".into(), &mut earlier);
+    assert!(code == 1 && errors.contains("of host elsewhere"), "{errors}");
+    let (_, errors, code) = with("schema", 2.into(), &mut earlier);
+    assert!(code == 1 && errors.contains("schema 2"), "{errors}");
     std::fs::write(&file, "[]").unwrap();
     assert_eq!(program.ttmon(&format!("mem --diff {}", file.display())).2, 1);
 }

@@ -26,6 +26,8 @@ pub struct MemoryJson<'a> {
 pub struct MemoryParts {
     /// Every live buffer.
     pub buffers: bool,
+    /// Of which so many were not asked for.
+    pub buffers_left_out: usize,
     /// Of each kind of an allocator's memory, how its banks are filled.
     pub banks: bool,
     /// Their blocks.
@@ -45,6 +47,9 @@ impl Serialize for MemoryJson<'_> {
             map.serialize_entry("blocks", &BlocksJson(&snapshot.allocators))?;
         }
         if self.parts.buffers {
+            if self.parts.buffers_left_out > 0 {
+                map.serialize_entry("buffers_left_out", &self.parts.buffers_left_out)?;
+            }
             map.serialize_entry("buffers", &BuffersJson { buffers: &snapshot.buffers, now: snapshot.time })?;
         }
         map.end()
@@ -67,6 +72,11 @@ impl Serialize for AllocatorJson<'_> {
         let mut reasons = Reasons::default();
         for (kind, item) in known(allocator) {
             for field in fields(has_banks) {
+                reasons.note(format!("kinds.{}.{}", kind.name(), field.name), (field.get)(item).err());
+            }
+        }
+        for (kind, item) in &allocator.others {
+            for field in fields(false) {
                 reasons.note(format!("kinds.{}.{}", kind.name(), field.name), (field.get)(item).err());
             }
         }

@@ -92,12 +92,14 @@ fn empty(kind: Kind) -> LedgerRow {
 
 /// What a row says, without its banks.
 pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
+    // Circular buffers and kernels have none, whoever tells of them: what cores share is not the sum of its sizes.
+    let has_peak = !matches!(row.kind, BufferKind::Of(Kind::Cb | Kind::Kernel));
     AllocatorKind {
         figure: Figure {
             used: Ok(row.used),
             allocated: row.allocated.ok_or(Missing::NotTracked),
-            peak: Ok(row.peak),
-            peak_time: if row.peak > 0 && row.peak_time.0 > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
+            peak: if has_peak { Ok(row.peak) } else { Err(Missing::NoSource) },
+            peak_time: if has_peak && row.peak > 0 && row.peak_time.0 > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
             count: Ok(row.count),
             source: Ok(Source::Ledger),
         },

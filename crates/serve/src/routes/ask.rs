@@ -129,7 +129,7 @@ pub(super) struct Memory {
 
 pub(super) fn memory(parameters: &Parameters) -> Result<Memory, Problem> {
     let truth = |name| parameters.truth(name, false);
-    let parts = MemoryParts { buffers: truth("buffers")?, banks: truth("banks")?, blocks: truth("blocks")? };
+    let parts = MemoryParts { buffers: truth("buffers")?, banks: truth("banks")?, blocks: truth("blocks")?, buffers_left_out: 0 };
     Ok(Memory { pid: parameters.pid()?, parts })
 }
 

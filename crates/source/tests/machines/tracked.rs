@@ -58,7 +58,7 @@ fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -
 
 fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Snapshot {
     let mut sample: Sample = tree.machine().sample().unwrap();
-    let owner = sample.processes[0].key;
+    let owner = sample.processes.iter().find(|process| process.key.pid == PID).unwrap().key;
     let visible_devices = visible.map_or(VisibleDevices::All, |text| VisibleDevices::Only(text.to_owned()));
     let ledger = Ledger {
         is_exact: true,
@@ -115,6 +115,22 @@ fn unique_ids_are_certain_and_mock_chips_are_nowhere() {
     let mock = with_ledger(&crossed(), None, true, allocators());
     assert_eq!(mock.processes[0].unmapped.len(), 1);
     assert_eq!(device(&mock, 0).memory.dram.used, Err(Missing::NotTracked));
+}
+
+#[test]
+fn a_claim_on_a_device_that_another_holds_counts_nowhere() {
+    let tree = crossed();
+    tree.pids(0, "1\n");
+    let chip = LedgerChip { metal_id: Some(1), unique_id: None };
+    let snapshot = with_ledger(&tree, None, false, vec![allocator(0, chip, true, vec![row(Kind::Dram, 1 << 50, 1 << 50)])]);
+    let process = snapshot.processes.iter().find(|process| process.key.pid == PID).unwrap();
+    assert_eq!(process.total(Kind::Dram), Ok(1 << 50), "it is told under the process");
+    assert_eq!(device(&snapshot, 0).memory.dram.used, Err(Missing::NotTracked), "of the one that holds it nothing is known");
+    assert!(snapshot.problems.iter().any(|problem| problem.detail.contains("does not hold")), "{:?}", snapshot.problems);
+    tree.pids(0, "");
+    let chip = LedgerChip { metal_id: Some(1), unique_id: None };
+    let snapshot = with_ledger(&tree, None, false, vec![allocator(0, chip, true, vec![row(Kind::Dram, 1 << 50, 1 << 50)])]);
+    assert_eq!(device(&snapshot, 0).memory.dram.used, Ok(0), "nobody holds it");
 }
 
 #[test]
