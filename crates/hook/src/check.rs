@@ -5,7 +5,7 @@
 //! a row is inexact, and the ledger says so.
 
 use std::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -13,6 +13,7 @@ use ttmon_ledger::writer::SelfCheck;
 
 use crate::coverage::{Feature, hit, step_aside};
 use crate::geometry::{Asked, BANKED};
+use crate::hot::HOT;
 use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
@@ -20,13 +21,11 @@ use crate::tables;
 /// Calls into allocators that began, and that are over, once there are several threads. On a line of their own.
 #[repr(align(64))]
 struct Calls {
-    /// The one thread that comes here, by its own address; most programs have no other.
-    owner: AtomicUsize,
     begun: AtomicU64,
     over: AtomicU64,
 }
 
-static CALLS: Calls = Calls { owner: AtomicUsize::new(0), begun: AtomicU64::new(0), over: AtomicU64::new(0) };
+static CALLS: Calls = Calls { begun: AtomicU64::new(0), over: AtomicU64::new(0) };
 
 /// No thread's address: there are several.
 const SEVERAL: usize = 1;
@@ -39,7 +38,7 @@ pub(crate) struct Call {
 impl Call {
     #[inline(always)]
     pub(crate) fn begin() -> Self {
-        let is_counted = CALLS.owner.load(Relaxed) != thread() && is_several();
+        let is_counted = HOT.owner.load(Relaxed) != thread() && is_several();
         if is_counted {
             CALLS.begun.fetch_add(1, AcqRel);
         }
@@ -50,7 +49,7 @@ impl Call {
     fn alone(&self) -> Option<u64> {
         if !self.is_counted {
             // Nobody else has ever come here, or has only now.
-            return (CALLS.owner.load(Acquire) == thread()).then_some(0);
+            return (HOT.owner.load(Acquire) == thread()).then_some(0);
         }
         let over = CALLS.over.load(Acquire);
         let begun = CALLS.begun.load(Acquire);
@@ -79,10 +78,10 @@ fn thread() -> usize {
 /// Another thread than the first: from now on all are counted. What the first is in the middle of is not, once.
 #[cold]
 fn is_several() -> bool {
-    match CALLS.owner.compare_exchange(0, thread(), AcqRel, Acquire) {
+    match HOT.owner.compare_exchange(0, thread(), AcqRel, Acquire) {
         Ok(_) => false,
         Err(_) => {
-            CALLS.owner.store(SEVERAL, Release);
+            HOT.owner.store(SEVERAL, Release);
             true
         }
     }

@@ -1,28 +1,28 @@
 //! What recording costs the program, measured and not assumed: of one call in 251 a clock is read around our own lines. The ledger
 //! has the sum; whoever reads it knows how many calls stand behind each.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::COST_ONE_IN;
 
+use crate::hot::HOT;
+
 /// What takes longer was interrupted: the machine gave the processor to somebody else meanwhile.
 const LONGEST_NS: u64 = 100_000;
-
-/// Calls until the next one that is measured. Threads may overwrite each other's count: it is a sample.
-static UNTIL: AtomicU32 = AtomicU32::new(COST_ONE_IN);
 
 /// The moment at which our part of a call begins; 0 of those that are not measured.
 #[inline(always)]
 pub(crate) fn begin() -> u64 {
-    let until = UNTIL.load(Relaxed).wrapping_sub(1);
-    UNTIL.store(until, Relaxed);
+    // Threads may overwrite each other's count: it is a sample.
+    let until = HOT.until_measured.load(Relaxed).wrapping_sub(1);
+    HOT.until_measured.store(until, Relaxed);
     if until == 0 { begin_measured() } else { 0 }
 }
 
 #[cold]
 fn begin_measured() -> u64 {
-    UNTIL.store(COST_ONE_IN, Relaxed);
+    HOT.until_measured.store(COST_ONE_IN, Relaxed);
     now()
 }
 

@@ -18,6 +18,7 @@ mod coverage;
 mod device;
 mod edge;
 mod geometry;
+mod hot;
 mod identity;
 mod library;
 mod memory;

@@ -20,18 +20,20 @@ const LIBRARIES: usize = 16;
 /// Objects from which calls come: TT-Metal, ttnn, a program.
 const CALLERS: usize = 64;
 
+/// What every event needs comes first, in two lines of the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Library {
     start: AtomicUsize,
     /// 0 until the rest is there.
     bytes: AtomicUsize,
-    /// Somebody fills it, or has.
-    is_taken: AtomicBool,
-    addresses: [AtomicUsize; symbols::COUNT],
     /// [`Way`], as a number.
     way: AtomicU8,
     /// A buffer was found to be laid out as known before 0.79.
     is_layout_known: AtomicBool,
+    /// Somebody fills it, or has.
+    is_taken: AtomicBool,
+    addresses: [AtomicUsize; symbols::COUNT],
 }
 
 /// Where calls came from that are none of a library's own addresses.

@@ -8,12 +8,13 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicUsize,
+    AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use libc::c_char;
 
+use crate::hot::{Answer, HOT};
 use crate::object;
 
 const FRAMES_MAX: usize = 64;
@@ -21,11 +22,6 @@ const FRAMES_MAX: usize = 64;
 const KNOWN: usize = 4096;
 /// How far from its place an address may be kept.
 const STEPS_MAX: usize = 16;
-
-const UNKNOWN: u8 = 0;
-const NO: u8 = 1;
-const YES: u8 = 2;
-static WANTED: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// An address in the code and the name of its function, empty if it has none. Asking the loader takes a walk through all symbols.
 struct Place {
@@ -44,20 +40,20 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
+#[inline]
 pub(crate) fn is_wanted() -> bool {
-    match WANTED.load(Relaxed) {
-        NO => false,
-        YES => true,
-        _ => {
-            // SAFETY: a text that ends with NUL; the first byte of a value is always there.
-            let is_wanted = unsafe {
-                let value = libc::getenv(c"TTMON_OPS".as_ptr());
-                !value.is_null() && value.cast::<u8>().read() == b'1'
-            };
-            WANTED.store(if is_wanted { YES } else { NO }, Relaxed);
-            is_wanted
-        }
+    match HOT.operations.load(Relaxed) {
+        known if known == Answer::No as u8 => false,
+        known if known == Answer::Yes as u8 => true,
+        _ => look(),
     }
+}
+
+#[cold]
+fn look() -> bool {
+    let answer = Answer::of(c"TTMON_OPS");
+    HOT.operations.store(answer as u8, Relaxed);
+    answer == Answer::Yes
 }
 
 struct Stack {

@@ -4,7 +4,7 @@
 //! child gets a ledger of its own with its first event, and begins with empty ones.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, kind};
@@ -15,6 +15,7 @@ use crate::check::Pace;
 use crate::coverage::{Feature, cover};
 use crate::device::{CHIPS_MAX, Device};
 use crate::geometry::Geometry;
+use crate::hot::HOT;
 use crate::identity;
 use crate::library::Library;
 
@@ -67,9 +68,6 @@ pub(crate) struct Tables {
 /// The first are counted one by one, so that a reader sees at once that there are any.
 const HITS_TOGETHER: u32 = 64;
 
-/// A guess for whoever has no lock yet: the allocator that was used last.
-static LAST: AtomicU64 = AtomicU64::new(0);
-
 struct Guarded(UnsafeCell<Tables>);
 
 // SAFETY: `with` alone gives it out, under the lock of the process's one ledger.
@@ -98,7 +96,7 @@ pub(crate) fn near<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>
 /// The key that an address most likely has.
 #[inline]
 fn key(kind: u8, address: u64) -> Key {
-    Key { allocator: AllocatorId::from_number(LAST.load(Relaxed)), kind, address }
+    Key { allocator: AllocatorId::from_number(HOT.last.load(Relaxed)), kind, address }
 }
 
 #[inline]
@@ -152,7 +150,7 @@ impl Tables {
             let used = self.allocators.get(..self.used)?;
             self.last = used.iter().position(|place| place.as_ref().is_some_and(|known| known.pointer == pointer))?;
             let id = self.allocators.get(self.last)?.as_ref()?.id;
-            LAST.store(id.number(), Relaxed);
+            HOT.last.store(id.number(), Relaxed);
         }
         self.allocators.get_mut(self.last)?.as_mut()
     }
