@@ -17,6 +17,7 @@ use crate::missing::{Missing, Reading};
 use crate::sample::{DeviceSample, Problem, Sample};
 use crate::snapshot::{Allocator, Device, DeviceUse, Location, Process, Snapshot, State};
 
+use ledger::Tracked;
 pub use ledger::numbering;
 use rows::Row;
 
@@ -38,7 +39,7 @@ impl Snapshot {
             device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
             let uses = uses_of(&device, holders, &processes, &mut problems);
-            device.memory = memory(&device, row, holders, &processes, &uses, &tracked.allocators, attribution.stale_bytes[index]);
+            device.memory = memory(&device, row, holders, &processes, &uses, &tracked, attribution.stale_bytes[index]);
             let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
             (device.health, device.health_reasons) = health::judge(&device, row.product, is_in_use);
             devices.push(device);
@@ -88,7 +89,7 @@ fn memory(
     holders: Holders<'_>,
     processes: &[Process],
     uses: &[&DeviceUse],
-    allocators: &[Allocator],
+    tracked: &Tracked,
     stale_bytes: u64,
 ) -> Memory {
     let (dram_total, l1_total) = totals(device, row);
@@ -103,8 +104,10 @@ fn memory(
     };
     let mut holding = pids.to_vec();
     holding.sort_unstable();
-    let tracked = processes.iter().filter(|process| holding.binary_search(&process.key.pid).is_ok()).filter(is_tracked).count();
-    let untracked = (pids.len() - tracked.min(pids.len())) as u64 + hidden;
+    let told_of = processes.iter().filter(|process| holding.binary_search(&process.key.pid).is_ok()).filter(is_tracked).count();
+    let untracked = (pids.len() - told_of.min(pids.len())) as u64 + hidden;
+    // The number that memory was reported for may be this chip's, whoever has the chip open.
+    let may_be_reported = tracked.may_be_on(row);
     let open = match holders {
         Ok(users) if users.pids.is_empty() && hidden == 0 && !is_complete => Err(Missing::NoPermission),
         Ok(users) => Ok(users.pids.len() as u64 + hidden),
@@ -118,11 +121,12 @@ fn memory(
     // What stands where no process has a figure: nothing is used, or nobody knows.
     let otherwise = match (away, holders) {
         (Some(reason), _) | (None, Err(reason)) => Err(reason),
-        _ if untracked > 0 => Err(Missing::NotTracked),
+        _ if untracked > 0 || may_be_reported => Err(Missing::NotTracked),
         _ if !is_complete => Err(Missing::NoPermission),
         _ => Ok(0),
     };
-    let here: Vec<&Allocator> = allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&device.id)).collect();
+    let is_here = |allocator: &&Allocator| allocator.is_open && allocator.devices.contains(&device.id);
+    let here: Vec<&Allocator> = tracked.allocators.iter().filter(is_here).collect();
     let kinds = PerKind::from_fn(|kind| {
         let total = match kind {
             Kind::Dram => dram_total,

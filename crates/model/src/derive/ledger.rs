@@ -24,6 +24,17 @@ pub(super) struct Tracked {
     pub(super) circulars: Vec<Circular>,
     /// The unique id under which a row was found, by row.
     pub(super) confirmed: Vec<Option<u64>>,
+    /// What there is of this machine's memory that no row matches for certain.
+    homeless: Option<Homeless>,
+}
+
+/// Where memory may lie that no row matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Homeless {
+    /// On a chip whose number is not known.
+    Unnumbered,
+    /// Anywhere: its owner numbers the chips in a way that cannot be told.
+    Anywhere,
 }
 
 /// One process's memory by place, and what it started.
@@ -45,6 +56,26 @@ impl Tracked {
     /// Whether the best that is known of it is what it told the service.
     pub(super) fn is_served(&self, process: ProcessKey) -> bool {
         self.processes.iter().any(|(key, writer, _)| *key == process && *writer == LedgerWriter::Service)
+    }
+
+    /// Whether memory that was reported may lie on this row without being counted there.
+    pub(super) fn may_be_on(&self, row: &Row<'_>) -> bool {
+        match self.homeless {
+            None => false,
+            Some(Homeless::Unnumbered) => row.metal_id.is_err(),
+            Some(Homeless::Anywhere) => true,
+        }
+    }
+
+    fn note_homeless(&mut self, ledger: &Ledger, content: &OfProcess) {
+        // Of others it matters where they hold the device, which is asked there: anybody may write into a ledger of their own.
+        if ledger.writer != LedgerWriter::Service || ledger.is_mock || !content.has_homeless() {
+            return;
+        }
+        if ledger.visible_devices != VisibleDevices::All {
+            self.homeless = Some(Homeless::Anywhere);
+        }
+        self.homeless.get_or_insert(Homeless::Unnumbered);
     }
 
     /// What the service heard from a process with a ledger of its own: the same memory, told twice. It counts where the
@@ -77,6 +108,13 @@ impl OfProcess {
         self.places.iter().map(|(target, _)| *target)
     }
 
+    /// Whether it has memory that no row matches for certain.
+    fn has_homeless(&self) -> bool {
+        let is_some = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| figure.used != Ok(0));
+        let unmapped = self.places.iter().filter(|(target, _)| matches!(target, Target::Unmapped(_)));
+        unmapped.flat_map(|(_, kinds)| kinds.iter()).any(|(_, figure)| is_some(figure))
+    }
+
     pub(super) fn entry(&mut self, target: Target) -> &mut PerKind<Option<Figure>> {
         let places = &mut self.places;
         let index = *self.index.entry(target).or_insert_with(|| {
@@ -94,6 +132,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
         buffers: Vec::new(),
         circulars: Vec::new(),
         confirmed: vec![None; rows.len()],
+        homeless: None,
     };
     let is_served = |found: &&LedgerSample| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
     // A process's own come first: they know best.
@@ -105,6 +144,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
                 let (allocators, buffers) = (tracked.allocators.len(), tracked.buffers.len());
                 let launches = launches(found.owner, ledger, sample, previous);
                 let content = take(found.owner, ledger, launches, rows, &mut tracked, problems);
+                tracked.note_homeless(ledger, &content);
                 if let Some(number) = first {
                     tracked.allocators.truncate(allocators);
                     tracked.buffers.truncate(buffers);

@@ -57,7 +57,11 @@ fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -
 }
 
 fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Snapshot {
-    let mut sample: Sample = tree.machine().sample().unwrap();
+    let sample = tree.machine().sample().unwrap();
+    Snapshot::derive(&and_ledger(sample, visible, is_mock, allocators), None)
+}
+
+fn and_ledger(mut sample: Sample, visible: Option<&str>, is_mock: bool, allocators: Vec<LedgerAllocator>) -> Sample {
     let owner = sample.processes.iter().find(|process| process.key.pid == PID).unwrap().key;
     let visible_devices = visible.map_or(VisibleDevices::All, |text| VisibleDevices::Only(text.to_owned()));
     let ledger = Ledger {
@@ -75,7 +79,7 @@ fn with_ledger(tree: &Tree, visible: Option<&str>, is_mock: bool, allocators: Ve
         coverage: Vec::new(),
     };
     sample.ledgers = vec![LedgerSample { owner, content: Ok(ledger) }];
-    Snapshot::derive(&sample, None)
+    sample
 }
 
 /// Where memory reported on a metal id goes: a device's id, or none.
@@ -115,6 +119,30 @@ fn unique_ids_are_certain_and_mock_chips_are_nowhere() {
     let mock = with_ledger(&crossed(), None, true, allocators());
     assert_eq!(mock.processes[0].unmapped.len(), 1);
     assert_eq!(device(&mock, 0).memory.dram.used, Err(Missing::NotTracked));
+}
+
+/// Memory that the service was told of under a number that may be a chip's is not nothing on that chip, also where its owner has no
+/// device open.
+#[test]
+fn what_cannot_be_placed_leaves_nobody_at_zero() {
+    let used_by = |writer: LedgerWriter, visible: Option<&str>, metal_id: u32, bytes: u64, is_mock: bool| -> Vec<_> {
+        let chip = LedgerChip { metal_id: Some(metal_id), unique_id: None };
+        let mut sample = crossed().machine().sample().unwrap();
+        for device in &mut sample.devices {
+            device.users.as_mut().unwrap().pids.clear();
+        }
+        let mut sample = and_ledger(sample, visible, is_mock, vec![allocator(0, chip, true, vec![row(Kind::Dram, bytes, bytes)])]);
+        sample.ledgers[0].content.as_mut().unwrap().writer = writer;
+        Snapshot::derive(&sample, None).devices.iter().map(|device| device.memory.kinds[Kind::Dram].figure.used).collect()
+    };
+    let used = |visible, metal_id, bytes, is_mock| used_by(LedgerWriter::Service, visible, metal_id, bytes, is_mock);
+    let unknown = Err(Missing::NotTracked);
+    assert_eq!(used_by(LedgerWriter::Client, None, 2, 4096, false), [Ok(0); 4], "anybody may write into a ledger of their own");
+    assert_eq!(used(None, 2, 4096, false), [Ok(0), Ok(0), unknown, unknown], "one of the two remote chips");
+    assert_eq!(used(None, 0, 4096, false), [Ok(0), Ok(4096), Ok(0), Ok(0)]);
+    assert_eq!(used(None, 2, 0, false), [Ok(0); 4]);
+    assert_eq!(used(None, 2, 4096, true), [Ok(0); 4], "of no chip of this machine");
+    assert_eq!(used(Some("0"), 0, 4096, false), [unknown; 4], "which one that is cannot be told");
 }
 
 #[test]
