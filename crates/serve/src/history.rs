@@ -37,12 +37,19 @@ pub(crate) struct History {
     coarse: Ring,
     /// As last seen, in the order of the rings' devices.
     devices: Vec<Device>,
-    /// The slot of the coarse ring that is being filled, and what fell into it.
-    filling: Option<u64>,
+    /// The slots that are being filled, and what fell into them: a look may be shorter than a step.
+    filling_fine: Filling,
+    filling_coarse: Filling,
+}
+
+/// A slot of a ring, and what fell into it so far, by device and field.
+#[derive(Debug, Default)]
+struct Filling {
+    slot: Option<u64>,
     sums: Vec<Vec<Sum>>,
 }
 
-/// Values of one coarse slot, so far.
+/// Values of one slot, so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     total: i128,
@@ -55,25 +62,31 @@ impl History {
         let fine = Ring::new(interval.max(FINE_STEP_MIN), FINE_SPAN);
         let coarse = Ring::new(interval.max(COARSE_STEP_MIN), COARSE_SPAN);
         let fields = DeviceField::all().filter(DeviceField::is_kept).collect();
-        Self { fields, fine, coarse, devices: Vec::new(), filling: None, sums: Vec::new() }
+        Self { fields, fine, coarse, devices: Vec::new(), filling_fine: Filling::default(), filling_coarse: Filling::default() }
     }
 
     /// Takes in what was seen at a moment: the planned one, so that a sampler that is a little late leaves no hole.
     pub(crate) fn add(&mut self, at: Duration, snapshot: &Snapshot) {
         let coarse_slot = self.coarse.slot(at);
-        if let Some(over) = self.filling.replace(coarse_slot).filter(|filling| *filling != coarse_slot) {
+        if let Some(over) = self.filling_coarse.slot.replace(coarse_slot).filter(|filling| *filling != coarse_slot) {
             self.close_coarse(over);
         }
         let slot = self.fine.slot(at);
+        if self.filling_fine.slot.replace(slot) != Some(slot) {
+            self.filling_fine.clear();
+        }
         self.fine.advance(slot);
         for device in &snapshot.devices {
             let index = self.place(device);
             for field in 0..self.fields.len() {
                 let value = scaled(&self.fields[field], device);
                 if let Some(value) = value {
-                    self.fine.store(index, field, slot, value);
-                    let sum = &mut self.sums[index][field];
-                    *sum = Sum { total: sum.total + i128::from(value), count: sum.count + 1 };
+                    self.filling_coarse.sums[index][field].add(value);
+                    let sum = &mut self.filling_fine.sums[index][field];
+                    sum.add(value);
+                    if let Some(mean) = sum.mean() {
+                        self.fine.store(index, field, slot, mean);
+                    }
                 }
             }
         }
@@ -86,13 +99,15 @@ impl History {
                 if !is_same(&self.devices[index], device) {
                     self.fine.forget(index);
                     self.coarse.forget(index);
-                    self.sums[index].fill(Sum::default());
+                    self.filling_fine.sums[index].fill(Sum::default());
+                    self.filling_coarse.sums[index].fill(Sum::default());
                 }
                 index
             }
             None => {
                 self.devices.push(device.clone());
-                self.sums.push(vec![Sum::default(); self.fields.len()]);
+                self.filling_fine.sums.push(vec![Sum::default(); self.fields.len()]);
+                self.filling_coarse.sums.push(vec![Sum::default(); self.fields.len()]);
                 self.fine.grow(self.devices.len(), self.fields.len());
                 self.coarse.grow(self.devices.len(), self.fields.len());
                 self.devices.len() - 1
@@ -108,14 +123,14 @@ impl History {
     /// Writes the means of the slot that is over.
     fn close_coarse(&mut self, slot: u64) {
         self.coarse.advance(slot);
-        for (device, sums) in self.sums.iter_mut().enumerate() {
-            for (field, sum) in sums.iter_mut().enumerate() {
+        for (device, sums) in self.filling_coarse.sums.iter().enumerate() {
+            for (field, sum) in sums.iter().enumerate() {
                 if let Some(mean) = sum.mean() {
                     self.coarse.store(device, field, slot, mean);
                 }
-                *sum = Sum::default();
             }
         }
+        self.filling_coarse.clear();
     }
 
     /// What its columns take.
@@ -124,7 +139,17 @@ impl History {
     }
 }
 
+impl Filling {
+    fn clear(&mut self) {
+        self.sums.iter_mut().for_each(|sums| sums.fill(Sum::default()));
+    }
+}
+
 impl Sum {
+    fn add(&mut self, value: i64) {
+        *self = Self { total: self.total + i128::from(value), count: self.count + 1 };
+    }
+
     fn mean(self) -> Option<i64> {
         if self.count == 0 {
             return None;

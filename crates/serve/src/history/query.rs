@@ -36,7 +36,7 @@ pub(crate) struct Answer {
 /// One device's columns.
 pub(crate) struct Series {
     pub(crate) device: DeviceId,
-    /// A value or nothing for each point, for each field asked for; `None` for a field that is not kept.
+    /// A value or nothing for each point, for each field asked for; nothing throughout for a field that is not kept.
     pub(crate) columns: Vec<Vec<Option<f64>>>,
 }
 
@@ -70,11 +70,10 @@ impl History {
         known.filter(|(_, id)| query.devices.is_empty() || query.devices.contains(id))
     }
 
-    /// The fine ring where it reaches back far enough or a fine step is asked for, else the coarse one.
+    /// The fine ring where it reaches back far enough, or has all there is, or a fine step is asked for, else the coarse one.
     fn grid(&self, query: &Query) -> Option<Grid<'_>> {
         let (oldest, _) = self.fine.range()?;
-        let reaches = self.fine.time(oldest) <= query.since
-            || self.coarse.range().is_none_or(|(first, _)| self.coarse.time(first) >= self.fine.time(oldest));
+        let reaches = self.fine.time(oldest) <= query.since || self.fine.is_whole();
         let is_fine = query.step.map_or(reaches, |step| step < self.coarse.step || reaches);
         let ring = if is_fine { &self.fine } else { &self.coarse };
         let (oldest, newest) = ring.range()?;

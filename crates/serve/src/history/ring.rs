@@ -37,6 +37,11 @@ impl Ring {
         Some((oldest, self.newest))
     }
 
+    /// Whether nothing was overwritten so far.
+    pub(super) fn is_whole(&self) -> bool {
+        self.range().is_none_or(|(oldest, _)| self.first == Some(oldest))
+    }
+
     /// Goes on to a slot: all between, and this one, are gaps until somebody stores into them.
     pub(super) fn advance(&mut self, slot: u64) {
         if self.first.is_some() && slot <= self.newest {

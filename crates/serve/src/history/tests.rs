@@ -59,6 +59,33 @@ fn the_oldest_goes_and_minutes_stay() {
     assert_eq!((start, coarse.len(), coarse[0]), (600, 109, Some(10.0)));
 }
 
+/// A service that began a while ago has every second, however far back somebody asks.
+#[test]
+fn all_there_is_is_told_by_the_second() {
+    let snapshot = machine();
+    let mut history = History::new(seconds(1));
+    for second in 1025..1160 {
+        history.add(seconds(second), &at_degrees(&snapshot, 40.0));
+    }
+    for since in [0, 560, 1024, 1025] {
+        let (start, values) = ask(&history, "temperature", since, None);
+        assert_eq!((start, values.len(), values[134]), (1025, 135, Some(40.0)), "since {since}");
+    }
+    // By the minute with the one that is not over: 1020, 1080, 1140.
+    assert_eq!(ask(&history, "temperature", 0, Some(60)), (1020, vec![Some(40.0); 3]));
+}
+
+/// More than one look in a second: its value is the mean of them.
+#[test]
+fn a_second_is_the_mean_of_its_looks() {
+    let snapshot = machine();
+    let mut history = History::new(Duration::from_millis(250));
+    for (millis, degrees) in [(100_000, 40.0), (100_250, 41.0), (100_500, 42.0), (101_000, 50.0)] {
+        history.add(Duration::from_millis(millis), &at_degrees(&snapshot, degrees));
+    }
+    assert_eq!(ask(&history, "temperature", 0, None), (100, vec![Some(41.0), Some(50.0)]));
+}
+
 #[test]
 fn a_day_goes_round() {
     let snapshot = machine();
