@@ -100,7 +100,8 @@ impl Token {
     /// Whether a request carries it.
     fn is_in(&self, headers: &HeaderMap) -> Option<bool> {
         let value = headers.get(AUTHORIZATION)?.as_bytes();
-        let (scheme, given) = value.split_at_checked(7)?;
+        // One that is too short for any token is a wrong one: its sender means to have one.
+        let (scheme, given) = value.split_at_checked(7).unwrap_or_default();
         Some(scheme.eq_ignore_ascii_case(b"Bearer ") && self.is(given.trim_ascii()))
     }
 
@@ -125,6 +126,8 @@ pub(crate) enum Door {
 /// Why somebody is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
+    /// This host was called by several names at once.
+    SeveralHosts,
     /// The name this host was called by is not one of its own.
     ForeignHost,
     /// A page of another site asks.
@@ -140,16 +143,20 @@ pub(crate) fn is_open_to_all(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }
 
-/// What the asker may see, or why nothing.
-pub(crate) fn judge(door: Door, path: &str, headers: &HeaderMap, token: Option<&Token>) -> Result<View, Refusal> {
+/// What the asker may see, or why nothing. An address that was asked for whole says by which name this host was called.
+pub(crate) fn judge(door: Door, authority: Option<&str>, path: &str, headers: &HeaderMap, token: Option<&Token>) -> Result<View, Refusal> {
+    if headers.get_all(HOST).iter().nth(1).is_some() {
+        return Err(Refusal::SeveralHosts);
+    }
     if let Door::Unix(uid) = door {
         return Ok(if uid == 0 || uid == rustix::process::geteuid().as_raw() { View::Whole } else { View::User(uid) });
     }
     // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
-    if door == Door::Loopback && !host_is_ours(headers) {
+    let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
+    if door == Door::Loopback && !host_is_ours(host) {
         return Err(Refusal::ForeignHost);
     }
-    if !origin_is_ours(headers) {
+    if !origin_is_ours(host, headers) {
         return Err(Refusal::ForeignOrigin);
     }
     match token.map(|token| token.is_in(headers)) {
@@ -162,8 +169,8 @@ pub(crate) fn judge(door: Door, path: &str, headers: &HeaderMap, token: Option<&
 }
 
 /// A name that leads to loopback and cannot be given to this host by a stranger's name server.
-fn host_is_ours(headers: &HeaderMap) -> bool {
-    headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(|host| is_loopback_name(without_port(host)))
+fn host_is_ours(host: &str) -> bool {
+    is_loopback_name(without_port(host))
 }
 
 fn without_port(host: &str) -> &str {
@@ -179,15 +186,14 @@ fn is_loopback_name(name: &str) -> bool {
 }
 
 /// A page's own requests name the site it came from: it must be the one that is asked.
-fn origin_is_ours(headers: &HeaderMap) -> bool {
+fn origin_is_ours(host: &str, headers: &HeaderMap) -> bool {
     let fetched_by = headers.get(HeaderName::from_static("sec-fetch-site")).map(|value| value.as_bytes());
     if !matches!(fetched_by, None | Some(b"same-origin" | b"none")) {
         return false;
     }
     let Some(origin) = headers.get(ORIGIN) else { return true };
-    let host = headers.get(HOST).map(|host| host.as_bytes()).unwrap_or_default();
     let site = origin.as_bytes().strip_prefix(b"http://").or_else(|| origin.as_bytes().strip_prefix(b"https://"));
-    site.is_some_and(|site| site.eq_ignore_ascii_case(host))
+    site.is_some_and(|site| site.eq_ignore_ascii_case(host.as_bytes()))
 }
 
 #[cfg(test)]
@@ -206,19 +212,18 @@ mod tests {
     #[test]
     fn names_that_only_this_host_has() {
         for ours in ["localhost", "localhost:9477", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:9477", "127.1.2.3:80", "[::1]:9477", "[::1]"] {
-            assert!(host_is_ours(&headers(&[("host", ours)])), "{ours}");
+            assert!(host_is_ours(ours), "{ours}");
         }
         for foreign in
             ["", "evil.example", "evil.example:9477", "10.0.0.1", "localhost.evil.example", "127.0.0.1.nip.io:9477", "[fe80::1]", "0.0.0.0"]
         {
-            assert!(!host_is_ours(&headers(&[("host", foreign)])), "{foreign}");
+            assert!(!host_is_ours(foreign), "{foreign}");
         }
-        assert!(!host_is_ours(&HeaderMap::new()));
     }
 
     #[test]
     fn pages_of_other_sites_are_refused() {
-        let check = |pairs: &[(&'static str, &str)]| judge(Door::Loopback, "/metrics", &headers(pairs), None);
+        let check = |pairs: &[(&'static str, &str)]| judge(Door::Loopback, None, "/metrics", &headers(pairs), None);
         let host = ("host", "localhost:9477");
         assert_eq!(check(&[host]), Ok(View::Public));
         assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(View::Public));
@@ -227,24 +232,43 @@ mod tests {
         assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(Refusal::ForeignOrigin));
         assert_eq!(check(&[host, ("sec-fetch-site", "cross-site")]), Err(Refusal::ForeignOrigin));
         assert_eq!(check(&[("host", "evil.example"), ("origin", "http://evil.example")]), Err(Refusal::ForeignHost));
+        assert_eq!(check(&[]), Err(Refusal::ForeignHost));
+    }
+
+    /// Of two names a proxy in front may have looked at the other one; an address that is asked for whole counts more than a header.
+    #[test]
+    fn one_name_counts() {
+        let mut two = headers(&[("host", "localhost")]);
+        two.append(HOST, "evil.example".parse().expect("a name"));
+        for door in [Door::Loopback, Door::Remote, Door::Unix(7)] {
+            assert_eq!(judge(door, None, "/metrics", &two, None), Err(Refusal::SeveralHosts));
+        }
+        let whole = |authority| judge(Door::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
+        assert_eq!(whole("localhost:9477"), Ok(View::Public));
+        for foreign in ["evil.example", "localhost@evil.example", "localhost:80@evil.example:80"] {
+            assert_eq!(whole(foreign), Err(Refusal::ForeignHost), "{foreign}");
+        }
     }
 
     #[test]
     fn the_token_opens_and_a_wrong_one_does_not() {
         let token = token();
         let host = ("host", "localhost");
-        let check = |door, path, pairs: &[(&'static str, &str)]| judge(door, path, &headers(pairs), Some(&token));
+        let check = |door, path, pairs: &[(&'static str, &str)]| judge(door, None, path, &headers(pairs), Some(&token));
         let good = ("authorization", "Bearer 0123456789abcdef0123");
         assert_eq!(check(Door::Loopback, "/metrics", &[host, good]), Ok(View::Whole));
         assert_eq!(check(Door::Loopback, "/metrics", &[host, ("authorization", "bearer 0123456789abcdef0123")]), Ok(View::Whole));
-        for wrong in ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer "] {
-            assert!(check(Door::Loopback, "/metrics", &[host, ("authorization", wrong)]) != Ok(View::Whole), "{wrong}");
+        let wrongs =
+            ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer ", "Bearer", "x", ""];
+        for wrong in wrongs {
+            let answer = check(Door::Loopback, "/metrics", &[host, ("authorization", wrong)]);
+            assert_eq!(answer, Err(Refusal::WrongToken), "{wrong}");
         }
         assert_eq!(check(Door::Loopback, "/metrics", &[host]), Ok(View::Public));
         assert_eq!(check(Door::Remote, "/metrics", &[host]), Err(Refusal::NoToken));
         assert_eq!(check(Door::Remote, "/healthz", &[host]), Ok(View::Public));
         assert_eq!(check(Door::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
-        assert_eq!(judge(Door::Loopback, "/metrics", &headers(&[host, good]), None), Err(Refusal::WrongToken));
+        assert_eq!(judge(Door::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(Refusal::WrongToken));
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 

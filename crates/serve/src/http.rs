@@ -111,7 +111,13 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Doo
 
 async fn reply(request: Request<Incoming>, door: Door, service: Arc<Service>) -> Result<Response<Body>, Infallible> {
     let uri = request.uri();
-    let question =
-        Question { door, method: request.method(), path: uri.path(), query: uri.query().unwrap_or_default(), headers: request.headers() };
+    let question = Question {
+        door,
+        authority: uri.authority().map(hyper::http::uri::Authority::as_str),
+        method: request.method(),
+        path: uri.path(),
+        query: uri.query().unwrap_or_default(),
+        headers: request.headers(),
+    };
     Ok(routes::answer(&service, question).await)
 }

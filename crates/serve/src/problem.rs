@@ -39,6 +39,9 @@ impl Problem {
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method", "Only GET and HEAD", "nothing can be changed here".to_owned()),
             Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why.clone()),
             Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why.clone()),
+            Self::Refused(Refusal::SeveralHosts) => {
+                (StatusCode::BAD_REQUEST, "several-hosts", "Called by several names at once", "send one Host".to_owned())
+            }
             Self::Refused(Refusal::ForeignHost) => {
                 let why = "this address is for this host alone; ask for it as localhost, and let a proxy do the same";
                 (StatusCode::MISDIRECTED_REQUEST, "foreign-host", "Called by a name that is not its own", why.to_owned())

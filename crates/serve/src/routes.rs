@@ -193,6 +193,8 @@ pub(crate) const ROUTES: &[Route] = &[
 /// A question, as far as it matters.
 pub(crate) struct Question<'a> {
     pub(crate) door: Door,
+    /// The host that was asked for, where the whole address was.
+    pub(crate) authority: Option<&'a str>,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
@@ -213,7 +215,8 @@ pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Re
 }
 
 async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
-    let view = access::judge(question.door, question.path, question.headers, service.token.as_ref()).map_err(Problem::Refused)?;
+    let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())
+        .map_err(Problem::Refused)?;
     let route = ROUTES.iter().find(|route| route.path == question.path).ok_or(Problem::NotFound)?;
     if !matches!(*question.method, Method::GET | Method::HEAD) {
         return Err(Problem::Method);
