@@ -12,7 +12,7 @@ use crate::limits::HAPPENINGS_MAX;
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// Counts up from 1, and on after a gap.
+    /// Counts up, from a number that is higher with each start of the service.
     pub id: u64,
     /// When, on the clock that never jumps.
     pub at: Duration,
@@ -129,14 +129,22 @@ impl Happening {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     last: VecDeque<Happening>,
+    /// The number before the first.
+    begin: u64,
     told: u64,
 }
 
 impl Journal {
+    /// Of a service that starts now: its numbers go on after those of its earlier lives, since none has more than one event in a
+    /// millisecond for long.
+    pub(crate) fn starting(now: UnixTime) -> Self {
+        Self { begin: now.0 / 1_000_000, ..Self::default() }
+    }
+
     /// Adds one, and forgets the oldest where there are too many.
     pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: What) -> Happening {
         self.told += 1;
-        let happening = Happening { id: self.told, at, time, what };
+        let happening = Happening { id: self.last_id(), at, time, what };
         if self.last.len() >= HAPPENINGS_MAX {
             self.last.pop_front();
         }
@@ -144,8 +152,9 @@ impl Journal {
         happening
     }
 
-    /// Those after number `id`, oldest first.
+    /// Those after number `id`, oldest first. A number that was not reached yet is of a life in which the clock was ahead: all are new.
     pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &Happening> {
+        let id = if id > self.last_id() { 0 } else { id };
         self.last.iter().filter(move |happening| happening.id > id)
     }
 
@@ -156,6 +165,11 @@ impl Journal {
 
     /// The number of the newest.
     pub(crate) fn last_id(&self) -> u64 {
+        self.begin + self.told
+    }
+
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
         self.told
     }
 }
@@ -206,6 +220,21 @@ mod tests {
         assert_eq!(journal.last_id(), HAPPENINGS_MAX as u64 + 10);
         assert_eq!(journal.after(journal.last_id() - 1).count(), 1);
         assert_eq!(journal.since(Duration::from_secs(HAPPENINGS_MAX as u64 + 5)).count(), 5);
+    }
+
+    /// A reader that comes back after a restart hears of everything since, also where the clock was set back meanwhile.
+    #[test]
+    fn numbers_go_on_over_a_restart() {
+        let start = |second: u64, events: u64| {
+            let mut journal = Journal::starting(UnixTime(second * 1_000_000_000));
+            (0..events).for_each(|second| drop(journal.add(Duration::from_secs(second), UnixTime(0), What::Readable)));
+            journal
+        };
+        let seen = start(1_700_000_000, 500).last_id();
+        let after = start(1_700_000_060, 3);
+        assert_eq!((after.after(seen).count(), after.count()), (3, 3));
+        assert!(after.last_id() > seen);
+        assert_eq!(start(1_600_000_000, 2).after(seen).count(), 2);
     }
 
     #[test]

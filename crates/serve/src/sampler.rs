@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Device, DeviceId, PerKind, Sample, Snapshot};
+use ttmon_model::{Device, DeviceId, Kind, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Isolation, Machine, Options, Root};
 
@@ -134,7 +134,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// From the next whole interval on, so that looks of two services fall together.
+    /// The first look is now.
     fn new(now: Duration, interval: Duration) -> Self {
         Self { planned: now, interval }
     }
@@ -179,14 +179,14 @@ impl Peaks {
                 self.chips.insert(device.id, device.clone());
             }
             let highest = self.highest.entry(device.id).or_default();
-            for (kind, memory) in device.memory.kinds.iter() {
+            for (kind, memory) in device.memory.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
                 raise(&mut highest[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
             }
         }
         // What one process had at its own peak, the device had too. Each figure is looked at once: there may be thousands.
         for use_of in snapshot.processes.iter().flat_map(|process| &process.devices) {
             let Some(highest) = self.highest.get_mut(&use_of.device) else { continue };
-            for (kind, figure) in use_of.kinds.iter() {
+            for (kind, figure) in use_of.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
                 raise(&mut highest[kind], figure.peak.ok().zip(figure.peak_time.ok()));
             }
         }
@@ -202,6 +202,11 @@ impl Peaks {
     }
 }
 
+/// What belongs to programs comes and goes with them, from one look to the next: no highest that was seen would say much.
+fn has_peak(kind: Kind) -> bool {
+    !matches!(kind, Kind::Cb | Kind::Kernel)
+}
+
 fn raise(highest: &mut Option<Peak>, seen: Option<Peak>) {
     if seen.is_some_and(|seen| highest.is_none_or(|highest| seen.0 > highest.0)) {
         *highest = seen;
@@ -215,8 +220,6 @@ fn thread_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use ttmon_model::Kind;
-
     use super::*;
     use crate::fixture::machine;
 
@@ -257,7 +260,13 @@ mod tests {
             let mut snapshot = machine();
             snapshot.devices[0].memory.kinds[Kind::Dram].figure.used = Ok(used);
             snapshot.devices[0].asic_id = Ok(asic.to_owned());
+            for kind in [Kind::Cb, Kind::Kernel] {
+                snapshot.devices[0].memory.kinds[kind].figure.used = Ok(used);
+            }
             peaks.apply(&mut snapshot);
+            for kind in [Kind::Cb, Kind::Kernel] {
+                assert!(snapshot.devices[0].memory.kinds[kind].figure.peak.is_err(), "{}", kind.name());
+            }
             snapshot.devices[0].memory.kinds[Kind::Dram].figure.peak
         };
         assert_eq!(look(10, "A"), Ok(10));

@@ -65,7 +65,7 @@ impl Service {
             counters: Counters::default(),
             newest: Mutex::default(),
             pulse: watch::channel(0).0,
-            journal: Mutex::default(),
+            journal: Mutex::new(Journal::starting(now())),
             history: Mutex::new(History::new(interval)),
             figures: Mutex::default(),
             keeper: OnceLock::new(),
@@ -181,7 +181,7 @@ impl Service {
             cpu: figures.cpu,
             problems: fresh.as_ref().map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
-            events: self.last_happening(),
+            events: lock(&self.journal).count(),
         };
         let own = own.text(&self.counters, dialect);
         let mut text = String::with_capacity(machine.as_ref().map_or(0, |machine| machine.len()) + own.len() + 8);
