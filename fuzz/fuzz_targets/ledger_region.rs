@@ -38,7 +38,7 @@ fn read_all(region: &Region) {
     assert!(listing.entries.len() <= 1 << 20 && listing.tags.len() <= 4096 && listing.peak_sets.len() <= 2048);
     assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.len()));
     assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.len()));
-    assert!(listing.left.len() <= (1 << 20) + 4096 && totals.launches.len() <= 256 && totals.coverage.len() <= 64);
+    assert!(listing.left.len() <= (1 << 20) + 4096 && totals.launches.len() <= 256 && totals.coverage.len() <= 64 && totals.shared.len() <= 64);
     let circulars = region.circulars(&totals).expect("memory does not end");
     assert!(circulars.len() <= 65_536 && circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
     let failures = region.failures().expect("memory does not end");

@@ -13,7 +13,8 @@ const LAUNCHES: u8 = 7;
 const COVERAGE: u8 = 8;
 const FAILURES: u8 = 9;
 const LEFT: u8 = 10;
-const ENTRIES: u8 = 11;
+const SHARED: u8 = 11;
+const ENTRIES: u8 = 12;
 const LATE: u8 = 0x80;
 
 fn patch(table: u8, offset: u16, value: u64) -> Vec<u8> {
@@ -72,6 +73,8 @@ fn main() -> std::io::Result<()> {
         patch(HEADER, 0x318, 21),
         patch(ROWS, 0xF8, 21),
     ];
+    let shared = [patch(HEADER, 0x348, u64::MAX), patch(SHARED, 0x00, 1 | 1 << 32), patch(SHARED, 0x40, u64::MAX), patch(SHARED, 0x48, u64::MAX)];
+    write("shared", [20, 0], &shared)?;
     write("left_and_marked", [20, 1], &left)?;
     Ok(())
 }

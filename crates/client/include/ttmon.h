@@ -98,8 +98,8 @@ int32_t ttmon_memory_allocated(int32_t device,
                                uint8_t buffer_type,
                                uint64_t *bytes);
 
-// The most there was, since tracking began or since `ttmon_reset_peak`. Where several allocators share the device (a mesh and its
-// submesh) it is the sum of what each had at most.
+// The most there was, since tracking began or since `ttmon_reset_peak`, whether the device is still open or not. Where several
+// allocators share it (a mesh and its submesh) it is the most they had together.
 //
 // # Safety
 // `bytes` is null, or a place for a number.
@@ -107,7 +107,7 @@ int32_t ttmon_max_memory_allocated(int32_t device,
                                    uint8_t buffer_type,
                                    uint64_t *bytes);
 
-// From now on `ttmon_max_memory_allocated` counts anew. What others see as the peak stays.
+// From now on `ttmon_max_memory_allocated` counts anew, of a mesh on all its chips. What others see as the peak stays.
 int32_t ttmon_reset_peak(int32_t device, uint8_t buffer_type);
 
 #ifdef __cplusplus

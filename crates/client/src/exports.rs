@@ -103,8 +103,8 @@ pub unsafe extern "C" fn ttmon_memory_allocated(device: i32, buffer_type: u8, by
     pass(|| Report::MemoryAllocated { device, buffer_type, bytes })
 }
 
-/// The most there was, since tracking began or since `ttmon_reset_peak`. Where several allocators share the device (a mesh and its
-/// submesh) it is the sum of what each had at most.
+/// The most there was, since tracking began or since `ttmon_reset_peak`, whether the device is still open or not. Where several
+/// allocators share it (a mesh and its submesh) it is the most they had together.
 ///
 /// # Safety
 /// `bytes` is null, or a place for a number.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn ttmon_max_memory_allocated(device: i32, buffer_type: u8
     pass(|| Report::MaxMemoryAllocated { device, buffer_type, bytes })
 }
 
-/// From now on `ttmon_max_memory_allocated` counts anew. What others see as the peak stays.
+/// From now on `ttmon_max_memory_allocated` counts anew, of a mesh on all its chips. What others see as the peak stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_reset_peak(device: i32, buffer_type: u8) -> i32 {
     pass(|| Report::ResetPeak { device, buffer_type })

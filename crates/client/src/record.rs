@@ -1,6 +1,6 @@
 //! From a report to the ledger: what a repeated allocation means, and which buffer a free without a kind is.
 
-use ttmon_ledger::layout::{Lost, kind};
+use ttmon_ledger::layout::{Lost, flag, kind};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, KindGeometry, RowFigures, Session};
 
 use crate::report::{Outcome, Report};
@@ -22,7 +22,7 @@ pub(crate) fn record(report: Report) -> Outcome {
             freed(device, cb_id, |_, allocator| Some(Key { allocator, kind: kind::CB, address: cb_id }))
         }
         Report::KernelLoad { device, size, kernel_type, kernel_id } => {
-            allocated(device, kind::KERNEL, kernel_id, size, u16::from(kernel_type))
+            allocated(device, kind::KERNEL, kernel_id, size, u16::from(kernel_type) << flag::KERNEL_TYPE_SHIFT)
         }
         Report::KernelUnload { device, size: _, kernel_id } => {
             freed(device, kernel_id, |_, allocator| Some(Key { allocator, kind: kind::KERNEL, address: kernel_id }))
@@ -41,9 +41,9 @@ pub(crate) fn record(report: Report) -> Outcome {
         }),
         Report::MemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.used),
         Report::MaxMemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.peak),
-        Report::ResetPeak { device, buffer_type } => on_chip(device, |session, allocators| {
-            let kind = kind_of(buffer_type);
-            allocators.for_each(|allocator| session.reset_peak(allocator, kind));
+        Report::ResetPeak { device, buffer_type } => on_device(device, 0, |session, metal_id| {
+            session.reset_peak_on(metal_id, kind_of(buffer_type));
+            Outcome::Recorded
         }),
     }
 }
@@ -52,34 +52,15 @@ fn kind_of(buffer_type: u8) -> u8 {
     BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER)
 }
 
-/// The sum of a figure over the allocators of a chip.
+/// A figure of a chip; of one that nothing was ever seen on it is 0.
 fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -> u64) -> Outcome {
     if bytes.is_null() {
         return Outcome::BadArgument;
     }
-    let kind = kind_of(buffer_type);
-    on_chip(device, |session, allocators| {
-        let sum = allocators.filter_map(|allocator| session.figures(allocator, kind)).map(figure).fold(0, u64::saturating_add);
-        // SAFETY: not null, and the caller of the C function promises a place for a number.
-        unsafe { bytes.write_unaligned(sum) };
-    })
-}
-
-/// As many allocators as may share a chip; a ledger has no more open.
-const SHARING_MAX: usize = 256;
-
-/// The allocators of a chip: those that the hook sees, else those of this API. Both would be the same memory twice.
-fn on_chip(device: i32, act: impl FnOnce(&mut Session<'_>, &mut dyn Iterator<Item = AllocatorId>)) -> Outcome {
     on_device(device, 0, |session, metal_id| {
-        let mut found = [None; SHARING_MAX];
-        let mut places = found.iter_mut();
-        session.allocators_on(metal_id, |allocator, origin| {
-            if let Some(place) = places.next() {
-                *place = Some((allocator, origin));
-            }
-        });
-        let best = found.iter().flatten().map(|(_, origin)| *origin).max();
-        act(session, &mut found.iter().flatten().filter(|(_, origin)| Some(*origin) == best).map(|(allocator, _)| *allocator));
+        let found = session.figures_on(metal_id, kind_of(buffer_type)).map_or(0, figure);
+        // SAFETY: not null, and the caller of the C function promises a place for a number.
+        unsafe { bytes.write_unaligned(found) };
         Outcome::Recorded
     })
 }

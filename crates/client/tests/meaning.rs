@@ -114,7 +114,7 @@ fn buffer_types_are_kinds() {
     assert_eq!(ledger.live(110, kind::CB), (7, 1));
     recorded(report_kernel_load(110, 8, 2, 0xABC));
     assert_eq!(ledger.live(110, kind::KERNEL), (8, 1));
-    assert_eq!(u16::from_le_bytes(ledger.bytes(ledger.entry(0xABC) + entry::FLAGS)), 2, "the type of a kernel");
+    assert_eq!(u16::from_le_bytes(ledger.bytes(ledger.entry(0xABC) + entry::FLAGS)), 2 << 8, "the type of a kernel");
     recorded(report_kernel_unload(110, 12345, 0xABC));
     recorded(report_cb_deallocation(110, 12345, 1));
     assert_eq!((ledger.live(110, kind::CB), ledger.live(110, kind::KERNEL)), ((0, 0), (0, 0)));

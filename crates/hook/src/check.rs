@@ -136,7 +136,7 @@ pub(crate) fn compare(call: &Call, library: &'static Library, pointer: usize) {
     let known = tables::with(|session, tables| {
         let known = tables.find_mut(pointer)?;
         known.pace.postpone();
-        let figures = BANKED.map(|(kind, _)| session.figures(known.id, kind).map_or(0, |figures| figures.allocated));
+        let figures = BANKED.map(|(kind, _)| session.allocated(known.id, kind).unwrap_or(0));
         (!known.is_unchecked).then_some((figures, known.geometry))
     });
     let (Some(before), Some(Some((figures, geometry)))) = (before, known) else { return };

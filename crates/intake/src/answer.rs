@@ -251,6 +251,7 @@ fn outline(heard: &Heard<'_>) -> Ledger {
         visible_devices: heard.view.visible.clone(),
         events: 0,
         allocators: allocators.collect(),
+        shared: Vec::new(),
         buffers: Vec::new(),
         circulars: Vec::new(),
         launches: Vec::new(),

@@ -61,15 +61,17 @@ pub const COVERAGE: Table = Table::after(LAUNCHES, 64, 128);
 pub const FAILURES: Table = Table::after(COVERAGE, 64, 1024);
 /// Entries that were live when all of their row was freed, and are gone from the entries.
 pub const LEFT: Table = Table::after(FAILURES, 4096, 64);
+/// Peaks of chips that several allocators share.
+pub const SHARED: Table = Table::after(LEFT, 64, 256);
 /// Entries, as many as fit.
 pub const fn entries(capacity: u32) -> Table {
-    Table::after(LEFT, capacity, 64)
+    Table::after(SHARED, capacity, 64)
 }
 
 const _: () = assert!(ROWS.records == ALLOCATORS.records * KINDS);
 const _: () = assert!(EVENTS.records.is_power_of_two());
 const _: () = assert!(FAILURES.records.is_power_of_two() && CIRCULARS.records.is_power_of_two() && LAUNCHES.records.is_power_of_two());
-const _: () = assert!(entries(ENTRIES_MAX).offset == 0x6E_5000 && entries(ENTRIES_MAX).end() == 0x46E_5000);
+const _: () = assert!(entries(ENTRIES_MAX).offset == 0x6E_9000 && entries(ENTRIES_MAX).end() == 0x46E_9000);
 
 /// Offsets in the header.
 pub mod header {
@@ -124,6 +126,10 @@ pub mod header {
     pub const MARK_TIME: u64 = 0x320;
     pub const COST_SAMPLES: u64 = 0x328;
     pub const COST_NS: u64 = 0x330;
+
+    /// The table of shared chips, 16 bytes.
+    pub const SHARED_TABLE: u64 = 0x338;
+    pub const SHARED_USED: u64 = 0x348;
 
     /// TT_VISIBLE_DEVICES is set and stands there whole.
     pub const VISIBLE_WHOLE: u32 = 1;
@@ -247,6 +253,7 @@ pub mod flag {
     pub const CACHE: u16 = 1;
     pub const PER_CORE: u16 = 2;
     pub const TOP: u16 = 4;
+    pub const KERNEL_TYPE_SHIFT: u32 = 8;
 }
 
 /// Bits of an allocator's self-check.
@@ -283,6 +290,31 @@ pub mod launches {
     pub const CHIP: u64 = 0x00;
     pub const PROGRAMS: u64 = 0x08;
     pub const LAST_TIME: u64 = 0x10;
+}
+
+/// Offsets in the record of a chip that several allocators share; of each kind below [`KINDS_MAX`](shared::KINDS_MAX).
+pub mod shared {
+    #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
+    /// Metal id + 1, and the origin in the high half.
+    pub const KEY: u64 = 0x00;
+    pub const INNER_PEAKS: u64 = 0x08;
+    pub const PEAKS: u64 = 0x40;
+    pub const PEAK_BYTES: u64 = 32;
+    /// Offsets in a kind's peaks, behind that of used bytes.
+    pub const TIME: u64 = 8;
+    pub const ALLOCATED: u64 = 16;
+    pub const ALLOCATED_TIME: u64 = 24;
+    pub const KINDS_MAX: usize = 6;
+
+    pub const fn inner_peak(kind: usize) -> u64 {
+        INNER_PEAKS + kind as u64 * 8
+    }
+
+    pub const fn peaks(kind: usize) -> u64 {
+        PEAKS + kind as u64 * PEAK_BYTES
+    }
+
+    const _: () = assert!(PEAKS + KINDS_MAX as u64 * PEAK_BYTES == super::SHARED.stride as u64);
 }
 
 /// Offsets in a record of the coverage.

@@ -21,6 +21,7 @@ mod peak;
 mod recount;
 mod replay;
 mod rows;
+mod shared;
 mod tags;
 mod totals;
 
@@ -38,6 +39,7 @@ pub use header::Identity;
 pub use list::Listing;
 pub use peak::PeakSet;
 pub use rows::{Allocator, Chip, Geometry, Marked, Row, SelfCheck};
+pub use shared::{SharedChip, SharedPeak};
 pub use totals::{Mark, Totals};
 
 use bytes::Source;

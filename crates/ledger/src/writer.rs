@@ -25,6 +25,7 @@ mod memory;
 mod peak;
 mod protocol;
 mod repair;
+mod shared;
 mod slots;
 mod start;
 mod sweep;

@@ -11,7 +11,7 @@ use made::{circular, key, open, refused, spec, writer};
 use proptest::prelude::*;
 use raw::{Raw, Truth};
 use ttmon_ledger::{
-    layout::{Coverage, KINDS, Lost, Op, Refused, flag},
+    layout::{Coverage, Lost, Op, Refused, flag},
     reader::{Listing, Marked, Region},
     writer::{AllocatorId, Buffer, Circular, Failure, RowFigures, SelfCheck, Writer},
 };
@@ -314,7 +314,6 @@ fn what_a_recycled_allocator_left_is_not_the_new_ones() {
         session.close_allocator(id);
     }
     let new = open(&mut session, 1000);
-    assert_eq!(session.figures(new, 0), Some(RowFigures::default()));
     for number in 0..8 {
         session.insert(key(new, 0, number * 64), &sized(1)).expect("room");
     }
@@ -354,17 +353,20 @@ fn the_inner_peak_can_be_reset_and_the_outer_stays() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
-    assert_eq!(session.figures(id, 0), Some(RowFigures::default()));
-    assert_eq!(session.figures(id, u8::try_from(KINDS).expect("8")), None);
+    assert_eq!(session.figures_on(0, 0), Some(RowFigures::default()));
+    assert_eq!(session.figures_on(1, 0), None);
     session.insert(key(id, 0, 64), &Buffer { size: 100, per_bank: 10, ..Buffer::default() }).expect("room");
     session.insert(key(id, 0, 128), &sized(50)).expect("room");
     session.remove(key(id, 0, 64)).expect("live");
-    assert_eq!(session.figures(id, 0), Some(RowFigures { used: 50, allocated: 50, count: 1, peak: 150, peak_ever: 150 }));
-    session.reset_peak(id, 0);
+    assert_eq!(session.figures_on(0, 0), Some(RowFigures { used: 50, allocated: 50, count: 1, peak: 150, peak_ever: 150 }));
+    session.reset_peak_on(0, 0);
     session.insert(key(id, 0, 192), &sized(20)).expect("room");
-    assert_eq!(session.figures(id, 0), Some(RowFigures { used: 70, allocated: 70, count: 2, peak: 70, peak_ever: 150 }));
+    assert_eq!(session.figures_on(0, 0), Some(RowFigures { used: 70, allocated: 70, count: 2, peak: 70, peak_ever: 150 }));
     session.close_allocator(id);
-    assert_eq!(session.figures(id, 0), None);
+    let left = Some(RowFigures { peak: 70, peak_ever: 150, ..RowFigures::default() });
+    assert_eq!(session.figures_on(0, 0), left, "programs ask at their end");
+    session.reset_peak_on(0, 0);
+    assert_eq!(session.figures_on(0, 0), Some(RowFigures { peak_ever: 150, ..RowFigures::default() }));
 }
 
 #[test]

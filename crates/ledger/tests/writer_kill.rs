@@ -252,8 +252,17 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     writer.session().expect("session").remove(key(id, 0, 64));
     writer.session().expect("session").restore(key(id, 0, 64), &buffer(20));
     writer.session().expect("session").set_geometry(id, &made::spec(0).kinds);
+    // Another on the same chip: together they have more than either, twice, and less in between.
     let other = open(&mut writer.session().expect("session"), 1);
     writer.session().expect("session").insert(key(other, 1, 64), &buffer(3)).expect("room");
+    let insert_other = |address, size| {
+        writer.session().expect("session").insert(key(other, 0, address), &buffer(size)).expect("room");
+    };
+    insert_other(64, 15_000);
+    writer.session().expect("session").remove(key(other, 0, 64));
+    insert(512, 4000);
+    insert_other(64, 14_000);
+    insert_other(128, 6000);
     writer.session().expect("session").close_allocator(other);
     writer.session().expect("session").close_allocator(id);
 }
@@ -279,12 +288,19 @@ fn stopped_after_every_instruction() {
     let mut status = wait(child);
     let held = File::open(format!("/proc/{child}/fd/{}", intents.descriptor.load(SeqCst))).expect("held");
     let (mut steps, mut checks, mut odd, mut before) = (0_u64, 0_u64, 0_u64, Vec::new());
+    let mut most = [0; 2];
     while libc::WIFSTOPPED(status) {
         let now = parts(&held);
         if now != before {
-            let truth = Raw::of_file(&held).truth();
+            let raw = Raw::of_file(&held);
+            let truth = raw.truth();
             checks += 1;
             odd += truth.seq % 2;
+            for (kind, most) in most.iter_mut().enumerate() {
+                let (told, now) = raw.peak_on(&truth, 0, kind);
+                *most = now.max(*most);
+                assert_eq!(told, *most, "the peak of chip 0, kind {kind}, in step {steps}");
+            }
             before = now;
         }
         // SAFETY: our own stopped child.
@@ -307,7 +323,8 @@ fn parts(ledger: &File) -> Vec<u8> {
         (0x49_1000, 256),
         (0x69_5000, 2048),
         (0x6A_5000, 1024),
-        (0x6E_5000, 1024),
+        (0x6E_5000, 256),
+        (0x6E_9000, 1024),
     ];
     let mut bytes = Vec::new();
     for (offset, length) in places {

@@ -33,6 +33,8 @@ pub struct Ledger {
     pub events: u64,
     /// Allocators, closed ones too: they had peaks.
     pub allocators: Vec<LedgerAllocator>,
+    /// Chips that several of its allocators shared at a time.
+    pub shared: Vec<LedgerShared>,
     /// Live buffers, where they were asked for, or needed to be compared.
     pub buffers: Vec<LedgerBuffer>,
     /// Circular and dataflow buffers of programs.
@@ -41,6 +43,35 @@ pub struct Ledger {
     pub launches: Vec<LedgerLaunches>,
     /// What its hook covers; empty where none wrote it.
     pub coverage: Vec<LedgerFeature>,
+}
+
+/// The most that several allocators of one origin had together on a chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerShared {
+    /// TT-Metal's number of the chip.
+    pub metal_id: u32,
+    /// Of whose allocators.
+    pub origin: LedgerWriter,
+    /// By kind.
+    pub peaks: PerKind<LedgerSharedPeak>,
+}
+
+/// Such a peak of one kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerSharedPeak {
+    /// Most live bytes, as asked for.
+    pub used: u64,
+    /// When that was.
+    pub time: UnixTime,
+    /// Most live bytes, as taken.
+    pub allocated: u64,
+}
+
+impl Ledger {
+    /// What the allocators of that origin had together on a chip, if there were several at a time.
+    pub fn shared_on(&self, chip: &LedgerChip, origin: LedgerWriter) -> Option<&LedgerShared> {
+        self.shared.iter().find(|shared| Some(shared.metal_id) == chip.metal_id && shared.origin == origin)
+    }
 }
 
 /// Who writes a ledger.

@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 
 use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, status};
-use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, Totals};
+use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{
     BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature, LedgerGeometry,
-    LedgerLaunches, LedgerRow, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+    LedgerLaunches, LedgerRow, LedgerSelfCheck, LedgerShared, LedgerSharedPeak, LedgerWriter, VisibleDevices,
 };
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
@@ -252,6 +252,7 @@ pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
         },
         events: totals.events,
         allocators: totals.allocators.iter().map(allocator).collect(),
+        shared: totals.shared.iter().map(shared).collect(),
         buffers: listed.as_ref().map_or_else(Vec::new, buffers),
         circulars: circulars.iter().filter_map(|one| circular(one, &places)).collect(),
         launches: totals
@@ -319,12 +320,7 @@ fn allocator(allocator: &Allocator) -> LedgerAllocator {
         is_open: allocator.is_open,
         mesh: allocator.mesh,
         given_id: allocator.given_id,
-        origin: match allocator.origin {
-            1 => LedgerWriter::Client,
-            2 => LedgerWriter::Hook,
-            3 => LedgerWriter::Service,
-            _ => LedgerWriter::Unknown,
-        },
+        origin: origin(allocator.origin),
         chips: allocator.chips.iter().map(|chip: &Chip| LedgerChip { metal_id: chip.metal_id, unique_id: chip.unique_id }).collect(),
         geometry: PerKind::from_fn(|kind| {
             let geometry = allocator.geometry.get(kind as usize).copied().flatten()?;
@@ -333,6 +329,23 @@ fn allocator(allocator: &Allocator) -> LedgerAllocator {
         self_check: self_check(allocator.self_check),
         rows: allocator.rows.iter().map(row).collect(),
     }
+}
+
+fn origin(number: u32) -> LedgerWriter {
+    match number {
+        1 => LedgerWriter::Client,
+        2 => LedgerWriter::Hook,
+        3 => LedgerWriter::Service,
+        _ => LedgerWriter::Unknown,
+    }
+}
+
+fn shared(chip: &SharedChip) -> LedgerShared {
+    let peak = |kind: Kind| {
+        let SharedPeak { used, time, allocated, .. } = chip.peaks.get(kind as usize).copied().unwrap_or_default();
+        LedgerSharedPeak { used, time: UnixTime(time), allocated }
+    };
+    LedgerShared { metal_id: chip.metal_id, origin: origin(chip.origin), peaks: PerKind::from_fn(peak) }
 }
 
 fn self_check(check: SelfCheck) -> LedgerSelfCheck {

@@ -103,13 +103,14 @@ pub(super) struct Tables {
     pub(super) coverage: Table,
     pub(super) failures: Table,
     pub(super) left: Table,
+    pub(super) shared: Table,
 }
 
 /// A newer minor version may have longer records, but not so much longer that reading them takes for ever.
 const STRIDE_GROWTH_MAX: u32 = 4;
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-const KNOWN: [Table; 11] = [
+const KNOWN: [Table; 12] = [
     layout::ALLOCATORS,
     layout::ROWS,
     layout::TAGS,
@@ -121,6 +122,7 @@ const KNOWN: [Table; 11] = [
     layout::COVERAGE,
     layout::FAILURES,
     layout::LEFT,
+    layout::SHARED,
 ];
 
 impl Tables {
@@ -134,11 +136,12 @@ impl Tables {
             return Err(Refusal::TooShort);
         }
         let mut tables = KNOWN;
-        let places = (header::TABLES..).step_by(16).take(6).chain((header::MORE_TABLES..).step_by(16));
+        let places =
+            (header::TABLES..).step_by(16).take(6).chain((header::MORE_TABLES..).step_by(16).take(5)).chain([header::SHARED_TABLE]);
         for (at, table) in places.zip(&mut tables) {
             *table = check(bytes, at, *table, u64::from(header_bytes)..region_bytes)?;
         }
-        let [allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left] = tables;
+        let [allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared] = tables;
         if rows.records != allocators.records * layout::KINDS {
             return Err(Refusal::Geometry("not eight rows for each allocator"));
         }
@@ -146,7 +149,7 @@ impl Tables {
         if tables.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
             return Err(Refusal::Geometry("tables overlap"));
         }
-        Ok(Self { allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left })
+        Ok(Self { allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared })
     }
 }
 
@@ -184,6 +187,7 @@ pub(super) struct Counters {
     pub(super) launches_used: u32,
     pub(super) coverage_used: u32,
     pub(super) left_used: u32,
+    pub(super) shared_used: u32,
     pub(super) failures: u64,
     /// Count and bytes.
     pub(super) left_forgotten: (u64, u64),
@@ -193,7 +197,7 @@ pub(super) struct Counters {
     pub(super) cost: (u64, u64),
 }
 
-const COUNTERS_END: u64 = header::COST_NS + 8;
+const COUNTERS_END: u64 = header::SHARED_USED + 8;
 
 impl Counters {
     pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, Refusal> {
@@ -221,6 +225,7 @@ impl Counters {
             launches_used: used(header::LAUNCHES_USED, tables.launches),
             coverage_used: used(header::COVERAGE_USED, tables.coverage),
             left_used: used(header::LEFT_USED, tables.left),
+            shared_used: used(header::SHARED_USED, tables.shared),
             failures: field(header::FAILURES),
             left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
             mark_event: field(header::MARK_EVENT),

@@ -9,6 +9,7 @@ use super::bytes::u64_at;
 use super::coverage::{self, Feature, Launches};
 use super::header::Counters;
 use super::rows::{Allocator, Row, RowRecord};
+use super::shared::SharedChip;
 use super::{Exactness, Refusal, Region};
 use crate::layout::{KINDS, LOST_KINDS, Table, allocator, row};
 
@@ -33,6 +34,8 @@ pub struct Totals {
     pub last_time: u64,
     /// Every allocator there was and whose slot was not taken again, closed ones included.
     pub allocators: Vec<Allocator>,
+    /// Chips that several allocators shared at a time.
+    pub shared: Vec<SharedChip>,
     /// What the hook covers, by its number.
     pub coverage: Vec<Feature>,
     /// Programs launched, by chip.
@@ -75,6 +78,7 @@ pub(super) struct Frame {
     pub(super) allocators: Vec<Allocator>,
     pub(super) last_time: u64,
     pub(super) mark: Option<Mark>,
+    pub(super) shared: Vec<SharedChip>,
     pub(super) coverage: Vec<Feature>,
     pub(super) launches: Vec<Launches>,
 }
@@ -96,6 +100,7 @@ impl Frame {
             repairs: self.counters.repairs,
             last_time: self.last_time,
             allocators: self.allocators,
+            shared: self.shared,
             coverage: self.coverage,
             launches: self.launches,
             failures: self.counters.failures,
@@ -153,6 +158,7 @@ struct Raw {
     scratch: Vec<u8>,
     allocators: Vec<u8>,
     rows: Vec<u8>,
+    shared: Vec<u8>,
 }
 
 impl Raw {
@@ -166,6 +172,7 @@ impl Raw {
         };
         copy(tables.allocators, used, &mut self.allocators)?;
         copy(tables.rows, used * KINDS, &mut self.rows)?;
+        copy(tables.shared, counters.shared_used, &mut self.shared)?;
         Ok(counters)
     }
 
@@ -195,6 +202,11 @@ impl Raw {
             is_stalled: found == Found::Stalled,
             last_time: converter.unix_ns(counters.last_time),
             mark: (counters.mark_event != 0).then(|| Mark { event: counters.mark_event, time: converter.unix_ns(counters.mark_time) }),
+            shared: self
+                .shared
+                .chunks_exact(tables.shared.stride as usize)
+                .filter_map(|record| SharedChip::decode(record, &converter))
+                .collect(),
             coverage: coverage::features(region, counters.coverage_used)?,
             launches: coverage::launches(region, counters.launches_used)?,
             counters,

@@ -8,7 +8,7 @@ use std::sync::atomic::{
 use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Key, KindGeometry, Session,
+    AllocatorId, AllocatorSpec, Key, KindGeometry,
     books::Books,
     event::{Event, Fact},
     memory::{low, pair},
@@ -21,8 +21,10 @@ const ROWS_EACH: usize = KINDS as usize;
 pub(super) const FIGURES_EACH: usize = 32;
 /// Its generation while it is open, else 0.
 const OPEN: usize = 0;
-/// Which of its rows are known to be in use, a bit each.
+/// Which of its rows are known to be in use, a bit each, and [`SHARES`].
 const IN_USE: usize = 1;
+/// It shares chips with another: see `shared`.
+const SHARES: u64 = 1 << ROWS_EACH;
 /// Of each row its banks.
 const BANKS: usize = 2;
 const NAME: usize = BANKS + ROWS_EACH;
@@ -34,13 +36,6 @@ const GENERATION: usize = SHUT_AT + 1;
 const COUNTED: usize = GENERATION + 1;
 /// No origin is that large.
 const NO_NAME: u64 = u64::MAX;
-
-impl Session<'_> {
-    /// Tells the open allocators that lie on a chip, by TT-Metal's number, each with its origin.
-    pub fn allocators_on(&self, metal_id: u32, each: impl FnMut(AllocatorId, u32)) {
-        self.books.each_on(metal_id, each);
-    }
-}
 
 impl Books {
     /// The row of a key, if its allocator is open.
@@ -75,6 +70,20 @@ impl Books {
         (0..ROWS_EACH).filter(move |kind| kinds >> kind & 1 != 0).map(move |kind| slot * ROWS_EACH + kind)
     }
 
+    pub(super) fn is_slot_open(&self, slot: usize) -> bool {
+        self.figure(slot, OPEN) != 0
+    }
+
+    /// Whether the allocator of a row shares chips with another.
+    #[inline]
+    pub(super) fn shares(&self, row: usize) -> bool {
+        self.figure(row / ROWS_EACH, IN_USE) & SHARES != 0
+    }
+
+    pub(super) fn note_sharing(&self, slot: usize) {
+        self.set_figure(slot, IN_USE, self.figure(slot, IN_USE) | SHARES);
+    }
+
     /// Where the figures of an allocator that every event needs lie, for hints.
     #[inline]
     pub(super) fn figures_of(&self, slot: usize) -> &AtomicU64 {
@@ -102,22 +111,6 @@ impl Books {
         let is_it = |slot: &usize| self.figure(*slot, NAME) == name && self.figure(*slot, OPEN) != 0;
         let slot = if guess < used && is_it(&guess) { guess } else { (0..used).rev().find(is_it)? };
         AllocatorId::new(slot, low(self.figure(slot, OPEN)))
-    }
-
-    /// The open allocators on a chip, each with its origin.
-    pub(super) fn each_on(&self, metal_id: u32, mut each: impl FnMut(AllocatorId, u32)) {
-        for slot in 0..self.allocators_used() {
-            let generation = low(self.figure(slot, OPEN));
-            let word = |field| self.region.allocator(slot, field).load(Relaxed);
-            let chips = (word(allocator::MESH_ROWS) >> 32).min(u64::from(allocator::CHIPS_MAX));
-            let mut places = (allocator::CHIP_LIST..).step_by(16).zip(0..chips);
-            if generation != 0
-                && places.any(|(at, _)| low(word(at)) == metal_id)
-                && let Some(id) = AllocatorId::new(slot, generation)
-            {
-                each(id, low(word(allocator::GIVEN_ID) >> 32));
-            }
-        }
     }
 
     pub(super) fn open(&self, time: u64, spec: &AllocatorSpec<'_>) -> Result<AllocatorId, Lost> {
@@ -149,6 +142,7 @@ impl Books {
         for (kind, geometry) in spec.kinds.iter().enumerate() {
             self.set_figure(slot, BANKS + kind, u64::from(geometry.banks));
         }
+        self.begin_sharing(id);
         self.set_figure(slot, NAME, pair(spec.given_id, spec.origin));
         self.set_figure(slot, GENERATION, u64::from(generation));
         self.set_figure(slot, OPEN, u64::from(generation));
@@ -204,6 +198,7 @@ impl Books {
         self.begin_checks(slot);
         self.region.allocator(slot, allocator::STATE).store(id.state(allocator::OPEN), Release);
         self.set_figure(slot, IN_USE, 0);
+        self.begin_sharing(id);
         self.set_figure(slot, GENERATION, u64::from(id.generation));
         self.set_figure(slot, OPEN, u64::from(id.generation));
         self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
@@ -220,6 +215,7 @@ impl Books {
         self.region.allocator(slot, allocator::CLOSED).store(time, Relaxed);
         self.region.allocator(slot, allocator::STATE).store(id.state(allocator::SHUT), Release);
         self.set_figure(slot, OPEN, 0);
+        self.end_sharing(slot);
         self.set_figure(slot, SHUT_AT, event.n);
         self.end(event, Op::Close, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
     }

@@ -46,6 +46,8 @@ pub(super) struct Books {
     pub(super) pid: libc::pid_t,
     pub(super) descriptor: RawFd,
     pub(super) inode: u64,
+    /// See `shared`.
+    pub(super) sharing: Words,
     pub(super) overflow: Overflow,
     pub(super) tags: Tags,
     pub(super) circulars: Circulars,
@@ -151,6 +153,7 @@ impl Books {
             self.tags.release();
             self.circulars.release();
             self.figures.release();
+            self.sharing.release();
         }
     }
 

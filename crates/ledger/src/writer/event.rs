@@ -90,6 +90,9 @@ impl Books {
         self.add_to_header(header::LIVE_ENTRIES, 1);
         self.add_to_header(header::LIVE_BYTES, buffer.size);
         self.raise_peaks(event, row, live, all);
+        if self.shares(number) {
+            self.raise_shared(event, number);
+        }
         self.index.put(hash, slot);
         let op = if is_listed { Op::Alloc } else { Op::UnlistedAlloc };
         let slot = if is_listed { slot } else { 0 };

@@ -1,17 +1,16 @@
-//! Figures that the program itself asks for: marks to compare with, a peak it can reset, and what a row has now.
+//! Figures that the program itself asks for: marks to compare with, and what it has now (see `shared`).
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::layout::{KINDS, Op, header, row};
 
 use super::{
-    AllocatorId, Session,
+    Session,
     books::Books,
     event::{Event, Fact},
-    memory::Row,
 };
 
-/// What a row has now.
+/// What a process has on a chip, of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowFigures {
     /// Live bytes, as asked for.
@@ -20,7 +19,7 @@ pub struct RowFigures {
     pub allocated: u64,
     /// Live buffers.
     pub count: u64,
-    /// Most live bytes since [`Session::reset_peak`], else since tracking began.
+    /// Most live bytes since [`Session::reset_peak_on`], else since tracking began.
     pub peak: u64,
     /// Most live bytes since tracking began.
     pub peak_ever: u64,
@@ -36,35 +35,6 @@ impl Session<'_> {
         books.region.header(header::MARK_EVENT).store(event.n, Release);
         books.mark_rows(event);
         books.end(event, Op::Mark, &Fact::default());
-    }
-
-    /// What an allocator has of one kind of memory; `None` where it is not open. A kind that was never used has nothing.
-    pub fn figures(&self, allocator: AllocatorId, kind: u8) -> Option<RowFigures> {
-        let row = self.row_in_use(allocator, kind)?;
-        let Some(row) = row else { return Some(RowFigures::default()) };
-        Some(RowFigures {
-            used: row.get(row::LIVE_BYTES),
-            allocated: row.get(row::ALLOCATED_BYTES),
-            count: row.count(),
-            peak: row.get(row::INNER_PEAK),
-            peak_ever: row.get(row::PEAK),
-        })
-    }
-
-    /// From now on [`RowFigures::peak`] counts anew. The peak that others see stays what it is.
-    pub fn reset_peak(&mut self, allocator: AllocatorId, kind: u8) {
-        // One word, which no reader takes for anything but itself: no event.
-        if let Some(Some(row)) = self.row_in_use(allocator, kind) {
-            row.set(row::INNER_PEAK, row.get(row::LIVE_BYTES));
-        }
-    }
-
-    fn row_in_use(&self, allocator: AllocatorId, kind: u8) -> Option<Option<Row<'_>>> {
-        if u32::from(kind) >= KINDS || !self.books.is_open(allocator) {
-            return None;
-        }
-        let row = self.books.region.row(allocator.row(kind));
-        Some((row.get(row::STATE) == allocator.state(row::IN_USE)).then_some(row))
     }
 }
 

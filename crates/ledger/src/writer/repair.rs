@@ -60,6 +60,7 @@ impl Books {
             count += row.count();
             bytes += row.get(row::LIVE_BYTES);
         }
+        self.raise_all_shared(event);
         self.finish_mark(event);
         self.region.header(header::LIVE_ENTRIES).store(count, Relaxed);
         self.region.header(header::LIVE_BYTES).store(bytes, Relaxed);

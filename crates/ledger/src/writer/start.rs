@@ -27,6 +27,7 @@ use super::{
     index::Index,
     lock::Lock,
     memory::{self, Backing, PAGE, Region, Words, pair, position},
+    shared::SHARING,
     slots::Overflow,
     tags::Tags,
 };
@@ -133,10 +134,17 @@ fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
 /// Books of a region that is mapped, with an empty index.
 pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descriptor, inode): (RawFd, u64)) -> Option<Books> {
     let index = Index::reserve(region.capacity)?;
-    let Some(figures) = Words::reserve(FIGURES) else {
-        // SAFETY: nobody has used it.
-        unsafe { index.release() };
-        return None;
+    let words = Words::reserve(FIGURES).map(|figures| (figures, Words::reserve(SHARING)));
+    let (figures, sharing) = match words {
+        Some((figures, Some(sharing))) => (figures, sharing),
+        some => {
+            // SAFETY: nobody has used them.
+            unsafe {
+                index.release();
+                some.iter().for_each(|(figures, _)| figures.release());
+            }
+            return None;
+        }
     };
     Some(Books {
         region,
@@ -145,6 +153,7 @@ pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descri
         pid,
         descriptor,
         inode,
+        sharing,
         index,
         overflow: Overflow::new(),
         tags: Tags::new(),
@@ -166,7 +175,8 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, events, layout::entries(region.capacity)];
     let more = [layout::CIRCULARS, layout::LAUNCHES, layout::COVERAGE, layout::FAILURES, layout::LEFT];
     let places = (header::TABLES..).step_by(16).take(tables.len()).chain((header::MORE_TABLES..).step_by(16));
-    for (table, at) in tables.iter().chain(&more).zip(places) {
+    let places = places.take(tables.len() + more.len()).chain([header::SHARED_TABLE]);
+    for (table, at) in tables.iter().chain(&more).chain([&layout::SHARED]).zip(places) {
         set(at, table.offset);
         set(at + 8, pair(table.records, table.stride));
     }
@@ -390,8 +400,8 @@ mod tests {
     #[test]
     fn the_capacity_is_halved_until_it_fits() {
         assert_eq!(capacity_within(1 << 20, u64::MAX), Some(1 << 20));
-        assert_eq!(capacity_within(1 << 20, 0x46E_4FFF), Some(1 << 19));
-        assert_eq!(capacity_within(1 << 20, 0x6E_5000 + 64 * 1024), Some(1 << 10));
-        assert_eq!(capacity_within(1 << 20, 0x6E_5000), None);
+        assert_eq!(capacity_within(1 << 20, 0x46E_8FFF), Some(1 << 19));
+        assert_eq!(capacity_within(1 << 20, 0x6E_9000 + 64 * 1024), Some(1 << 10));
+        assert_eq!(capacity_within(1 << 20, 0x6E_9000), None);
     }
 }

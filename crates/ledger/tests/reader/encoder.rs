@@ -25,6 +25,7 @@ pub(crate) struct Shape {
     pub(crate) coverage: u32,
     pub(crate) failures: u32,
     pub(crate) left: u32,
+    pub(crate) shared: u32,
     /// Bytes more that each record has than version 1.2's.
     pub(crate) longer: u32,
 }
@@ -32,7 +33,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// As the page says, with room for so many entries.
     pub(crate) fn full(entries: u32) -> Self {
-        let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, ..Self::small() };
+        let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, shared: 64, ..Self::small() };
         Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0, ..more }
     }
 
@@ -49,6 +50,7 @@ impl Shape {
             coverage: 4,
             failures: 4,
             left: 8,
+            shared: 2,
             longer: 0,
         }
     }
@@ -69,6 +71,7 @@ pub(crate) struct Encoder {
     pub(crate) coverage: Place,
     pub(crate) failures: Place,
     pub(crate) left: Place,
+    pub(crate) shared: Place,
 }
 
 impl Encoder {
@@ -89,9 +92,11 @@ impl Encoder {
         let coverage = place(shape.coverage, 128);
         let failures = place(shape.failures, 1024);
         let left = place(shape.left, 64);
+        let shared = place(shape.shared, 256);
         let entries = place(shape.entries, 64);
         let bytes = vec![0; usize::try_from(next).unwrap()];
-        let mut new = Self { bytes, allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left };
+        let mut new =
+            Self { bytes, allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared };
         new.header();
         new
     }
@@ -104,8 +109,8 @@ impl Encoder {
         self.put64(0x010, self.bytes.len() as u64);
         let places = [self.allocators, self.rows, self.tags, self.graveyard, self.events, self.entries];
         let more = [self.circulars, self.launches, self.coverage, self.failures, self.left];
-        let at = (0x018..0x078).step_by(16).chain((0x2A0..).step_by(16));
-        for (at, place) in at.zip(places.into_iter().chain(more)) {
+        let at = (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)).chain([0x338]);
+        for (at, place) in at.zip(places.into_iter().chain(more).chain([self.shared])) {
             self.put64(at, place.offset);
             self.put32(at + 8, place.records);
             self.put32(at + 12, place.stride);

@@ -18,8 +18,8 @@ fn shapes() -> [Shape; 2] {
 #[test]
 fn the_full_layout_is_as_long_as_the_page_says() {
     let region = Encoder::new(Shape::full(1 << 20));
-    assert_eq!(region.bytes.len(), 0x46E_5000);
-    assert_eq!(region.entries.offset, 0x6E_5000);
+    assert_eq!(region.bytes.len(), 0x46E_9000);
+    assert_eq!(region.entries.offset, 0x6E_9000);
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn versions() {
 fn cut_short() {
     let region = filled(Shape::small(), 20, 64);
     let places = [region.allocators, region.rows, region.tags, region.graveyard, region.events, region.entries];
-    let more = [region.circulars, region.launches, region.coverage, region.failures, region.left];
+    let more = [region.circulars, region.launches, region.coverage, region.failures, region.left, region.shared];
     for place in places.into_iter().chain(more) {
         for length in [place.offset - 1, place.offset, place.offset + 1, place.offset + u64::from(place.stride)] {
             assert_eq!(refused(&region.bytes[..usize::try_from(length).unwrap()]), Refusal::TooShort);
@@ -111,7 +111,7 @@ fn broken_geometry() {
         region.put(offset, value);
         assert!(matches!(refused(&region.bytes), Refusal::Geometry(_) | Refusal::TooShort), "{offset:#x} {value:?}");
     };
-    for at in (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)) {
+    for at in (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)).chain([0x338]) {
         for offset in [0, 8, 0x0FFF, 0x1001, u64::MAX, u64::MAX - 7, whole.bytes.len() as u64, 1 << 62] {
             check(at, &offset.to_le_bytes());
         }
@@ -134,7 +134,7 @@ fn broken_geometry() {
 fn huge_counts() {
     for value in [u64::MAX, 1 << 63, 1 << 32, 1 << 20] {
         let mut region = filled(Shape::small(), 20, 64);
-        for offset in (0x200..0x2A0).step_by(8).chain((0x2F0..0x328).step_by(8)) {
+        for offset in (0x200..0x2A0).step_by(8).chain((0x2F0..0x338).step_by(8)).chain([0x348]) {
             region.put64(offset, value & !1);
         }
         for offset in (region.rows.offset..region.tags.offset).step_by(8) {
@@ -174,7 +174,9 @@ fn odd_for_ever() {
 fn random_bytes_behind_a_good_geometry() {
     let mut region = Encoder::new(Shape::full(1 << 14));
     let mut state = 0x1234_5678_9ABC_DEF0_u64;
-    for offset in (0x080..region.bytes.len() as u64).step_by(8).filter(|offset| !(0x2A0..0x2F0).contains(offset)) {
+    for offset in
+        (0x080..region.bytes.len() as u64).step_by(8).filter(|offset| !(0x2A0..0x2F0).contains(offset) && !(0x338..0x348).contains(offset))
+    {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

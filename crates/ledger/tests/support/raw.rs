@@ -24,7 +24,8 @@ const LAUNCHES: usize = 0x69_1000;
 const COVERAGE: usize = 0x69_3000;
 const FAILURES: usize = 0x69_5000;
 const LEFT: usize = 0x6A_5000;
-const ENTRIES: usize = 0x6E_5000;
+const SHARED: usize = 0x6E_5000;
+const ENTRIES: usize = 0x6E_9000;
 const ROW_BYTES: usize = 256;
 
 pub struct Raw(Vec<u8>);
@@ -163,11 +164,47 @@ impl Raw {
             assert_eq!(self.word(0x228), truth.rows.values().map(|row| row.live_bytes).sum::<u64>(), "live bytes");
         }
         self.check_left(&truth);
+        self.check_shared(&truth);
         let done = seq / 2;
         for n in done.saturating_sub(65_000).max(1)..=done {
             assert!(self.event(n).is_some(), "event {n} of {done} is not whole");
         }
         truth
+    }
+
+    /// The most that open allocators had together on a chip, by kind: what its record says, or a row, or what is there now.
+    pub fn peak_on(&self, truth: &Truth, chip: u32, kind: usize) -> (u64, u64) {
+        let rows = || truth.rows.iter().filter(|(number, _)| *number % 8 == kind && self.is_on(*number / 8, chip)).map(|(_, row)| row);
+        let used = usize::try_from(self.word(0x348)).expect("few");
+        let is_it = |record: &usize| self.half(SHARED + record * 256) == chip + 1;
+        let noted = (0..used).find(is_it).map_or(0, |record| self.word(SHARED + record * 256 + 0x40 + kind * 32));
+        let now = rows().map(|row| row.live_bytes).sum();
+        (noted.max(rows().map(|row| row.peak).max().unwrap_or(0)).max(now), now)
+    }
+
+    fn is_on(&self, allocator: usize, chip: u32) -> bool {
+        let at = ALLOCATORS + allocator * 1280;
+        (0..self.half(at + 0x1C) as usize).any(|number| self.half(at + 0x100 + number * 16) == chip)
+    }
+
+    /// Two that are open on chip 0 have a record, which is between what they have now and all they ever had.
+    fn check_shared(&self, truth: &Truth) {
+        let open: Vec<usize> = (0..usize::try_from(self.word(0x210)).expect("few"))
+            .filter(|slot| self.0[ALLOCATORS + slot * 1280] == 2 && self.is_on(*slot, 0))
+            .collect();
+        let has_one_origin = open.iter().all(|slot| self.half(ALLOCATORS + slot * 1280 + 0x24) == 1);
+        if open.len() < 2 || !has_one_origin || !truth.seq.is_multiple_of(2) {
+            return;
+        }
+        assert_eq!(self.word(SHARED), 1 | 1 << 32, "chip 0 of clients");
+        for kind in 0..6 {
+            let rows = || open.iter().filter_map(|slot| truth.rows.get(&(slot * 8 + kind)));
+            let peak = self.word(SHARED + 0x40 + kind * 32);
+            let all = truth.rows.iter().filter(|(number, _)| *number % 8 == kind).map(|(_, row)| row.peak).sum();
+            // A row alone may have had more before there was another.
+            assert!(peak >= rows().map(|row| row.live_bytes).sum() || rows().count() < 2, "together {peak} of kind {kind}");
+            assert!(peak <= all, "together {peak} of {all} of kind {kind}");
+        }
     }
 
     /// A record is live by its state and its allocator's epoch; a live one says no nonsense.

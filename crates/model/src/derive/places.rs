@@ -6,7 +6,7 @@ use super::allocator::{Lists, looks_at_programs, of_occupancy};
 use super::circulars::{Work, occupancy};
 use super::ledger::OfProcess;
 use super::process::Target;
-use crate::ledger::{Ledger, LedgerAllocator, LedgerWriter};
+use crate::ledger::{Ledger, LedgerAllocator, LedgerSharedPeak, LedgerWriter};
 use crate::memory::{Figure, Kind};
 use crate::missing::{Missing, Reading};
 use crate::snapshot::Allocator;
@@ -18,7 +18,9 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
     let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
     for (index, is_hook) in by_hook.into_iter().map(|index| (index, true)).chain(by_program.into_iter().map(|index| (index, false))) {
         let kinds = &allocators[index].kinds;
-        for target in &targets[index] {
+        let LedgerAllocator { chips, origin, .. } = &ledger.allocators[index];
+        for (at, target) in targets[index].iter().enumerate() {
+            let shared = chips.get(at).and_then(|chip| ledger.shared_on(chip, *origin));
             let place = process.entry(*target);
             for (kind, item) in kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))) {
                 if is_hook {
@@ -26,7 +28,7 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
                 }
                 let is_counted_else = if is_hook { kind == Kind::Cb } else { hooked.contains(&(*target, kind)) };
                 if !is_counted_else {
-                    add(&mut place[kind], &item.figure);
+                    add(&mut place[kind], &item.figure, shared.map(|shared| shared.peaks[kind]));
                 }
             }
         }
@@ -34,7 +36,7 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
 }
 
 /// Adds an allocator's figures to those of its chip. Closed ones hold nothing, but had their peaks.
-fn add(sum: &mut Option<Figure>, new: &Figure) {
+fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>) {
     let figure = sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), ..new.clone() });
     let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
     figure.used = plus(figure.used, new.used);
@@ -43,7 +45,11 @@ fn add(sum: &mut Option<Figure>, new: &Figure) {
     if figure.peak < new.peak {
         (figure.peak, figure.peak_time) = (new.peak, new.peak_time);
     }
-    // Each allocator's peak is its own: two that share a chip may have more together, now at the latest.
+    // Each allocator's peak is its own: what several had together is noted for the chip.
+    if let Some(peak) = shared.filter(|peak| figure.peak.is_ok_and(|own| own < peak.used)) {
+        (figure.peak, figure.peak_time) = (Ok(peak.used), if peak.time.0 > 0 { Ok(peak.time) } else { Err(Missing::NoSource) });
+    }
+    // Where it is not, the peak is no less than now.
     if figure.peak.is_ok() && figure.peak < figure.used {
         (figure.peak, figure.peak_time) = (figure.used, Err(Missing::NoSource));
     }

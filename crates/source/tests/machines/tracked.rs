@@ -73,6 +73,7 @@ fn and_ledger(mut sample: Sample, visible: Option<&str>, is_mock: bool, allocato
         visible_devices,
         events: 1,
         allocators,
+        shared: Vec::new(),
         buffers: Vec::new(),
         circulars: Vec::new(),
         launches: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ttmon_ledger::layout::{COST_ONE_IN, Coverage};
 use ttmon_ledger::reader::Failure;
-use ttmon_model::ledger::{BufferKind, LedgerSample};
+use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerSample, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::memory::Kind;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
@@ -87,9 +87,26 @@ pub(crate) struct OfKind {
     total: Option<u64>,
     /// What was there at the peak.
     pub(crate) groups: Vec<Group>,
-    /// Several allocators held memory at the same time: together they may have had more than any of them.
+    /// Several allocators held memory at the same time, and nobody noted what they had together: it may have been more than any
+    /// of them.
     pub(crate) is_at_least: bool,
-    lives: Vec<(u64, u64)>,
+    lives: Vec<Life>,
+}
+
+/// When an allocator was there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Life {
+    span: (u64, u64),
+    /// Its ledger notes what the allocators of that origin have together on the chip.
+    sharing: Option<(usize, LedgerWriter)>,
+}
+
+impl Life {
+    /// Whether what both had at a time is not known.
+    fn hides(&self, other: &Self) -> bool {
+        let is_noted = self.sharing.is_some() && self.sharing == other.sharing;
+        !is_noted && other.span.0 < self.span.1 && self.span.0 < other.span.1
+    }
 }
 
 /// A buffer that nobody freed, with its chips.
@@ -111,14 +128,16 @@ impl Account {
         let places: Vec<Vec<Vec<Place>>> = digests.iter().map(|digest| places(digest, machine)).collect();
         let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
         let mut chips: BTreeMap<Place, OnChip> = BTreeMap::new();
-        for (digest, places) in digests.iter().zip(&places) {
+        for (number, (digest, places)) in digests.iter().zip(&places).enumerate() {
             // What one process had live at its end, it had at once; what others had may have been another time.
             chips.values_mut().flat_map(|chip| chip.kinds.values_mut()).for_each(|of_kind| of_kind.live = (0, 0));
-            for (allocator, places) in digest.allocators.iter().zip(places) {
-                for place in places {
+            for ((allocator, described), places) in digest.allocators.iter().zip(&digest.places.allocators).zip(places) {
+                for (at, place) in places.iter().enumerate() {
+                    let shared = chip_at(described, places, at).and_then(|chip| digest.places.shared_on(chip, described.origin));
                     let chip = chips.entry(*place).or_default();
+                    let life = Life { span: allocator.life, sharing: shared.map(|_| (number, described.origin)) };
                     for row in &allocator.rows {
-                        chip.add(row, allocator.life, total(snapshot.as_ref(), *place, row.kind));
+                        chip.add(row, life, shared, total(snapshot.as_ref(), *place, row.kind));
                     }
                 }
             }
@@ -290,10 +309,21 @@ impl OfKind {
     pub(crate) fn limit(&self) -> Option<u64> {
         self.capacity.or(self.total)
     }
+
+    /// What several allocators had together is more than any had alone: who was there then is not kept.
+    fn raise(&mut self, together: LedgerSharedPeak, has_banks: bool) {
+        if together.used > self.peak {
+            (self.peak, self.peak_time) = (together.used, together.time.0);
+            self.groups.clear();
+        }
+        if has_banks {
+            self.peak_allocated = self.peak_allocated.max(Some(together.allocated));
+        }
+    }
 }
 
 impl OnChip {
-    fn add(&mut self, row: &DigestRow, life: (u64, u64), total: Option<u64>) {
+    fn add(&mut self, row: &DigestRow, life: Life, shared: Option<&LedgerShared>, total: Option<u64>) {
         let of_kind = self.kinds.entry(row.kind).or_default();
         let geometry = row.row.geometry.as_ref();
         let capacity = geometry.map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes));
@@ -307,12 +337,15 @@ impl OnChip {
             of_kind.peak_allocated = of_kind.peak_allocated.max(Some(row.row.peak_allocated)).max(Some(of_kind.live.1));
         }
         if row.row.peak > 0 {
-            of_kind.is_at_least |= of_kind.lives.iter().any(|other| other.0 < life.1 && life.0 < other.1);
+            of_kind.is_at_least |= of_kind.lives.iter().any(|other| life.hides(other));
             of_kind.lives.push(life);
         }
         if row.row.peak > of_kind.peak {
             (of_kind.peak, of_kind.peak_time) = (row.row.peak, row.row.peak_time);
             of_kind.groups.clone_from(&row.groups);
+        }
+        if let (Some(shared), BufferKind::Of(kind)) = (shared, row.kind) {
+            of_kind.raise(shared.peaks[kind], geometry.is_some());
         }
         of_kind.peak = of_kind.peak.max(of_kind.live.0);
         if is_of_device(row.kind) {
@@ -349,11 +382,18 @@ fn total(snapshot: Option<&Snapshot>, place: Place, kind: BufferKind) -> Option<
     snapshot?.device(id)?.memory.kinds[kind].total.ok()
 }
 
+/// The chip of an allocator that is its place number `at`: places are in the order of chips, unless only some of them are devices.
+fn chip_at<'a>(described: &'a LedgerAllocator, places: &[Place], at: usize) -> Option<&'a LedgerChip> {
+    let are_devices = |place: &Place| matches!(place, Place::Device(_));
+    let is_in_order = places.len() == described.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));
+    described.chips.get(at).filter(|_| is_in_order)
+}
+
 /// The chips of each allocator.
 fn places(digest: &Digest, machine: Option<&Sample>) -> Vec<Vec<Place>> {
     let Some(machine) = machine else {
-        let given = |allocator: &ttmon_model::ledger::LedgerAllocator| {
-            let id = |chip: &ttmon_model::ledger::LedgerChip| chip.unique_id.or(chip.metal_id.map(u64::from));
+        let given = |allocator: &LedgerAllocator| {
+            let id = |chip: &LedgerChip| chip.unique_id.or(chip.metal_id.map(u64::from));
             allocator.chips.iter().map(|chip| Place::Unmapped(id(chip).unwrap_or(u64::from(allocator.given_id)))).collect()
         };
         return digest.places.allocators.iter().map(given).collect();

@@ -129,7 +129,7 @@ fn of_kind_json(account: &Account, kind: BufferKind, of_kind: &OfKind) -> Value 
         "peak": has_peak.then_some(of_kind.peak),
         "peak_allocated": of_kind.peak_allocated.filter(|_| has_peak),
         "peak_time_s": (has_peak && of_kind.peak > 0).then(|| account.seconds(of_kind.peak_time)),
-        // Several allocators held memory at once: each one's own peak is exact, their sum's is not known.
+        // Several processes or origins held memory at once: each one's own peak is exact, their sum's is not known.
         "peak_is_at_least": of_kind.is_at_least,
         "capacity": of_kind.limit(),
         "at_end": of_kind.at_end,

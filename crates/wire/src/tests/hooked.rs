@@ -98,6 +98,7 @@ fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<LedgerBuffer>) -> Ledge
         visible_devices: VisibleDevices::All,
         events: 100,
         allocators,
+        shared: Vec::new(),
         buffers,
         circulars: Vec::new(),
         launches: Vec::new(),

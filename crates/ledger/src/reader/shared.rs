@@ -1,0 +1,44 @@
+//! The most that several allocators had together on a chip that they share.
+
+use super::bytes::{u32_at, u64_at};
+use super::clock::Converter;
+use crate::layout::shared;
+
+/// The peaks of a chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedChip {
+    /// TT-Metal's number of the chip.
+    pub metal_id: u32,
+    /// Of which allocators: 1 client, 2 hook, 3 socket.
+    pub origin: u32,
+    /// By kind, of the first six.
+    pub peaks: [SharedPeak; shared::KINDS_MAX],
+}
+
+/// Most bytes since a second allocator opened, of all there then. Times are nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedPeak {
+    /// As asked for.
+    pub used: u64,
+    /// When.
+    pub time: u64,
+    /// As taken.
+    pub allocated: u64,
+    /// When.
+    pub allocated_time: u64,
+}
+
+impl SharedChip {
+    pub(super) fn decode(record: &[u8], converter: &Converter) -> Option<Self> {
+        let peaks = std::array::from_fn(|kind| {
+            let at = shared::peaks(kind);
+            SharedPeak {
+                used: u64_at(record, at),
+                time: converter.unix_ns(u64_at(record, at + shared::TIME)),
+                allocated: u64_at(record, at + shared::ALLOCATED),
+                allocated_time: converter.unix_ns(u64_at(record, at + shared::ALLOCATED_TIME)),
+            }
+        });
+        Some(Self { metal_id: u32_at(record, shared::KEY).checked_sub(1)?, origin: u32_at(record, shared::KEY + 4), peaks })
+    }
+}

@@ -1,0 +1,191 @@
+//! Chips that several open allocators share: a mesh and its submeshes lie on the same memory, and the most they had together
+//! is no row's.
+//!
+//! When a second allocator of one origin opens on a chip, the chip gets a record, and from then on every new buffer of one of
+//! them adds up what all of them have there. Only what makes more can make a peak, so frees cost nothing, and neither
+//! does anything where nothing is shared.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::layout::{ALLOCATORS, KINDS, SHARED, allocator, header, row, shared};
+
+use super::{
+    AllocatorId, Key, RowFigures, Session,
+    books::Books,
+    event::Event,
+    memory::{high, low, pair},
+};
+
+/// Private words of a record, in `Books::sharing`: which allocators share its chip, a bit each.
+const WORDS_EACH: usize = ALLOCATORS.records as usize / 64;
+pub(super) const SHARING: usize = SHARED.records as usize * WORDS_EACH;
+
+impl Session<'_> {
+    /// What the process has on a chip of one kind of memory, and the most it had, closed allocators included; `None` where no
+    /// allocator was there. What the hook sees (the higher origin) is not added to what the program reports itself.
+    pub fn figures_on(&self, metal_id: u32, kind: u8) -> Option<RowFigures> {
+        let books = self.books;
+        let origin = (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)).map(|slot| books.origin_of(slot)).max()?;
+        let mut sum = RowFigures::default();
+        for slot in books.slots_on(metal_id, origin) {
+            let row = books.region.row(slot * KINDS as usize + usize::from(kind % 8));
+            sum.used = sum.used.saturating_add(row.get(row::LIVE_BYTES));
+            sum.allocated = sum.allocated.saturating_add(row.get(row::ALLOCATED_BYTES));
+            sum.count = sum.count.saturating_add(row.count());
+            sum.peak = sum.peak.max(row.get(row::INNER_PEAK));
+            sum.peak_ever = sum.peak_ever.max(row.get(row::PEAK));
+        }
+        let kind = usize::from(kind);
+        if let Some(record) = books.shared_record(metal_id, origin).filter(|_| kind < shared::KINDS_MAX) {
+            let word = |field| books.region.more(SHARED, record, field).load(Relaxed);
+            sum.peak = sum.peak.max(word(shared::inner_peak(kind)));
+            sum.peak_ever = sum.peak_ever.max(word(shared::peaks(kind)));
+        }
+        (sum.peak, sum.peak_ever) = (sum.peak.max(sum.used), sum.peak_ever.max(sum.used));
+        Some(sum)
+    }
+
+    /// Live bytes of one kind as an open allocator has taken them from its banks.
+    pub fn allocated(&self, allocator: AllocatorId, kind: u8) -> Option<u64> {
+        let row = self.books.row_for(Key { allocator, kind, address: 0 })?;
+        Some(self.books.region.row(row).get(row::ALLOCATED_BYTES))
+    }
+
+    /// From now on [`RowFigures::peak`] of [`Session::figures_on`] counts anew. The peak that others see stays what it is.
+    pub fn reset_peak_on(&mut self, metal_id: u32, kind: u8) {
+        let books = self.books;
+        // Words which no reader takes for anything but themselves: no event.
+        for slot in (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)) {
+            let row = books.region.row(slot * KINDS as usize + usize::from(kind % 8));
+            if row.get(row::INNER_PEAK) != 0 {
+                row.set(row::INNER_PEAK, row.get(row::LIVE_BYTES));
+            }
+        }
+        let is_it = |record: &usize| low(books.shared_key(*record)) == metal_id.wrapping_add(1) && usize::from(kind) < shared::KINDS_MAX;
+        for record in (0..books.shared_used()).filter(is_it) {
+            let (used, _) = books.together(record, usize::from(kind));
+            books.region.more(SHARED, record, shared::inner_peak(usize::from(kind))).store(used, Relaxed);
+        }
+    }
+}
+
+impl Books {
+    /// An allocator is being opened: notes with whom it shares which chips. A service's file has no memory for that.
+    pub(super) fn begin_sharing(&self, id: AllocatorId) {
+        if self.is_hosted() {
+            return;
+        }
+        let origin = self.origin_of(id.slot());
+        for metal_id in self.chips_of(id.slot()).filter(|metal_id| *metal_id != allocator::METAL_ID_UNKNOWN) {
+            for other in self.slots_on(metal_id, origin).filter(|other| *other != id.slot() && self.is_slot_open(*other)) {
+                let Some(record) = self.shared_record(metal_id, origin).or_else(|| self.new_shared_record(metal_id, origin)) else { break };
+                for slot in [id.slot(), other] {
+                    let word = self.sharing.word(record * WORDS_EACH + slot / 64);
+                    word.fetch_or(1 << (slot % 64), Relaxed);
+                    self.note_sharing(slot);
+                }
+            }
+        }
+    }
+
+    /// An allocator is closed: its rows are empty.
+    pub(super) fn end_sharing(&self, slot: usize) {
+        for record in 0..self.shared_used() {
+            self.sharing.word(record * WORDS_EACH + slot / 64).fetch_and(!(1 << (slot % 64)), Relaxed);
+        }
+    }
+
+    /// A row of an allocator that shares chips has grown.
+    #[cold]
+    pub(super) fn raise_shared(&self, event: Event, number: usize) {
+        let (slot, kind) = (number / KINDS as usize, number % KINDS as usize);
+        for record in (0..self.shared_used()).filter(|_| kind < shared::KINDS_MAX) {
+            if self.sharing.get(record * WORDS_EACH + slot / 64) >> (slot % 64) & 1 == 1 {
+                self.raise_record(event, record, kind);
+            }
+        }
+    }
+
+    /// After rows were counted again.
+    pub(super) fn raise_all_shared(&self, event: Event) {
+        for record in 0..self.shared_used() {
+            for kind in 0..shared::KINDS_MAX {
+                self.raise_record(event, record, kind);
+            }
+        }
+    }
+
+    fn raise_record(&self, event: Event, record: usize, kind: usize) {
+        let word = |offset| self.region.more(SHARED, record, offset);
+        let (used, allocated) = self.together(record, kind);
+        let inner = word(shared::inner_peak(kind));
+        inner.store(inner.load(Relaxed).max(used), Relaxed);
+        let peaks = shared::peaks(kind);
+        for (at, sum) in [(peaks, used), (peaks + shared::ALLOCATED, allocated)] {
+            if sum > word(at).load(Relaxed) {
+                // The time comes first: whoever finds the old figure after a kill finds it below what is live, and takes that.
+                word(at + shared::TIME).store(event.time, Relaxed);
+                word(at).store(sum, Release);
+            }
+        }
+    }
+
+    /// Live and allocated bytes of all that share a record's chip now.
+    fn together(&self, record: usize, kind: usize) -> (u64, u64) {
+        let (mut used, mut allocated) = (0_u64, 0_u64);
+        for part in 0..WORDS_EACH {
+            let mut bits = self.sharing.get(record * WORDS_EACH + part);
+            while bits != 0 {
+                let slot = part * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let row = self.region.row(slot * KINDS as usize + kind);
+                used = used.wrapping_add(row.get(row::LIVE_BYTES));
+                allocated = allocated.wrapping_add(row.get(row::ALLOCATED_BYTES));
+            }
+        }
+        (used, allocated)
+    }
+
+    fn shared_used(&self) -> usize {
+        low(self.region.header(header::SHARED_USED).load(Relaxed)).min(SHARED.records) as usize
+    }
+
+    fn shared_key(&self, record: usize) -> u64 {
+        self.region.more(SHARED, record, shared::KEY).load(Relaxed)
+    }
+
+    fn shared_record(&self, metal_id: u32, origin: u32) -> Option<usize> {
+        (0..self.shared_used()).find(|record| self.shared_key(*record) == pair(metal_id.wrapping_add(1), origin))
+    }
+
+    /// `None` where all are used: that chip's peak is known from below only.
+    fn new_shared_record(&self, metal_id: u32, origin: u32) -> Option<usize> {
+        let record = self.shared_used();
+        if record >= SHARED.records as usize {
+            return None;
+        }
+        self.region.more(SHARED, record, shared::KEY).store(pair(metal_id.wrapping_add(1), origin), Relaxed);
+        self.region.header(header::SHARED_USED).store(record as u64 + 1, Release);
+        Some(record)
+    }
+
+    /// Allocators of one origin on a chip, closed ones too.
+    fn slots_on(&self, metal_id: u32, origin: u32) -> impl Iterator<Item = usize> {
+        (0..self.allocators_used()).filter(move |slot| self.origin_of(*slot) == origin && self.is_on(*slot, metal_id))
+    }
+
+    fn origin_of(&self, slot: usize) -> u32 {
+        high(self.region.allocator(slot, allocator::GIVEN_ID).load(Relaxed))
+    }
+
+    pub(super) fn is_on(&self, slot: usize, metal_id: u32) -> bool {
+        self.chips_of(slot).any(|chip| chip == metal_id)
+    }
+
+    /// TT-Metal's numbers of an allocator's chips.
+    pub(super) fn chips_of(&self, slot: usize) -> impl Iterator<Item = u32> {
+        let word = move |field| self.region.allocator(slot, field).load(Relaxed);
+        let chips = high(word(allocator::MESH_ROWS)).min(allocator::CHIPS_MAX);
+        (0..u64::from(chips)).map(move |chip| low(word(allocator::CHIP_LIST + chip * allocator::CHIP_BYTES)))
+    }
+}
