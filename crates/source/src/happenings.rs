@@ -1,5 +1,8 @@
 //! The last events of a ledger in the words of the model, for a screen that shows them as they happen.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ttmon_ledger::layout::Op;
 use ttmon_ledger::reader::Event;
 use ttmon_model::identity::ProcessKey;
@@ -29,9 +32,36 @@ pub struct Happening {
     pub tag: Option<String>,
 }
 
+/// More than this of one ledger at once nobody reads.
+const COUNT_MAX: usize = 50;
+
+/// Looks again and again at what happens in the ledgers of a machine.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// The last event told of each.
+    seen: BTreeMap<(ProcessKey, (u64, u64)), u64>,
+}
+
+impl Watch {
+    /// What happened since the last look, oldest first; of a ledger not looked at before, the last few events.
+    pub fn look(&mut self, ledgers: &[Arc<Found>]) -> Vec<Happening> {
+        let mut happenings = Vec::new();
+        self.seen.retain(|key, _| ledgers.iter().any(|found| (found.owner, found.identity()) == *key));
+        for found in ledgers {
+            let number = self.seen.entry((found.owner, found.identity())).or_default();
+            if let Some((happened, next)) = after(found, *number, COUNT_MAX) {
+                *number = next;
+                happenings.extend(happened);
+            }
+        }
+        happenings.sort_by_key(|happening| happening.time);
+        happenings
+    }
+}
+
 /// What happened after the event of a number, the last of it if there was much, and the number to ask with next time. `None`
 /// where the ledger cannot be read.
-pub fn after(found: &Found, number: u64, count_max: usize) -> Option<(Vec<Happening>, u64)> {
+fn after(found: &Found, number: u64, count_max: usize) -> Option<(Vec<Happening>, u64)> {
     let recorded = found.region.events(number).ok()?;
     let happened = |event: &Event| {
         Some(Happening {

@@ -2,6 +2,7 @@
 //! that hangs never holds up the screen. A local machine, a service's API and a recording are feeds.
 
 mod local;
+mod moment;
 mod past;
 mod remote;
 mod replay;
@@ -19,10 +20,11 @@ use crate::event::Event;
 use crate::keys::Step;
 
 pub use local::Local;
+pub use moment::line_of;
 pub(crate) use past::Grid;
 pub use remote::Remote;
 pub(crate) use replay::Position;
-pub use replay::{Replay, line_of};
+pub use replay::Replay;
 
 /// A source of snapshots.
 #[derive(Debug)]

@@ -142,6 +142,10 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     if !is_again {
         host.history.push(&snapshot);
     }
+    // A recording that jumps back has not come to what happens next.
+    if host.history.len() < before {
+        host.happenings.clear();
+    }
     if let Some(frozen) = host.frozen.as_mut().filter(|_| !is_again) {
         // The picture stays; the newest moment is one further away. A clock set back takes the past with it.
         frozen.back = if host.history.len() >= before { (frozen.back + 1).min(host.history.len() - 1) } else { 0 };

@@ -238,6 +238,9 @@ pub(crate) struct RecordArgs {
     /// Milliseconds from one look to the next, at least 50 [default: 1000].
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
+    /// Leave out live buffers, blocks of banks and events: a smaller file, and an empty memory view.
+    #[arg(long)]
+    pub(crate) no_buffers: bool,
     /// End after S seconds.
     #[arg(long, value_name = "S")]
     pub(crate) duration: Option<f64>,

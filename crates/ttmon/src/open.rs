@@ -70,11 +70,6 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Starts the simulation if there is one, and the reading process.
-    pub(crate) fn new(context: &Context, pace: Pace, processes: bool) -> Result<Self, Failure> {
-        Self::with_ledgers(context, pace, processes, Detail::Totals, Reach::Holders)
-    }
-
-    /// The same with a say in what is read of ledgers.
     pub(crate) fn with_ledgers(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
         let place = Placed::new(context, pace, processes, detail, reach)?;
         let proc = place.root.proc.clone();

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use ttmon_source::Reach;
+use ttmon_source::happenings::Watch;
+use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
 use ttmon_wire::recording::Writer;
 
@@ -30,7 +33,9 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
         Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--duration {seconds}: it takes seconds, 0 or more")))
     });
     let duration = duration.transpose()?;
-    let mut opened = Opened::new(context, Pace::Repeated, true)?;
+    let detail = if args.no_buffers { Detail::Totals } else { Detail::Buffers };
+    let mut opened = Opened::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
+    let mut watch = Watch::default();
     let mut snapshot = opened.snapshot()?;
     let failed =
         |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", args.file.display()));
@@ -47,7 +52,9 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let mut next = started;
     loop {
-        writer.push(&ttmon_top::line_of(&snapshot, VERSION), snapshot.time).map_err(failed)?;
+        let happenings = if args.no_buffers { Vec::new() } else { watch.look(opened.machine.ledgers()) };
+        let time = snapshot.time;
+        writer.push(&ttmon_top::line_of(snapshot, VERSION, &happenings), time).map_err(failed)?;
         next = (next + interval).max(Instant::now());
         let is_over = duration.is_some_and(|duration| next.saturating_duration_since(started) > duration);
         if is_over || stop.wait_until(next) {

@@ -86,7 +86,7 @@ pub fn read_event(text: &str) -> Result<Event, ReadError> {
     Item::new(&value).and_then(|item| event(&item)).ok_or(ReadError::Shape("an event"))
 }
 
-fn event(item: &Item<'_>) -> Option<Event> {
+pub(crate) fn event(item: &Item<'_>) -> Option<Event> {
     let op = item.meaning("op", |name| Op::ALL.into_iter().find(|op| op.name() == name)).ok()?;
     let op = if op == Op::Ref && item.truth("dropped") == Ok(true) { Op::Unref } else { op };
     let mut event = Event {

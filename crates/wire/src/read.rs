@@ -45,7 +45,10 @@ impl std::error::Error for ReadError {}
 /// Reads a document.
 pub fn read(text: &str) -> Result<Snapshot, ReadError> {
     let value: Value = serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
-    let document = Item::new(&value).ok_or(ReadError::Shape("the document"))?;
+    read_document(&Item::new(&value).ok_or(ReadError::Shape("the document"))?)
+}
+
+pub(crate) fn read_document(document: &Item<'_>) -> Result<Snapshot, ReadError> {
     match document.whole("schema") {
         Ok(schema) if schema == u64::from(SCHEMA) => {}
         Ok(other) => return Err(ReadError::Schema(other)),
@@ -61,9 +64,9 @@ pub fn read(text: &str) -> Result<Snapshot, ReadError> {
         driver: document.text("driver"),
         origin: if document.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
         devices: devices.iter().map(device::read).collect::<Option<_>>().ok_or(ReadError::Shape("a device"))?,
-        allocators: memory::allocators(&document, &processes).ok_or(ReadError::Shape("an allocator"))?,
-        buffers: memory::buffers(&document, time, &processes).ok_or(ReadError::Shape("a buffer"))?,
-        circulars: Vec::new(),
+        allocators: memory::allocators(document, &processes).ok_or(ReadError::Shape("an allocator"))?,
+        buffers: memory::buffers(document, time, &processes).ok_or(ReadError::Shape("a buffer"))?,
+        circulars: memory::circulars(document, &processes).ok_or(ReadError::Shape("a circular buffer"))?,
         denied_processes: document.whole("denied_processes").unwrap_or(0),
         processes,
         problems: document.list("problems").unwrap_or_default().iter().filter_map(problem).collect(),

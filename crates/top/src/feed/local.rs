@@ -1,6 +1,5 @@
 //! The machine at hand, read again and again.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::mem;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use ttmon_ask::Service;
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
-use ttmon_source::happenings::{self, Happening};
+use ttmon_source::happenings::Watch;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Error, Machine};
 
@@ -20,12 +19,6 @@ use super::{Lost, News, Request, unix_time};
 
 /// Longest environment read of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
-
-/// More than this of one ledger at once nobody reads.
-const HAPPENINGS_MAX: usize = 50;
-
-/// The last event told of each ledger.
-type Seen = BTreeMap<(ProcessKey, (u64, u64)), u64>;
 
 /// A machine, and which of its devices are meant.
 #[derive(Debug)]
@@ -45,7 +38,7 @@ impl Local {
         let mut previous: Option<Sample> = None;
         let mut next = Instant::now();
         let mut wants_buffers = false;
-        let mut seen = Seen::new();
+        let mut watch = Watch::default();
         let mut served = Served::new(mem::take(&mut self.services));
         served.look_for_one(interval, &tell);
         let mut last = None;
@@ -62,7 +55,7 @@ impl Local {
                 return;
             }
             served.look_for_one(interval, &tell);
-            if wants_buffers && !tell(News::Happenings(self.happenings(&mut seen))) {
+            if wants_buffers && !tell(News::Happenings(watch.look(self.machine.ledgers()))) {
                 return;
             }
             next = (next + interval).max(Instant::now());
@@ -123,22 +116,6 @@ impl Local {
                 News::Lost(Lost { message: error.to_string(), is_no_device, since: unix_time() })
             }
         }
-    }
-
-    /// What happened to buffers since the last look; of a ledger not looked at before, the last few events.
-    fn happenings(&self, seen: &mut Seen) -> Vec<Happening> {
-        let mut happenings = Vec::new();
-        let ledgers = self.machine.ledgers();
-        seen.retain(|key, _| ledgers.iter().any(|found| (found.owner, found.identity()) == *key));
-        for found in ledgers {
-            let number = seen.entry((found.owner, found.identity())).or_default();
-            if let Some((happened, next)) = happenings::after(found, *number, HAPPENINGS_MAX) {
-                *number = next;
-                happenings.extend(happened);
-            }
-        }
-        happenings.sort_by_key(|happening| happening.time);
-        happenings
     }
 
     /// Variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ttmon_ask::{Service, Trouble};
+use ttmon_model::Snapshot;
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 
@@ -15,6 +16,9 @@ use super::{Lost, News, Request, unix_time};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest time between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What the memory view needs of a snapshot.
+const MEMORY: &str = "/api/v1/memory?buffers=true&banks=true&blocks=true";
 
 /// A service, and which of its devices are meant.
 #[derive(Debug)]
@@ -31,9 +35,10 @@ impl Remote {
         let mut failures = 0;
         let mut is_known = false;
         let mut last = None;
+        let mut with_memory = false;
         loop {
             let begun = Instant::now();
-            let pause = match self.service.snapshot(PATIENCE) {
+            let pause = match self.snapshot(with_memory) {
                 Ok(mut snapshot) => {
                     (since, failures) = (None, 0);
                     self.selection.apply(&mut snapshot);
@@ -66,9 +71,26 @@ impl Remote {
                     Ok(Request::Environment(process)) => {
                         tell(News::Environment(process, Err("a service does not tell the variables of processes".to_owned())));
                     }
-                    Ok(Request::Buffers(_) | Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
+                    Ok(Request::Buffers(wanted)) => {
+                        (with_memory, last) = (wanted, None);
+                        if wanted {
+                            break;
+                        }
+                    }
+                    Ok(Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
                 }
             }
+        }
+    }
+
+    /// Buffers are for whoever may see them: without a token they are left out.
+    fn snapshot(&self, with_memory: bool) -> Result<Snapshot, Trouble> {
+        if !with_memory {
+            return self.service.snapshot(PATIENCE);
+        }
+        match self.service.document(MEMORY, PATIENCE) {
+            Err(Trouble::Refused | Trouble::Status(_)) => self.service.snapshot(PATIENCE),
+            other => other,
         }
     }
 

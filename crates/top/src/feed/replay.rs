@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::recording::{Error, Reader};
 
-use super::{Lost, News, Request, unix_time};
+use super::{Lost, News, Request, moment, unix_time};
 use crate::keys::Step;
 
 /// How fast it may be played, in quarters of its own pace.
@@ -57,7 +56,7 @@ impl Replay {
                 // After a jump what came before is told too, once.
                 let is_next = shown.is_some_and(|shown: usize| shown + 1 == position.at);
                 let from = if is_next { position.at } else { position.at.saturating_sub(LEAD_IN) };
-                if !(from..=position.at).all(|number| tell(self.moment(number))) {
+                if !(from..=position.at).all(|number| self.moment(number).into_iter().all(&tell)) {
                     return;
                 }
                 shown = Some(position.at);
@@ -75,15 +74,17 @@ impl Replay {
         }
     }
 
-    fn moment(&mut self, number: usize) -> News {
+    fn moment(&mut self, number: usize) -> Vec<News> {
         let line = self.reader.line(number).map_err(|error| error.to_string());
-        match line.and_then(|line| ttmon_wire::read(line).map_err(|error| error.to_string())) {
-            Ok(snapshot) => News::Snapshot(Box::new(snapshot)),
-            Err(why) => News::Lost(Lost {
-                message: format!("moment {} of the recording: {why}", number + 1),
-                is_no_device: false,
-                since: unix_time(),
-            }),
+        match line.and_then(|line| ttmon_wire::read_moment(line).map_err(|error| error.to_string())) {
+            Ok((snapshot, events)) => {
+                let happenings = moment::happenings(&snapshot, events);
+                vec![News::Snapshot(Box::new(snapshot)), News::Happenings(happenings)]
+            }
+            Err(why) => {
+                let message = format!("moment {} of the recording: {why}", number + 1);
+                vec![News::Lost(Lost { message, is_no_device: false, since: unix_time() })]
+            }
         }
     }
 
@@ -144,9 +145,4 @@ fn wait(requests: &Receiver<Request>, until: Option<Instant>) -> Result<Option<R
             Err(RecvTimeoutError::Disconnected) => Err(()),
         },
     }
-}
-
-/// A snapshot as a line of a recording.
-pub fn line_of(snapshot: &Snapshot, version: &str) -> String {
-    ttmon_wire::to_string(&ttmon_wire::SnapshotJson { snapshot, version }, ttmon_wire::Layout::Line)
 }

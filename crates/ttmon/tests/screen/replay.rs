@@ -40,6 +40,15 @@ fn a_recording_is_played_stepped_and_jumped_through() {
     top.expect(" ", "x1/2");
     top.wait_for("PAUSED");
     top.expect("2", "Device 0 n300 L");
+    // Memory and events were recorded too.
+    top.expect("4", "Memory of device 0");
+    top.wait("buffers and a map", |text| {
+        let has_map = text.lines().any(|line| line.contains(" dram ") && line.contains("███") && line.contains("frag"));
+        has_map && text.contains("activations") && text.contains("CBs by core")
+    });
+    // The last events before the recording began were of the program's second chip.
+    top.expect("]]]]", "Memory of device 4");
+    top.wait("events", |text| !text.contains("nothing was recorded"));
     top.expect("1", "Processes (3)");
     top.expect("K", "they get no signals");
     top.press("q");

@@ -1,8 +1,8 @@
 //! Allocators, blocks and live buffers of a document, which `ttmon mem --json` has besides what every snapshot has.
 
-use ttmon_model::ledger::{BufferKind, FeatureState, LedgerBuffer, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::ledger::{BufferKind, FeatureState, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
 use ttmon_model::memory::{Figure, Source};
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, NoBlocks, Programs};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, Circular, NoBlocks, Programs};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, PerKind, Process, ProcessKey, Reading};
 
@@ -122,6 +122,28 @@ fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
 /// The live buffers, where the document has them.
 pub(super) fn buffers(document: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Vec<Buffer>> {
     document.list("buffers").unwrap_or_default().iter().map(|item| buffer(item, now, processes)).collect()
+}
+
+/// Circular buffers, which recordings have.
+pub(super) fn circulars(document: &Item<'_>, processes: &[Process]) -> Option<Vec<Circular>> {
+    let read = |item: &Item<'_>| {
+        let cores: Vec<u8> = item.ids("cores").iter().map(|number| u8::try_from(number.0).ok()).collect::<Option<_>>()?;
+        Some(Circular {
+            process: owner(item, processes)?,
+            devices: item.ids("devices"),
+            entry: LedgerCircular {
+                // As for buffers; and its devices are those it lies on.
+                allocator: 0,
+                chip: None,
+                program: u32::try_from(item.whole("program").ok()?).ok()?,
+                address: item.address("address").ok()?,
+                size: item.whole("size").ok()?,
+                cores: cores.try_into().ok()?,
+                is_global: item.truth("global").ok()?,
+            },
+        })
+    };
+    document.list("circulars").unwrap_or_default().iter().map(read).collect()
 }
 
 fn buffer(item: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Buffer> {

@@ -18,7 +18,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
     let rows = usize::from(area.height.saturating_sub(1));
     let here: Vec<&Happening> = state.here().happenings.iter().rev().filter(is_here).take(rows).collect();
     if here.is_empty() {
-        let why = if state.replay.is_some() { "a recording has no events of buffers" } else { "nothing since this view was opened" };
+        let why = if state.replay.is_some() { "nothing was recorded so far" } else { "nothing since this view was opened" };
         canvas.say(area, 1, 1, why, Role::Dim);
     }
     for (row, happening) in (1..area.height).zip(here.iter().rev()) {

@@ -1,0 +1,42 @@
+//! A moment of a recording: the document with all its parts, circular buffers, and what happened since the moment before.
+
+use serde_json::{Value, json};
+use ttmon_model::Snapshot;
+use ttmon_model::event::Event;
+use ttmon_model::snapshot::Circular;
+
+use crate::read::item::Item;
+use crate::{Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
+
+/// The line of a moment.
+pub fn moment_line(snapshot: &Snapshot, version: &str, events: &[Event]) -> String {
+    let parts = MemoryParts { buffers: true, banks: true, blocks: true };
+    let mut text = crate::to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version }, parts }, Layout::Line);
+    let circulars: Vec<Value> = snapshot.circulars.iter().map(circular).collect();
+    let events: Vec<String> = events.iter().map(crate::event_line).collect();
+    // The document is an object: two more entries before its end.
+    text.pop();
+    text + &format!(",\"circulars\":{},\"events\":[{}]}}", crate::to_string(&circulars, Layout::Line), events.join(","))
+}
+
+fn circular(circular: &Circular) -> Value {
+    let entry = &circular.entry;
+    json!({
+        "pid": circular.process.pid,
+        "devices": circular.devices.iter().map(|id| id.0).collect::<Vec<_>>(),
+        "program": entry.program,
+        "address": format!("{:#x}", entry.address),
+        "size": entry.size,
+        "cores": entry.cores,
+        "global": entry.is_global,
+    })
+}
+
+/// Reads a moment: the machine, and what happened before it.
+pub fn read_moment(text: &str) -> Result<(Snapshot, Vec<Event>), ReadError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
+    let document = Item::new(&value).ok_or(ReadError::Shape("the document"))?;
+    // What a later version tells in another way is passed over.
+    let events = document.list("events").unwrap_or_default().iter().filter_map(crate::event::event).collect();
+    Ok((crate::read::read_document(&document)?, events))
+}
