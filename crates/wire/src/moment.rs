@@ -10,7 +10,7 @@ use crate::{Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
 
 /// The line of a moment.
 pub fn moment_line(snapshot: &Snapshot, version: &str, events: &[Event]) -> String {
-    let parts = MemoryParts { buffers: true, banks: true, blocks: true };
+    let parts = MemoryParts { buffers: true, banks: true, blocks: true, ..MemoryParts::default() };
     let mut text = crate::to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version }, parts }, Layout::Line);
     let circulars: Vec<Value> = snapshot.circulars.iter().map(circular).collect();
     let events: Vec<String> = events.iter().map(crate::event_line).collect();
