@@ -186,13 +186,15 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
     let io = |error: io::Error| Taken::Io { path: lock.clone(), error };
     loop {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mode = Mode::from_raw_mode(0o644);
+        // Whoever may open it may lock it.
+        let mode = Mode::from_raw_mode(0o600);
         // Without CREATE first: in a sticky directory the kernel may refuse that for another's file.
         let opened = rustix::fs::open(&lock, flags, mode)
             .or_else(|_| rustix::fs::open(&lock, flags - OFlags::RDWR, mode))
             .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
         let file = match opened {
             Ok(file) => File::from(file),
+            Err(Errno::ACCESS) if let Ok(pid) = listening(path) => return Err(Taken::Live { path: path.to_owned(), pid }),
             Err(Errno::LOOP) => return Err(Taken::Foreign { path: lock, what: "a symbolic link" }),
             Err(error) => return Err(io(error.into())),
         };

@@ -236,21 +236,14 @@ impl Tracked {
     }
 }
 
-/// A free names no kind: the newest buffer at the address goes, and where there were several that is counted.
+/// A free names no kind: the newest buffer at the address goes, and where there were several that is counted. A circular buffer or
+/// a kernel of that number is not meant.
 fn buffer_at(session: &mut Session<'_>, allocator: AllocatorId, address: u64) -> (Option<Key>, bool) {
-    let Some((newest, kinds)) = session.newest_at(allocator, address) else { return (None, false) };
-    let is_buffer = BUFFER_KINDS.contains(&newest);
-    if is_buffer && kinds == 1 {
-        return (Some(Key { allocator, kind: newest, address }), false);
+    let Some((kind, kinds)) = session.newest_of(allocator, address, &BUFFER_KINDS) else { return (None, false) };
+    if kinds > 1 {
+        session.lose(Lost::AmbiguousFree);
     }
-    // A circular buffer or a kernel of that number is none of these; rare enough to ask for each kind.
-    let mut here = BUFFER_KINDS.into_iter().map(|kind| Key { allocator, kind, address }).filter(|key| session.find(*key).is_some());
-    let Some(first) = here.next() else { return (None, false) };
-    if here.next().is_none() {
-        return (Some(first), false);
-    }
-    session.lose(Lost::AmbiguousFree);
-    (Some(if is_buffer { Key { kind: newest, ..first } } else { first }), true)
+    (Some(Key { allocator, kind, address }), kinds > 1)
 }
 
 /// Which addresses were freed last, to tell a second free from one of something never seen. It forgets.

@@ -68,7 +68,7 @@ pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
 }
 
 /// The same; `None` where there is no such process.
-fn try_open(pid: u32) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn try_open(pid: u32) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {

@@ -37,7 +37,7 @@ use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
 use crate::peer::Held;
 use crate::slab::Slab;
-use crate::store::Store;
+use crate::store::{Left, Store};
 use crate::work::{Control, Ear, Handle, News, Sampler, Workers};
 
 /// What a server is made of.
@@ -178,7 +178,7 @@ impl Server {
 
     /// What an earlier server left.
     fn adopt(&mut self) {
-        let (adopted, removed) = self.store.adopt();
+        let Left { adopted, removed, unreadable } = self.store.adopt();
         let (count, mut entries) = (adopted.len(), 0);
         for (held, hosted) in adopted {
             entries += hosted.live_entries();
@@ -199,6 +199,10 @@ impl Server {
         }
         if removed > 0 {
             self.say(&format!("🔁 Removed what an earlier server kept of {removed} processes that have ended"));
+        }
+        if unreadable > 0 {
+            let path = self.store.path().display();
+            self.warn(&format!("⚠ {path}: {unreadable} ledgers of live processes are another version's or machine's, and are left alone"));
         }
     }
 

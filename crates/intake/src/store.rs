@@ -35,6 +35,23 @@ pub struct Store {
     config: Config,
 }
 
+/// What an earlier server left.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) adopted: Vec<(Held, Hosted)>,
+    /// How many of processes that have ended.
+    pub(crate) removed: usize,
+    /// How many of processes that live and that are of no use here.
+    pub(crate) unreadable: usize,
+}
+
+/// One of them.
+enum Found {
+    Whole(Held, Box<Hosted>),
+    Unreadable,
+    Ended,
+}
+
 /// Why a directory is of no use.
 #[derive(Debug)]
 pub enum Unusable {
@@ -139,31 +156,46 @@ impl Store {
         made
     }
 
-    /// The ledgers that an earlier server left of processes that still live. Those of others are removed, and how many.
-    pub(crate) fn adopt(&self) -> (Vec<(Held, Hosted)>, usize) {
-        let mut adopted = Vec::new();
-        let mut removed = 0;
+    /// The ledgers that an earlier server left of processes that still live. Those of processes that have ended are removed; what
+    /// cannot be read, or is another machine's, is left alone.
+    pub(crate) fn adopt(&self) -> Left {
+        let mut left = Left::default();
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX) {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| name.ends_with(".ledger") || name.ends_with(".ledger.new")) else { continue };
-            let kept = served::owner_of(name).and_then(|owner| {
-                let held = peer::look(owner.pid, peer::open(owner.pid)?).filter(|held| held.key == owner)?;
-                let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-                let file = File::from(openat(&self.directory, name, flags, Mode::empty()).ok()?);
-                let metadata = file.metadata().ok()?;
-                let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw();
-                let hosted = Hosted::adopt(file, &self.config).ok().filter(|_| is_ours)?;
-                (hosted.owner() == (owner.pid, owner.start_ticks)).then_some((held, hosted))
-            });
-            match kept {
-                Some(kept) => adopted.push(kept),
-                None => {
-                    removed += 1;
+            match self.adopt_one(name) {
+                Found::Whole(held, hosted) => left.adopted.push((held, *hosted)),
+                Found::Unreadable => left.unreadable += 1,
+                Found::Ended => {
+                    left.removed += 1;
                     let _ = unlinkat(&self.directory, name, AtFlags::empty());
                 }
             }
         }
-        (adopted, removed)
+        left
+    }
+
+    fn adopt_one(&self, name: &str) -> Found {
+        // A draft was never anybody's.
+        let Some(owner) = served::owner_of(name) else { return Found::Ended };
+        let pidfd = match peer::try_open(owner.pid) {
+            Ok(Some(pidfd)) => pidfd,
+            Ok(None) => return Found::Ended,
+            Err(_) => return Found::Unreadable,
+        };
+        let is_alive = peer::is_alive(pidfd.as_fd());
+        let held = match peer::look(owner.pid, pidfd) {
+            Some(held) if held.key == owner => held,
+            None if is_alive => return Found::Unreadable,
+            _ => return Found::Ended,
+        };
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let hosted = openat(&self.directory, name, flags, Mode::empty()).ok().map(File::from).and_then(|file| {
+            let metadata = file.metadata().ok()?;
+            let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw();
+            Hosted::adopt(file, &self.config).ok().filter(|hosted| is_ours && hosted.owner() == (owner.pid, owner.start_ticks))
+        });
+        hosted.map_or(Found::Unreadable, |hosted| Found::Whole(held, Box::new(hosted)))
     }
 
     /// The process is gone.

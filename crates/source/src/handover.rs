@@ -34,6 +34,9 @@ const MESSAGE_BYTES: usize = 16;
 /// Messages with foreign descriptors whose closing has not come back; with that many nothing more is received.
 const STUCK_MAX: usize = 4;
 
+/// Messages that wait at most, by far (`net.unix.max_dgram_qlen`).
+const QUEUED_MAX: usize = 1024;
+
 /// As many as a message can carry (`SCM_MAX_FD`).
 const DESCRIPTORS_MAX: usize = 253;
 
@@ -43,8 +46,7 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A socket that ledgers are handed to.
 #[derive(Debug)]
 pub struct Receiver {
-    /// There until the end.
-    socket: Option<OwnedFd>,
+    socket: OwnedFd,
     path: PathBuf,
     /// Of the socket in its directory: what is removed at the end must still be this one.
     identity: (u64, u64),
@@ -90,7 +92,7 @@ impl Receiver {
         }
         let metadata = fs::symlink_metadata(path)?;
         let identity = (metadata.dev(), metadata.ino());
-        let receiver = Self { socket: Some(socket), path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
+        let receiver = Self { socket, path: path.to_owned(), identity, refused: 0, stuck: Arc::default() };
         fs::set_permissions(path, Permissions::from_mode(mode))?;
         if sees_all_pids() {
             // Elsewhere the kernel may name a sender 0, which is no pid.
@@ -115,7 +117,7 @@ impl Receiver {
             sockopt::set_socket_passcred(&socket, true)?;
         }
         // No file has this number.
-        Ok(Self { socket: Some(socket.into()), path, identity: (0, 0), refused: 0, stuck: Arc::default() })
+        Ok(Self { socket: socket.into(), path, identity: (0, 0), refused: 0, stuck: Arc::default() })
     }
 
     /// Where it listens.
@@ -185,33 +187,33 @@ impl Receiver {
     fn close_aside(&self, files: Vec<OwnedFd>) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
         let stuck = Arc::clone(&self.stuck);
-        aside(move || {
+        let close = move || {
             drop(files);
             stuck.fetch_sub(1, Ordering::Relaxed);
-        });
+        };
+        // Without a thread they are closed here.
+        let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(close);
     }
 }
 
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_ref().expect("there until the end").as_fd()
+        self.socket.as_fd()
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // With the socket goes what nobody received, foreign descriptors among it.
-        let socket = self.socket.take();
-        aside(move || drop(socket));
+        // With the socket goes what nobody received: foreign descriptors among it are closed aside.
+        for _ in 0..QUEUED_MAX {
+            if self.next().is_err() {
+                break;
+            }
+        }
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-/// Without a thread it is done here.
-fn aside(work: impl FnOnce() + Send + 'static) {
-    let _ = thread::Builder::new().name("ttmon-close".to_owned()).spawn(work);
 }
 
 fn open() -> io::Result<OwnedFd> {

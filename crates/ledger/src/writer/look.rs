@@ -16,20 +16,26 @@ pub(super) struct Place {
 }
 
 impl Session<'_> {
-    /// For frees that name no kind: the kind of the live buffer at that address that was created last, and in how many kinds
-    /// there is one.
-    pub fn newest_at(&self, allocator: AllocatorId, address: u64) -> Option<(u8, u32)> {
+    /// For frees that name no kind: the kind, of those that may be meant, of the live buffer at that address that was created last, and
+    /// in how many of them there is one.
+    pub fn newest_of(&self, allocator: AllocatorId, address: u64, meant: &[u8]) -> Option<(u8, u32)> {
         if !self.books.is_open(allocator) {
             return None;
         }
         let (mut newest, mut kinds) = (None, 0);
         for row in self.books.rows_in_use(allocator) {
+            let Some(kind) = u8::try_from(row % KINDS as usize).ok().filter(|kind| meant.contains(kind)) else { continue };
             let Some(place) = self.live_in(row, address) else { continue };
             kinds += 1;
-            newest = newest.max(creation_of(self.books.record_in(place.slot)).map(|creation| (creation, row)));
+            newest = newest.max(creation_of(self.books.record_in(place.slot)).map(|creation| (creation, kind)));
         }
-        let (_, row) = newest?;
-        Some((u8::try_from(row % KINDS as usize).ok()?, kinds))
+        Some((newest?.1, kinds))
+    }
+
+    /// The same, whatever the kind.
+    pub fn newest_at(&self, allocator: AllocatorId, address: u64) -> Option<(u8, u32)> {
+        const ALL: [u8; KINDS as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
+        self.newest_of(allocator, address, &ALL)
     }
 
     pub(super) fn live(&self, key: Key) -> Option<Place> {

@@ -34,6 +34,19 @@ fn i2_a2_dram_and_l1_at_one_address_are_two() {
     assert_eq!(server.counters()["counters"]["ambiguous_frees"], 1);
 }
 
+/// Circular buffers are numbered by addresses too, and kernels by whatever comes: a free means neither.
+#[test]
+fn i2_a_newer_circular_buffer_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.send(&[alloc(0, 0x1000, 100, DRAM), alloc(0, 0x1000, 200, L1), event(Type::CbAlloc, 0, 0x1000, 64, 0), free(0, 0x1000)]);
+    let usage = client.usage(0);
+    assert_eq!((usage.dram, usage.l1, usage.cb), (100, 0, 64), "the newest buffer goes");
+    client.send(&[event(Type::KernelLoad, 0, 0x1000, 7, 0), free(0, 0x1000), free(0, 0x1000)]);
+    let usage = client.usage(0);
+    assert_eq!((usage.dram, usage.cb, usage.kernel), (0, 64, 7));
+}
+
 #[test]
 fn i3_i4_a_stranger_s_pid_is_only_a_label() {
     let server = Server::start();

@@ -7,6 +7,20 @@ use ttmon_wire::allocation::{Request, Size, Type, Usage};
 use crate::server::{DRAM, Other, Server, alloc, free, ledgers, me};
 
 #[test]
+fn a17_what_cannot_be_taken_over_is_left_alone() {
+    let mut server = Server::start();
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 30, DRAM)]);
+    server.kill();
+    let name = ledgers(&server).into_iter().find(|name| name.starts_with(&format!("{}-", other.pid()))).unwrap();
+    std::fs::write(server.state().join(&name), "of another version").unwrap();
+    server.start_again();
+    server.says("1 ledgers of live processes are another version's or machine's, and are left alone");
+    assert_eq!(server.usage(0).dram, 0);
+    assert!(ledgers(&server).contains(&name));
+}
+
+#[test]
 fn a17_what_was_confirmed_is_there_after_a_kill() {
     let mut server = Server::start();
     let mut mine = server.connect();
