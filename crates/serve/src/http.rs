@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::access::Door;
 use crate::body::Body;
 use crate::doors::{TcpDoor, UnixDoor};
-use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TCP_CONNECTIONS_MAX, UNIX_CONNECTIONS_MAX};
+use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX};
 use crate::patience::Patient;
 use crate::routes::{self, Question};
 use crate::service::Service;
@@ -30,8 +30,9 @@ pub(crate) struct Doors {
     pub(crate) tls: Option<Acceptor>,
 }
 
-/// Threads for documents that take their time. More would only wait for each other, and the sampler with them.
-const ASIDE_THREADS: usize = 2;
+/// Threads for documents that take their time, two for those that cost little and those that cost much have their own. More would only
+/// wait for each other, and the sampler with them.
+const ASIDE_THREADS: usize = 2 + TURNS_AT_ONCE;
 /// After the kernel refused a connection, descriptors being used up for one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers that are on their way may take when the service stops.

@@ -11,6 +11,7 @@
 
 mod access;
 mod body;
+mod chips;
 mod doors;
 #[cfg(test)]
 mod fixture;
@@ -27,6 +28,7 @@ mod routes;
 mod sampler;
 mod service;
 mod tls;
+mod turns;
 
 use std::fmt;
 use std::io;

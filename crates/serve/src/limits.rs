@@ -13,6 +13,16 @@ pub(crate) const STREAMS_MAX: usize = 256;
 pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a peer may let an answer lie.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a peer takes at least while we wait for it: the slowest line that a page of this service is read over.
+pub(crate) const WRITE_BYTES_PER_S_MIN: f64 = 256.0 * 1024.0;
+/// Answers that cost much, made at once: a user has one of them, so that there is one for the others.
+pub(crate) const TURNS_AT_ONCE: usize = 2;
+/// Such answers of one user that are made or wait for it: a page and several programs ask at once, not dozens.
+pub(crate) const TURNS_PER_USER_MAX: usize = 32;
+/// What such answers take until they are sent, in all and of one user: the largest there is, and some beside it.
+pub(crate) const ANSWERS_KIB_MAX: usize = 768 * 1024;
+/// Of one user.
+pub(crate) const ANSWERS_KIB_PER_USER_MAX: usize = 384 * 1024;
 /// How long a peer of TLS may take to say hello.
 #[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

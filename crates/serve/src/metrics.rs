@@ -18,6 +18,7 @@ pub(crate) use service::{Counters, Own};
 pub(crate) use writer::Dialect;
 use writer::{Family, Sort, Writer};
 
+use crate::chips::Chips;
 use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
 
 /// Series that are no row of the field table: name, sort, base unit, meaning. docs/metrics.md has them too.
@@ -46,9 +47,11 @@ pub(crate) enum Processes {
 }
 
 /// Everything of the machine, without the end mark.
-pub(crate) fn machine(snapshot: &Snapshot, dialect: Dialect, processes: Processes) -> String {
+pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, processes: Processes) -> String {
     let mut out = Writer::new(dialect);
-    let devices: Vec<(Labels, &Device)> = snapshot.devices.iter().map(|device| (Labels::of(device), device)).collect();
+    // A series goes on under its labels while its chip does not say who it is.
+    let known: Vec<Device> = snapshot.devices.iter().map(|device| chips.identified(device)).collect();
+    let devices: Vec<(Labels, &Device)> = known.iter().map(|device| (Labels::of(device), device)).collect();
     identities(&mut out, &devices, snapshot);
     for field in DEVICE {
         family_of(&mut out, field, "", |out| {

@@ -1,34 +1,60 @@
 //! A connection whose peer has only so long to take what it asked for.
+//!
+//! Time that we wait for it is a debt, and what it takes pays it off at the least rate there is: one that takes a little now and then is
+//! no better than one that takes nothing, and a stream that is seldom written to owes nothing.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::limits::WRITE_TIMEOUT;
+use crate::limits::{WRITE_BYTES_PER_S_MIN, WRITE_TIMEOUT};
 use crate::service::Service;
 
 pub(crate) struct Patient<S> {
     stream: S,
     service: Arc<Service>,
-    /// Since the peer takes nothing; `None` while it does.
-    waiting: Option<Pin<Box<Sleep>>>,
+    /// Since when the peer takes nothing, and until when it may; `None` while it takes something.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    debt: Debt,
+}
+
+/// How long we waited for a peer, less what it paid off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Debt(Duration);
+
+impl Debt {
+    fn waited(&mut self, time: Duration) {
+        self.0 += time;
+    }
+
+    fn took(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(Duration::from_secs_f64(bytes as f64 / WRITE_BYTES_PER_S_MIN));
+    }
+
+    /// How much longer it may take.
+    fn left(self) -> Duration {
+        WRITE_TIMEOUT.saturating_sub(self.0)
+    }
 }
 
 impl<S> Patient<S> {
     pub(crate) fn new(stream: S, service: Arc<Service>) -> Self {
-        Self { stream, service, waiting: None }
+        Self { stream, service, waiting: None, debt: Debt::default() }
     }
 
-    fn judge<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if poll.is_ready() {
-            self.waiting = None;
+    fn judge<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>, bytes: impl Fn(&T) -> usize) -> Poll<io::Result<T>> {
+        if let Poll::Ready(result) = &poll {
+            self.waiting.take().into_iter().for_each(|(since, _)| self.debt.waited(since.elapsed()));
+            self.debt.took(result.as_ref().map_or(0, bytes));
             return poll;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
+        let left = self.debt.left();
+        let (_, waiting) = self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
         if waiting.as_mut().poll(context).is_ready() {
             // Polled again after it was over it would panic; the connection ends, but who knows when.
             waiting.as_mut().reset(Instant::now() + WRITE_TIMEOUT);
@@ -48,25 +74,54 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, poll)
+        self.judge(context, poll, |written| *written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, poll)
+        self.judge(context, poll, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, poll)
+        self.judge(context, poll, |()| 0)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.judge(context, poll)
+        self.judge(context, poll, |written| *written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds until a peer is cut off that takes so many bytes every so often; `None` if it is not within an hour.
+    fn cut_off_after(bytes: usize, every: u64) -> Option<u64> {
+        let mut debt = Debt::default();
+        let mut seconds = 0;
+        while seconds < 3600 {
+            if debt.left() < Duration::from_secs(every) {
+                return Some(seconds + debt.left().as_secs());
+            }
+            debt.waited(Duration::from_secs(every));
+            debt.took(bytes);
+            seconds += every;
+        }
+        None
+    }
+
+    #[test]
+    fn a_little_now_and_then_is_not_enough() {
+        assert_eq!(cut_off_after(0, 3), Some(10));
+        assert_eq!(cut_off_after(1, 9), Some(10));
+        assert!(cut_off_after(256 * 1024, 3).is_some_and(|seconds| seconds < 20));
+        assert_eq!(cut_off_after(1024 * 1024, 3), None);
+        assert_eq!(cut_off_after(64 * 1024 * 1024, 9), None);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Problem {
     Stale(String),
     /// There are as many streams as there may be.
     Streams,
+    /// There are as many large answers under way as there may be.
+    Busy,
     /// A defect of ours.
     Defect,
 }
@@ -60,6 +62,10 @@ impl Problem {
             Self::Streams => {
                 (StatusCode::SERVICE_UNAVAILABLE, "streams", "Too many event streams", "close one, or try again later".to_owned())
             }
+            Self::Busy => {
+                let why = "take what you asked for first, ask for less, or try again later";
+                (StatusCode::SERVICE_UNAVAILABLE, "busy", "Too many large answers under way", why.to_owned())
+            }
             Self::Defect => (StatusCode::INTERNAL_SERVER_ERROR, "defect", "A defect of ttmon", "please report it".to_owned()),
         }
     }
@@ -77,7 +83,7 @@ impl Problem {
             Self::Refused(Refusal::WrongToken | Refusal::NoToken) | Self::NeedsToken => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ttmon\""));
             }
-            Self::Stale(_) | Self::Streams => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            Self::Stale(_) | Self::Streams | Self::Busy => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
             _ => {}
         }
         response

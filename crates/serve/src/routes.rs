@@ -229,7 +229,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::Buffers => documents::buffers(service, view, ask::buffers(&parameters)?).await,
         Answer::Memory => documents::memory(service, view, ask::memory(&parameters)?).await,
         Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,
-        Answer::History => documents::history(service, ask::history(&parameters, service)?).await,
+        Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
         Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?),
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {

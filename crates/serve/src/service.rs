@@ -8,12 +8,14 @@ use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
 use crate::access::{Token, View};
+use crate::chips::Chips;
 use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
-use crate::limits::{RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN};
+use crate::limits::{RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STREAMS_MAX};
 use crate::metrics::{self, Counters, Dialect, Own, Processes};
 use crate::newest::{Form, Published, boot_time};
 use crate::past::{Keeper, Past};
+use crate::turns::Turns;
 
 /// The service's memory. Locks are held for a moment and never two at once.
 #[derive(Debug)]
@@ -30,6 +32,11 @@ pub(crate) struct Service {
     history: Mutex<History>,
     figures: Mutex<Figures>,
     keeper: OnceLock<Keeper>,
+    chips: Mutex<Chips>,
+    /// Answers that cost much.
+    pub(crate) turns: Turns,
+    /// Places for streams of what happens.
+    pub(crate) stream_places: Arc<Semaphore>,
     /// Places for streams of recorders.
     pub(crate) recorder_places: Arc<Semaphore>,
 }
@@ -69,6 +76,9 @@ impl Service {
             history: Mutex::new(History::new(interval)),
             figures: Mutex::default(),
             keeper: OnceLock::new(),
+            chips: Mutex::default(),
+            turns: Turns::default(),
+            stream_places: Arc::new(Semaphore::new(STREAMS_MAX)),
             recorder_places: Arc::new(Semaphore::new(RECORDER_STREAMS_MAX)),
         }
     }
@@ -88,6 +98,7 @@ impl Service {
     /// Puts a snapshot in place of the last one. `planned` is when it should have been taken.
     pub(crate) fn publish(&self, planned: Duration, published: Arc<Published>) {
         lock(&self.history).add(planned, &published.snapshot);
+        lock(&self.chips).take_in(published.sample.at, &published.snapshot);
         *lock(&self.newest) = Some(published);
         self.pulse.send_modify(|pulse| *pulse += 1);
     }
@@ -123,12 +134,18 @@ impl Service {
         self.interval.saturating_mul(STALE_INTERVALS).max(STALE_MIN)
     }
 
-    /// Ready is one that has something fresh to show of every device it knows.
+    /// Ready is one that has something fresh to show of every device that is there. One in a reset is shown as that.
     pub(crate) fn readiness(&self) -> Readiness {
-        match self.fresh() {
-            Err(why) => Readiness::Not(why),
-            Ok(_) if lock(&self.figures).failure.is_some() => Readiness::Not(self.why("the last look failed".to_owned())),
-            Ok(_) => Readiness::Ready,
+        let newest = match self.fresh() {
+            Err(why) => return Readiness::Not(why),
+            Ok(_) if lock(&self.figures).failure.is_some() => return Readiness::Not(self.why("the last look failed".to_owned())),
+            Ok(newest) => newest,
+        };
+        match lock(&self.chips).silent(newest.sample.at, &newest.snapshot, self.stale_after()) {
+            Some((device, silence)) => {
+                Readiness::Not(format!("device {device} has not answered for {:.1} s; all else is fresh", silence.as_secs_f64()))
+            }
+            None => Readiness::Ready,
         }
     }
 
@@ -165,7 +182,7 @@ impl Service {
             Dialect::Text => Form::MetricsText,
             Dialect::Open => Form::MetricsOpen,
         };
-        let make = |snapshot: &Snapshot| metrics::machine(snapshot, dialect, self.processes);
+        let make = |snapshot: &Snapshot| metrics::machine(snapshot, &lock(&self.chips).clone(), dialect, self.processes);
         let machine = fresh.as_ref().map(|fresh| fresh.text(form, View::Whole, make));
         let figures = lock(&self.figures).clone();
         let own = Own {

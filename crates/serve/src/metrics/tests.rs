@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use ttmon_model::Missing;
+
 use super::*;
 use crate::fixture::{all, machine};
 
@@ -27,7 +29,7 @@ fn a_scrape() {
 }
 
 fn machine_and(snapshot: &Snapshot, own: &Own, dialect: Dialect) -> String {
-    super::machine(snapshot, dialect, Processes::Shown) + &own.text(&Counters::default(), dialect) + dialect.end()
+    super::machine(snapshot, &Chips::default(), dialect, Processes::Shown) + &own.text(&Counters::default(), dialect) + dialect.end()
 }
 
 /// Each family once and in one piece; each series once, with at most six labels; values are numbers.
@@ -59,7 +61,7 @@ fn every_scrape_keeps_the_rules() {
 #[test]
 fn both_formats_have_the_same_series() {
     let series = |dialect| -> Vec<String> {
-        let text = super::machine(&machine(), dialect, Processes::Shown);
+        let text = super::machine(&machine(), &Chips::default(), dialect, Processes::Shown);
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     };
     assert_eq!(series(Dialect::Open), series(Dialect::Text));
@@ -68,9 +70,27 @@ fn both_formats_have_the_same_series() {
 #[test]
 fn what_is_unknown_has_no_series() {
     let mut snapshot = machine();
-    snapshot.devices[0].temperature = Err(ttmon_model::Missing::Timeout);
-    let text = super::machine(&snapshot, Dialect::Open, Processes::Left);
+    snapshot.devices[0].temperature = Err(Missing::Timeout);
+    let text = super::machine(&snapshot, &Chips::default(), Dialect::Open, Processes::Left);
     assert!(!text.contains("ttmon_device_temperature_celsius{device=\"0\""));
     assert!(text.contains("ttmon_device_temperature_celsius{device=\"1\""));
     assert!(!text.contains("ttmon_process_"));
+}
+
+/// Rules and joins of a storage go by labels: a reset is a value, not another chip.
+#[test]
+fn labels_outlast_a_reset() {
+    let mut chips = Chips::default();
+    let before = machine();
+    chips.take_in(Duration::from_secs(1), &before);
+    let mut away = before.clone();
+    let device = &mut away.devices[0];
+    (device.state, device.asic_id, device.serial) = (State::Resetting, Err(Missing::Resetting), Err(Missing::Resetting));
+    let keys = |snapshot: &Snapshot, name: &str| -> Vec<String> {
+        let text = super::machine(snapshot, &chips, Dialect::Text, Processes::Left);
+        text.lines().filter(|line| line.starts_with(name)).filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
+    };
+    for name in ["ttmon_device_state{", "ttmon_device_info{", "ttmon_workload_info{"] {
+        assert_eq!(keys(&before, name), keys(&away, name));
+    }
 }

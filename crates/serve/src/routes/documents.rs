@@ -58,14 +58,14 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
     let newest = service.fresh().map_err(Problem::Stale)?;
     let age = newest.age().as_secs();
     let version = service.version;
-    let text = aside(move || {
+    let text = service.turns.make(view, move || {
         let snapshot = with_buffers(&newest, view, asked.pid);
         let mut buffers = snapshot.buffers.clone();
         let count = buffers.len();
         buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
         buffers.truncate(asked.limit);
         let head = SnapshotJson { snapshot: &snapshot, version };
-        ttmon_wire::to_string(&BuffersJson { snapshot: head, buffers: &buffers, count }, Layout::Line) + "\n"
+        Ok(ttmon_wire::to_string(&BuffersJson { snapshot: head, buffers: &buffers, count }, Layout::Line) + "\n")
     });
     Ok(aged(text.await?, age))
 }
@@ -78,8 +78,9 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
     }
     let newest = service.fresh().map_err(Problem::Stale)?;
     let age = newest.age().as_secs();
-    let service = Arc::clone(service);
-    let text = aside(move || {
+    let making = Arc::clone(service);
+    let make = move || {
+        let service = making;
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
         let ended = asked.pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
         let detail = if has_parts { Detail::Buffers } else { Detail::Totals };
@@ -98,8 +99,9 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
         }
         let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.version }, parts: asked.parts };
         Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
-    });
-    Ok(aged(text.await??, age))
+    };
+    let text = if has_parts { service.turns.make(view, make).await? } else { aside(make).await??.into() };
+    Ok(aged(text, age))
 }
 
 /// The snapshot with the live buffers of what this one may see.
@@ -120,9 +122,10 @@ fn with_buffers(newest: &Published, view: View, pid: Option<u32>) -> Snapshot {
 }
 
 /// The past, on an even grid.
-pub(super) async fn history(service: &Arc<Service>, query: Query) -> Result<Response<Body>, Problem> {
-    let service = Arc::clone(service);
-    let text = aside(move || {
+pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) -> Result<Response<Body>, Problem> {
+    let making = Arc::clone(service);
+    let text = service.turns.make(view, move || {
+        let service = making;
         let answer = service.history(|history| history.ask(&query));
         let names: Vec<String> = query.fields.iter().map(ttmon_model::fields::DeviceField::name).collect();
         let devices: Vec<Value> = answer
@@ -148,7 +151,7 @@ pub(super) async fn history(service: &Arc<Service>, query: Query) -> Result<Resp
             "devices": devices,
             "marks": marks,
         });
-        ttmon_wire::to_string(&document, Layout::Line) + "\n"
+        Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
     });
     Ok(aged(text.await?, 0))
 }

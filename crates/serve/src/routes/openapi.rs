@@ -74,8 +74,10 @@ fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
         ("403", "A page of another site asks."),
         ("421", "Called by a name that is not its own."),
     ];
-    if !matches!(route.answer, Answer::Healthz | Answer::OpenApi | Answer::Metrics | Answer::History) {
-        statuses.push(("503", "There is nothing fresh to show."));
+    if route.answer == Answer::History {
+        statuses.push(("503", "Too many large answers are under way."));
+    } else if !matches!(route.answer, Answer::Healthz | Answer::OpenApi | Answer::Metrics) {
+        statuses.push(("503", "There is nothing fresh to show, or too much is asked for at once."));
     }
     statuses
 }

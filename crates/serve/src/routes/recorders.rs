@@ -41,7 +41,7 @@ pub(super) async fn events(
     service.fresh().map_err(Problem::Stale)?;
     let mut follower = Follower { service: Arc::clone(service), view, asked, recorder: Recorder::default() };
     if wants_json(question) {
-        return aside(move || follower.document()).await?;
+        return Ok(typed("application/json", service.turns.make(view, move || follower.document()).await?));
     }
     let place = Arc::clone(&service.recorder_places).try_acquire_owned().map_err(|_| Problem::Streams)?;
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
@@ -88,7 +88,7 @@ impl Follower {
         Some(self.recorder.look(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid }))
     }
 
-    fn document(&mut self) -> Result<Response<Body>, Problem> {
+    fn document(&mut self) -> Result<String, Problem> {
         let news = self.look().ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
         let mut last = VecDeque::new();
         let mut count = 0_u64;
@@ -109,7 +109,7 @@ impl Follower {
             text.push_str(line);
         }
         text.push_str("]}\n");
-        Ok(typed("application/json", text))
+        Ok(text)
     }
 
     /// Lives as long as its reader, or until all is told.

@@ -16,7 +16,7 @@ use super::{Question, ask, documents, typed, wants_json};
 use crate::access::View;
 use crate::body::Body;
 use crate::happenings::Happening;
-use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX, STREAMS_MAX};
+use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX};
 use crate::newest::Form;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -28,13 +28,16 @@ pub(super) fn events(service: &Arc<Service>, view: View, question: &Question<'_>
         let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_happening(), "events": events});
         return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));
     }
-    if service.counters.streams() >= STREAMS_MAX as u64 {
-        return Err(Problem::Streams);
-    }
+    // Taken before the answer: those who ask at once must not all find the same place free.
+    let place = Arc::clone(&service.stream_places).try_acquire_owned().map_err(|_| Problem::Streams)?;
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
     let after = asked.after.unwrap_or_else(|| service.last_happening());
     if question.method == hyper::Method::GET {
-        tokio::spawn(send(Arc::clone(service), view, Events { after, snapshots: asked.snapshots, number: 0 }, sender));
+        let sending = send(Arc::clone(service), view, Events { after, snapshots: asked.snapshots, number: 0 }, sender);
+        tokio::spawn(async move {
+            sending.await;
+            drop(place);
+        });
     }
     let mut response = typed("text/event-stream", Body::Stream(receiver));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
@@ -112,5 +115,34 @@ impl Events {
             }
         }
         parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Door;
+    use crate::limits::STREAMS_MAX;
+    use crate::metrics::Processes;
+
+    /// All at once, before any of them is written to.
+    #[test]
+    fn there_are_as_many_as_there_may_be() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let headers = hyper::HeaderMap::new();
+            let ask = |method: &hyper::Method| {
+                let question = Question { door: Door::Unix(0), authority: None, method, path: "", query: "", headers: &headers };
+                events(&service, View::Whole, &question, ask::Events { after: None, snapshots: false })
+            };
+            let open: Vec<_> = (0..STREAMS_MAX).map(|_| ask(&hyper::Method::GET).expect("a stream")).collect();
+            assert_eq!(ask(&hyper::Method::GET).err(), Some(Problem::Streams));
+            drop(open);
+            while service.stream_places.available_permits() < STREAMS_MAX {
+                tokio::task::yield_now().await;
+            }
+            assert!(ask(&hyper::Method::HEAD).is_ok() && service.stream_places.available_permits() == STREAMS_MAX);
+        });
     }
 }

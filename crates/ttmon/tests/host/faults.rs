@@ -47,13 +47,23 @@ fn a_reset_is_a_gap_and_a_mark() {
 }
 
 #[test]
-fn a_source_that_hangs_leaves_the_others_alone() {
-    let server = Server::start("n150x2,fault=hang:1@1", &["--interval", "0.2", "--read-timeout", "50"]);
+fn a_source_that_hangs_is_told_and_leaves_the_others_alone() {
+    let root = machine_in_files("n300x2,idle");
+    let server = Server::of(&["--root", root.path().to_str().expect("text")], &["--interval", "0.2", "--read-timeout", "200"]);
+    let identities = || -> Vec<String> {
+        let text = server.get("/metrics").body;
+        text.lines().filter(|line| line.starts_with("ttmon_device_info{")).map(str::to_owned).collect()
+    };
+    let before = identities();
+    let stand_in = machine_in_files("n300x2,idle,fault=hang:1");
+    std::fs::copy(stand_in.path().join(".ttmon-faults"), root.path().join(".ttmon-faults")).expect("faults");
     let scrape = || server.get("/metrics").body;
     let has = |device: u32| scrape().contains(&format!("ttmon_device_temperature_celsius{{device=\"{device}\""));
     server.until("hanging", || !has(1));
-    assert!(has(0));
-    assert_eq!(server.get("/readyz").status, 200);
+    server.until("the other one", || has(0));
+    server.until("told", || server.get("/readyz").status == 503);
+    assert!(server.get("/readyz").body.contains("device 1 has not answered"), "{}", server.get("/readyz").body);
+    assert_eq!((identities(), server.get("/api/v1/devices").json()["devices"].as_array().map(Vec::len)), (before, Some(4)));
     let samples = |text: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with("ttmon_samples_total")).expect("a count");
         line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")

@@ -1,0 +1,120 @@
+//! What is remembered of each chip: who it is, while it does not say so, and when it last answered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ttmon_model::snapshot::Location;
+use ttmon_model::{Device, DeviceId, Missing, Snapshot};
+
+use crate::happenings::is_same;
+
+/// All chips that were ever listed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chips(BTreeMap<DeviceId, Known>);
+
+#[derive(Clone, Debug)]
+struct Known {
+    /// As last seen, with what it said of itself before.
+    device: Device,
+    answered: Duration,
+}
+
+impl Chips {
+    /// Takes in a look at a moment.
+    pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
+        for device in &snapshot.devices {
+            let before = self.0.get(&device.id).filter(|known| is_same(&known.device, device));
+            let silent_since = before.filter(|_| is_silent(device)).map(|known| known.answered);
+            let known = Known { device: self.identified(device), answered: silent_since.unwrap_or(at) };
+            self.0.insert(device.id, known);
+        }
+    }
+
+    /// The device, with its identity as it was known last where it does not say it itself: in a reset, or while its files hang.
+    pub(crate) fn identified(&self, device: &Device) -> Device {
+        let mut device = device.clone();
+        if let Some(Known { device: known, .. }) = self.0.get(&device.id).filter(|known| is_same(&known.device, &device)) {
+            device.bdf = device.bdf.or(known.bdf);
+            device.board = device.board.or_else(|_| known.board.clone());
+            device.arch = device.arch.or(known.arch);
+            device.chip = device.chip.or(known.chip);
+            device.asic_id = device.asic_id.or_else(|_| known.asic_id.clone());
+            device.serial = device.serial.or_else(|_| known.serial.clone());
+        }
+        device
+    }
+
+    /// A listed chip that has not answered for longer than this, and for how long.
+    pub(crate) fn silent(&self, at: Duration, snapshot: &Snapshot, longer_than: Duration) -> Option<(DeviceId, Duration)> {
+        let silences = snapshot.devices.iter().filter(|device| is_silent(device)).filter_map(|device| {
+            let known = self.0.get(&device.id)?;
+            Some((device.id, at.saturating_sub(known.answered)))
+        });
+        silences.filter(|(_, silence)| *silence > longer_than).max_by_key(|(_, silence)| *silence)
+    }
+}
+
+/// Whether nothing of it could be read in time. One in a reset, or that left, says so by its state.
+fn is_silent(device: &Device) -> bool {
+    let (temperature, power) = (device.temperature.map(drop), device.power.map(drop));
+    let readings = [temperature, power, device.aiclk.map(drop), device.heartbeat.map(drop)];
+    device.location == Location::Local && readings.iter().all(Result::is_err) && readings.contains(&Err(Missing::Timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::machine;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn hanging(mut snapshot: Snapshot, index: usize) -> Snapshot {
+        let device = &mut snapshot.devices[index];
+        (device.temperature, device.power) = (Err(Missing::Timeout), Err(Missing::Timeout));
+        (device.aiclk, device.heartbeat) = (Err(Missing::Timeout), Err(Missing::NotExposed));
+        snapshot
+    }
+
+    #[test]
+    fn a_chip_that_hangs_is_told_after_a_while() {
+        let mut chips = Chips::default();
+        let (well, ill) = (machine(), hanging(machine(), 1));
+        let silent = |chips: &Chips, at, snapshot| chips.silent(seconds(at), snapshot, seconds(5));
+        chips.take_in(seconds(100), &well);
+        for at in 101..106 {
+            chips.take_in(seconds(at), &ill);
+        }
+        assert_eq!(silent(&chips, 105, &ill), None);
+        assert_eq!(silent(&chips, 106, &ill), Some((ill.devices[1].id, seconds(6))));
+        chips.take_in(seconds(107), &well);
+        assert_eq!(silent(&chips, 107, &well), None);
+        // What only was not published is no silence.
+        let mut mute = well.clone();
+        (mute.devices[0].temperature, mute.devices[0].power) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
+        (mute.devices[0].aiclk, mute.devices[0].heartbeat) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
+        chips.take_in(seconds(120), &mute);
+        assert_eq!(silent(&chips, 200, &mute), None);
+    }
+
+    #[test]
+    fn who_a_chip_is_stays_until_another_takes_its_place() {
+        let mut chips = Chips::default();
+        let snapshot = machine();
+        chips.take_in(seconds(1), &snapshot);
+        let mut away = snapshot.clone();
+        let device = &mut away.devices[0];
+        (device.asic_id, device.serial, device.board) = (Err(Missing::Resetting), Err(Missing::Resetting), Err(Missing::Timeout));
+        (device.arch, device.chip) = (Err(Missing::Timeout), Err(Missing::Timeout));
+        let who = |device: &Device| (device.asic_id.clone(), device.serial.clone(), device.board.clone(), device.arch, device.chip);
+        for at in 2..4 {
+            assert_eq!(who(&chips.identified(&away.devices[0])), who(&snapshot.devices[0]));
+            chips.take_in(seconds(at), &away);
+        }
+        let mut other = away.clone();
+        other.devices[0].asic_id = Ok("00000000DEADBEEF".to_owned());
+        chips.take_in(seconds(4), &other);
+        assert_eq!(chips.identified(&other.devices[0]).serial, Err(Missing::Resetting));
+    }
+}

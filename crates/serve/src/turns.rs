@@ -1,0 +1,172 @@
+//! Answers that cost much: live buffers, recorders, the past. Each user has them made one after another, so that nobody is held up
+//! by one who asks a lot, and what is made is held only up to a bound until it is taken.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::access::View;
+use crate::limits::{ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX, TURNS_AT_ONCE, TURNS_PER_USER_MAX};
+use crate::problem::Problem;
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    making: Arc<Semaphore>,
+    /// What answers may take until they are sent, in KiB.
+    room: Arc<Semaphore>,
+    /// The same, in all and of one user.
+    kib_max: [usize; 2],
+    users: Mutex<HashMap<View, Arc<User>>>,
+}
+
+#[derive(Debug)]
+struct User {
+    places: Arc<Semaphore>,
+    making: Arc<Semaphore>,
+    room: Arc<Semaphore>,
+}
+
+/// A text, and the room it takes for as long as somebody has a part of it.
+struct Held {
+    text: String,
+    _room: [OwnedSemaphorePermit; 2],
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self::bounded([ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
+    }
+}
+
+impl Turns {
+    fn bounded(kib_max: [usize; 2]) -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { making: semaphore(TURNS_AT_ONCE), room: semaphore(kib_max[0]), kib_max, users: Mutex::default() }
+    }
+
+    /// Makes an answer on a thread beside, when it is this one's turn.
+    pub(crate) async fn make(&self, view: View, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Result<Bytes, Problem> {
+        let user = self.user(view);
+        let place = Arc::clone(&user.places).try_acquire_owned().map_err(|_| Problem::Busy)?;
+        let own = Arc::clone(&user.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
+        let turn = Arc::clone(&self.making).acquire_owned().await.map_err(|_| Problem::Defect)?;
+        let working = tokio::task::spawn_blocking(move || {
+            // Until it is made, also where nobody waits for it any more: asking and leaving again and again must not help.
+            let _turn = (place, own, turn);
+            work()
+        });
+        let text = working.await.map_err(|_| Problem::Defect)??;
+        let take = |room: &Arc<Semaphore>, most: usize| {
+            let kib = u32::try_from((text.len() / 1024 + 1).min(most)).unwrap_or(u32::MAX);
+            Arc::clone(room).try_acquire_many_owned(kib).map_err(|_| Problem::Busy)
+        };
+        let room = [take(&user.room, self.kib_max[1])?, take(&self.room, self.kib_max[0])?];
+        Ok(Bytes::from_owner(Held { text, _room: room }))
+    }
+
+    fn user(&self, view: View) -> Arc<User> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever has nothing under way is forgotten.
+        let is_busy = |user: &User| user.places.available_permits() < TURNS_PER_USER_MAX || user.room.available_permits() < self.kib_max[1];
+        users.retain(|_, user| Arc::strong_count(user) > 1 || is_busy(user));
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        let new = || {
+            let (places, making) = (semaphore(TURNS_PER_USER_MAX), semaphore(1));
+            Arc::new(User { places, making, room: semaphore(self.kib_max[1]) })
+        };
+        Arc::clone(users.entry(view).or_insert_with(new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(TURNS_AT_ONCE).build().expect("a runtime").block_on(work)
+    }
+
+    fn text(kib: usize) -> Result<String, Problem> {
+        Ok("x".repeat(kib * 1024))
+    }
+
+    #[test]
+    fn one_who_asks_a_lot_holds_up_nobody_else() {
+        run(async {
+            let turns = Arc::new(Turns::default());
+            let (release, held) = mpsc::channel::<()>();
+            let slow = Arc::clone(&turns);
+            let first = tokio::spawn(async move { slow.make(View::User(7), move || held.recv().map_or(text(1), |()| text(1))).await });
+            let more: Vec<_> = (1..TURNS_PER_USER_MAX)
+                .map(|_| {
+                    let turns = Arc::clone(&turns);
+                    tokio::spawn(async move { turns.make(View::User(7), || text(1)).await })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            assert_eq!(turns.make(View::User(7), || text(1)).await, Err(Problem::Busy));
+            assert!(turns.make(View::Whole, || text(1)).await.is_ok());
+            assert!(more.iter().all(|waiting| !waiting.is_finished()));
+            drop(release);
+            assert!(first.await.expect("an end").is_ok());
+            for waiting in more {
+                assert!(waiting.await.expect("an end").is_ok());
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_not_taken_has_a_bound() {
+        run(async {
+            let turns = Turns::bounded([100, 60]);
+            let first = turns.make(View::User(7), || text(30)).await.expect("an answer");
+            let part = first.slice(0..10);
+            drop(first);
+            assert_eq!(turns.make(View::User(7), || text(30)).await, Err(Problem::Busy));
+            let other = turns.make(View::User(8), || text(50)).await;
+            assert!(other.is_ok());
+            assert_eq!(turns.make(View::Whole, || text(40)).await, Err(Problem::Busy), "there is no room at all");
+            drop((part, other));
+            assert!(turns.make(View::User(7), || text(30)).await.is_ok());
+            assert!(turns.make(View::User(7), || text(200)).await.is_ok(), "one is always answered");
+        });
+    }
+
+    /// Work that was begun counts until it is done, though nobody waits for it.
+    #[test]
+    fn leaving_gives_no_place_back() {
+        run(async {
+            let turns = Arc::new(Turns::default());
+            let (release, held) = mpsc::channel::<()>();
+            let (begun, begins) = mpsc::channel::<()>();
+            let asked = Arc::clone(&turns);
+            let gone = tokio::spawn(async move {
+                let work = move || {
+                    let _ = begun.send(());
+                    held.recv().map_or(text(1), |()| text(1))
+                };
+                asked.make(View::User(7), work).await
+            });
+            while begins.try_recv().is_err() {
+                tokio::task::yield_now().await;
+            }
+            gone.abort();
+            assert!(gone.await.is_err());
+            assert_eq!(turns.user(View::User(7)).making.available_permits(), 0);
+            drop(release);
+            assert!(turns.make(View::User(7), || text(1)).await.is_ok());
+        });
+    }
+}
