@@ -7,6 +7,7 @@ mod hook;
 mod host;
 mod ledger;
 mod limits;
+mod peers;
 mod plain;
 mod root;
 mod run;

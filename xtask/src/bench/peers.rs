@@ -1,0 +1,61 @@
+//! Other monitors in the same run: nvtop on the same made-up devices, btop for the scale of things.
+//!
+//! nvtop knows these cards since 2026, later than any release of Debian: one built from its sources is named by
+//! `TTMON_BENCH_NVTOP`. It looks at `/sys` and `/proc/driver` alone, so it gets a mount namespace in which the made-up machine lies
+//! over them, for which root is needed.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::root::Root;
+use super::terminal::Terminal;
+use super::top::{WARM_UP, watched};
+
+/// Machines as in our own table.
+const CASES: &[(&str, u32, (u16, u16))] = &[("p150x8", 8, (120, 40)), ("galaxy-bh", 32, (200, 50))];
+
+pub(super) fn nvtop(time: Duration) -> Result<(), String> {
+    let program = env::var("TTMON_BENCH_NVTOP").unwrap_or_else(|_| "nvtop".to_owned());
+    if !is_there(&program) {
+        println!("nvtop is not here and was not measured (build it from its sources and name it by TTMON_BENCH_NVTOP)");
+        return Ok(());
+    }
+    for (spec, devices, size) in CASES {
+        let root = Root::make(spec)?;
+        let over = root.path().display();
+        let script = format!("mount --bind {over}/sys /sys && mount --bind {over}/proc/driver /proc/driver && exec {program} -d 10");
+        let terminal = Terminal::start(Path::new("unshare"), &["--mount", "sh", "-c", &script], *size)?;
+        match watched(&terminal, &root, "Device 0", time) {
+            Ok((cost, _)) => println!(
+                "nvtop, {devices} devices, {}x{}: {:.3} % of a core, RSS {} kB, {:.0} bytes/s",
+                size.0, size.1, cost.share, cost.rss_kb, cost.bytes_per_s
+            ),
+            Err(_) => {
+                println!("this nvtop shows no Tenstorrent devices and was not measured");
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn btop(time: Duration) -> Result<(), String> {
+    if !is_there("btop") {
+        println!("btop is not here and was not measured (apt-get install btop)");
+        return Ok(());
+    }
+    let terminal = Terminal::start(Path::new("btop"), &["--utf-force", "-p", "0"], (120, 40))?;
+    terminal.bytes_for(WARM_UP);
+    let (began, before) = (Instant::now(), terminal.cpu());
+    let bytes = terminal.bytes_for(time);
+    let elapsed = began.elapsed().as_secs_f64();
+    let share = (terminal.cpu() - before).as_secs_f64() / elapsed * 100.0;
+    println!("btop, 120x40, no devices: {share:.3} % of a core, RSS {} kB, {:.0} bytes/s", terminal.memory().0, bytes as f64 / elapsed);
+    Ok(())
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
