@@ -43,6 +43,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             let seconds = seconds.ok_or_else(|| Stop::Usage(format!("--seconds wants a number from 1 on, not {text}")))?;
             Ok(top::run(project, seconds)?)
         }
+        ["top", "--hour"] => Ok(top::run_hour(project)?),
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
         ["hook"] => Ok(hook::run(project, false)?),
@@ -50,7 +51,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["server"] => Ok(server::run(project, false)?),
         ["server", "--quick"] => Ok(server::run(project, true)?),
         _ => Err(Stop::Usage(
-            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], server [--quick], host, run, or top [--seconds N]"
+            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], server [--quick], host, run, or top [--seconds N | --hour]"
                 .to_owned(),
         )),
     }

@@ -45,9 +45,18 @@ const HOUR_RSS_KB_MAX: u64 = 16_000;
 const CROWD: usize = 2_000;
 const CROWD_RATIO_MAX: f64 = 1.2;
 
-pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
+fn build(project: &Project) -> Result<PathBuf, String> {
     project::run(&mut project.cargo(&["build", "--release", "--quiet", "--package", "ttmon"]))?;
-    let program = project.metadata()?.target.join("release/ttmon");
+    Ok(project.metadata()?.target.join("release/ttmon"))
+}
+
+/// Its memory after as many looks as an hour has.
+pub(super) fn run_hour(project: &Project) -> Result<(), String> {
+    hour(&build(project)?)
+}
+
+pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
+    let program = build(project)?;
     let time = Duration::from_secs(seconds);
     println!("bench top: {}, {seconds} s a row\n", load());
     println!("| devices | screen | share of a core | plain reading | RSS kB | all of it kB | bytes/s | limits |");
@@ -62,7 +71,6 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     keys(&program)?;
     peers::nvtop(time)?;
     peers::btop(time)?;
-    hour(&program)?;
     println!("at the end: {}", load());
     Ok(())
 }
