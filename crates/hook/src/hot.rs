@@ -1,6 +1,7 @@
 //! What every event looks at, together: between two events a program runs through more than the nearest cache holds.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// One line of the cache. Each field belongs to the module that its text names.
 #[repr(C, align(64))]
@@ -13,9 +14,9 @@ pub(crate) struct Hot {
     pub(crate) until_measured: AtomicU32,
     /// `thread`: how many threads load binaries.
     pub(crate) loaders: AtomicU32,
-    /// `thread`: whether allocators work in their hybrid mode, as an [`Answer`].
+    /// `thread`: whether allocators work in their hybrid mode, as [`is_set`] knows it.
     pub(crate) hybrid: AtomicU8,
-    /// `operation`: whether operations are named, as an [`Answer`].
+    /// `operation`: whether operations are named, as [`is_set`] knows it.
     pub(crate) operations: AtomicU8,
 }
 
@@ -26,27 +27,32 @@ pub(crate) static HOT: Hot = Hot {
     last: AtomicU64::new(0),
     until_measured: AtomicU32::new(ttmon_ledger::layout::COST_ONE_IN),
     loaders: AtomicU32::new(0),
-    hybrid: AtomicU8::new(Answer::Unknown as u8),
-    operations: AtomicU8::new(Answer::Unknown as u8),
+    hybrid: AtomicU8::new(UNKNOWN),
+    operations: AtomicU8::new(UNKNOWN),
 };
 
-/// What the environment says to a question, once it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Answer {
-    Unknown,
-    No,
-    Yes,
+const UNKNOWN: u8 = 0;
+const NO: u8 = 1;
+const YES: u8 = 2;
+
+/// Whether a variable begins with 1, asked once and known in `answer` from then on.
+#[inline]
+pub(crate) fn is_set(variable: &CStr, answer: &AtomicU8) -> bool {
+    match answer.load(Relaxed) {
+        NO => false,
+        YES => true,
+        _ => look(variable, answer),
+    }
 }
 
-impl Answer {
-    /// Asks a variable: whether it begins with 1.
-    pub(crate) fn of(variable: &std::ffi::CStr) -> Self {
-        // SAFETY: a text that ends with NUL; the first byte of a value is always there.
-        let is_so = unsafe {
-            let value = libc::getenv(variable.as_ptr());
-            !value.is_null() && value.cast::<u8>().read() == b'1'
-        };
-        if is_so { Self::Yes } else { Self::No }
-    }
+/// As [`is_set`], asked anew.
+#[cold]
+pub(crate) fn look(variable: &CStr, answer: &AtomicU8) -> bool {
+    // SAFETY: a text that ends with NUL; the first byte of a value is always there.
+    let is_set = unsafe {
+        let value = libc::getenv(variable.as_ptr());
+        !value.is_null() && value.cast::<u8>().read() == b'1'
+    };
+    answer.store(if is_set { YES } else { NO }, Relaxed);
+    is_set
 }

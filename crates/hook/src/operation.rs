@@ -14,7 +14,7 @@ use std::sync::atomic::{
 
 use libc::c_char;
 
-use crate::hot::{Answer, HOT};
+use crate::hot::{self, HOT};
 use crate::object;
 
 const FRAMES_MAX: usize = 64;
@@ -42,18 +42,7 @@ unsafe extern "C" {
 
 #[inline]
 pub(crate) fn is_wanted() -> bool {
-    match HOT.operations.load(Relaxed) {
-        known if known == Answer::No as u8 => false,
-        known if known == Answer::Yes as u8 => true,
-        _ => look(),
-    }
-}
-
-#[cold]
-fn look() -> bool {
-    let answer = Answer::of(c"TTMON_OPS");
-    HOT.operations.store(answer as u8, Relaxed);
-    answer == Answer::Yes
+    hot::is_set(c"TTMON_OPS", &HOT.operations)
 }
 
 struct Stack {

@@ -1,11 +1,14 @@
 //! What this thread is in the middle of. Cells without destructors: static destructors of the program may still come here.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_ledger::layout::flag;
 
-use crate::hot::{Answer, HOT};
+use crate::hot::{self, HOT};
+
+const HYBRID: &CStr = c"TT_METAL_ALLOCATOR_MODE_HYBRID";
 
 thread_local! {
     /// How deep in `MeshWorkloadImpl::load_binaries`: what is allocated there belongs to the program cache.
@@ -15,19 +18,12 @@ thread_local! {
 /// Whether TT-Metal's allocators work in their hybrid mode, by its own variable. Known anew when a device opens.
 #[inline]
 pub(crate) fn is_hybrid() -> bool {
-    match HOT.hybrid.load(Relaxed) {
-        known if known == Answer::No as u8 => false,
-        known if known == Answer::Yes as u8 => true,
-        _ => look_for_hybrid(),
-    }
+    hot::is_set(HYBRID, &HOT.hybrid)
 }
 
 /// Reads the variable.
-#[cold]
 pub(crate) fn look_for_hybrid() -> bool {
-    let answer = Answer::of(c"TT_METAL_ALLOCATOR_MODE_HYBRID");
-    HOT.hybrid.store(answer as u8, Relaxed);
-    answer == Answer::Yes
+    hot::look(HYBRID, &HOT.hybrid)
 }
 
 /// The flags of what this thread allocates now.
