@@ -4,7 +4,8 @@
 //! One datagram to each place that may listen: the descriptor, and 16 bytes saying whose it is. That nobody listens is the
 //! usual case. Nothing waits, with one exception: a socket holds ten messages on most machines, so that of many processes
 //! that start together some would be lost to whoever started them all to look at them. Where TTMON_HANDOVER names
-//! a socket that is full, the first report waits a moment for its reader.
+//! a socket that is full, the first report waits a moment for its reader. A run inside a run leaves the sockets of those around
+//! it in TTMON_HANDOVER_OUTER, a line each.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
@@ -22,6 +23,9 @@ static PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
 /// A signal of the program's ends a wait early.
 const TRIES: u32 = 4;
 
+/// As many runs around the own one are told; nobody has more.
+const OUTER_MAX: usize = 4;
+
 const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
 
 /// Called by the ledger's writer, in the program's thread that made the first report.
@@ -32,12 +36,15 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     if socket < 0 {
         return;
     }
-    if let Some(place) = variable(c"TTMON_HANDOVER", b"") {
+    let asked_for = variable(c"TTMON_HANDOVER", |value| Address::new(value, b""));
+    let outer = variable(c"TTMON_HANDOVER_OUTER", |lines| Some(addresses(lines))).unwrap_or_default();
+    for place in [asked_for].iter().chain(&outer).flatten() {
         let waiting = if is_patient(socket) { 0 } else { libc::MSG_DONTWAIT };
-        let is_interrupted = || send(socket, &place, ledger, waiting) < 0 && error() == libc::EINTR;
+        let is_interrupted = || send(socket, place, ledger, waiting) < 0 && error() == libc::EINTR;
         let _ = (0..TRIES).all(|_| is_interrupted());
     }
-    for place in [Address::new(SERVICE, b""), variable(c"XDG_RUNTIME_DIR", BELOW_RUNTIME_DIR)].iter().flatten() {
+    let below_runtime_dir = variable(c"XDG_RUNTIME_DIR", |folder| Address::new(folder, BELOW_RUNTIME_DIR));
+    for place in [Address::new(SERVICE, b""), below_runtime_dir].iter().flatten() {
         send(socket, place, ledger, libc::MSG_DONTWAIT);
     }
     // SAFETY: ours, and not used again.
@@ -82,12 +89,19 @@ impl Address {
     }
 }
 
-fn variable(name: &CStr, below: &[u8]) -> Option<Address> {
-    // SAFETY: the name ends with NUL. The value is null or a string of the environment, copied before we return; a
+/// The places that the lines of a text name.
+fn addresses(lines: &[u8]) -> [Option<Address>; OUTER_MAX] {
+    let mut lines = lines.split(|byte| *byte == b'\n');
+    [(); OUTER_MAX].map(|()| Address::new(lines.next()?, b""))
+}
+
+/// What the value of a variable of the environment means; of none, nothing.
+fn variable<T>(name: &CStr, meaning: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    // SAFETY: the name ends with NUL. The value is null or a string of the environment, which `meaning` cannot keep; a
     // program that changes its environment in another thread at this moment breaks C's own rule.
     unsafe {
         let value = libc::getenv(name.as_ptr());
-        if value.is_null() { None } else { Address::new(CStr::from_ptr(value).to_bytes(), below) }
+        if value.is_null() { None } else { meaning(CStr::from_ptr(value).to_bytes()) }
     }
 }
 
@@ -144,6 +158,15 @@ mod tests {
         assert!(Address::new(b"", b"/ttmon/handover.sock").is_none());
         assert!(Address::new(&[b'x'; 107], b"").is_some());
         assert!(Address::new(&[b'x'; 107], b"y").is_none());
+    }
+
+    #[test]
+    fn a_place_each_line() {
+        let count = |lines: &[u8]| addresses(lines).iter().flatten().count();
+        assert_eq!(
+            (count(b""), count(b"/a/b"), count(b"/a/b\n/c"), count(b"\n/c\n"), count(b"/1\n/2\n/3\n/4\n/5")),
+            (0, 1, 2, 1, OUTER_MAX)
+        );
     }
 
     #[test]

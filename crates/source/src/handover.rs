@@ -104,6 +104,8 @@ impl Receiver {
     /// Gives it another name, and lets users with `mode` write to it. Everybody can read in /proc/net/unix by which name a socket was
     /// bound, and nobody what it is called since.
     pub fn hide(&mut self, path: &Path, mode: u32) -> io::Result<()> {
+        // A name that no sender could write down is none.
+        SocketAddrUnix::new(path)?;
         fs::rename(&self.path, path)?;
         path.clone_into(&mut self.path);
         fs::set_permissions(path, Permissions::from_mode(mode))

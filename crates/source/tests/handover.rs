@@ -81,6 +81,8 @@ fn a_hidden_name() {
     send(&hidden, &message(), &[ledger().as_fd()]).unwrap();
     assert_eq!((place.receiver.receive(100).len(), place.receiver.path()), (1, hidden.as_path()));
     assert_eq!(fs::metadata(&hidden).unwrap().permissions().mode() & 0o777, 0o622);
+    let too_long = place.path.with_file_name("x".repeat(108));
+    assert!(place.receiver.hide(&too_long, 0o622).is_err() && hidden.exists(), "no sender could reach it there");
     drop(place.receiver);
     assert!(!hidden.exists());
 }

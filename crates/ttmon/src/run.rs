@@ -173,7 +173,10 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
 fn command(args: &RunArgs, linkage: Linkage, library: &Path, handover: &Path) -> Command {
     let mut command = Command::new(&args.command);
     command.set("TTMON_TRACKING", "1");
-    command.set("TTMON_HANDOVER", handover);
+    command.set(collect::HANDOVER, handover);
+    if let Some(outer) = collect::outer(env::var_os(collect::HANDOVER), env::var_os(collect::OUTER)) {
+        command.set(collect::OUTER, outer);
+    }
     if args.ops {
         command.set("TTMON_OPS", "1");
     }

@@ -1,9 +1,10 @@
 //! The ledgers of the command and its children, as they are handed over.
 
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
@@ -30,6 +31,13 @@ const PROCESSES_IN_FULL: usize = 64;
 
 /// How the directories of runs are called.
 const DIRECTORY: &str = "ttmon-run-";
+/// What the socket is called for a moment.
+const BOUND: &str = "bound";
+
+/// Where a process sends its ledger.
+pub(crate) const HANDOVER: &str = "TTMON_HANDOVER";
+/// And where besides: the sockets of runs around the one that started it, a line each.
+pub(crate) const OUTER: &str = "TTMON_HANDOVER_OUTER";
 
 /// Where ledgers come in: a socket in a directory of its own.
 #[derive(Debug)]
@@ -62,8 +70,8 @@ impl Drop for Directory {
 }
 
 impl Collector {
-    /// Makes the socket. A child may be another user (`su`), so everybody who knows its name may send; it is in the environment
-    /// of the command alone: others can neither list the directory nor read it in /proc/net/unix.
+    /// Makes the socket. A child may be another user (`su`), in a container, or orphaned, so whoever knows its name may send:
+    /// that name is the run's secret, which stands in the environment of the command and of what it starts, and nowhere else.
     pub(crate) fn open() -> io::Result<Self> {
         let places = [env::var_os("TMPDIR").filter(|value| !value.is_empty()).map(PathBuf::from), Some(PathBuf::from("/tmp"))];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -80,11 +88,15 @@ impl Collector {
         let place = std::path::absolute(place)?;
         sweep(&place);
         let path = place.join(format!("{DIRECTORY}{}", random()));
-        fs::DirBuilder::new().mode(0o711).create(&path)?;
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
         let directory = Directory(path);
-        fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
-        let mut receiver = Receiver::bind(&directory.0.join("bound"), 0o600)?;
+        let admit = |mode| fs::set_permissions(&directory.0, Permissions::from_mode(mode));
+        // Whatever the umask is.
+        admit(0o700)?;
+        // Everybody can read under which name it is bound, so that name is gone before anybody else may enter.
+        let mut receiver = Receiver::bind(&directory.0.join(BOUND), 0o600)?;
         receiver.hide(&directory.0.join(random()), 0o666)?;
+        admit(0o711)?;
         Ok(Self { receiver, _directory: directory, held: Vec::new(), digests: Vec::new(), seen: HashSet::new(), unread: 0, held_max: HELD })
     }
 
@@ -205,7 +217,13 @@ fn sweep(place: &Path) {
     }
 }
 
-/// A name that cannot be guessed: the hasher's keys are the system's random numbers.
+/// The sockets of the runs that this one is inside of, which want to see all that it sees; `None` outside of any.
+pub(crate) fn outer(next: Option<OsString>, others: Option<OsString>) -> Option<OsString> {
+    let all: Vec<OsString> = [next, others].into_iter().flatten().filter(|places| !places.is_empty()).collect();
+    (!all.is_empty()).then(|| all.join(OsStr::new("\n")))
+}
+
+/// A name that cannot be guessed, nor found by another one: the hasher's keys are 128 of the system's random bits.
 fn random() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
@@ -220,6 +238,17 @@ mod tests {
         let stat = fs::read_to_string("/proc/self/stat").unwrap();
         assert_eq!(stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap(), own.to_string());
         assert_eq!(start_ticks(u32::MAX), None);
+    }
+
+    #[test]
+    fn runs_around_this_one() {
+        let check = |next: Option<&str>, others: Option<&str>, expected: Option<&str>| {
+            assert_eq!(outer(next.map(OsString::from), others.map(OsString::from)), expected.map(OsString::from));
+        };
+        check(None, None, None);
+        check(Some(""), Some(""), None);
+        check(Some("/a/b"), None, Some("/a/b"));
+        check(Some("/a/b"), Some("/c\n/d"), Some("/a/b\n/c\n/d"));
     }
 
     #[test]
