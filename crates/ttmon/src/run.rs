@@ -136,12 +136,19 @@ impl RunArgs {
             let parsed = text.as_deref().map(str::parse::<size::Limit>).transpose();
             parsed.map_err(|why| Failure::usage(format!("{flag}: {why}")))
         };
-        Ok(Checks {
+        let checks = Checks {
             leak: size("--fail-on-leak", &self.fail_on_leak)?,
             growth: size("--fail-on-growth", &self.fail_on_growth)?,
             max_dram: limit("--max-dram", &self.max_dram)?,
             max_l1: limit("--max-l1", &self.max_l1)?,
-        })
+            allow_untracked: self.allow_untracked,
+        };
+        if checks.allow_untracked && checks.is_empty() {
+            return Err(Failure::usage(
+                "--allow-untracked says what a check makes of nothing; give a check: --fail-on-growth, --max-dram ...",
+            ));
+        }
+        Ok(checks)
     }
 }
 
@@ -244,10 +251,10 @@ fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, o
         let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
     let written = output.is_none_or(|output| write_report(&output, account));
-    if !checks.is_empty() && account.is_empty() {
-        complain("the checks had nothing to judge: nothing was tracked");
-    }
     let not_held = checks.failures(account);
+    if let Some(line) = checks.nothing_judged(account).filter(|_| not_held.is_empty()) {
+        complain(&line);
+    }
     for line in &not_held {
         complain(line);
     }

@@ -193,6 +193,11 @@ impl Account {
         self.digests.iter().all(|digest| digest.events == 0)
     }
 
+    /// Why nothing is.
+    pub(crate) fn why_empty(&self) -> String {
+        format!("nothing was tracked: {}", self.untracked.unwrap_or("no call of TT-Metal was seen"))
+    }
+
     /// Whether the figures are all there is.
     pub(crate) fn is_exact(&self) -> bool {
         self.unread == 0 && self.digests.iter().all(|digest| digest.is_exact)

@@ -16,6 +16,8 @@ pub(crate) struct Checks {
     pub(crate) growth: Option<u64>,
     pub(crate) max_dram: Option<Limit>,
     pub(crate) max_l1: Option<Limit>,
+    /// A command of which nothing is known passes.
+    pub(crate) allow_untracked: bool,
 }
 
 impl Checks {
@@ -24,8 +26,17 @@ impl Checks {
         self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none()
     }
 
-    /// What does not hold, a line each.
+    /// That there was nothing to look at, if so: no call of TT-Metal, or tracking did not work. Which of them cannot be told.
+    pub(crate) fn nothing_judged(&self, account: &Account) -> Option<String> {
+        let advice = if self.allow_untracked { "" } else { "; --allow-untracked takes that for success" };
+        (!self.is_empty() && account.is_empty()).then(|| format!("the checks had nothing to judge: {}{advice}", account.why_empty()))
+    }
+
+    /// What is not known to hold, a line each.
     pub(crate) fn failures(&self, account: &Account) -> Vec<String> {
+        if account.is_empty() {
+            return self.nothing_judged(account).into_iter().filter(|_| !self.allow_untracked).collect();
+        }
         let mut failures = Vec::new();
         if let Some(most) = self.leak {
             let (count, bytes) = account.leaked();
@@ -44,7 +55,7 @@ impl Checks {
                     ));
                 }
             }
-            (Some(_), None) if !account.is_empty() => {
+            (Some(_), None) => {
                 failures.push("--fail-on-growth: the program set no mark to compare with; call ttmon.mark() once it is warm".to_owned());
             }
             _ => {}

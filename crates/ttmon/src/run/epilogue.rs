@@ -68,7 +68,7 @@ impl Writer<'_> {
         };
         let took = duration(Duration::from_nanos(account.span.1.saturating_sub(account.span.0)));
         let what = if account.is_empty() {
-            format!("nothing was tracked: {}", account.untracked.unwrap_or("no call of TT-Metal was seen"))
+            account.why_empty()
         } else {
             let count = account.allocations();
             let overhead = account.overhead().map(|overhead| {

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use serde_json::{Value, json};
 
 use crate::Case;
+use crate::program::SCRIPT;
 use crate::tools::{Running, eventually, ran, reported, run, scripted, timeless};
 
 pub(crate) const CASES: &[Case] = &[
@@ -23,6 +24,8 @@ pub(crate) const CASES: &[Case] = &[
     ("growth_fails", growth_fails),
     ("limits_fail", limits_fail),
     ("a_failing_command_keeps_its_code", a_failing_command_keeps_its_code),
+    ("checks_with_nothing_to_judge_fail", checks_with_nothing_to_judge_fail),
+    ("a_run_inside_a_run", a_run_inside_a_run),
     ("nothing_to_tell", nothing_to_tell),
     ("a_report_that_cannot_be_written", a_report_that_cannot_be_written),
     ("a_report_into_a_pipe", a_report_into_a_pipe),
@@ -269,7 +272,46 @@ fn limits_fail() {
 fn a_failing_command_keeps_its_code() {
     check(&["--fail-on-leak"], "a 0 100 1; exit 3", 3, "--fail-on-leak");
     check(&["--fail-on-leak"], "exit 3", 3, "nothing to judge");
-    check(&["--fail-on-leak"], "exit 0", 0, "nothing to judge");
+}
+
+/// A check that looked at nothing is no success, unless that is asked for.
+fn checks_with_nothing_to_judge_fail() {
+    let told = "the checks had nothing to judge: nothing was tracked: no call of TT-Metal was seen";
+    for flags in [&["--fail-on-leak"][..], &["--fail-on-growth"], &["--max-dram", "90%"], &["--max-l1", "1G", "--fail-on-leak"]] {
+        check(flags, "exit 0", 123, &format!("{told}; --allow-untracked takes that for success"));
+        check(&[flags, &["--allow-untracked"]].concat(), "exit 0", 0, told);
+    }
+    check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1", 123, "100B left");
+    check(&["--allow-untracked", "--fail-on-leak"], "exit 3", 3, told);
+    check(&["--allow-untracked"], "exit 0", 2, "give a check");
+    // That of a program which tells nothing although it was to.
+    let ran = ran(run(&["--quiet", "--fail-on-leak", "--", "env", "-i", "true"]).env("LANG", "C.UTF-8"));
+    assert_eq!(ran.code(), Some(123), "{}", ran.stderr);
+}
+
+/// Both know what the inner one's command did.
+fn a_run_inside_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let places = ["outer", "middle", "inner"].map(place);
+    let ttmon = env!("CARGO_BIN_EXE_ttmon");
+    let inside = |report: &str| [ttmon, "run", "--quiet", "--report", report, "--"].map(str::to_owned);
+    let program = std::env::current_exe().unwrap();
+    let words: Vec<String> = [inside(&places[1]), inside(&places[2])].concat();
+    let flags = ["--quiet", "--fail-on-leak=500", "--report", &places[0], "--"];
+    let words: Vec<&str> = flags.into_iter().chain(words.iter().map(String::as_str)).chain([program.to_str().unwrap()]).collect();
+    let ran = ran(run(&words).env(SCRIPT, "a 0 600 1; spawn 3; fork"));
+    assert_eq!(ran.code(), Some(123), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--fail-on-leak: 933B left in 2 buffers"), "{}", ran.stderr);
+    let pids = |path: &String| {
+        let report: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!(leaked_sizes(&report), [600, 333], "{path}");
+        let mut pids: Vec<u64> = report["processes"].as_array().unwrap().iter().map(|process| process["pid"].as_u64().unwrap()).collect();
+        pids.sort_unstable();
+        pids
+    };
+    let told = places.each_ref().map(pids);
+    assert_eq!((told[0].len(), &told[0], &told[0]), (5, &told[1], &told[2]));
 }
 
 fn nothing_to_tell() {
