@@ -434,8 +434,10 @@ impl DeviceUse {
 /// Memory on a chip that no row matches for certain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmapped {
-    /// The id that was given.
+    /// The id that was given: by a program TT-Metal's number of the chip, by TT-Metal's statistics its unique id.
     pub id: u64,
+    /// Its unique id.
+    pub unique_id: Reading<u64>,
     /// What was reported.
     pub kinds: PerKind<Figure>,
 }

@@ -10,6 +10,7 @@ mod collect;
 mod digest;
 mod epilogue;
 pub(crate) mod library;
+mod names;
 mod program;
 mod report;
 mod size;

@@ -69,10 +69,12 @@ impl Serialize for UnmappedJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let kinds = Kinds { table: PROCESS_KIND, items: &self.0.kinds };
         let mut reasons = Reasons::default();
+        reasons.note("unique_id", self.0.unique_id.err());
         reasons.note_kinds("kinds", &kinds);
 
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.0.id.to_string())?;
+        map.serialize_entry("unique_id", &self.0.unique_id.ok().map(|id| id.to_string()))?;
         map.serialize_entry("kinds", &kinds)?;
         map.serialize_entry("missing", &reasons)?;
         map.end()

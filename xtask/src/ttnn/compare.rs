@@ -79,7 +79,7 @@ impl<'a> Scene<'a> {
         }
         differences.extend(self.rows(step, &pairs, outside));
         if differences.is_empty() {
-            differences.extend(self.region(step, &pairs));
+            differences.extend(self.region(step, &pairs, outside));
         }
         differences.extend(overlap(step, outside));
         differences.extend(asked(step, &pairs));
@@ -129,7 +129,8 @@ impl<'a> Scene<'a> {
         differences
     }
 
-    /// Mock chips are on no row, and carry the unique ids of their descriptor. Chips that are on rows are on the right ones.
+    /// Mock chips are on no row; they go by TT-Metal's numbers, and have the unique ids of their descriptor. Chips that are on rows
+    /// are on the right ones.
     fn rows(&self, step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
         if step["rows"].is_array() {
             return on_rows(step, pairs, outside);
@@ -139,10 +140,13 @@ impl<'a> Scene<'a> {
             if !list(&allocator["devices"]).is_empty() {
                 differences.push(format!("mock chips on rows of a machine: {}", allocator["devices"]));
             }
-            let seen: Vec<u64> = list(&allocator["unmapped"]).iter().filter_map(|id| id.as_str()?.parse().ok()).collect();
-            let expected = self.unique_ids(step, view);
+            let (seen, expected) = (unmapped(allocator), chips_of(view));
             if seen != expected {
                 differences.push(format!("chips {expected:?} inside, {seen:?} outside"));
+            }
+            let (seen, expected) = (unique_ids(allocator, outside), self.unique_ids(step, view));
+            if seen != expected {
+                differences.push(format!("unique ids {expected:?} inside, {seen:?} outside"));
             }
         }
         differences
@@ -150,7 +154,7 @@ impl<'a> Scene<'a> {
 
     /// The unique ids of a mesh's chips, in its order; their metal ids where TT-Metal does not tell unique ones.
     fn unique_ids(&self, step: &Value, view: &Value) -> Vec<u64> {
-        let metal_ids: Vec<u64> = list(&view["chips"]).iter().filter_map(Value::as_u64).collect();
+        let metal_ids = chips_of(view);
         if !self.has_regions {
             return metal_ids;
         }
@@ -163,9 +167,9 @@ impl<'a> Scene<'a> {
     }
 
     /// Where TT-Metal's own statistics should agree with the sizes asked for, they do; where they are wrong, that is shown.
-    fn region(&mut self, step: &Value, pairs: &[(&Value, &Value)]) -> Vec<String> {
+    fn region(&mut self, step: &Value, pairs: &[(&Value, &Value)], outside: &Value) -> Vec<String> {
         let Some(expected) = step["shm"].as_str().filter(|_| self.has_regions) else { return Vec::new() };
-        let used = used_by_chip(pairs);
+        let used = used_by_chip(pairs, outside);
         let pid = pid_of(step);
         let mut wrong = Vec::new();
         for ((chip, kind), used) in &used {
@@ -315,11 +319,34 @@ fn is_same_mesh(view: &Value, allocator: &Value) -> bool {
     list(&view["chips"]).len() == list(&allocator["unmapped"]).len() + list(&allocator["devices"]).len()
 }
 
+/// TT-Metal's numbers of a mesh's chips, in its order.
+fn chips_of(view: &Value) -> Vec<u64> {
+    list(&view["chips"]).iter().filter_map(Value::as_u64).collect()
+}
+
+/// The names under which ttmon tells an allocator's chips that are on no row.
+fn unmapped(allocator: &Value) -> Vec<u64> {
+    list(&allocator["unmapped"]).iter().filter_map(number).collect()
+}
+
+/// The unique ids of those; the names where they have none.
+fn unique_ids(allocator: &Value, outside: &Value) -> Vec<u64> {
+    let process = list(&outside["processes"]).iter().find(|process| process["pid"] == allocator["pid"]);
+    let chips = process.map_or(&[][..], |process| list(&process["unmapped"]));
+    let unique_id = |name: u64| chips.iter().find(|chip| number(&chip["id"]) == Some(name)).and_then(|chip| number(&chip["unique_id"]));
+    unmapped(allocator).into_iter().map(|name| unique_id(name).unwrap_or(name)).collect()
+}
+
+/// Ids are text: they may have more digits than a JSON number keeps.
+fn number(id: &Value) -> Option<u64> {
+    id.as_str()?.parse().ok()
+}
+
 /// Bytes asked for, by chip and kind: allocators of several meshes over one chip add up.
-fn used_by_chip(pairs: &[(&Value, &Value)]) -> BTreeMap<(u64, &'static str), u64> {
+fn used_by_chip(pairs: &[(&Value, &Value)], outside: &Value) -> BTreeMap<(u64, &'static str), u64> {
     let mut used = BTreeMap::new();
     for (_, allocator) in pairs {
-        for chip in list(&allocator["unmapped"]).iter().filter_map(|id| id.as_str()?.parse::<u64>().ok()) {
+        for chip in unique_ids(allocator, outside) {
             for &kind in KINDS {
                 *used.entry((chip, kind)).or_default() += figure(allocator, kind, "used");
             }
@@ -381,8 +408,9 @@ mod tests {
             }
         }
         let kinds = step()["open"][0]["kinds"].clone();
-        let allocator = json!({"id": 3, "pid": 7, "mesh": "1x2", "devices": [], "unmapped": ["71", "70"], "kinds": kinds});
-        json!({"allocators": [allocator, {"id": 4, "pid": 8}], "blocks": blocks})
+        let allocator = json!({"id": 3, "pid": 7, "mesh": "1x2", "devices": [], "unmapped": ["1", "0"], "kinds": kinds});
+        let process = json!({"pid": 7, "unmapped": [{"id": "0", "unique_id": "70"}, {"id": "1", "unique_id": "71"}]});
+        json!({"processes": [process], "allocators": [allocator, {"id": 4, "pid": 8}], "blocks": blocks})
     }
 
     fn differences(change: impl Fn(&mut Value)) -> Vec<String> {
@@ -416,7 +444,10 @@ mod tests {
         let tables = "{(5000, 64, false), (5064, 936, true)} inside, {(5001, 64, false), (5064, 936, true)} outside";
         assert_eq!(with("/blocks/0/address", "0x1389".into()), [format!("dram blocks: {tables}")]);
         assert_eq!(with("/allocators/0/devices", json!([0])), ["mock chips on rows of a machine: [0]"]);
-        assert_eq!(with("/allocators/0/unmapped", json!(["70", "71"])), ["chips [71, 70] inside, [70, 71] outside"]);
+        let swapped = ["chips [1, 0] inside, [0, 1] outside", "unique ids [71, 70] inside, [70, 71] outside"];
+        assert_eq!(with("/allocators/0/unmapped", json!(["0", "1"])), swapped);
+        let unknown = ["unique ids [71, 70] inside, [71, 0] outside"];
+        assert_eq!(with("/processes/0/unmapped/0/unique_id", Value::Null), unknown);
         assert_eq!(with("/allocators/0/mesh", "2x1".into()), ["mesh 1x2 inside, \"2x1\" outside"]);
         assert_eq!(with("/allocators/0/pid", 9.into()), ["1 open allocators inside, 0 outside"]);
     }

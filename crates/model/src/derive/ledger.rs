@@ -1,6 +1,6 @@
 //! Ledgers: which chip each allocator's chips are, and what a process has there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::allocator::{self, Lists, of_row};
 use super::circulars::Work;
@@ -44,6 +44,8 @@ pub(super) struct OfProcess {
     index: HashMap<Target, usize>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
+    /// Unique ids of chips, and the names that they have as targets.
+    unique_ids: HashMap<u64, u64>,
 }
 
 impl Tracked {
@@ -101,6 +103,19 @@ impl OfProcess {
     /// Its figures at a place.
     pub(super) fn on(&self, target: Target) -> Option<&PerKind<Option<Figure>>> {
         self.places.iter().find(|(at, _)| *at == target).map(|(_, kinds)| kinds)
+    }
+
+    /// A place that was told by a unique id, by the name that it has here.
+    pub(super) fn named(&self, target: Target) -> Target {
+        match target {
+            Target::Unmapped(unique_id) => Target::Unmapped(self.unique_ids.get(&unique_id).copied().unwrap_or(unique_id)),
+            row @ Target::Row(_) => row,
+        }
+    }
+
+    /// Unique ids by those names.
+    pub(super) fn unique_ids(&self) -> HashMap<u64, u64> {
+        self.unique_ids.iter().map(|(unique_id, name)| (*name, *unique_id)).collect()
     }
 
     /// The places it has to do with.
@@ -194,11 +209,21 @@ fn take(
 ) -> OfProcess {
     let lists = Lists::of(ledger);
     let mut work = Work::default();
-    let mut process = OfProcess { places: Vec::new(), index: HashMap::new(), launches, overlap_bytes: Err(Missing::NotTracked) };
+    let unmapped_chips = NamedChips::of(ledger);
+    let mut process = OfProcess {
+        places: Vec::new(),
+        index: HashMap::new(),
+        launches,
+        overlap_bytes: Err(Missing::NotTracked),
+        unique_ids: unmapped_chips.unique_ids(ledger),
+    };
     let targets: Vec<Vec<Target>> = ledger
         .allocators
         .iter()
-        .map(|allocator| allocator.chips.iter().map(|chip| target_of(*chip, allocator, ledger, rows)).collect())
+        .map(|allocator| {
+            let chips = allocator.chips.iter();
+            chips.map(|chip| row_of_chip(*chip, ledger, rows).unwrap_or(Target::Unmapped(unmapped_chips.name(*chip, allocator)))).collect()
+        })
         .collect();
     let mut names = Vec::with_capacity(ledger.allocators.len());
     for (index, (allocator, targets)) in ledger.allocators.iter().zip(&targets).enumerate() {
@@ -286,17 +311,52 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
 }
 
 /// The row a chip is on: by its unique id, else by its number in a process that sees these devices.
-fn target_of(chip: LedgerChip, allocator: &LedgerAllocator, ledger: &Ledger, rows: &[Row<'_>]) -> Target {
-    let given = chip.unique_id.or(chip.metal_id.map(u64::from)).unwrap_or(u64::from(allocator.given_id));
+fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>]) -> Option<Target> {
     if ledger.is_mock {
-        return Target::Unmapped(given);
+        return None;
     }
     let row = match (chip.unique_id, chip.metal_id) {
         (Some(id), _) => row_of(rows, id),
         (None, Some(metal_id)) => row_of_metal_id(rows, &ledger.visible_devices, metal_id),
         (None, None) => None,
     };
-    row.map_or(Target::Unmapped(given), Target::Row)
+    row.map(Target::Row)
+}
+
+/// Chips of one process under the numbers that it gave them, TT-Metal's. Where two have the same number, because it was told
+/// meanwhile to see others, they go by their unique ids.
+struct NamedChips {
+    /// Numbers of more than one chip.
+    ambiguous: HashSet<u32>,
+}
+
+impl NamedChips {
+    fn of(ledger: &Ledger) -> Self {
+        let (mut known, mut ambiguous) = (HashMap::new(), HashSet::new());
+        for chip in ledger.allocators.iter().flat_map(|allocator| &allocator.chips) {
+            if let (Some(metal_id), Some(unique_id)) = (chip.metal_id, chip.unique_id)
+                && *known.entry(metal_id).or_insert(unique_id) != unique_id
+            {
+                ambiguous.insert(metal_id);
+            }
+        }
+        Self { ambiguous }
+    }
+
+    fn name(&self, chip: LedgerChip, allocator: &LedgerAllocator) -> u64 {
+        match (chip.metal_id, chip.unique_id) {
+            (Some(metal_id), Some(unique_id)) if self.ambiguous.contains(&metal_id) => unique_id,
+            (Some(metal_id), _) => metal_id.into(),
+            (None, Some(unique_id)) => unique_id,
+            (None, None) => allocator.given_id.into(),
+        }
+    }
+
+    /// The chips whose unique ids are known, with their names.
+    fn unique_ids(&self, ledger: &Ledger) -> HashMap<u64, u64> {
+        let chips = ledger.allocators.iter().flat_map(|allocator| allocator.chips.iter().map(move |chip| (chip, allocator)));
+        chips.filter_map(|(chip, allocator)| Some((chip.unique_id?, self.name(*chip, allocator)))).collect()
+    }
 }
 
 /// TT-Metal's numbers of the chips that a process sees, and the devices they are; `None` where that cannot be told. A device

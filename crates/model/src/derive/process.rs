@@ -1,5 +1,7 @@
 //! Processes, and whose memory lies on which chip.
 
+use std::collections::HashMap;
+
 use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Row};
 use crate::identity::{DeviceId, ProcessKey};
@@ -156,8 +158,12 @@ struct Reports<'a> {
 
 impl Reports<'_> {
     fn process(&self, sample: &Sample, previous: Option<&Sample>, index: usize, process: &ProcessSample) -> Process {
-        let mine: Vec<_> = self.attribution.live.iter().filter(|(owner, ..)| *owner == index).collect();
         let ledger = self.tracked.of(process.key);
+        let mut mine: Vec<Slots> = self.attribution.live.iter().filter(|(owner, ..)| *owner == index).cloned().collect();
+        if let Some(Ok(ledger)) = ledger {
+            // TT-Metal's statistics know unique ids alone.
+            mine.iter_mut().for_each(|(_, target, _)| *target = ledger.named(*target));
+        }
         let facts = process.facts.as_ref().map_err(|reason| *reason);
         let tracked = ledger.unwrap_or(Err(Missing::NotTracked));
         let status = match (facts, ledger) {
@@ -198,7 +204,7 @@ impl Reports<'_> {
         self.rows.iter().zip(&self.attribution.denied).any(|(row, is_denied)| *is_denied && self.holds(process, row))
     }
 
-    fn devices(&self, number: usize, process: &ProcessSample, mine: &[&Slots], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
+    fn devices(&self, number: usize, process: &ProcessSample, mine: &[Slots], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
         let denied = matches!(self.tracked.of(process.key), Some(Err(Missing::NoPermission)));
         let mut devices = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
@@ -224,7 +230,7 @@ impl Reports<'_> {
     }
 }
 
-fn unmapped(mine: &[&Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
+fn unmapped(mine: &[Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
     let reported = mine.iter().map(|(_, target, _)| *target);
     let tracked = ledger.into_iter().flat_map(|ledger| ledger.targets());
     let mut ids: Vec<u64> = reported
@@ -236,15 +242,19 @@ fn unmapped(mine: &[&Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
         .collect();
     ids.sort_unstable();
     ids.dedup();
+    let unique_ids = ledger.map_or_else(HashMap::new, OfProcess::unique_ids);
     let of = |id| {
         let target = Target::Unmapped(id);
         let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);
-        Unmapped { id, kinds }
+        let is_reported = mine.iter().any(|(_, at, _)| *at == target);
+        // What only those statistics know has no other id.
+        let unique_id = unique_ids.get(&id).copied().or(is_reported.then_some(id));
+        Unmapped { id, unique_id: unique_id.ok_or(Missing::NoSource), kinds }
     };
     ids.into_iter().map(of).collect()
 }
 
-fn used_on(mine: &[&Slots], target: Target) -> Option<PerKind<u64>> {
+fn used_on(mine: &[Slots], target: Target) -> Option<PerKind<u64>> {
     let mut slots = mine.iter().filter(|(_, at, _)| *at == target).map(|(.., used)| used);
     let first = slots.next()?.clone();
     Some(slots.fold(first, |sum, used| PerKind::from_fn(|kind| sum[kind].saturating_add(used[kind]))))

@@ -184,3 +184,34 @@ fn a_closed_allocator_had_its_peak() {
     let figure = &snapshot.processes[0].on(DeviceId(0)).unwrap().kinds[Kind::Dram];
     assert_eq!((figure.used, figure.peak), (Ok(100), Ok(9000)));
 }
+
+/// A mock's unique ids are 0 and 1 << 32, which are the ids that TT-Metal's statistics have; the program calls its chips 0 and 1.
+#[test]
+fn unmapped_chips_go_by_the_programs_numbers_whoever_tells_of_them() {
+    let tree = crossed();
+    tree.region("dev/shm", 0, &[(PID, "python3", 999, 111)]);
+    tree.region("dev/shm", 1 << 32, &[(PID, "python3", 999, 222)]);
+    let chip = |metal_id: u32, unique_id: Option<u64>| LedgerChip { metal_id: Some(metal_id), unique_id };
+    let mut mesh = allocator(0, chip(0, None), true, vec![row(Kind::Dram, 4096, 8192)]);
+    mesh.chips.push(chip(1, Some(1 << 32)));
+    let snapshot = with_ledger(&tree, None, true, vec![mesh]);
+    let unmapped = &snapshot.processes[0].unmapped;
+    assert_eq!(unmapped.iter().map(|chip| (chip.id, chip.unique_id)).collect::<Vec<_>>(), [(0, Ok(0)), (1, Ok(1 << 32))]);
+    let sources = |kind: Kind| unmapped.iter().map(|chip| (chip.kinds[kind].used, chip.kinds[kind].source)).collect::<Vec<_>>();
+    assert_eq!(sources(Kind::Dram), [(Ok(4096), Ok(Source::Ledger)); 2]);
+    assert_eq!(sources(Kind::L1), [(Ok(111), Ok(Source::Shm)), (Ok(222), Ok(Source::Shm))]);
+    assert_eq!(snapshot.allocators[0].unmapped, [0, 1]);
+}
+
+/// Told to see another device meanwhile, a program has two chips that it called 0. What it reports itself, of no chip known, is one more.
+#[test]
+fn numbers_that_two_chips_had_are_no_names() {
+    let chip = |unique_id: Option<u64>| LedgerChip { metal_id: Some(0), unique_id };
+    let allocators = [Some(70), Some(71), None].map(|unique_id| allocator(0, chip(unique_id), true, vec![row(Kind::Dram, 4096, 8192)]));
+    let told = |allocators: &[LedgerAllocator]| {
+        let snapshot = with_ledger(&crossed(), None, true, allocators.to_vec());
+        snapshot.processes[0].unmapped.iter().map(|chip| (chip.id, chip.unique_id)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&allocators), [(0, Err(Missing::NoSource)), (70, Ok(70)), (71, Ok(71))]);
+    assert_eq!(told(&allocators[1..]), [(0, Ok(71))]);
+}

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ttmon_ledger::layout::{COST_ONE_IN, Coverage};
 use ttmon_ledger::reader::Failure;
-use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerSample, LedgerShared, LedgerSharedPeak, LedgerWriter};
+use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::memory::Kind;
-use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
 
 use super::child::End;
 use super::digest::{Digest, DigestRow, Group, Left};
+use super::names::{self, Names};
 
-/// A chip: on a row of this machine, or under the id the program gave.
+/// A chip: on a row of this machine, or by what tells it apart from others, its unique id where that is known. Programs have a
+/// shorter name for it, by which it is [told](Account::given).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Device(DeviceId),
@@ -35,8 +36,7 @@ pub(crate) struct Account {
     /// Ledgers that could not be read.
     pub(crate) unread: u64,
     pub(crate) chips: BTreeMap<Place, OnChip>,
-    /// TT-Metal's numbers of mock chips, by the ids they have in `chips`.
-    mock: BTreeMap<u64, u32>,
+    names: Names,
     /// Why the program could not be tracked, if that is known.
     pub(crate) untracked: Option<&'static str>,
 }
@@ -125,7 +125,7 @@ pub(crate) struct Refusal<'a> {
 impl Account {
     /// Puts what the ledgers say onto the machine's devices.
     pub(crate) fn new(command: Vec<String>, end: End, span: (u64, u64), digests: Vec<Digest>, machine: Option<&Sample>) -> Self {
-        let places: Vec<Vec<Vec<Place>>> = digests.iter().map(|digest| places(digest, machine)).collect();
+        let places: Vec<Vec<Vec<Place>>> = digests.iter().map(|digest| names::places(digest, machine)).collect();
         let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
         let mut chips: BTreeMap<Place, OnChip> = BTreeMap::new();
         for (number, (digest, places)) in digests.iter().zip(&places).enumerate() {
@@ -145,18 +145,18 @@ impl Account {
         for (digest, places) in digests.iter().zip(&places) {
             raise_to_leftovers(&mut chips, digest, places);
         }
-        let mock = digests
-            .iter()
-            .filter(|digest| digest.places.is_mock)
-            .flat_map(|digest| &digest.places.allocators)
-            .flat_map(|allocator| &allocator.chips);
-        let mock = mock.filter_map(|chip| Some((chip.unique_id.unwrap_or(chip.metal_id?.into()), chip.metal_id?))).collect();
-        Self { command, end, span, digests, places, unread: 0, chips, mock, untracked: None }
+        let names = Names::of(&digests);
+        Self { command, end, span, digests, places, unread: 0, chips, names, untracked: None }
     }
 
     /// `device 0`, `mock chip 0`, or the id that the program gave.
     pub(crate) fn name(&self, place: Place) -> String {
         self.names(&[place])
+    }
+
+    /// The id that the program gave a chip that is on no row.
+    pub(crate) fn given(&self, id: u64) -> u64 {
+        self.names.given(id)
     }
 
     /// `device 0`, `devices 0-3`, `mock chips 0,1`, `chips 7,8`.
@@ -166,10 +166,8 @@ impl Account {
         for place in places {
             match place {
                 Place::Device(id) => devices.push(*id),
-                Place::Unmapped(id) => match self.mock.get(id) {
-                    Some(metal_id) => mock.push(metal_id.to_string()),
-                    None => others.push(id.to_string()),
-                },
+                Place::Unmapped(id) if self.names.is_mock(*id) => mock.push(self.given(*id).to_string()),
+                Place::Unmapped(id) => others.push(self.given(*id).to_string()),
             }
         }
         let list = |names: &[String]| text::cut(&names.join(","), LIST_COLUMNS, Cut::End, "...");
@@ -185,7 +183,7 @@ impl Account {
 
     /// Whether a chip is neither on a row of this machine nor a mock one.
     pub(crate) fn has_strangers(&self) -> bool {
-        self.chips.keys().any(|place| if let Place::Unmapped(id) = place { !self.mock.contains_key(id) } else { false })
+        self.chips.keys().any(|place| if let Place::Unmapped(id) = place { !self.names.is_mock(*id) } else { false })
     }
 
     /// Nothing of the command is known.
@@ -392,26 +390,4 @@ fn chip_at<'a>(described: &'a LedgerAllocator, places: &[Place], at: usize) -> O
     let are_devices = |place: &Place| matches!(place, Place::Device(_));
     let is_in_order = places.len() == described.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));
     described.chips.get(at).filter(|_| is_in_order)
-}
-
-/// The chips of each allocator.
-fn places(digest: &Digest, machine: Option<&Sample>) -> Vec<Vec<Place>> {
-    let Some(machine) = machine else {
-        let given = |allocator: &LedgerAllocator| {
-            let id = |chip: &LedgerChip| chip.unique_id.or(chip.metal_id.map(u64::from));
-            allocator.chips.iter().map(|chip| Place::Unmapped(id(chip).unwrap_or(u64::from(allocator.given_id)))).collect()
-        };
-        return digest.places.allocators.iter().map(given).collect();
-    };
-    let owner = ttmon_model::identity::ProcessKey { pid: digest.pid, start_ticks: 0 };
-    let ledgers = vec![LedgerSample { owner, content: Ok(digest.places.clone()) }];
-    let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), time: UnixTime(0), ..machine.clone() };
-    Snapshot::derive(&sample, None)
-        .allocators
-        .iter()
-        .map(|allocator| {
-            let mapped = allocator.devices.iter().map(|id| Place::Device(*id));
-            mapped.chain(allocator.unmapped.iter().map(|id| Place::Unmapped(*id))).collect()
-        })
-        .collect()
 }

@@ -113,7 +113,7 @@ fn devices(account: &Account) -> Vec<Value> {
         .chips
         .iter()
         .map(|(place, chip)| {
-            let mut document = named(*place);
+            let mut document = named(account, *place);
             document["kinds"] = chip.kinds.iter().map(kind).collect::<Map<_, _>>().into();
             document["leaked"] = json!({"count": chip.leaked.0, "bytes": chip.leaked.1});
             document["cached"] = json!({"count": chip.cached.0, "bytes": chip.cached.1});
@@ -142,7 +142,7 @@ fn peak_set(account: &Account) -> Vec<Value> {
         for (kind, of_kind) in &chip.kinds {
             for group in &of_kind.groups {
                 groups.push(json!({
-                    "device": device_name(*place),
+                    "device": device_name(account, *place),
                     "kind": kind.name(),
                     "tag": group.tag,
                     "op": group.operation,
@@ -172,7 +172,7 @@ fn buffer(account: &Account, leftover: &Leftover<'_>) -> Value {
         "layout": layout(entry.layout),
         "cores": known(u32::from(entry.cores)),
         "devices": devices_of(leftover.places),
-        "unmapped": unmapped_of(leftover.places),
+        "unmapped": unmapped_of(account, leftover.places),
         "refs": entry.refs,
         "age_s": age(account, entry.time),
         "tag": left.tag,
@@ -192,7 +192,7 @@ fn refused(account: &Account, refusal: &Refusal<'_>) -> Value {
     document.insert("time_s".to_owned(), account.seconds(failure.time).into());
     document.insert("kind".to_owned(), ttmon_source::ledgers::buffer_kind(failure.kind).name().into());
     document.insert("devices".to_owned(), devices_of(refusal.places).into());
-    document.insert("unmapped".to_owned(), unmapped_of(refusal.places).into());
+    document.insert("unmapped".to_owned(), unmapped_of(account, refusal.places).into());
     document.insert("asked".to_owned(), failure.size.into());
     document.insert("tag".to_owned(), refusal::text(&failure.tag).into());
     document.into()
@@ -209,18 +209,18 @@ fn layout(number: u8) -> Option<&'static str> {
 }
 
 /// `{"id": 0}`, or `{"unmapped": "0"}`: such an id may have more digits than a JSON number keeps.
-fn named(place: Place) -> Value {
+fn named(account: &Account, place: Place) -> Value {
     match place {
         Place::Device(id) => json!({"id": id.0}),
-        Place::Unmapped(id) => json!({"unmapped": id.to_string()}),
+        Place::Unmapped(id) => json!({"unmapped": account.given(id).to_string()}),
     }
 }
 
 /// A number where it is a device's id, text where it is what the program gave.
-fn device_name(place: Place) -> Value {
+fn device_name(account: &Account, place: Place) -> Value {
     match place {
         Place::Device(id) => id.0.into(),
-        Place::Unmapped(id) => id.to_string().into(),
+        Place::Unmapped(id) => account.given(id).to_string().into(),
     }
 }
 
@@ -228,6 +228,6 @@ fn devices_of(places: &[Place]) -> Vec<u32> {
     places.iter().filter_map(|place| if let Place::Device(id) = place { Some(id.0) } else { None }).collect()
 }
 
-fn unmapped_of(places: &[Place]) -> Vec<String> {
-    places.iter().filter_map(|place| if let Place::Unmapped(id) = place { Some(id.to_string()) } else { None }).collect()
+fn unmapped_of(account: &Account, places: &[Place]) -> Vec<String> {
+    places.iter().filter_map(|place| if let Place::Unmapped(id) = place { Some(account.given(*id).to_string()) } else { None }).collect()
 }

@@ -24,12 +24,15 @@ fn machine() -> Sample {
 
 /// A program with a mesh of two chips: weights, layers, something left, something of the program cache.
 fn digested() -> digest::Digest {
+    digested_on([0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 }))
+}
+
+fn digested_on(chips: [Chip; 2]) -> digest::Digest {
     let config = Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
     let writer = Writer::beside_others(config, 1024);
     let mut session = writer.session().unwrap();
     let mut kinds = [KindGeometry::default(); 6];
     kinds[0] = KindGeometry { banks: 12, alignment: 32, bank_bytes: 1 << 30, base: 0 };
-    let chips = [0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 });
     let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 2), kinds, chips: &chips };
     let allocator = session.open_allocator(&spec).unwrap();
     let key = |kind, address| Key { allocator, kind, address };
@@ -123,6 +126,34 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     let lines = lines(&account);
     let until_time = |line: usize| lines[line].split("   LEFT").next()?.rsplit_once(" at ").map(|(text, _)| text.to_owned());
     [1, 2].map(|line| until_time(line).unwrap_or_default())
+}
+
+/// A mock's unique ids are 0 and 1 << 32, which nobody knows it by.
+#[test]
+fn chips_go_by_the_numbers_that_the_program_gave() {
+    for machine in [None, Some(machine())] {
+        let mut digest = digested_on([(0, 0), (1, 1 << 32)].map(|(metal_id, unique_id)| Chip { metal_id, unique_id, flags: 0 }));
+        digest.places.is_mock = true;
+        let account = Account::new(vec!["x".to_owned()], End::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
+        assert!(lines(&account)[1].starts_with("  mock chips 0,1  DRAM"), "{:?}", lines(&account));
+        let document = report::document(&account);
+        let told: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
+        assert_eq!(told, ["0", "1"]);
+        assert_eq!(document["leaks"][0]["unmapped"], serde_json::json!(["0", "1"]));
+        assert!(document["peak_set"].as_array().unwrap().iter().all(|group| group["device"] == "0" || group["device"] == "1"));
+    }
+}
+
+/// Of two programs that see different devices, number 0 of the second is number 1 of the first.
+#[test]
+fn numbers_of_different_chips_are_no_names() {
+    let digests = [[70, 71], [71, 72]].map(|unique_ids| {
+        let mut number = 0..;
+        digested_on(unique_ids.map(|unique_id| Chip { metal_id: number.next().unwrap(), unique_id, flags: 0 }))
+    });
+    let account = Account::new(vec!["x".to_owned()], End::Exit(0), (0, u64::MAX), digests.into(), None);
+    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(Place::Unmapped));
+    assert_eq!(account.names(&[70, 71, 72].map(Place::Unmapped)), "chips 70,71,72");
 }
 
 /// A share of what a chip has is known from the machine where the allocator does not say.

@@ -51,5 +51,5 @@ fn device_use(item: &Item<'_>) -> Option<DeviceUse> {
 
 fn unmapped_chip(item: &Item<'_>) -> Option<Unmapped> {
     let id = item.meaning("id", |text| text.parse().ok()).or(Err(Missing::Unparsable));
-    Some(Unmapped { id: id.ok()?, kinds: kinds(item) })
+    Some(Unmapped { id: id.ok()?, unique_id: item.meaning("unique_id", |text| text.parse().ok()), kinds: kinds(item) })
 }

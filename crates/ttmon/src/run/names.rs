@@ -1,0 +1,109 @@
+//! Chips, and what they are called.
+//!
+//! What one process numbers 0 another may number 1, so chips are told apart by their unique ids where those are known. A reader knows
+//! TT-Metal's numbers, which programs use: those are what is told.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::ledger::{Ledger, LedgerAllocator, LedgerChip, LedgerSample};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Sample, Snapshot};
+
+use super::account::Place;
+use super::digest::Digest;
+
+/// The names of chips that are on no row, of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// By what tells them apart.
+    chips: BTreeMap<u64, Name>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    given: u64,
+    is_mock: bool,
+}
+
+impl Names {
+    pub(crate) fn of(digests: &[Digest]) -> Self {
+        let mut mock: BTreeMap<u64, bool> = BTreeMap::new();
+        let mut given: BTreeSet<(u64, u64)> = BTreeSet::new();
+        for ledger in digests.iter().map(|digest| &digest.places) {
+            let identities = Identities::of(ledger);
+            for allocator in &ledger.allocators {
+                for chip in &allocator.chips {
+                    let id = identities.id(*chip, allocator);
+                    mock.entry(id).or_insert(ledger.is_mock);
+                    given.insert((id, chip.metal_id.map_or(id, u64::from)));
+                }
+            }
+        }
+        let (mut of_id, mut of_given): (HashMap<u64, u64>, HashMap<u64, u64>) = (HashMap::new(), HashMap::new());
+        for (id, given) in &given {
+            *of_id.entry(*id).or_default() += 1;
+            *of_given.entry(*given).or_default() += 1;
+        }
+        // Processes that see different devices have different numbers for a chip, and one number for different chips.
+        let clear = given.iter().filter(|(id, given)| of_id[id] == 1 && of_given[given] == 1);
+        let clear: HashMap<u64, u64> = clear.copied().collect();
+        let name = |(id, is_mock)| (id, Name { given: clear.get(&id).copied().unwrap_or(id), is_mock });
+        Self { chips: mock.into_iter().map(name).collect() }
+    }
+
+    /// What the programs call a chip, by what tells it apart.
+    pub(crate) fn given(&self, id: u64) -> u64 {
+        self.chips.get(&id).map_or(id, |name| name.given)
+    }
+
+    pub(crate) fn is_mock(&self, id: u64) -> bool {
+        self.chips.get(&id).is_some_and(|name| name.is_mock)
+    }
+}
+
+/// What tells the chips of a process apart.
+struct Identities {
+    /// Unique ids by TT-Metal's numbers.
+    unique_ids: HashMap<u32, u64>,
+}
+
+impl Identities {
+    fn of(ledger: &Ledger) -> Self {
+        let chips = ledger.allocators.iter().flat_map(|allocator| &allocator.chips);
+        Self { unique_ids: chips.filter_map(|chip| Some((chip.metal_id?, chip.unique_id?))).collect() }
+    }
+
+    fn id(&self, chip: LedgerChip, allocator: &LedgerAllocator) -> u64 {
+        // Of what the program reports itself the unique id is not known, of what the hook sees on the same chip it is.
+        let by_number = || self.unique_ids.get(&chip.metal_id?).copied().or(chip.metal_id.map(u64::from));
+        chip.unique_id.or_else(by_number).unwrap_or(u64::from(allocator.given_id))
+    }
+}
+
+/// The chips of each allocator.
+pub(crate) fn places(digest: &Digest, machine: Option<&Sample>) -> Vec<Vec<Place>> {
+    let ledger = &digest.places;
+    let identities = Identities::of(ledger);
+    let Some(machine) = machine else {
+        let of =
+            |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| Place::Unmapped(identities.id(*chip, allocator))).collect();
+        return ledger.allocators.iter().map(of).collect();
+    };
+    let owner = ProcessKey { pid: digest.pid, start_ticks: 0 };
+    let ledgers = vec![LedgerSample { owner, content: Ok(ledger.clone()) }];
+    let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), time: UnixTime(0), ..machine.clone() };
+    let derived = Snapshot::derive(&sample, None).allocators;
+    let allocators = derived.iter().zip(&ledger.allocators);
+    allocators
+        .map(|(derived, allocator)| {
+            let is_named = |name: u64, chip: &LedgerChip| chip.metal_id.map(u64::from) == Some(name) || chip.unique_id == Some(name);
+            let id = |name: u64| {
+                let chip = allocator.chips.iter().find(|chip| is_named(name, chip));
+                Place::Unmapped(chip.map_or(name, |chip| identities.id(*chip, allocator)))
+            };
+            let mapped = derived.devices.iter().map(|id| Place::Device(*id));
+            mapped.chain(derived.unmapped.iter().map(|name| id(*name))).collect()
+        })
+        .collect()
+}
