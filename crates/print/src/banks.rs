@@ -94,7 +94,7 @@ fn print_kinds(allocator: &Allocator, style: &Style<'_>, out: &mut dyn Write) ->
         let text = format!("    inexact: differs from TT-Metal's own statistics in {} of {} comparisons", check.differences, check.checks);
         writeln!(out, "{}", line(&text, style))?;
     }
-    if let Some(text) = not_tracked(allocator) {
+    if let Some(text) = not_tracked(allocator, |_| false) {
         writeln!(out, "{}", line(&format!("    {text}"), style))?;
     }
     Ok(())

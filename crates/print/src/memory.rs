@@ -68,21 +68,21 @@ fn print_process(
 ) -> io::Result<()> {
     let name = process_name(process).unwrap_or_else(|_| ABSENT.to_owned());
     let user = process.user.clone().unwrap_or_else(|_| ABSENT.to_owned());
-    let source = process.source().map_or(process.status.title(), |source| source.name());
     let meshes: Vec<String> = allocators
         .iter()
         .filter(|allocator| allocator.is_open)
         .filter_map(|allocator| allocator.mesh)
         .map(|(rows, columns)| format!(" mesh {rows}x{columns}"))
         .collect();
-    writeln!(out, "{}", line(&format!("  pid {}  {user}  {name}{}  source {source}", process.key.pid, meshes.join(",")), style))?;
     let known = Kind::ALL.into_iter().filter(|kind| kinds[*kind].used.is_ok()).map(|kind| (BufferKind::Of(kind), kinds[kind].clone()));
     let known: Vec<(BufferKind, Figure)> = known.chain(others(allocators)).collect();
+    let status = if known.is_empty() { format!("  {}", process.status.title()) } else { String::new() };
+    writeln!(out, "{}", line(&format!("  pid {}  {user}  {name}{}{status}", process.key.pid, meshes.join(",")), style))?;
     if known.is_empty() {
         let reason = kinds[Kind::Dram].used.err().unwrap_or(Missing::NotTracked);
         return writeln!(out, "{}", line(&format!("    {ABSENT} ({reason}: {})", reason.explanation()), style));
     }
-    writeln!(out, "{}", row(&["kind", "used", "allocated", "count", "peak", ""].map(str::to_owned)))?;
+    writeln!(out, "{}", row(&["kind", "used", "allocated", "count", "peak", "", "source"].map(str::to_owned)))?;
     for (kind, figure) in &known {
         print_figure(snapshot, kind.name(), figure, out)?;
     }
@@ -95,7 +95,9 @@ fn print_process(
         .filter_map(|allocator| programs_line(allocator.kinds[Kind::Cb].as_ref()?))
         .chain(launches_line(snapshot, process))
         .collect();
-    lines.extend(open.filter_map(|allocator| not_tracked(allocator)));
+    // What another source knows is no news.
+    let is_known = |kind: Kind| kinds[kind].used.is_ok();
+    lines.extend(open.filter_map(|allocator| not_tracked(allocator, is_known)));
     lines.dedup();
     for text in lines {
         writeln!(out, "{}", line(&format!("    {text}"), style))?;
@@ -122,10 +124,11 @@ fn launches_line(snapshot: &Snapshot, process: &Process) -> Option<String> {
     Some(format!("launches: {launches}{chips}{rate}{last}"))
 }
 
-/// What the hook does not see of an allocator, which is not the same as nothing there.
-pub(crate) fn not_tracked(allocator: &Allocator) -> Option<String> {
+/// What the hook does not see of an allocator, which is not the same as nothing there; but for what is told beside.
+pub(crate) fn not_tracked(allocator: &Allocator, is_told: impl Fn(Kind) -> bool) -> Option<String> {
     let coverage = allocator.coverage.as_ref().ok()?;
-    let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none()).map(|kind| kind.name().to_owned());
+    let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_told(*kind));
+    let absent = absent.map(|kind| kind.name().to_owned());
     let is_asked_for = |feature: &&LedgerFeature| !feature.reason.as_ref().is_some_and(|reason| reason.starts_with("not asked for"));
     let aside =
         coverage.iter().filter(|feature| feature.state != FeatureState::Found).filter(is_asked_for).map(|feature| match &feature.reason {
@@ -139,8 +142,9 @@ pub(crate) fn not_tracked(allocator: &Allocator) -> Option<String> {
 fn print_figure(snapshot: &Snapshot, name: &str, figure: &Figure, out: &mut dyn Write) -> io::Result<()> {
     let when = figure.peak_time.map_or(String::new(), |time| format!("{} ago", age(time, snapshot.time)));
     let count = figure.count.map_or(ABSENT.to_owned(), |count| count.to_string());
-    let cells = [name.to_owned(), size_or_absent(figure.used), size_or_absent(figure.allocated), count, size_or_absent(figure.peak), when];
-    writeln!(out, "{}", row(&cells))
+    let [used, allocated, peak] = [figure.used, figure.allocated, figure.peak].map(size_or_absent);
+    let source = figure.source.map_or(ABSENT, |source| source.name());
+    writeln!(out, "{}", row(&[name.to_owned(), used, allocated, count, peak, when, source.to_owned()]))
 }
 
 /// Kinds that belong to no bar, each over all allocators. Their peaks were at different times: the highest is told.
@@ -182,13 +186,13 @@ fn kinds_of(allocator: &Allocator) -> impl Iterator<Item = (&'static str, &Alloc
     of_bars.chain(allocator.others.iter().map(|(kind, item)| (kind.name(), item)))
 }
 
-fn row(cells: &[String; 6]) -> String {
-    let widths = [9, 10, 11, 9, 10, 10];
+fn row(cells: &[String; 7]) -> String {
+    let widths = [9, 10, 11, 8, 10, 10, 6];
     let cells = cells
         .iter()
         .zip(widths)
         .enumerate()
-        .map(|(index, (cell, width))| pad(cell, width, if index == 0 { Align::Left } else { Align::Right }));
+        .map(|(index, (cell, width))| pad(cell, width, if matches!(index, 0 | 6) { Align::Left } else { Align::Right }));
     format!("    {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
 }
 
@@ -408,27 +412,51 @@ mod tests {
         let snapshot = tracked();
         assert_snapshot!(printed(|out| memory(&snapshot, &Style::plain("0"), out)), @"
         Device 0  n300 L  DRAM 2.4GB of 12.0GB
-          pid 12345  ana  python3 serve.py  source shm
-            kind             used    allocated      count        peak
-            dram            2.4GB          N/A        N/A         N/A
-            l1             22.0MB          N/A        N/A         N/A
-            l1_small           0B          N/A        N/A         N/A
-            trace              0B          N/A        N/A         N/A
-            cb             13.0MB          N/A        N/A         N/A
-            host            2.0KB          N/A          6       2.0KB      0s ago
-            other            200B          N/A          6        200B      0s ago
+          pid 12345  ana  python3 serve.py
+            kind             used    allocated     count        peak              source
+            dram            2.4GB          N/A       N/A         N/A              shm
+            l1             22.0MB          N/A       N/A         N/A              shm
+            l1_small           0B          N/A       N/A         N/A              shm
+            trace              0B          N/A       N/A         N/A              shm
+            cb             13.0MB          N/A       N/A         N/A              shm
+            host            2.0KB          N/A         6       2.0KB      0s ago  ledger
+            other            200B          N/A         6        200B      0s ago  ledger
             dram: 14 more not listed (8.0KB)
             other: 2 more not listed (100B)
         Device 1  n300 R  DRAM 800.0MB of 12.0GB
-          pid 12345  ana  python3 serve.py  source shm
-            kind             used    allocated      count        peak
-            dram          800.0MB          N/A        N/A         N/A
-            l1             10.0MB          N/A        N/A         N/A
-            l1_small           0B          N/A        N/A         N/A
-            trace              0B          N/A        N/A         N/A
-            cb              1.0MB          N/A        N/A         N/A
+          pid 12345  ana  python3 serve.py
+            kind             used    allocated     count        peak              source
+            dram          800.0MB          N/A       N/A         N/A              shm
+            l1             10.0MB          N/A       N/A         N/A              shm
+            l1_small           0B          N/A       N/A         N/A              shm
+            trace              0B          N/A       N/A         N/A              shm
+            cb              1.0MB          N/A       N/A         N/A              shm
         2 processes may track their memory where this user may not look; try as root
         ! ledger of process 1: some were lost
+        ");
+    }
+
+    /// The hook sees DRAM; of the other kinds TT-Metal's statistics tell some.
+    #[test]
+    fn every_row_has_its_source_and_what_is_told_is_not_untracked() {
+        let mut snapshot = tracked();
+        snapshot.processes[0].devices.truncate(1);
+        snapshot.processes[0].devices[0].kinds[Kind::Dram] = snapshot.allocators[0].kinds[Kind::Dram].as_ref().unwrap().figure.clone();
+        for kind in [Kind::L1, Kind::Trace, Kind::Kernel] {
+            snapshot.processes[0].devices[0].kinds[kind] = Figure::missing(Missing::NotTracked);
+        }
+        snapshot.allocators.truncate(1);
+        (snapshot.allocators[0].coverage, snapshot.allocators[0].others) = (Ok(Vec::new()), Vec::new());
+        (snapshot.problems, snapshot.denied_processes) = (Vec::new(), 0);
+        assert_snapshot!(printed(|out| memory(&snapshot, &Style::plain("0"), out)), @"
+        Device 0  n300 L  DRAM 2.4GB of 12.0GB
+          pid 12345  ana  python3 serve.py
+            kind             used    allocated     count        peak              source
+            dram            1.0MB          N/A         3       2.0MB      0s ago  ledger
+            l1_small           0B          N/A       N/A         N/A              shm
+            cb             13.0MB          N/A       N/A         N/A              shm
+            dram: 7 more not listed (4.0KB)
+            not tracked: l1, trace, kernel
         ");
     }
 
