@@ -66,7 +66,7 @@ fn measure(ttmon: &Path, messages: u64, rounds: usize) {
         memory(ttmon, place, buffers);
     }
     ends(ttmon, place);
-    soak(ttmon, place, if rounds > 3 { 10_000 } else { 1_000 }, if rounds > 3 { 10_000_000 } else { 500_000 });
+    soak(ttmon, place, if rounds > 5 { 10_000 } else { 1_000 }, if rounds > 5 { 10_000_000 } else { 500_000 });
 }
 
 fn rates(ttmon: &Path, place: &Path, name: &str, (connections, buffer): (u64, u32), messages: u64, rounds: usize, is_quiet: bool) {

@@ -1,10 +1,12 @@
-//! The units of packaging/systemd, read by systemd itself.
+//! The units of packaging/systemd, read by systemd itself; and the server started by its socket, asked by a person's means.
 
 use std::fs;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::{Gate, Outcome};
-use crate::project;
+use crate::project::{self, Project};
+use crate::service::until;
 
 const UNITS: [&str; 2] = ["ttmon.service", "ttmon.socket"];
 /// Where the units say the program is, and something that is there on every machine.
@@ -15,7 +17,53 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
         return Outcome::Skipped("the units were not verified: there is no systemd-analyze here".to_owned());
     }
-    verify(gate).into()
+    if let Err(error) = verify(gate) {
+        return Outcome::Failed(error);
+    }
+    match netcat(gate.project) {
+        Ok(nc) => activate(gate, &nc).into(),
+        Err(why) => {
+            Outcome::Skipped(format!("the units are right; the server was not started by its socket: no netcat-openbsd here: {why}"))
+        }
+    }
+}
+
+/// The `nc` that knows Unix sockets: Debian's, unpacked below the target directory.
+fn netcat(project: &Project) -> Result<PathBuf, String> {
+    let folder = project.metadata()?.target.join("tools/netcat");
+    let program = folder.join("bin/nc.openbsd");
+    if !program.exists() {
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut download = project.command("apt-get", &["--quiet", "download", "netcat-openbsd"]);
+        project::run(download.current_dir(&folder))?;
+        let packages = fs::read_dir(&folder).map_err(|error| error.to_string())?.flatten().map(|entry| entry.path());
+        let package = packages.filter(|path| path.extension().is_some_and(|ending| ending == "deb")).last().ok_or("no package came")?;
+        project::run(project.command("dpkg", &["-x"]).arg(package).arg(&folder))?;
+    }
+    Ok(program)
+}
+
+/// `systemd-socket-activate` needs no running systemd: it listens, and starts the server at the first connection.
+fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
+    project::run(&mut gate.project.cargo(&["build", "--package", "ttmon", "--bin", "ttmon"]))?;
+    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
+    let directory = tempfile::Builder::new().prefix("ttmon-socket-").tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
+    let at = |name: &str| directory.path().join(name);
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("--listen").arg(at("alloc.sock")).arg(ttmon).args(["serve", "--sim", "n150,idle", "--listen", "off", "--quiet"]);
+    command.arg("--api").arg(at("api.sock")).arg("--handover").arg(at("handover.sock")).arg("--state-dir").arg(at("state"));
+    let server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut server = server.map_err(|error| format!("systemd-socket-activate: {error}"))?;
+    let mut said = String::new();
+    let answered = until("answered by the server that its socket started", || {
+        let mut ask = Command::new("sh");
+        ask.arg("-c").arg("echo '' | timeout 20 \"$0\" -N -U \"$1\"").arg(nc).arg(at("alloc.sock")).stderr(Stdio::null());
+        said = ask.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        said.contains("Total tracked allocations: 0")
+    });
+    let _ = server.kill();
+    let _ = server.wait();
+    answered.map_err(|error| format!("{error}; nc said: {said:?}"))
 }
 
 fn verify(gate: &Gate) -> Result<(), String> {
