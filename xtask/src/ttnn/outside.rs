@@ -83,7 +83,7 @@ impl Tracking {
         let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
         let complaint = String::from_utf8_lossy(&said.stderr);
         if !said.status.success() {
-            let is_nothing = complaint.contains("neither holds a device nor tracks its memory");
+            let is_nothing = complaint.contains("holds no device and has reported no memory");
             return if is_nothing { Ok(Value::Null) } else { Err(complaint.trim().to_owned()) };
         }
         serde_json::from_slice(&said.stdout).map_err(|error| format!("ttmon mem --json: {error}"))
