@@ -9,6 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags};
+use ttmon_source::refuse_descriptors;
 
 /// Why the service cannot listen.
 #[derive(Debug)]
@@ -56,11 +57,12 @@ impl UnixDoor {
     pub(crate) fn open(path: &Path) -> Result<Self, DoorError> {
         let wrap = |error| DoorError::Path(path.to_owned(), error);
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(wrap)?;
+            make(directory).map_err(wrap)?;
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
-        let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+        // A pipe that somebody put there would be waited for.
+        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
         let lock = File::options()
             .write(true)
             .create(true)
@@ -69,6 +71,9 @@ impl UnixDoor {
             .custom_flags(flags)
             .open(PathBuf::from(name))
             .map_err(wrap)?;
+        if !lock.metadata().map_err(wrap)?.is_file() {
+            return Err(DoorError::Foreign(path.to_owned()));
+        }
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| DoorError::Taken(path.to_owned()))?;
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path).map_err(wrap)?,
@@ -80,9 +85,20 @@ impl UnixDoor {
         // Everybody may ask: the kernel says who does, and that decides what they see.
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(wrap)?;
         listener.set_nonblocking(true).map_err(wrap)?;
+        // A descriptor that somebody sends along is closed by whoever reads, which may take as long as its sender likes.
+        refuse_descriptors(&listener);
         let metadata = fs::symlink_metadata(path).map_err(wrap)?;
         Ok(Self { listener, path: path.to_owned(), identity: (metadata.dev(), metadata.ino()), _lock: lock })
     }
+}
+
+/// Makes a directory that everybody may pass through, whatever the umask says: what is in it is for all users.
+fn make(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
 }
 
 impl Drop for UnixDoor {
@@ -185,6 +201,14 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).expect("a link");
         assert!(matches!(UnixDoor::open(&link), Err(DoorError::Foreign(_))));
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_lock_is_not_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let lock = directory.path().join("api.sock.lock");
+        rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+        assert!(UnixDoor::open(&directory.path().join("api.sock")).is_err());
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub struct Options {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether each process has metrics of its own.
     pub process_metrics: bool,
+    /// Where the allocation socket keeps its state, if there is one: /readyz tells when it is full.
+    pub state: Option<PathBuf>,
 }
 
 /// Why the service does not start.
@@ -139,7 +141,9 @@ impl Host {
         let unix = options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?;
         let tcp = options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?;
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
-        let service = Arc::new(Service::new(options.version, options.interval, processes, options.token));
+        let mut service = Service::new(options.version, options.interval, processes, options.token);
+        service.state = options.state;
+        let service = Arc::new(service);
         Ok(Self { source: Source { machine, root, options: reading }, service, doors: Doors { unix, tcp, tls } })
     }
 

@@ -70,6 +70,10 @@ pub(crate) const STALE_INTERVALS: u32 = 3;
 pub(crate) const STALE_MIN: Duration = Duration::from_secs(5);
 /// A clock that differs by more than this from what it should be has jumped; slewing stays below.
 pub(crate) const CLOCK_JUMP_MIN: Duration = Duration::from_secs(1);
+/// How long /readyz tells of what is over.
+pub(crate) const CARE_SPAN: Duration = Duration::from_secs(60);
+/// Less room than this is none: another process that reports takes as much.
+pub(crate) const STATE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 /// Shortest token: 16 characters of a random one are 80 bits and more.
 pub(crate) const TOKEN_BYTES_MIN: usize = 16;
 /// Longest token that is read.

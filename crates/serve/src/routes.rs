@@ -239,7 +239,10 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         }
         Answer::Healthz => Ok(typed("text/plain; charset=utf-8", "ok\n".to_owned())),
         Answer::Readyz => match service.readiness() {
-            Readiness::Ready => Ok(typed("text/plain; charset=utf-8", "ready\n".to_owned())),
+            Readiness::Ready(cares) => {
+                let lines = cares.iter().map(|care| format!("care: {care}\n"));
+                Ok(typed("text/plain; charset=utf-8", format!("ready\n{}", lines.collect::<String>())))
+            }
             Readiness::Not(why) => Err(Problem::Stale(why)),
         },
     }

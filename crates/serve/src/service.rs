@@ -1,17 +1,19 @@
 //! What the sampler writes and the doors read.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use ttmon_model::Snapshot;
+use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 
 use crate::access::{Token, View};
 use crate::chips::Chips;
 use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
-use crate::limits::{RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STREAMS_MAX};
+use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
 use crate::metrics::{self, Counters, Dialect, Own, Processes};
 use crate::newest::{Form, Published, boot_time};
 use crate::past::{Keeper, Past};
@@ -24,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) interval: Duration,
     pub(crate) processes: Processes,
     pub(crate) token: Option<Token>,
+    /// Where the allocation socket keeps its state.
+    pub(crate) state: Option<PathBuf>,
     pub(crate) counters: Counters,
     newest: Mutex<Option<Arc<Published>>>,
     /// Counts up with every snapshot and everything that happens; streams wait for it.
@@ -58,7 +62,8 @@ pub(crate) struct Figures {
 /// Whether the service can answer, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    Ready,
+    /// It can; something may be wrong all the same.
+    Ready(Vec<String>),
     Not(String),
 }
 
@@ -69,6 +74,7 @@ impl Service {
             interval,
             processes,
             token,
+            state: None,
             counters: Counters::default(),
             newest: Mutex::default(),
             pulse: watch::channel(0).0,
@@ -145,8 +151,24 @@ impl Service {
             Some((device, silence)) => {
                 Readiness::Not(format!("device {device} has not answered for {:.1} s; all else is fresh", silence.as_secs_f64()))
             }
-            None => Readiness::Ready,
+            None => Readiness::Ready(self.cares(&newest)),
         }
+    }
+
+    /// What is told beside being ready.
+    fn cares(&self, newest: &Published) -> Vec<String> {
+        let away = newest.snapshot.devices.iter().filter(|device| matches!(device.state, State::Resetting | State::Gone | State::Unreadable));
+        let mut cares: Vec<String> = away.map(|device| format!("device {} is {}", device.id, device.state.name())).collect();
+        for happening in self.happenings_since(boot_time().saturating_sub(CARE_SPAN)) {
+            let when = happening.time.rfc3339();
+            match happening.what {
+                What::Clock { millis } => cares.push(format!("the clock was set by {:.1} s at {when}", millis as f64 / 1e3)),
+                What::Gap { missed } => cares.push(format!("{missed} looks were left out before {when}")),
+                _ => {}
+            }
+        }
+        cares.extend(self.state.as_deref().filter(|state| is_full(state)).map(|state| format!("{} is full", state.display())));
+        cares
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
@@ -213,6 +235,11 @@ impl Service {
         let ago = u64::try_from(boot_time().saturating_sub(at).as_nanos()).unwrap_or(u64::MAX);
         UnixTime(now().0.saturating_sub(ago))
     }
+}
+
+/// Whether a file system has no room for another process's ledger.
+fn is_full(directory: &Path) -> bool {
+    rustix::fs::statvfs(directory).is_ok_and(|room| room.f_blocks > 0 && room.f_bavail.saturating_mul(room.f_frsize) < STATE_BYTES_MIN)
 }
 
 /// Now, for people.

@@ -32,3 +32,4 @@ mod users;
 pub use cluster::{ClusterError, read_cluster};
 pub use machine::{Departed, End, Error, Isolation, Ledgers, Machine, Options, Reach};
 pub use root::Root;
+pub use ttmon_ledger::socket::refuse_descriptors;

@@ -31,7 +31,7 @@ const TEXT_BYTES: usize = 64 * 1024;
 /// Prints what the recorders have, and goes on if asked to.
 pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
     let mut page = Page::new(context);
-    if let Some(service) = server::services(context).first() {
+    for service in &server::services(context) {
         match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
             Err(Unanswered::Without(why)) => server::say_without(service, &why),

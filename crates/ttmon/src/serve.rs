@@ -39,7 +39,8 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     // Whoever finds its sockets may send it signals.
     let mut signals = Signals::new()?;
     let reading = intake::read(context, args, &placed)?;
-    let (host, announcement) = host::prepare(context, args, &placed)?;
+    let state = reading.is_some().then(|| intake::state(context, args, &placed));
+    let (host, announcement) = host::prepare(context, args, &placed, state)?;
     let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading)).transpose()?;
     let intake = intake.map(|intake| intake.start(signals.stopper()?)).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::keeper))?;

@@ -2,11 +2,12 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ttmon_ask::{Events, Place as ServicePlace, Service, Trouble};
+use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
 use ttmon_model::Snapshot;
+use ttmon_serve::Token;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
@@ -44,24 +45,25 @@ impl Asked {
 pub(crate) struct Snapshots<'a> {
     context: &'a Context,
     asked: Asked,
-    server: Option<Service>,
+    /// Those that may still be asked, the best first.
+    servers: Vec<Service>,
     opened: Option<Opened>,
 }
 
 impl<'a> Snapshots<'a> {
     /// Prepares to look; nothing is opened yet.
     pub(crate) fn new(context: &'a Context, asked: Asked) -> Self {
-        Self { context, asked, server: services(context).into_iter().next(), opened: None }
+        Self { context, asked, servers: services(context), opened: None }
     }
 
     /// The machine, read here whatever services there are.
     pub(crate) fn read_here(context: &'a Context, asked: Asked) -> Self {
-        Self { context, asked, server: None, opened: None }
+        Self { context, asked, servers: Vec::new(), opened: None }
     }
 
     /// One snapshot of the devices asked for.
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
-        if let Some(service) = &self.server {
+        while let Some(service) = self.servers.first() {
             match self.ask(service) {
                 Ok(mut snapshot) => {
                     if !self.asked.processes {
@@ -71,7 +73,7 @@ impl<'a> Snapshots<'a> {
                 }
                 Err(why) => {
                     say_without(service, &why);
-                    self.server = None;
+                    self.servers.remove(0);
                 }
             }
         }
@@ -97,7 +99,7 @@ impl<'a> Snapshots<'a> {
 
     /// Whether the next snapshot comes from a service. Such a one has its rates by itself: the service has looked before.
     pub(crate) fn is_served(&self) -> bool {
-        self.server.is_some()
+        !self.servers.is_empty()
     }
 }
 
@@ -130,20 +132,28 @@ pub(crate) fn say_without(service: &Service, why: &str) {
 
 /// Services of this machine that may be asked, if they run: flags that say how to read the machine mean that it is read here.
 pub(crate) fn services(context: &Context) -> Vec<Service> {
-    places(context).into_iter().filter(|path| path.exists()).map(service).collect()
+    let is_there = |service: &Service| match service.place() {
+        ServicePlace::Unix(path) => path.exists() || named().is_some(),
+        ServicePlace::Tcp { .. } => true,
+    };
+    services_to_come(context).into_iter().filter(is_there).collect()
 }
 
 /// The same, those that may begin to run later too.
 pub(crate) fn services_to_come(context: &Context) -> Vec<Service> {
-    places(context).into_iter().map(service).collect()
-}
-
-fn places(context: &Context) -> Vec<PathBuf> {
     let may_ask = matches!(context.place, Place::Real) && !context.no_server && context.cluster.is_none();
-    let named = env::var_os("TTMON_API").filter(|value| !value.is_empty()).map(PathBuf::from);
-    if may_ask { named.map_or_else(api_places, |path| vec![path]) } else { Vec::new() }
+    if !may_ask {
+        return Vec::new();
+    }
+    let here = |path| Service::new(ServicePlace::Unix(path), None, None);
+    named().map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![named])
 }
 
-fn service(path: PathBuf) -> Service {
-    Service::new(ServicePlace::Unix(path), None, None)
+/// The service that the environment names: a socket, or a URL (of this host, or with the system's certificates).
+fn named() -> Option<Service> {
+    let value = env::var_os("TTMON_API").filter(|value| !value.is_empty())?;
+    let place = value.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(&value)));
+    let roots = matches!(place, ServicePlace::Tcp { is_secret: true, .. }).then(|| Roots::read(None).ok()).flatten();
+    let token = env::var_os("TTMON_TOKEN_FILE").filter(|_| place.is_private()).and_then(|file| Token::read(Path::new(&file)).ok());
+    Some(Service::new(place, token.map(|token| token.reveal().to_owned()), roots))
 }

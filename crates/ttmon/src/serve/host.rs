@@ -18,8 +18,8 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
 const INTERVAL_DEFAULT: f64 = 1.0;
 
 /// Ready to run, without a thread so far; the caller has it announced once it does.
-pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed) -> Result<(Host, String), Failure> {
-    let options = options(context, args)?;
+pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, state: Option<PathBuf>) -> Result<(Host, String), Failure> {
+    let options = Options { state, ..options(context, args)? };
     let api = options.api.clone();
     let host = Host::prepare(placed.root.clone(), placed.options.clone(), options)?;
     let announcement = announcement(context, api.as_deref(), host.address(), args);
@@ -40,6 +40,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         token: token(args.token_file.as_deref())?,
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         process_metrics: args.process_metrics,
+        state: None,
     })
 }
 

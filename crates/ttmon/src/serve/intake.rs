@@ -76,8 +76,7 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
     let Reading { machine, snapshot } = reading;
     raise_descriptor_limit();
     let own = own_directory(context, placed);
-    let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
-    let state = named.unwrap_or_else(|| own.as_ref().map_or_else(places::state, |own| own.join("state")));
+    let state = state(context, args, placed);
     make_parent(&state)?;
     let machine_mark = placed.options.ledgers.machine;
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
@@ -160,6 +159,13 @@ impl Running {
             }
         }
     }
+}
+
+/// Where the entries of its peers are kept.
+pub(super) fn state(context: &Context, args: &ServeArgs, placed: &Placed) -> PathBuf {
+    let own = own_directory(context, placed);
+    let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
+    named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
 }
 
 /// A simulated machine's own directory; nothing of it is where the real one's is.
