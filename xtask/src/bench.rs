@@ -36,6 +36,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             Ok(snapshot::run(project, runs)?)
         }
         ["host"] => Ok(host::run(project)?),
+        ["day"] => Ok(host::day(project)?),
         ["run"] => Ok(run::run(project, RUNS)?),
         ["top"] => Ok(top::run(project, SECONDS)?),
         ["top", "--seconds", text] => {
@@ -51,7 +52,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["server"] => Ok(server::run(project, false)?),
         ["server", "--quick"] => Ok(server::run(project, true)?),
         _ => Err(Stop::Usage(
-            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], server [--quick], host, run, or top [--seconds N | --hour]"
+            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], server [--quick], host, day, run, top [--seconds N | --hour]"
                 .to_owned(),
         )),
     }

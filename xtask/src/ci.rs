@@ -9,6 +9,7 @@ mod python;
 mod stub;
 mod systemd;
 mod tally;
+mod tls;
 mod ttnn;
 
 use std::collections::BTreeSet;
@@ -48,6 +49,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "root", run: as_root },
     Stage { name: "prometheus", run: prometheus::run },
     Stage { name: "api", run: api::run },
+    Stage { name: "tls", run: tls::run },
     Stage { name: "ttnn", run: ttnn::run },
     Stage { name: "systemd", run: systemd::run },
     Stage { name: "fuzz", run: fuzz_briefly },
@@ -172,7 +174,7 @@ fn as_root(gate: &mut Gate) -> Outcome {
         return Outcome::Skipped("these tests need root, and this is another user".to_owned());
     }
     gate.tests(
-        &["test", "--package", "ttmon", "--test", "as_root", "--test", "tracked", "--test", "running", "--test", "serve"],
+        &["test", "--package", "ttmon", "--test", "as_root", "--test", "tracked", "--test", "running", "--test", "serve", "--test", "host"],
         &[("TTMON_TEST_ROOT", "1")],
     )
     .into()

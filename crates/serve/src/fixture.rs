@@ -1,8 +1,12 @@
 //! Machines to test with.
 
+use std::time::Duration;
+
 use ttmon_model::snapshot::{Allocator, Device};
 use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, Volts, Watts, WordsPerSecond};
 use ttmon_model::{Kind, PerKind, Snapshot};
+use ttmon_source::read::Pace;
+use ttmon_source::{Isolation, Machine, Options, Root};
 
 #[path = "../../wire/src/tests/machine.rs"]
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "other tests use the rest")]
@@ -55,6 +59,17 @@ fn fill(device: &mut Device) {
     for kind in Kind::ALL {
         device.memory.kinds[kind].figure.used = Ok(LARGE);
     }
+}
+
+/// A machine as files, and what reads it.
+pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse(spec).expect("a spec"), 1).expect("a machine");
+    machine.write(directory.path(), 0, &vec![None; machine.process_count()]).expect("a tree");
+    let options =
+        Options { isolation: Isolation::Threads, pace: Pace::Repeated, read_timeout: Duration::from_secs(20), ..Options::default() };
+    let machine = Machine::new(Root::at(directory.path()), options).expect("a machine");
+    (directory, machine)
 }
 
 /// What a machine of one blank device said.

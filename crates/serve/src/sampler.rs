@@ -253,6 +253,77 @@ mod tests {
         assert_eq!(clock_jump(&sample, &later(1.0, -119_000)), Some(-120_000));
     }
 
+    /// The wall clock is set forth and back while the service looks: history goes on by the second, and each jump is marked.
+    #[test]
+    fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
+        let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
+        let (mut peaks, mut before) = (Peaks::default(), None);
+        let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
+        let first = machine.sample().expect("a sample");
+        for (second, wall) in [0, 1, 3602, 3603, -3596, -3595].into_iter().enumerate() {
+            let at = seconds(1000.0 + second as f64);
+            let time = UnixTime(first.time.0.saturating_add_signed(wall * 1_000_000_000));
+            let sample = Sample { at, time, ..first.clone() };
+            before = Some(take_in(&service, at, sample, before.as_deref(), &mut peaks, (Vec::new(), Vec::new())));
+        }
+        let jumps = service.happenings_after(0).into_iter().filter_map(|happening| match happening.what {
+            What::Clock { millis } => Some((happening.at, millis)),
+            _ => None,
+        });
+        assert_eq!(jumps.collect::<Vec<_>>(), [(seconds(1002.0), 3_600_000), (seconds(1004.0), -7_200_000)]);
+        let fields = vec![ttmon_model::fields::DeviceField::find("temperature").expect("a field")];
+        let query = crate::history::Query { since: Duration::ZERO, step: None, fields, devices: vec![DeviceId(0)] };
+        let answer = service.history(|history| history.ask(&query));
+        let degrees = before.and_then(|last| last.snapshot.devices[0].temperature.ok()).map(|celsius| celsius.0);
+        assert!(degrees.is_some());
+        assert_eq!((answer.start, answer.points), (seconds(1000.0), 6));
+        assert_eq!(answer.series[0].columns[0], vec![degrees; 6]);
+        // Moments are told by the clock as it is now, in order, whatever it was then.
+        let times: Vec<u64> = (0..6).map(|point| service.wall_time(seconds(1000.0 + f64::from(point))).0 / 1_000_000_000).collect();
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 2 && pair[1] >= pair[0]), "{times:?}");
+    }
+
+    /// A day by the second, as fast as it goes: what the sampler keeps and what is asked for meanwhile takes no more at its end than
+    /// after its first hours. `cargo xtask bench day` runs it.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn a_day_takes_no_more_than_its_first_hours() {
+        let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
+        let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
+        let (mut peaks, mut leaving, mut before) = (Peaks::default(), Leaving::default(), None);
+        let mut resident = Vec::new();
+        for second in 0..=90_000_u32 {
+            let planned = seconds(f64::from(second));
+            let mut sample = machine.sample().expect("a sample");
+            // One look a second by both clocks, and every ten minutes one of them is set.
+            (sample.at, sample.time) = (planned, UnixTime(u64::from(second + second / 600 * 5) * 1_000_000_000));
+            let kept = (machine.ledgers().to_vec(), leaving.take_in(planned, machine.departed()));
+            let last = take_in(&service, planned, sample, before.as_deref(), &mut peaks, kept);
+            // Somebody scrapes, somebody takes the document.
+            let text = last.text(crate::newest::Form::MetricsText, crate::access::View::Whole, |snapshot| {
+                crate::metrics::machine(snapshot, crate::metrics::Dialect::Text, crate::metrics::Processes::Shown)
+            });
+            assert!(!text.is_empty());
+            before = Some(last);
+            if [0, 60, 3600, 3 * 3600, 12 * 3600, 86_400, 90_000].contains(&second) {
+                let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+                let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line").trim().to_owned();
+                let kib: u64 = line.trim_end_matches(" kB").trim().parse().expect("a number");
+                let events = service.happenings_after(0).len();
+                println!(
+                    "after {second:>6} looks: {:>7.1} MB resident, history {:>5.1} MB, {events} events kept",
+                    kib as f64 / 1024.0,
+                    service.history(crate::history::History::bytes) as f64 / 1e6
+                );
+                resident.push((second, kib));
+            }
+        }
+        let at = |second: u32| resident.iter().find(|(at, _)| *at == second).map_or(0, |(_, kib)| *kib);
+        // The minutes' rings grow as their columns find larger values, and are all there after a few hours.
+        assert!(at(86_400) <= at(12 * 3600) + 1024, "{resident:?}");
+        assert!(at(90_000) <= at(86_400) + 512, "{resident:?}");
+    }
+
     #[test]
     fn peaks_stay_until_another_chip_takes_the_place() {
         let mut peaks = Peaks::default();

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,6 +30,13 @@ pub(super) fn run(project: &Project) -> Result<(), String> {
     scrapes(&program)?;
     crowd(&program)?;
     memory(&program)
+}
+
+/// A day of looks, as fast as they go: memory at its beginning, after an hour and at its end.
+pub(super) fn day(project: &Project) -> Result<(), String> {
+    println!("bench day: {}\n", load());
+    let name = "a_day_takes_no_more_than_its_first_hours";
+    project::run(&mut project.cargo(&["test", "--release", "--quiet", "--package", "ttmon-serve", name, "--", "--ignored", "--nocapture"]))
 }
 
 /// A figure, its limit and the verdict.
@@ -140,8 +148,12 @@ fn latencies(port: u16, path: &str, count: usize) -> Result<(f64, f64), String> 
 /// Clients that send half a question and wait, and streams that take every snapshot.
 fn crowd(program: &Path) -> Result<(), String> {
     println!("\n{SLOW_CLIENTS} clients that never finish their question and {STREAMS} event streams, for {} s:", CROWDED.as_secs());
-    let service = Service::start(program, &["--sim", "t3k"])?;
+    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let socket = directory.path().join("alloc.sock");
+    let service = Service::start(program, &["--sim", "t3k", "--socket", socket.to_str().ok_or("a path that is no text")?])?;
     let alone = latencies(service.port, "/metrics", 200)?;
+    let mut allocations = Allocations::connect(&socket)?;
+    let socket_alone = allocations.latencies(QUERIES)?;
     let mut slow = Vec::with_capacity(SLOW_CLIENTS);
     for _ in 0..SLOW_CLIENTS {
         let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(|error| format!("a slow client: {error}"))?;
@@ -158,25 +170,74 @@ fn crowd(program: &Path) -> Result<(), String> {
     let started = Instant::now();
     let mut slowest: f64 = 0.0;
     let mut worst = (0.0, 0.0);
+    let mut socket_among: Vec<f64> = Vec::new();
+    let mut oldest: f64 = 0.0;
     while started.elapsed() < CROWDED {
         slowest = slowest.max(metric(&service, "ttmon_sample_duration_seconds")? * 1e3);
         let now = latencies(service.port, "/metrics", 50)?;
         if now.1 > worst.1 {
             worst = now;
         }
-        thread::sleep(Duration::from_millis(500));
+        socket_among.extend(allocations.latencies(QUERIES / 10)?);
+        oldest = oldest.max(metric(&service, "ttmon_sample_age_seconds")?);
+        thread::sleep(Duration::from_millis(300));
     }
     let took = started.elapsed().as_secs_f64();
     let samples = metric(&service, "ttmon_samples_total")? - before.0;
     tell("looks left out", metric(&service, "ttmon_samples_missed_total")? - before.1, "", Some(0.0));
     tell("looks fewer than seconds", (took - samples).max(0.0), "", Some(1.5));
     tell("the slowest look", slowest, "ms", None);
+    tell("the oldest newest sample (one look a second)", oldest, "s", Some(1.5));
+    for (name, part) in [("p50", 50), ("p99", 99)] {
+        tell(&format!("a question on the allocation socket before, {name}"), percentile(&socket_alone, part), "ms", None);
+        tell(&format!("a question on the allocation socket among them, {name}"), percentile(&socket_among, part), "ms", None);
+    }
     tell("connections open", metric(&service, "ttmon_http_connections")?, "", None);
     tell("streams open", metric(&service, "ttmon_http_streams")?, "", None);
     tell("a scrape before, p99", alone.1, "ms", None);
     tell("a scrape among them, worst p99", worst.1, "ms", None);
     drop(slow);
     Ok(())
+}
+
+/// So many questions on the allocation socket.
+const QUERIES: usize = 2000;
+/// A message, of the longest form, and the type that asks for the memory of device 0.
+const MESSAGE_BYTES: usize = 144;
+const QUERY: u8 = 3;
+
+/// A connection to the allocation socket.
+struct Allocations(UnixStream);
+
+impl Allocations {
+    fn connect(path: &Path) -> Result<Self, String> {
+        let stream = UnixStream::connect(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(|error| error.to_string())?;
+        let mut allocations = Self(stream);
+        // The first one is answered when it is clear how long messages are.
+        allocations.latencies(2)?;
+        Ok(allocations)
+    }
+
+    /// Milliseconds of each of some questions.
+    fn latencies(&mut self, count: usize) -> Result<Vec<f64>, String> {
+        let failed = |error: std::io::Error| format!("the allocation socket: {error}");
+        let mut question = [0; MESSAGE_BYTES];
+        question[0] = QUERY;
+        let ask = |stream: &mut UnixStream| -> Result<f64, String> {
+            let started = Instant::now();
+            stream.write_all(&question).map_err(failed)?;
+            stream.read_exact(&mut [0; MESSAGE_BYTES]).map_err(failed)?;
+            Ok(started.elapsed().as_secs_f64() * 1e3)
+        };
+        (0..count).map(|_| ask(&mut self.0)).collect()
+    }
+}
+
+fn percentile(values: &[f64], part: usize) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get((values.len() * part / 100).min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
 }
 
 /// The smallest interval for a while: what grows with every look is seen.

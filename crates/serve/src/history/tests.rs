@@ -45,29 +45,6 @@ fn gaps_are_gaps() {
     assert_eq!(ask(&history, "serial", 100, None).1, vec![None; 6]);
 }
 
-/// In its first hour it has every second of what was seen, however far back it is asked for.
-#[test]
-fn a_young_history_is_told_by_the_second() {
-    let snapshot = machine();
-    let mut history = History::new(seconds(1));
-    for second in 1000..1135 {
-        history.add(seconds(second), &at_degrees(&snapshot, 40.0));
-    }
-    for since in [0, 600, 1000] {
-        assert_eq!(ask(&history, "temperature", since, None), (1000, vec![Some(40.0); 135]), "{since}");
-    }
-}
-
-#[test]
-fn several_looks_in_a_second_are_their_mean() {
-    let snapshot = machine();
-    let mut history = History::new(Duration::from_millis(250));
-    for (millis, degrees) in [(0, 40.0), (250, 41.0), (500, 45.0), (750, 50.0), (1000, 60.0)] {
-        history.add(seconds(100) + Duration::from_millis(millis), &at_degrees(&snapshot, degrees));
-    }
-    assert_eq!(ask(&history, "temperature", 100, None), (100, vec![Some(44.0), Some(60.0)]));
-}
-
 #[test]
 fn the_oldest_goes_and_minutes_stay() {
     let snapshot = machine();

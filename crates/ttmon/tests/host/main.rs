@@ -4,3 +4,4 @@ mod api;
 mod asking;
 mod faults;
 mod server;
+mod users;

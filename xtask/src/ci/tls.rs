@@ -1,0 +1,93 @@
+//! HTTPS as others meet it: a certificate made on the spot, and curl for a client.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::{Gate, Outcome};
+use crate::project::{self, Project};
+use crate::service::TOKEN;
+
+pub(super) fn run(gate: &mut Gate) -> Outcome {
+    for tool in ["openssl", "curl"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return Outcome::Skipped(format!("HTTPS WAS NOT TRIED: there is no {tool}; apt-get install {tool}"));
+        }
+    }
+    let checked = check(gate);
+    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
+    checked.into()
+}
+
+fn check(gate: &Gate) -> Result<(), String> {
+    gate.cargo(&["build", "--quiet", "--package", "ttmon", "--features", "tls"])?;
+    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
+    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    make_certificate(gate.project, &certificate, &key)?;
+    let server = Server::start(&ttmon, directory.path(), &certificate, &key)?;
+    let curl = |flags: &[&str], path: &str| -> Result<String, String> {
+        let url = format!("https://localhost:{}{path}", server.port);
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--max-time", "20", "--output", "/dev/null", "--write-out", "%{http_code} %{ssl_verify_result}"]);
+        let output = command.args(flags).arg(url).output().map_err(|error| format!("curl: {error}"))?;
+        Ok(format!("{} exit {}", String::from_utf8_lossy(&output.stdout), output.status.code().unwrap_or(-1)))
+    };
+    let trusted = certificate.to_str().ok_or("a path that is no text")?;
+    let header = format!("Authorization: Bearer {TOKEN}");
+    let expect = |what: &str, said: String, expected: &str| -> Result<(), String> {
+        println!("{what}: {said}");
+        if said == expected { Ok(()) } else { Err(format!("{what}: {said}, not {expected}")) }
+    };
+    expect("with the token", curl(&["--cacert", trusted, "--header", &header], "/api/v1/snapshot")?, "200 0 exit 0")?;
+    expect("TLS 1.2", curl(&["--cacert", trusted, "--header", &header, "--tls-max", "1.2"], "/metrics")?, "200 0 exit 0")?;
+    expect("without a token", curl(&["--cacert", trusted], "/metrics")?, "401 0 exit 0")?;
+    expect("alive to all", curl(&["--cacert", trusted], "/healthz")?, "200 0 exit 0")?;
+    // 35 and 60 are curl's words for a hello that fails and a certificate that nobody known has signed.
+    expect("TLS 1.1", curl(&["--cacert", trusted, "--tls-max", "1.1"], "/healthz")?, "000 0 exit 35")?;
+    let stranger = curl(&[], "/healthz")?;
+    if !stranger.ends_with("exit 60") {
+        return Err(format!("a client that does not know the certificate: {stranger}"));
+    }
+    let plain = Command::new("curl").args(["--silent", "--max-time", "20", &format!("http://localhost:{}/healthz", server.port)]).output();
+    if plain.map_err(|error| format!("curl: {error}"))?.status.success() {
+        return Err("without TLS it answers too".to_owned());
+    }
+    expect("after all that", curl(&["--cacert", trusted], "/healthz")?, "200 0 exit 0")
+}
+
+/// For `localhost`, signed by itself, for a day.
+fn make_certificate(project: &Project, certificate: &Path, key: &Path) -> Result<(), String> {
+    let mut command = project.command("openssl", &["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    command.args(["-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+    command.arg("-keyout").arg(key).arg("-out").arg(certificate).stderr(Stdio::null());
+    project::run(&mut command)
+}
+
+/// Open to other hosts, as it may only be with a token and TLS.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--sim", "n150", "--listen", "0.0.0.0:0", "--allow-remote"]).env("TTMON_TOKEN", TOKEN);
+        command.arg("--api").arg(directory.join("api.sock")).arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| format!("ttmon serve: {error}"))?;
+        let said = child.stderr.take().map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok));
+        let place = said.and_then(|mut lines| lines.find(|line| line.contains("https://")));
+        let port = place.and_then(|line| line.rsplit(':').next()?.trim().parse().ok());
+        let server = Self { child, port: port.unwrap_or(0) };
+        if server.port == 0 { Err("ttmon serve did not say where it serves".to_owned()) } else { Ok(server) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
