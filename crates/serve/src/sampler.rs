@@ -303,7 +303,12 @@ mod tests {
             let last = take_in(&service, planned, sample, before.as_deref(), &mut peaks, kept);
             // Somebody scrapes, somebody takes the document.
             let text = last.text(crate::newest::Form::MetricsText, crate::access::View::Whole, |snapshot| {
-                crate::metrics::machine(snapshot, crate::metrics::Dialect::Text, crate::metrics::Processes::Shown)
+                crate::metrics::machine(
+                    snapshot,
+                    &crate::chips::Chips::default(),
+                    crate::metrics::Dialect::Text,
+                    crate::metrics::Processes::Shown,
+                )
             });
             assert!(!text.is_empty());
             before = Some(last);

@@ -157,7 +157,8 @@ impl Service {
 
     /// What is told beside being ready.
     fn cares(&self, newest: &Published) -> Vec<String> {
-        let away = newest.snapshot.devices.iter().filter(|device| matches!(device.state, State::Resetting | State::Gone | State::Unreadable));
+        let away =
+            newest.snapshot.devices.iter().filter(|device| matches!(device.state, State::Resetting | State::Gone | State::Unreadable));
         let mut cares: Vec<String> = away.map(|device| format!("device {} is {}", device.id, device.state.name())).collect();
         for happening in self.happenings_since(boot_time().saturating_sub(CARE_SPAN)) {
             let when = happening.time.rfc3339();

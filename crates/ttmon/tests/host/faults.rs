@@ -89,3 +89,31 @@ fn a_service_that_was_stopped_has_a_gap() {
     let events = server.with("/api/v1/events?after=0", "Accept: application/json\r\n").json();
     assert!(events["events"].as_array().is_some_and(|events| events.iter().any(|event| event["event"] == "gap")), "{events}");
 }
+
+/// A state directory without room costs nothing but new entries: the rest goes on, and /readyz tells.
+#[test]
+fn a_full_state_directory_is_told() {
+    if !rustix::process::geteuid().is_root() || std::env::var_os("TTMON_TEST_ROOT").is_none() {
+        eprintln!("not run: needs root and TTMON_TEST_ROOT=1 (cargo xtask ci sets it)");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("text").to_owned();
+    let run = |program: &str, arguments: &[&str]| {
+        assert!(std::process::Command::new(program).args(arguments).status().expect(program).success());
+    };
+    run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]);
+    let server = Server::start("n150", &["--state-dir", &format!("{path}/state"), "--interval", "0.2"]);
+    let told = format!("care: {path}/state is full");
+    assert!(!server.get("/readyz").body.contains(&told));
+    std::fs::write(directory.path().join("ballast"), vec![1; 7 << 20]).expect("ballast");
+    let ready = server.get("/readyz");
+    assert!(ready.status == 200 && ready.body.contains(&told), "{}", ready.body);
+    let points = || server.get("/api/v1/history?since=60&fields=temperature").json()["points"].as_u64();
+    let before = points();
+    server.until("going on", || points() > before);
+    std::fs::remove_file(directory.path().join("ballast")).expect("room");
+    assert!(!server.get("/readyz").body.contains(&told));
+    drop(server);
+    run("umount", &[&path]);
+}
