@@ -48,13 +48,17 @@ impl History {
         for device in &snapshot.devices {
             let columns = self.devices.entry(device.id).or_insert_with(|| METRICS.iter().map(|_| VecDeque::new()).collect());
             for (metric, column) in METRICS.iter().zip(columns) {
-                fill(column, length - 1);
-                column.push_back(narrow((metric.get)(device).ok()));
+                let value = narrow((metric.get)(device).ok());
+                // What was never measured takes no room: a chip counts its traffic in bytes or in words, not in both.
+                if !value.is_nan() || !column.is_empty() {
+                    fill(column, length - 1);
+                    push(column, value);
+                }
             }
         }
         // A device that is not there any more has a gap, and in the end no line.
         self.devices.retain(|_, columns| {
-            columns.iter_mut().for_each(|column| fill(column, length));
+            columns.iter_mut().filter(|column| !column.is_empty()).for_each(|column| fill(column, length));
             columns.iter().flatten().any(|value| !value.is_nan())
         });
         if self.times.len() > MOMENTS_MAX {
@@ -117,7 +121,7 @@ impl History {
             let theirs = grid.devices.get(device);
             for (metric, column) in columns.iter_mut().enumerate() {
                 let value = |(_, own, point): &(UnixTime, Option<usize>, Option<usize>)| match (own, point) {
-                    (Some(own), _) => column[*own],
+                    (Some(own), _) => column.get(*own).copied().unwrap_or(GAP),
                     (None, Some(point)) => theirs.map_or(GAP, |theirs| theirs[metric][*point]),
                     (None, None) => GAP,
                 };
@@ -154,9 +158,9 @@ impl History {
         self.times.len()
     }
 
-    /// A device's values of a metric, oldest first, one for each time.
+    /// A device's values of a metric, oldest first, one for each time; `None` where it never had one.
     pub(crate) fn column(&self, device: DeviceId, metric: usize) -> Option<&VecDeque<f32>> {
-        self.devices.get(&device)?.get(metric)
+        self.devices.get(&device)?.get(metric).filter(|column| !column.is_empty())
     }
 
     /// The means of so many spans of time up to a moment, the last one as far as it has come. Spans begin at round times, so
@@ -229,8 +233,16 @@ fn restore(device: &mut Device, value: impl Fn(&str) -> Option<f64>) {
 
 fn fill(column: &mut VecDeque<f32>, length: usize) {
     while column.len() < length {
-        column.push_back(GAP);
+        push(column, GAP);
     }
+}
+
+/// Grows by doubling up to half an hour, and then to what an hour takes: the next doubling would be a seventh too much.
+fn push(column: &mut VecDeque<f32>, value: f32) {
+    if column.len() == column.capacity() && column.len() * 2 > MOMENTS_MAX {
+        column.reserve_exact(MOMENTS_MAX + 1 - column.len().min(MOMENTS_MAX));
+    }
+    column.push_back(value);
 }
 
 /// Charts are drawn in a few hundred steps: a float has enough of them.
@@ -271,6 +283,11 @@ mod tests {
         assert_eq!(old.time, UnixTime(999 * 1_000_000_000));
         assert!(old.processes.is_empty() && old.devices[0].temperature.is_ok());
         assert!(history.snapshot(MOMENTS_MAX).is_none());
+        // What it takes is what it must, and nothing for what was never measured.
+        let columns = &history.devices[&DeviceId(0)];
+        assert!(columns.iter().all(|column| column.capacity() <= MOMENTS_MAX + 1));
+        let words = crate::metric::by_name("pcie_words_to").unwrap();
+        assert!(columns[words].capacity() == 0 && history.column(DeviceId(0), words).is_none());
     }
 
     #[test]
