@@ -28,12 +28,16 @@ impl Tree {
         self.0.path()
     }
 
-    /// Shows a process to whoever reads this tree.
+    /// Shows a process to whoever reads this tree, as the one that holds its devices: of others nothing would be counted.
     pub(super) fn link(&self, pid: u32) -> Result<(), String> {
         let place = self.path().join("proc").join(pid.to_string());
         if place.exists() {
             return Ok(());
         }
-        symlink(format!("/proc/{pid}"), &place).map_err(|error| format!("{}: {error}", place.display()))
+        let failed = |error: std::io::Error| format!("{}: {error}", place.display());
+        for device in fs::read_dir(self.path().join("proc/driver/tenstorrent")).map_err(failed)?.flatten() {
+            fs::write(device.path().join("pids"), format!("{pid}\n")).map_err(failed)?;
+        }
+        symlink(format!("/proc/{pid}"), &place).map_err(failed)
     }
 }
