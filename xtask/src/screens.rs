@@ -35,6 +35,7 @@ struct Picture {
 const PICTURES: &[Picture] = &[
     Picture { path: "docs/screens/main.svg", size: (120, 38), keys: "1", shows: "Processes (5)" },
     Picture { path: "docs/screens/charts.svg", size: (120, 36), keys: "2", shows: "the last 60 seconds" },
+    Picture { path: "docs/screens/memory.svg", size: (120, 36), keys: "4", shows: "CBs by core" },
     Picture { path: "docs/screens/mesh.svg", size: (120, 24), keys: "5", shows: "Mesh: t3k" },
 ];
 

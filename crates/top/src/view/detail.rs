@@ -7,7 +7,7 @@ use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::names;
 use ttmon_print::quantity::{size, with_unit};
 
-use crate::canvas::{Canvas, Field};
+use crate::canvas::{Canvas, Field, width as width_of};
 use crate::state::State;
 use crate::theme::Role;
 
@@ -52,7 +52,10 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let below = lines.len().saturating_sub(first + per_page);
     if below > 0 || first > 0 {
         let text = format!("+{first} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
-        canvas.field(Rect { height: 1, ..body }, Field::right(body.width.saturating_sub(20), 18), 0, &text, canvas.style(Role::Strong));
+        let text = format!(" {text} ");
+        let columns = width_of(&text);
+        let field = Field::left(body.width.saturating_sub(columns + 2), columns);
+        canvas.field(Rect { height: 1, ..body }, field, 0, &text, canvas.style(Role::Strong));
     }
 }
 

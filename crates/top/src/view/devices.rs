@@ -67,6 +67,9 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
     // What is left makes bars longer and leaves room for the reasons of ill health.
     for (part, columns) in &mut widths {
         *columns += match part {
+            // Without bars the board's name has what it lacks first.
+            Part::Board if width < 78 => left.min(9),
+            Part::Health if width < 78 => left - left.min(9),
             Part::DramBar => (left / 3).min(24),
             Part::L1Bar => (left / 8).min(8),
             Part::Health => left - (left / 3).min(24) - (left / 8).min(8),
@@ -152,7 +155,9 @@ pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect, columns: u16, width: u16
             continue;
         }
         for (part, field) in parts(width) {
-            canvas.field(area, field, 0, heading(part), style);
+            // Where a clock has no room for its unit, the heading has it.
+            let text = if part == Part::Clock && field.width < 5 { "MHz" } else { heading(part) };
+            canvas.field(area, field, 0, text, style);
         }
     }
 }

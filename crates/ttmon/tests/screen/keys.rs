@@ -114,6 +114,28 @@ fn time_and_pace() {
     top.wait_for("Processes (3)");
 }
 
+/// The keys that no other test presses: to the ends of lists and pages, back and forth in time.
+#[test]
+fn ends_and_pages() {
+    const PAGE_UP: &str = "\x1b[5~";
+    const PAGE_DOWN: &str = "\x1b[6~";
+    let mut top = t3k();
+    top.press("\t\x1b[F");
+    top.expect("\r", "Device 7 n300 R");
+    top.expect(PAGE_DOWN, "KINDS OF MEMORY");
+    top.expect("\x1b[H", "IDENTITY");
+    top.press(PAGE_DOWN);
+    top.expect(PAGE_UP, "IDENTITY");
+    top.expect("\x1b[D", "Device 6 n300 R");
+    top.expect("1\x1b[1;2D", "frozen at");
+    top.press("\x1b[1;2C{} ");
+    top.wait("it to go on", |text| !text.contains("FROZEN"));
+    top.expect("\x1bOS", "Filter:");
+    top.press(ESCAPE);
+    top.wait("the filter to close", |text| !text.contains("Filter:"));
+    top.expect("f\x1b[H\r", "Device 0 n300 L");
+}
+
 #[test]
 fn settings_are_kept() {
     let mut top = t3k();
