@@ -126,7 +126,9 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
     }
     let mut piece = if is_first { (wanted / pieces.max(1)).max(PIECE_BYTES_MIN) } else { u64::MAX };
     while sum < wanted {
-        let size = piece.min(wanted - sum);
+        // What is left over goes with the last one.
+        let rest = wanted - sum;
+        let size = if rest / 2 < piece { rest } else { piece };
         let per_bank = live.per_bank(size);
         // A bank in pieces may have no room for it: what is missing comes in smaller ones.
         let Some(address) = live.bank.take(per_bank) else {
