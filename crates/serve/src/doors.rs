@@ -9,6 +9,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use ttmon_source::refuse_descriptors;
 
 /// Why the service cannot listen.
@@ -43,16 +45,31 @@ impl fmt::Display for DoorError {
 
 impl std::error::Error for DoorError {}
 
-/// A Unix socket with a lock beside it, which tells a service that lives from one that died.
+/// A Unix socket.
 #[derive(Debug)]
 pub(crate) struct UnixDoor {
     pub(crate) listener: UnixListener,
+    /// Whether nobody can send descriptors along: one is closed by whoever reads, which may take as long as its sender likes.
+    pub(crate) refuses_descriptors: bool,
+    /// Its name, where that is ours.
+    name: Option<Name>,
+}
+
+/// The name of a socket, with a lock beside it, which tells a service that lives from one that died.
+#[derive(Debug)]
+struct Name {
     path: PathBuf,
     identity: (u64, u64),
     _lock: File,
 }
 
 impl UnixDoor {
+    /// One that somebody else opened, systemd for one: its name is not ours.
+    pub(crate) fn inherited(listener: UnixListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, name: None })
+    }
+
     /// Takes the place. A socket that a dead service left is replaced; anything else is left alone.
     pub(crate) fn open(path: &Path) -> Result<Self, DoorError> {
         let wrap = |error| DoorError::Path(path.to_owned(), error);
@@ -69,14 +86,19 @@ impl UnixDoor {
             .truncate(false)
             .mode(0o600)
             .custom_flags(flags)
-            .open(PathBuf::from(name))
-            .map_err(wrap)?;
+            .open(&name)
+            .map_err(|error| DoorError::Path(PathBuf::from(&name), error))?;
         if !lock.metadata().map_err(wrap)?.is_file() {
-            return Err(DoorError::Foreign(path.to_owned()));
+            return Err(DoorError::Path(PathBuf::from(name), io::Error::other("it is no plain file")));
         }
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| DoorError::Taken(path.to_owned()))?;
         match fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path).map_err(wrap)?,
+            Ok(metadata) if metadata.file_type().is_socket() => {
+                if is_listened_at(path) {
+                    return Err(DoorError::Taken(path.to_owned()));
+                }
+                fs::remove_file(path).map_err(wrap)?;
+            }
             Ok(_) => return Err(DoorError::Foreign(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(wrap(error)),
@@ -85,10 +107,9 @@ impl UnixDoor {
         // Everybody may ask: the kernel says who does, and that decides what they see.
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(wrap)?;
         listener.set_nonblocking(true).map_err(wrap)?;
-        // A descriptor that somebody sends along is closed by whoever reads, which may take as long as its sender likes.
-        refuse_descriptors(&listener);
         let metadata = fs::symlink_metadata(path).map_err(wrap)?;
-        Ok(Self { listener, path: path.to_owned(), identity: (metadata.dev(), metadata.ino()), _lock: lock })
+        let name = Name { path: path.to_owned(), identity: (metadata.dev(), metadata.ino()), _lock: lock };
+        Ok(Self { refuses_descriptors: refuse_descriptors(&listener), listener, name: Some(name) })
     }
 }
 
@@ -101,11 +122,19 @@ fn make(directory: &Path) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
 }
 
+/// Whether somebody has a socket open; one whose queue is full is one, too.
+fn is_listened_at(path: &Path) -> bool {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
+    let (Ok(address), Ok(socket)) = (SocketAddrUnix::new(path), socket) else { return false };
+    matches!(rustix::net::connect(&socket, &address), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
+}
+
 impl Drop for UnixDoor {
     /// Only what is still ours is removed. The lock's file stays: removing it would let two hold it.
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
-            let _ = fs::remove_file(&self.path);
+        let Some(name) = &self.name else { return };
+        if fs::symlink_metadata(&name.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == name.identity) {
+            let _ = fs::remove_file(&name.path);
         }
     }
 }
@@ -159,8 +188,13 @@ pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::mem::MaybeUninit;
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+    use super::*;
 
     #[test]
     fn beyond_this_host_takes_a_will_a_token_and_tls() {
@@ -183,7 +217,15 @@ mod tests {
         let path = directory.path().join("deep/api.sock");
         let door = UnixDoor::open(&path).expect("a door");
         assert!(matches!(UnixDoor::open(&path), Err(DoorError::Taken(_))));
-        assert!(UnixStream::connect(&path).is_ok());
+        let peer = UnixStream::connect(&path).expect("a connection");
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [peer.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let _accepted = door.listener.accept().expect("the connection");
+        // Older kernels let them through: see guarded.rs.
+        let sent = sendmsg(&peer, &[io::IoSlice::new(b"GET")], &mut control, SendFlags::NOSIGNAL);
+        assert_eq!(sent.is_err(), door.refuses_descriptors, "{sent:?}");
         drop(door);
         assert!(!path.exists());
     }
@@ -203,12 +245,31 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
+    /// Neither a lock that nobody reads nor a socket whose owner has no lock makes us wait, or is taken from whoever has it.
     #[test]
-    fn a_pipe_in_place_of_the_lock_is_not_waited_for() {
+    fn what_others_put_there_is_told() {
         let directory = tempfile::tempdir().expect("a directory");
-        let lock = directory.path().join("api.sock.lock");
-        rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
-        assert!(UnixDoor::open(&directory.path().join("api.sock")).is_err());
+        let lock = directory.path().join("fifo.sock.lock");
+        rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
+        let _reader = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&lock).expect("its reader");
+        let refusal = UnixDoor::open(&directory.path().join("fifo.sock")).expect_err("no lock");
+        assert!(refusal.to_string().contains("no plain file"), "{refusal}");
+        let live = directory.path().join("live.sock");
+        let owner = UnixListener::bind(&live).expect("another's");
+        assert!(matches!(UnixDoor::open(&live), Err(DoorError::Taken(_))));
+        assert!(UnixStream::connect(&live).is_ok() && owner.accept().is_ok());
+    }
+
+    #[test]
+    fn a_socket_that_was_opened_for_us_keeps_its_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("api.sock");
+        let given = UnixListener::bind(&path).expect("a socket");
+        let door = UnixDoor::inherited(given.try_clone().expect("a copy")).expect("a door");
+        let _early = UnixStream::connect(&path).expect("a connection");
+        assert!(door.listener.accept().is_ok());
+        drop(door);
+        assert!(path.exists());
     }
 
     #[test]

@@ -12,11 +12,12 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::access::Door;
 use crate::body::Body;
 use crate::doors::{TcpDoor, UnixDoor};
+use crate::guarded::Guarded;
 use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX};
 use crate::patience::Patient;
 use crate::routes::{self, Question};
@@ -45,7 +46,7 @@ pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<
     let served = runtime.block_on(async {
         if let Some(door) = &unix {
             let listener = UnixListener::from_std(door.listener.try_clone()?)?;
-            tokio::spawn(serve_unix(listener, Arc::clone(service)));
+            tokio::spawn(serve_unix(listener, door.refuses_descriptors, Arc::clone(service)));
         }
         if let Some(door) = &tcp {
             let listener = TcpListener::from_std(door.listener.try_clone()?)?;
@@ -59,14 +60,19 @@ pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<
     served
 }
 
-async fn serve_unix(listener: UnixListener, service: Arc<Service>) {
+async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: Arc<Service>) {
     let places = Arc::new(Semaphore::new(UNIX_CONNECTIONS_MAX));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             // A peer that cannot be told is nobody, who sees least.
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
-                tokio::spawn(converse(stream, Door::Unix(uid), Arc::clone(&service), place));
+                let (door, service) = (Door::Unix(uid), Arc::clone(&service));
+                if refuses_descriptors {
+                    tokio::spawn(converse(stream, door, service, place));
+                } else {
+                    tokio::spawn(converse(Guarded::new(stream, place), door, service, ()));
+                }
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
@@ -95,7 +101,7 @@ async fn serve_tcp(listener: TcpListener, door: Door, tls: Option<Acceptor>, ser
 }
 
 /// One connection, until it ends or takes too long.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Door, service: Arc<Service>, _place: OwnedSemaphorePermit) {
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Door, service: Arc<Service>, _place: impl Send) {
     let _open = service.counters.connection();
     let stream = TokioIo::new(Patient::new(stream, Arc::clone(&service)));
     let answering = service_fn(|request| reply(request, door, Arc::clone(&service)));

@@ -15,6 +15,7 @@ mod chips;
 mod doors;
 #[cfg(test)]
 mod fixture;
+mod guarded;
 mod happenings;
 mod history;
 mod http;
@@ -33,6 +34,7 @@ mod turns;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -65,6 +67,8 @@ pub struct Options {
     pub interval: Duration,
     /// The Unix socket of the API.
     pub api: Option<PathBuf>,
+    /// That socket, where the service manager opened it.
+    pub api_listener: Option<UnixListener>,
     /// Where HTTP is served.
     pub listen: Option<SocketAddr>,
     /// Whether hosts other than this one may ask.
@@ -121,7 +125,7 @@ pub struct Running {
     service: Arc<Service>,
     stop_sampler: Option<mpsc::Sender<()>>,
     stop_http: Option<oneshot::Sender<()>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 /// How long threads have to end. One that reads a chip that hangs has longer to go; the program need not wait for it.
@@ -138,7 +142,10 @@ impl Host {
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
         // This forks: a door that was open would stay open in the reading process, after we are killed.
         let machine = Machine::new(root.clone(), reading.clone()).map_err(StartError::Machine)?;
-        let unix = options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?;
+        let unix = match options.api_listener {
+            Some(listener) => Some(UnixDoor::inherited(listener).map_err(StartError::Thread)?),
+            None => options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?,
+        };
         let tcp = options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?;
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
@@ -152,19 +159,21 @@ impl Host {
         self.doors.tcp.as_ref().map(TcpDoor::address)
     }
 
-    /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one.
-    pub fn start(self, keeper: Option<Keeper>) -> Result<Running, StartError> {
+    /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped
+    /// when the thread that looks ends, and one with the thread that answers, however that comes about.
+    pub fn start<E: Send + 'static>(self, keeper: Option<Keeper>, ends: [E; 2]) -> Result<Running, StartError> {
         let Self { source, service, doors } = self;
         service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
-        let named = |name: &str| thread::Builder::new().name(name.to_owned());
-        let sampler = named("sampler").spawn(move || sampler::run(source, &for_sampler, &sampler_stopped)).map_err(StartError::Thread)?;
-        let answering = move || {
-            let _ = http::run(doors, &for_http, http_stopped);
+        let [sampler_ends, http_ends] = ends;
+        let looking = move || {
+            sampler::run(source, &for_sampler, &sampler_stopped);
+            Ok(())
         };
-        let answering = named("http").spawn(answering).map_err(StartError::Thread)?;
+        let sampler = spawn("sampler", sampler_ends, looking).map_err(StartError::Thread)?;
+        let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)).map_err(StartError::Thread)?;
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads: vec![sampler, answering] })
     }
 }
@@ -180,8 +189,9 @@ impl Running {
         self.service.happenings_after(id)
     }
 
-    /// Ends the threads and closes the doors.
-    pub fn stop(mut self) {
+    /// Ends the threads and closes the doors. Says why if one of them ended before, by itself.
+    pub fn stop(mut self) -> Result<(), String> {
+        let mut ended = Ok(());
         drop(self.stop_sampler.take());
         drop(self.stop_http.take());
         let deadline = Instant::now() + STOP_TIMEOUT;
@@ -190,10 +200,27 @@ impl Running {
                 thread::sleep(Duration::from_millis(2));
             }
             if thread.is_finished() {
-                let _ = thread.join();
+                match thread.join() {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => ended = Err(format!("cannot answer: {error}; start it again")),
+                    Err(_) => ended = Err("a part of the service failed, which is a defect of ttmon; start it again".to_owned()),
+                }
             }
         }
+        ended
     }
+}
+
+/// A thread whose end is noticed, a panic too.
+fn spawn<E: Send + 'static>(
+    name: &str,
+    end: E,
+    work: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _end = end;
+        work()
+    })
 }
 
 /// Each connection is a descriptor, and the usual limit is 1,024 where the kernel would grant many more.
@@ -201,5 +228,25 @@ fn raise_descriptor_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some() && current != maximum {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service without one of its threads is none: whoever waits for its end hears of it, and why.
+    #[test]
+    fn a_thread_that_ends_is_told() {
+        let service = || Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+        let end_of = |work: fn() -> io::Result<()>| {
+            let (end, ended) = mpsc::channel::<()>();
+            let thread = spawn("part", end, work).expect("a thread");
+            assert_eq!(ended.recv(), Err(mpsc::RecvError));
+            Running { service: service(), stop_sampler: None, stop_http: None, threads: vec![thread] }.stop()
+        };
+        assert_eq!(end_of(|| Ok(())), Ok(()));
+        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| why.contains("cannot answer")));
+        assert!(end_of(|| panic!("a defect")).is_err_and(|why| why.contains("defect")));
     }
 }

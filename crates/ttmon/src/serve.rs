@@ -40,10 +40,11 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let reading = intake::read(context, args, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, args, &placed));
-    let (host, announcement) = host::prepare(context, args, &placed, state)?;
-    let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading)).transpose()?;
+    let mut opened = systemd::opened();
+    let (host, announcement) = host::prepare(context, args, &placed, state, &mut opened)?;
+    let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading, opened)).transpose()?;
     let intake = intake.map(|intake| intake.start(signals.stopper()?)).transpose()?;
-    let host = host.start(intake.as_ref().map(intake::Running::keeper))?;
+    let host = host.start(intake.as_ref().map(intake::Running::keeper), [signals.stopper()?, signals.stopper()?])?;
     complain(&announcement);
     systemd::notify("READY=1");
     while let Signal::Statistics = signals.next() {
@@ -51,9 +52,9 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     }
     systemd::notify("STOPPING=1");
     let ended = intake.map_or(Ok(()), intake::Running::stop);
-    host.stop();
+    let host_ended = host.stop().map_err(Failure::new);
     drop(placed.simulation);
-    ended
+    ended.and(host_ended)
 }
 
 enum Signal {

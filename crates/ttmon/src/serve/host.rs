@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ttmon_serve::{Host, Options, StartError, Token};
 
+use super::systemd::Opened;
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
@@ -18,8 +19,15 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
 const INTERVAL_DEFAULT: f64 = 1.0;
 
 /// Ready to run, without a thread so far; the caller has it announced once it does.
-pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, state: Option<PathBuf>) -> Result<(Host, String), Failure> {
-    let options = Options { state, ..options(context, args)? };
+pub(super) fn prepare(
+    context: &Context,
+    args: &ServeArgs,
+    placed: &Placed,
+    state: Option<PathBuf>,
+    opened: &mut Opened,
+) -> Result<(Host, String), Failure> {
+    let mut options = Options { state, ..options(context, args)? };
+    options.api_listener = options.api.as_deref().and_then(|api| opened.take_stream(api));
     let api = options.api.clone();
     let host = Host::prepare(placed.root.clone(), placed.options.clone(), options)?;
     let announcement = announcement(context, api.as_deref(), host.address(), args);
@@ -35,6 +43,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         version: VERSION,
         interval: Duration::from_secs_f64(interval),
         api: api(context, args),
+        api_listener: None,
         listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
         allow_remote: args.allow_remote,
         token: token(args.token_file.as_deref())?,

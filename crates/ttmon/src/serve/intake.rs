@@ -17,7 +17,8 @@ use ttmon_source::handover::Receiver;
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Machine, Reach};
 
-use super::{Stopper, banner, places, systemd};
+use super::systemd::Opened;
+use super::{Stopper, banner, places};
 use crate::cli::{LogFormat, ServeArgs};
 use crate::failure::{Failure, complain};
 use crate::meant::{Context, Place};
@@ -72,7 +73,7 @@ pub(super) fn read(context: &Context, args: &ServeArgs, placed: &Placed) -> Resu
 }
 
 /// Everything that may be refused.
-pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, reading: Reading) -> Result<Prepared, Failure> {
+pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, reading: Reading, opened: Opened) -> Result<Prepared, Failure> {
     let Reading { machine, snapshot } = reading;
     raise_descriptor_limit();
     let own = own_directory(context, placed);
@@ -80,7 +81,6 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
     make_parent(&state)?;
     let machine_mark = placed.options.ledgers.machine;
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
-    let opened = systemd::opened();
     let listeners = listeners(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket)?),
@@ -178,14 +178,11 @@ fn own_directory(context: &Context, placed: &Placed) -> Option<PathBuf> {
 }
 
 fn listeners(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Vec<Listener>, Failure> {
-    let api = args.api.clone().or_else(|| places::runtime().map(|directory| directory.join("api.sock")));
-    let is_api = |listener: &UnixListener| api.as_deref().is_some_and(|api| systemd::is_at(listener, api));
-    let ours: Vec<UnixListener> = given.into_iter().filter(|listener| !is_api(listener)).collect();
-    if !ours.is_empty() {
+    if !given.is_empty() {
         if args.socket.is_some() {
             return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
         }
-        return ours.into_iter().map(|listener| Ok(Listener::inherited(listener)?)).collect();
+        return given.into_iter().map(|listener| Ok(Listener::inherited(listener)?)).collect();
     }
     let variable = std::env::var_os("TTMON_SOCKET").filter(|value| !value.is_empty()).map(PathBuf::from);
     let asked = args.socket.clone().or(variable.filter(|_| own.is_none()));

@@ -42,7 +42,11 @@ pub(super) fn opened() -> Opened {
     opened
 }
 
-/// Whether a socket has this name.
-pub(super) fn is_at(listener: &UnixListener, path: &Path) -> bool {
-    listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
+impl Opened {
+    /// The stream socket of this name, if there is one.
+    pub(super) fn take_stream(&mut self, path: &Path) -> Option<UnixListener> {
+        let is_at = |listener: &UnixListener| listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path));
+        let index = self.streams.iter().position(is_at)?;
+        Some(self.streams.remove(index))
+    }
 }
