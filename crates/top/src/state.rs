@@ -286,7 +286,15 @@ impl State {
         self.hosts.iter().filter_map(Host::shown).map(|snapshot| snapshot.processes.len()).sum()
     }
 
-    /// The row of the chosen process among those shown; the first until somebody chooses.
+    /// The chosen process among those shown: the first until somebody chooses, none once the chosen one is gone or hidden.
+    pub(crate) fn chosen_process<'a, 'b>(&self, rows: &'a [Row<'b>]) -> Option<&'a Row<'b>> {
+        match self.process {
+            None => rows.first(),
+            Some(owner) => rows.iter().find(|row| row.owner() == owner),
+        }
+    }
+
+    /// Where the keys move from: the row of the chosen process among those shown; the first until somebody chooses.
     pub(crate) fn process_row(&self, rows: &[Row<'_>]) -> usize {
         self.process.and_then(|owner| rows.iter().position(|row| row.owner() == owner)).unwrap_or(0)
     }

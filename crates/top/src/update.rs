@@ -17,7 +17,7 @@ use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
-use crate::state::{Dialog, Focus, Line, Message, Row, SignalDialog, State, View};
+use crate::state::{Dialog, Focus, Line, Message, Owner, Row, SignalDialog, State, View};
 use crate::view::{buffer_count, detail_lines, process_rows};
 
 pub(crate) use dialog::setup_rows;
@@ -26,6 +26,8 @@ pub(crate) use dialog::setup_rows;
 const MOMENTS_PER_JUMP: usize = 60;
 /// The oldest go when there are more.
 const HAPPENINGS_MAX: usize = 200;
+/// When a key is for a process, and the one that was chosen is not there.
+const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
 /// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
@@ -197,7 +199,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Reverse => state.settings.descending = !state.settings.descending,
         Action::Tree => state.settings.tree = !state.settings.tree,
         Action::Details => return details(state),
-        Action::Signal => signal(state),
+        Action::Signal => signal(state, None),
         Action::Freeze if state.replay.is_some() => return vec![Effect::AskAll(Request::Pause)],
         Action::Back(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Step(step))],
         Action::Jump(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Jump(step))],
@@ -346,15 +348,18 @@ fn details(state: &mut State) -> Vec<Effect> {
         return Vec::new();
     }
     let processes = state.processes();
-    let Some(of) = processes.get(state.process_row(&processes)).map(Row::owner) else { return Vec::new() };
+    let Some(of) = state.chosen_process(&processes).map(Row::owner) else {
+        say(state, NO_CHOICE);
+        return Vec::new();
+    };
     state.process = Some(of);
     state.environment = None;
     state.dialog = Some(Dialog::Process { of, scroll: 0 });
     vec![Effect::Ask(of.0, Request::Environment(of.1))]
 }
 
-/// Opens the dialog for the chosen process, and keeps who that is.
-pub(super) fn signal(state: &mut State) {
+/// Opens the dialog for the chosen process, or the one that is named, and keeps who that is. Never for another one in its place.
+pub(super) fn signal(state: &mut State, of: Option<Owner>) {
     if state.is_read_only {
         return say(state, "signals are off: this is --read-only");
     }
@@ -362,8 +367,12 @@ pub(super) fn signal(state: &mut State) {
         return say(state, "these are processes of a recording: they get no signals");
     }
     let processes = state.processes();
-    let Some(row) = processes.get(state.process_row(&processes)) else {
-        return say(state, "there is no process to send a signal to");
+    let row = match of {
+        Some(owner) => processes.iter().find(|row| row.owner() == owner),
+        None => state.chosen_process(&processes),
+    };
+    let Some(row) = row else {
+        return say(state, NO_CHOICE);
     };
     if state.hosts[row.host].place.is_some() {
         let text = format!("process {} is seen through a service, which sends no signals; try on {}", row.key.pid, row.host_name);

@@ -67,7 +67,7 @@ fn dialogs() {
         screens += &format!("{}\n{}\n", "=".repeat(80), text(&drawn(&state)));
     }
     state.dialog = None;
-    super::super::update::signal(&mut state);
+    super::super::update::signal(&mut state, None);
     screens += &format!("{}\n{}\n", "=".repeat(80), text(&drawn(&state)));
     insta::assert_snapshot!("dialogs", screens);
 }

@@ -113,6 +113,29 @@ fn a_signal_goes_to_the_process_of_the_question() {
     assert_eq!(state.dialog, None);
 }
 
+/// Once the chosen process is gone, no key means the one that comes to stand in its place.
+#[test]
+fn a_signal_goes_to_nobody_else() {
+    let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
+    press(&mut state, Chord::Down);
+    press(&mut state, Chord::Up);
+    press(&mut state, Chord::Enter);
+    let mut next = machine::mixed();
+    next.processes.remove(0);
+    next.time = UnixTime(next.time.0 + super::SECOND);
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
+    press(&mut state, Chord::Char('K'));
+    assert_eq!(state.dialog, None, "from its details");
+    for chord in [Chord::F(9), Chord::Enter] {
+        press(&mut state, chord);
+        assert_eq!(state.dialog, None, "from the list");
+        assert!(text(&drawn(&state)).contains("the process has ended"));
+    }
+    press(&mut state, Chord::Down);
+    press(&mut state, Chord::F(9));
+    assert!(matches!(state.dialog, Some(Dialog::Signal(_))), "another one was chosen");
+}
+
 #[test]
 fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     let mut state = watched(&eight(), (120, 40), Theme::default(), 30);

@@ -50,7 +50,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
             match action {
                 Some(Action::Escape | Action::Quit | Action::Details) => {}
                 Some(Action::Move(motion)) => state.dialog = Some(Dialog::Process { of, scroll: moved(scroll, motion, 10_000, 10) }),
-                Some(Action::Signal) => super::signal(state),
+                Some(Action::Signal) => super::signal(state, Some(of)),
                 _ => state.dialog = Some(Dialog::Process { of, scroll }),
             }
             Vec::new()

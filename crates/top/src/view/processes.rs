@@ -18,6 +18,7 @@ pub(crate) fn rows(area: Rect) -> usize {
 pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let processes = state.processes();
     let chosen = state.process_row(&processes);
+    let chosen_owner = state.chosen_process(&processes).map(crate::state::Row::owner);
     let first = scrolled(state.scroll, chosen, rows(area), processes.len());
     rule(state, canvas, area, processes.len(), first);
     let columns = process_columns(state, area.width);
@@ -37,7 +38,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
     for (row, process) in (2..area.height).zip(processes.iter().skip(first)) {
         let now = state.hosts[process.host].shown().map_or(UnixTime(0), |snapshot| snapshot.time);
-        let is_chosen = first + usize::from(row) - 2 == chosen;
+        let is_chosen = chosen_owner == Some(process.owner());
         for (index, at, width) in &columns {
             let column = &COLUMNS[*index];
             let (text, role) = match (column.text)(process, now) {
