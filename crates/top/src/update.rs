@@ -161,6 +161,8 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
 }
 
 fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Vec<Effect> {
+    // Whoever presses a key has read it; the clock of a recording that stands still would keep it for ever.
+    state.message = None;
     // Whatever is open, Ctrl-C leaves and Ctrl-Z goes to the shell.
     match chord {
         Chord::Ctrl('c') => return vec![Effect::Quit],

@@ -119,7 +119,7 @@ impl Replay {
                 let Some(now) = self.time(position.at) else { return };
                 position.at = match step {
                     Step::Before => self.reader.number_at(UnixTime(now.0.saturating_sub(JUMP_NANOS))).min(position.at),
-                    Step::After => self.reader.number_at(UnixTime(now.0.saturating_add(JUMP_NANOS))).max(position.at),
+                    Step::After => self.reader.number_at(UnixTime(now.0.saturating_add(JUMP_NANOS))).max((position.at + 1).min(last)),
                 };
             }
             Request::Speed(step) => {

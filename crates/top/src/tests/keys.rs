@@ -81,6 +81,13 @@ fn a_filter_is_tried_while_it_is_typed_and_dropped_with_escape() {
     typed(&mut state, "/mem>x");
     press(&mut state, Chord::Enter);
     assert!(text(&drawn(&state)).contains("is no filter"));
+    assert_eq!(state.filter_text, "", "what was before is in force, not a part of what makes no sense");
+    typed(&mut state, "/bert");
+    press(&mut state, Chord::Ctrl('w'));
+    press(&mut state, Chord::Ctrl('u'));
+    typed(&mut state, "201");
+    press(&mut state, Chord::Enter);
+    assert_eq!(state.filter_text, "201");
 }
 
 #[test]
@@ -132,6 +139,7 @@ fn a_signal_goes_to_nobody_else() {
         assert!(text(&drawn(&state)).contains("the process has ended"));
     }
     press(&mut state, Chord::Down);
+    assert!(!text(&drawn(&state)).contains("the process has ended"), "the next key takes a message away");
     press(&mut state, Chord::F(9));
     assert!(matches!(state.dialog, Some(Dialog::Signal(_))), "another one was chosen");
 }

@@ -21,6 +21,8 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
     let Some(dialog) = state.dialog.take() else { return Vec::new() };
     let action = keys::action(chord);
     match dialog {
+        Dialog::Filter { before, .. } if chord == Chord::Ctrl('u') => filter(state, String::new(), before, KeyCode::Null),
+        Dialog::Filter { text, before } if matches!(chord, Chord::Ctrl(_)) => filter(state, text, before, KeyCode::Null),
         Dialog::Filter { text, before } => filter(state, text, before, code),
         Dialog::Help { scroll } => {
             if let Some(Action::Move(motion)) = action {
@@ -80,7 +82,12 @@ fn filter(state: &mut State, mut text: String, before: String, code: KeyCode) ->
         KeyCode::Enter => {
             match Filter::parse(&text) {
                 Ok(filter) => (state.filter, state.filter_text) = (filter, text),
-                Err(bad) => super::say(state, bad.to_string()),
+                // What a part of it meant is not what was asked for either.
+                Err(bad) => {
+                    state.filter = Filter::parse(&before).unwrap_or_default();
+                    state.filter_text = before;
+                    super::say(state, bad.to_string());
+                }
             }
             return Vec::new();
         }
