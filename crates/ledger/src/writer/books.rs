@@ -56,10 +56,14 @@ pub(super) struct Books {
     pub(super) grave_rest: AtomicU32,
 }
 
+/// Before the books, what a fork wipes: one word is used, and a page of any kernel we may run on, which is what it wipes at least.
+const WIPED: usize = 64 * 1024;
+/// Of the mapping that the books are in.
+const BYTES: usize = WIPED + size_of::<Books>().next_multiple_of(PAGE);
+
 impl Books {
     /// Places the books into memory of their own; the detector still reads 0.
     pub(super) fn place(self) -> Option<NonNull<Self>> {
-        const BYTES: usize = PAGE + size_of::<Books>().next_multiple_of(PAGE);
         let Some(start) = memory::map(BYTES, Backing::Private) else {
             // SAFETY: nobody has used them.
             unsafe { self.release_private() };
@@ -67,12 +71,12 @@ impl Books {
         };
         // SAFETY: inside the mapping just made, page aligned and long enough for the books.
         let books = unsafe {
-            let books = start.add(PAGE).cast::<Self>();
+            let books = start.add(WIPED).cast::<Self>();
             books.write(self);
             books
         };
-        // SAFETY: one whole page of that mapping.
-        let wipes = unsafe { libc::madvise(start.as_ptr().cast(), PAGE, libc::MADV_WIPEONFORK) } == 0;
+        // SAFETY: whole pages of that mapping, before the books.
+        let wipes = unsafe { libc::madvise(start.as_ptr().cast(), WIPED, libc::MADV_WIPEONFORK) } == 0;
         // SAFETY: just placed; nobody else has it.
         let placed = unsafe { books.as_ref() };
         // SAFETY: nobody else knows the lock, and the books never move from here.
@@ -91,9 +95,9 @@ impl Books {
     /// The word that a fork wipes.
     #[inline]
     pub(super) fn detector(&self) -> &AtomicU64 {
-        // SAFETY: `place` put the books one page behind the start of their mapping, whose first word this is; both stay
-        // mapped together; the kernel may zero it, in a child only; access is atomic.
-        unsafe { &*std::ptr::from_ref(self).cast::<u8>().sub(PAGE).cast::<AtomicU64>() }
+        // SAFETY: `place` put the books WIPED bytes behind the start of their mapping, whose first word this is; both
+        // stay mapped together; the kernel may zero it, in a child only; access is atomic.
+        unsafe { &*std::ptr::from_ref(self).cast::<u8>().sub(WIPED).cast::<AtomicU64>() }
     }
 
     /// Whether this process made the books.
@@ -171,7 +175,7 @@ impl Books {
                 memory::unmap(this.region.start, this.region.bytes);
                 super::start::close_own(this.descriptor, this.inode);
             }
-            memory::unmap(books.cast::<u8>().sub(PAGE), PAGE + size_of::<Self>().next_multiple_of(PAGE));
+            memory::unmap(books.cast::<u8>().sub(WIPED), BYTES);
         }
     }
 }

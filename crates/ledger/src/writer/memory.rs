@@ -72,6 +72,8 @@ fn map_now(bytes: usize, backing: Backing) -> Option<NonNull<u8>> {
     let is_open = unsafe {
         libc::munlock(start, bytes);
         libc::madvise(start, bytes, libc::MADV_DONTDUMP);
+        // Where huge pages are always on, the first word of a table would cost 2 MiB.
+        libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
         libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0
     };
     if !is_open {

@@ -120,6 +120,10 @@ struct Made {
 fn fill(config: &Config, made: Made) -> Option<NonNull<Books>> {
     let clock = clock::pick(config.clock);
     let identity = Identity::of_this_process();
+    // Without /proc it cannot say when it started, and no reader would take the ledger for its own.
+    if identity.start_ticks == 0 {
+        return None;
+    }
     let region = Region { start: made.start, bytes: made.bytes, capacity: made.capacity, events: layout::EVENTS.records };
     let books = books_over(region, clock, identity.pid, (made.descriptor, made.inode))?;
     let mut bits = if made.is_sealed { 0 } else { status::UNSEALED };
