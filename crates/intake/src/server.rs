@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -93,6 +93,8 @@ pub struct Server {
     format: Format,
     is_quiet: bool,
     counters: Counters,
+    /// The same for others, from turn to turn.
+    counted: Arc<Mutex<Counters>>,
     budget: Budget,
     sample: Option<(Arc<Sample>, Instant)>,
     is_sampling: bool,
@@ -157,6 +159,7 @@ impl Server {
             format: settings.format,
             is_quiet: settings.is_quiet,
             counters: Counters::default(),
+            counted: handle.counted(),
             budget: Budget::default(),
             sample: None,
             is_sampling: false,
@@ -241,6 +244,7 @@ impl Server {
             }
             self.settle_dues();
             self.log.flush();
+            *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
         }
         self.farewell();
         Ok(())

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +18,7 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_source::read::{Lane, Pace, Pool, Request, Want};
 
+use crate::counters::Counters;
 use crate::dump::{self, About, Owned};
 use crate::handed::{self, PostMortem};
 use crate::limits::{CONNECTIONS_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
@@ -58,9 +59,20 @@ pub struct Handle {
     news: Sender<News>,
     waker: Arc<OwnedFd>,
     kept: PostMortem,
+    counted: Arc<Mutex<Counters>>,
 }
 
 impl Handle {
+    /// What was counted, as of the last turn of the loop.
+    pub fn counters(&self) -> Counters {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the loop puts it.
+    pub(crate) fn counted(&self) -> Arc<Mutex<Counters>> {
+        Arc::clone(&self.counted)
+    }
+
     /// The ledgers that were handed over.
     pub fn post_mortem(&self) -> &PostMortem {
         &self.kept
@@ -101,7 +113,7 @@ impl AsFd for Ear {
 pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Ear)> {
     let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
-    Ok((Handle { news: sender, waker: Arc::clone(&waker), kept }, Ear { news: receiver, waker }))
+    Ok((Handle { news: sender, waker: Arc::clone(&waker), kept, counted: Arc::default() }, Ear { news: receiver, waker }))
 }
 
 /// A thread that does one thing after the other, and has no more than so many waiting.

@@ -23,8 +23,13 @@ pub struct Past {
     pub program: String,
 }
 
-/// Who keeps them: it is asked for those of a pid.
-pub struct Keeper(pub Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>);
+/// Who listens on the allocation socket, as far as others ask.
+pub struct Keeper {
+    /// What it keeps of processes of a pid that ended.
+    pub past: Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>,
+    /// What it counted since it started, by name.
+    pub counters: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
+}
 
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -98,7 +98,7 @@ impl Service {
 
     /// Processes of a pid that ended.
     pub(crate) fn past(&self, pid: u32) -> Vec<Past> {
-        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.0)(pid))
+        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.past)(pid))
     }
 
     /// Puts a snapshot in place of the last one. `planned` is when it should have been taken.
@@ -222,6 +222,7 @@ impl Service {
             problems: fresh.as_ref().map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
             events: lock(&self.journal).count(),
+            heard: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
         };
         let own = own.text(&self.counters, dialect);
         let mut text = String::with_capacity(machine.as_ref().map_or(0, |machine| machine.len()) + own.len() + 8);

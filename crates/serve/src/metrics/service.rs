@@ -25,10 +25,11 @@ mod families {
     pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: Sort::Gauge, unit: "", help: "Connections now open." };
     pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: Sort::Gauge, unit: "", help: "Event streams now open." };
     pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind." };
+    pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: Sort::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
 }
 
 /// All of them, with their labels.
-pub(super) const ALL: [(Family<'static>, &str); 16] = [
+pub(super) const ALL: [(Family<'static>, &str); 17] = [
     (families::BUILD_INFO, "version, origin"),
     (families::UP, ""),
     (families::AGE, ""),
@@ -45,6 +46,7 @@ pub(super) const ALL: [(Family<'static>, &str); 16] = [
     (families::CONNECTIONS, ""),
     (families::STREAMS, ""),
     (families::DROPPED, "reason"),
+    (families::HEARD, "what"),
 ];
 
 /// What happens at the doors, counted. Each is its own number; nothing is read together with another.
@@ -121,6 +123,8 @@ pub(crate) struct Own {
     pub(crate) problems: Option<usize>,
     pub(crate) history_bytes: usize,
     pub(crate) events: u64,
+    /// What the allocation socket counted.
+    pub(crate) heard: Vec<(&'static str, u64)>,
 }
 
 impl Own {
@@ -155,6 +159,10 @@ impl Own {
         out.family(&families::DROPPED);
         out.value(&[], &[("reason", "slow")], counters.slow.get() as f64);
         out.value(&[], &[("reason", "stream_behind")], counters.behind.get() as f64);
+        out.family(&families::HEARD);
+        for (what, count) in &self.heard {
+            out.value(&[], &[("what", what)], *count as f64);
+        }
         out.into_text()
     }
 }

@@ -20,6 +20,7 @@ fn a_scrape() {
         history_bytes: 1000,
         events: 3,
         cpu: Duration::from_millis(40),
+        heard: vec![("messages", 5), ("memory_refused", 0)],
         ..Own::default()
     };
     for (name, dialect) in [("openmetrics", Dialect::Open), ("text", Dialect::Text)] {

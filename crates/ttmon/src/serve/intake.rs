@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store, make_directory};
+use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_serve::{Keeper, Past};
@@ -127,8 +127,12 @@ impl Prepared {
 impl Running {
     /// What processes left when they ended.
     pub(super) fn keeper(&self) -> Keeper {
-        let kept = self.handle.post_mortem().clone();
-        Keeper(Box::new(move |pid| {
+        let (kept, handle) = (self.handle.post_mortem().clone(), self.handle.clone());
+        let counters = move || {
+            let counted = handle.counters();
+            COUNTERS.iter().map(|(name, _, get)| (*name, get(&counted))).collect()
+        };
+        let past = move |pid: u32| {
             let mut found = Vec::new();
             // Only noted down here: reading a ledger while the list is locked would hold up the socket.
             kept.each(|kept| {
@@ -141,7 +145,8 @@ impl Running {
                 Past { departed: Arc::new(Departed::exited(Arc::new(found), time)), uid, program }
             };
             found.into_iter().map(past).collect()
-        }))
+        };
+        Keeper { past: Box::new(past), counters: Box::new(counters) }
     }
 
     pub(super) fn statistics(&self) {

@@ -120,3 +120,20 @@ fn beyond_this_host_is_refused_with_the_reason() {
     let output = refused(&["--token-file", token.to_str().expect("text")]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("chmod 600"), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// What the allocation socket counts is among the metrics, refusals too.
+#[test]
+fn the_allocation_socket_is_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("alloc.sock");
+    let server = Server::start("n150,idle", &["--socket", socket.to_str().expect("text")]);
+    let has = |what: &str, count: u32| {
+        server.get("/metrics").body.contains(&format!("ttmon_allocation_socket_total{{what=\"{what}\"}} {count}\n"))
+    };
+    assert!(has("messages", 0) && has("memory_refused", 0));
+    let mut question = [0; 144];
+    question[0] = 3;
+    let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("a connection");
+    peer.write_all(&question).expect("a question");
+    server.until("counted", || has("messages", 1) && has("queries", 1));
+}
