@@ -60,14 +60,8 @@ impl Alerts {
 
     /// Compares with how things stood. Returns whether something got worse.
     pub(crate) fn watch(&mut self, snapshot: &Snapshot) -> bool {
-        let mut is_worse = false;
-        let mut add = |grade: Grade, text: String| {
-            is_worse |= grade > Grade::Good;
-            if self.list.len() == ALERTS_MAX {
-                self.list.pop_front();
-            }
-            self.list.push_back(Alert { time: snapshot.time, grade, text });
-        };
+        let mut new: Vec<(Grade, String)> = Vec::new();
+        let mut add = |grade: Grade, text: String| new.push((grade, text));
         let gone: Vec<DeviceId> = self.last.keys().copied().filter(|id| snapshot.device(*id).is_none()).collect();
         for id in gone {
             add(Grade::Critical, format!("device {id} is no longer there"));
@@ -86,6 +80,13 @@ impl Alerts {
             let is_same = before.is_some_and(|before| before.state == device.state);
             let since = before.filter(|_| is_same).map_or(snapshot.time, |before| before.since);
             self.last.insert(device.id, Standing { state: device.state, health: device.health, is_full, since });
+        }
+        // The list is read from its end: of one moment the worst comes first there, then the first device.
+        new.reverse();
+        new.sort_by_key(|(grade, _)| *grade);
+        let is_worse = new.iter().any(|(grade, _)| *grade > Grade::Good);
+        for (grade, text) in new {
+            self.note(snapshot.time, grade, text);
         }
         is_worse
     }

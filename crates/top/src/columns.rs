@@ -96,10 +96,10 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| peak(p).map(size), key: |p| number(peak(p)) },
     Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
     Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 8, help: "programs it starts a second", text: |p, _| rate(p), key: |p| float(p, "launches_per_s").map(Key::Number) },
-    Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| float(p, "last_launch").map(|time| age(moment(time), now)), key: |p| float(p, "last_launch").map(Key::Number) },
+    Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| float(p, "last_launch").map(|time| age(moment(time), now)), key: |p| float(p, "last_launch").map(|last| Key::Number(-last)) },
     Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(Key::Number) },
     Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
-    Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| p.start_time.map(|start| Key::Number(start.0 as f64)) },
+    Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| p.start_time.map(|start| Key::Number(-(start.0 as f64))) },
     Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "what is known of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(Key::Text(p.status.name().to_owned())) },
     Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| workload(p), key: |p| words(workload(p)) },
     Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
@@ -189,6 +189,25 @@ mod tests {
             let fitting = fitting(&all, width);
             assert!(fitting.iter().map(|(_, columns)| columns + 1).sum::<u16>() <= width, "{width}");
             assert!(fitting.len() >= 5);
+        }
+    }
+
+    /// What began earlier is older: the first where the highest age comes first.
+    #[test]
+    fn ages_are_sorted_as_they_read() {
+        let mut snapshot = machine::mixed();
+        let now = snapshot.time;
+        for (process, seconds) in snapshot.processes.iter_mut().zip([60, 3600]) {
+            process.start_time = Ok(UnixTime(now.0 - seconds * 1_000_000_000));
+            process.last_launch = Ok(UnixTime(now.0 - seconds * 1_000_000_000));
+        }
+        for name in ["age", "last"] {
+            let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
+            let mut processes: Vec<Row<'_>> = snapshot.processes.iter().map(row).collect();
+            let column = &COLUMNS[by_name(name).unwrap()];
+            processes.sort_by(|one, other| compare(column, true, one, other));
+            let ages: Vec<String> = processes.iter().map(|row| (column.text)(row, now).unwrap()).collect();
+            assert_eq!(ages, [age(UnixTime(0), UnixTime(3600 * 1_000_000_000)), age(UnixTime(0), UnixTime(60 * 1_000_000_000))], "{name}");
         }
     }
 

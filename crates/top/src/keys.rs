@@ -53,12 +53,21 @@ pub(crate) enum Action {
     Save,
     /// Look now.
     Refresh,
+    /// What happened, all of it.
+    Alerts,
     /// This list.
     Help,
     /// Out of a dialog, a filter, a frozen picture.
     Escape,
     /// Leave.
     Quit,
+}
+
+impl Action {
+    /// Whether it is about the list of processes: nothing is changed there, and nobody sent a signal, while nobody sees it.
+    pub(crate) fn is_for_processes(self) -> bool {
+        matches!(self, Self::Focus | Self::Filter | Self::SortMenu | Self::SortBy(_) | Self::Reverse | Self::Tree | Self::Signal)
+    }
 }
 
 /// One to the one or the other side.
@@ -89,8 +98,49 @@ pub(crate) struct Key {
     pub(crate) action: Action,
     /// The same in words, for help and docs.
     pub(crate) help: &'static str,
-    /// A word for the bottom line; empty where it is not there.
-    pub(crate) label: &'static str,
+    /// A word for the bottom line; empty where the key does nothing worth a place there.
+    pub(crate) label: fn(&Scene) -> &'static str,
+}
+
+/// What decides which keys the bottom line names: only those that do something here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene {
+    pub(crate) view: View,
+    /// Something lies over the view and has the keys.
+    pub(crate) has_dialog: bool,
+    pub(crate) has_groups: bool,
+    pub(crate) has_alerts: bool,
+    pub(crate) is_replay: bool,
+    pub(crate) is_frozen: bool,
+    /// Whether a process of this machine could get a signal.
+    pub(crate) can_signal: bool,
+    /// Charts of one device, or of one metric.
+    pub(crate) is_by_device: bool,
+    /// Whether there is more than fits, and the arrows scroll to it.
+    pub(crate) can_scroll: bool,
+}
+
+impl Scene {
+    fn only_if(&self, is_there: bool, label: &'static str) -> &'static str {
+        if is_there && !self.has_dialog { label } else { "" }
+    }
+
+    fn always(&self, label: &'static str) -> &'static str {
+        self.only_if(true, label)
+    }
+
+    /// Whether the view is about one device.
+    fn has_device(&self) -> bool {
+        match self.view {
+            View::Main => false,
+            View::Charts => self.is_by_device,
+            View::Detail | View::Memory | View::Mesh => true,
+        }
+    }
+
+    fn is(&self, views: &[View]) -> bool {
+        views.contains(&self.view)
+    }
 }
 
 /// A key with what is held down.
@@ -169,47 +219,48 @@ use Chord as C;
 /// Every key, in the order of the help.
 #[rustfmt::skip] // one row a line
 pub(crate) const KEYS: &[Key] = &[
-    Key { chords: &[C::Char('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: "" },
-    Key { chords: &[C::Char('2')], action: Action::Show(View::Charts), help: "charts over time", label: "" },
-    Key { chords: &[C::Char('3')], action: Action::Show(View::Detail), help: "everything known of one device", label: "" },
-    Key { chords: &[C::Char('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: "" },
-    Key { chords: &[C::Char('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: "" },
-    Key { chords: &[C::Left, C::Char('[')], action: Action::Device(Step::Before), help: "previous device", label: "" },
-    Key { chords: &[C::Right, C::Char(']')], action: Action::Device(Step::After), help: "next device", label: "" },
-    Key { chords: &[C::Up], action: Action::Move(Motion::Up), help: "up", label: "" },
-    Key { chords: &[C::Down], action: Action::Move(Motion::Down), help: "down", label: "" },
-    Key { chords: &[C::PageUp], action: Action::Move(Motion::PageUp), help: "a page up", label: "" },
-    Key { chords: &[C::PageDown], action: Action::Move(Motion::PageDown), help: "a page down", label: "" },
-    Key { chords: &[C::Home], action: Action::Move(Motion::Home), help: "to the first", label: "" },
-    Key { chords: &[C::End], action: Action::Move(Motion::End), help: "to the last", label: "" },
-    Key { chords: &[C::F(1), C::Char('?'), C::Char('h')], action: Action::Help, help: "show or hide this help", label: "Help" },
-    Key { chords: &[C::F(2)], action: Action::Setup, help: "settings: columns, refresh, theme", label: "Setup" },
-    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "show processes: text, user:ana, host:a, dev:0, mem>1G", label: "Filter" },
-    Key { chords: &[C::F(6)], action: Action::SortMenu, help: "choose the column to sort by", label: "Sort" },
-    Key { chords: &[C::Char('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: "" },
-    Key { chords: &[C::Char('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: "" },
-    Key { chords: &[C::Char('I')], action: Action::Reverse, help: "sort the other way round", label: "" },
-    Key { chords: &[C::Char('t')], action: Action::Tree, help: "processes as a tree", label: "Tree" },
-    Key { chords: &[C::Enter], action: Action::Details, help: "details of the chosen process or device", label: "Info" },
-    Key { chords: &[C::F(9), C::Char('K')], action: Action::Signal, help: "send the chosen process a signal", label: "Kill" },
-    Key { chords: &[C::Char(' ')], action: Action::Freeze, help: "freeze the picture, and let it go on", label: "Freeze" },
-    Key { chords: &[C::Char(','), C::ShiftLeft], action: Action::Back(Step::Before), help: "a moment back in time (in a recording: a frame back)", label: "" },
-    Key { chords: &[C::Char('.'), C::ShiftRight], action: Action::Back(Step::After), help: "a moment forward", label: "" },
-    Key { chords: &[C::Char('{')], action: Action::Jump(Step::Before), help: "a minute back", label: "" },
-    Key { chords: &[C::Char('}')], action: Action::Jump(Step::After), help: "a minute forward", label: "" },
-    Key { chords: &[C::Tab], action: Action::Focus, help: "keys for the devices, or for the processes", label: "" },
-    Key { chords: &[C::Char('m')], action: Action::Metric, help: "another metric in charts and mesh", label: "" },
-    Key { chords: &[C::Char('o')], action: Action::Overlay, help: "charts: all devices in one, or one each", label: "" },
-    Key { chords: &[C::Char('z')], action: Action::Zoom(Step::Before), help: "charts: less time", label: "" },
-    Key { chords: &[C::Char('Z')], action: Action::Zoom(Step::After), help: "charts: more time, up to an hour", label: "" },
-    Key { chords: &[C::Char('w')], action: Action::WorstFirst, help: "devices by id, or the worst first", label: "" },
-    Key { chords: &[C::Char('f')], action: Action::Fold, help: "several hosts: fold the chosen one, and unfold it", label: "" },
-    Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "refresh slower (in a recording: play faster)", label: "" },
-    Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "refresh faster (in a recording: play slower)", label: "" },
-    Key { chords: &[C::F(5), C::Char('r')], action: Action::Refresh, help: "look now", label: "" },
-    Key { chords: &[C::F(12)], action: Action::Save, help: "keep the settings in the configuration file", label: "" },
-    Key { chords: &[C::Escape], action: Action::Escape, help: "out of a dialog, a filter, a frozen picture", label: "" },
-    Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "leave", label: "Quit" },
+    Key { chords: &[C::Char('1')], action: Action::Show(View::Main), help: "main view: devices and processes", label: |_| "" },
+    Key { chords: &[C::Char('2')], action: Action::Show(View::Charts), help: "charts over time", label: |_| "" },
+    Key { chords: &[C::Char('3')], action: Action::Show(View::Detail), help: "everything known of one device", label: |_| "" },
+    Key { chords: &[C::Char('4')], action: Action::Show(View::Memory), help: "memory: kinds, address map, buffers, events", label: |_| "" },
+    Key { chords: &[C::Char('5')], action: Action::Show(View::Mesh), help: "chips as they are wired", label: |_| "" },
+    Key { chords: &[C::F(1), C::Char('?'), C::Char('h')], action: Action::Help, help: "show or hide this help", label: |s| s.always("Help") },
+    Key { chords: &[C::Char('['), C::Left], action: Action::Device(Step::Before), help: "previous device", label: |s| s.only_if(s.has_device(), "Device") },
+    Key { chords: &[C::Char(']'), C::Right], action: Action::Device(Step::After), help: "next device", label: |s| s.only_if(s.has_device(), "Device") },
+    Key { chords: &[C::Up], action: Action::Move(Motion::Up), help: "up", label: |s| s.only_if(s.can_scroll, "Scroll") },
+    Key { chords: &[C::Down], action: Action::Move(Motion::Down), help: "down", label: |s| s.only_if(s.can_scroll, "Scroll") },
+    Key { chords: &[C::PageUp], action: Action::Move(Motion::PageUp), help: "a page up", label: |_| "" },
+    Key { chords: &[C::PageDown], action: Action::Move(Motion::PageDown), help: "a page down", label: |_| "" },
+    Key { chords: &[C::Home], action: Action::Move(Motion::Home), help: "to the first", label: |_| "" },
+    Key { chords: &[C::End], action: Action::Move(Motion::End), help: "to the last", label: |_| "" },
+    Key { chords: &[C::Char('m')], action: Action::Metric, help: "another metric in charts and mesh", label: |s| s.only_if(s.is(&[View::Charts, View::Mesh]), "Metric") },
+    Key { chords: &[C::Char('o')], action: Action::Overlay, help: "charts: all devices in one, or one each", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
+    Key { chords: &[C::Char('z')], action: Action::Zoom(Step::Before), help: "charts: less time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
+    Key { chords: &[C::Char('Z')], action: Action::Zoom(Step::After), help: "charts: more time, up to an hour", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
+    Key { chords: &[C::F(2)], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(s.view != View::Charts && !s.is_replay, "Setup") },
+    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "show processes: text, user:ana, host:a, dev:0, mem>1G", label: |s| s.only_if(s.is(&[View::Main]), "Filter") },
+    Key { chords: &[C::F(6)], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
+    Key { chords: &[C::Char('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
+    Key { chords: &[C::Char('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
+    Key { chords: &[C::Char('I')], action: Action::Reverse, help: "sort the other way round", label: |_| "" },
+    Key { chords: &[C::Char('t')], action: Action::Tree, help: "processes as a tree", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Tree") },
+    Key { chords: &[C::Enter], action: Action::Details, help: "details of the chosen process or device", label: |s| s.only_if(s.is(&[View::Main, View::Memory, View::Mesh]), "Info") },
+    Key { chords: &[C::F(9), C::Char('K')], action: Action::Signal, help: "send the chosen process a signal", label: |s| s.only_if(s.is(&[View::Main]) && s.can_signal, "Kill") },
+    Key { chords: &[C::Char(' ')], action: Action::Freeze, help: "freeze the picture, and let it go on", label: |s| s.always(if s.is_replay { "Play" } else if s.is_frozen { "Go on" } else { "Freeze" }) },
+    Key { chords: &[C::Char(','), C::ShiftLeft], action: Action::Back(Step::Before), help: "a moment back in time (in a recording: a frame back)", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
+    Key { chords: &[C::Char('.'), C::ShiftRight], action: Action::Back(Step::After), help: "a moment forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Step") },
+    Key { chords: &[C::Char('{')], action: Action::Jump(Step::Before), help: "a minute back", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
+    Key { chords: &[C::Char('}')], action: Action::Jump(Step::After), help: "a minute forward", label: |s| s.only_if(s.is_replay || s.is_frozen, "Minute") },
+    Key { chords: &[C::Tab], action: Action::Focus, help: "keys for the devices, or for the processes", label: |_| "" },
+    Key { chords: &[C::Char('w')], action: Action::WorstFirst, help: "devices by id, or the worst first", label: |_| "" },
+    Key { chords: &[C::Char('f')], action: Action::Fold, help: "several hosts: fold the chosen one, and unfold it", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
+    Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "refresh slower (in a recording: play faster)", label: |s| s.only_if(s.is_replay, "Speed") },
+    Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "refresh faster (in a recording: play slower)", label: |s| s.only_if(s.is_replay, "Speed") },
+    Key { chords: &[C::F(5), C::Char('r')], action: Action::Refresh, help: "look now", label: |_| "" },
+    Key { chords: &[C::F(12)], action: Action::Save, help: "keep the settings in the configuration file", label: |_| "" },
+    Key { chords: &[C::Char('a')], action: Action::Alerts, help: "every alert that is kept, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
+    Key { chords: &[C::Escape], action: Action::Escape, help: "out of a dialog, a filter, a frozen picture", label: |s| if s.has_dialog { "Close" } else { "" } },
+    Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "leave", label: |s| s.always("Quit") },
 ];
 
 /// What a key does.

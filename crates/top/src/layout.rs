@@ -5,7 +5,7 @@ use ratatui_core::layout::Rect;
 use ttmon_print::names;
 
 use crate::columns;
-use crate::keys::KEYS;
+use crate::keys::{KEYS, Key, Scene};
 use crate::state::{Line, State, View};
 
 /// The smallest screen anything is laid out for.
@@ -189,20 +189,46 @@ pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
     lengths.iter().map(&mut place).collect()
 }
 
-/// Columns between the words of the bottom line, and where each word is: the number of its key, from where, to where.
-pub(crate) fn footer(width: u16) -> Vec<(usize, u16, u16)> {
+/// A key in the bottom line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hint {
+    /// Its row in the table of keys.
+    pub(crate) key: usize,
+    pub(crate) name: String,
+    /// Empty where the next key has the same: both stand before one word.
+    pub(crate) label: &'static str,
+    /// From which column to which.
+    pub(crate) from: u16,
+    pub(crate) to: u16,
+}
+
+/// The keys that do something here, as far as there is room. The first and the last, help and the way out, are always there.
+pub(crate) fn footer(width: u16, scene: &Scene) -> Vec<Hint> {
+    let named = |(index, key): (usize, &Key)| {
+        let (name, label) = (key.chords.first()?.name(), (key.label)(scene));
+        (!label.is_empty()).then_some(Hint { key: index, name, label, from: 0, to: 0 })
+    };
+    let mut hints: Vec<Hint> = KEYS.iter().enumerate().filter_map(named).collect();
+    // Both of a pair go, or none.
+    while placed(&hints, width).last().is_some_and(|last| last.to > width) && hints.len() > 2 {
+        let label = hints[hints.len() - 2].label;
+        hints.retain(|hint| hint.label != label);
+    }
+    placed(&hints, width)
+}
+
+fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
     let gap = if width >= 100 { 2 } else { 1 };
     let mut at = 1;
-    let mut places = Vec::new();
-    for (index, key) in KEYS.iter().enumerate().filter(|(_, key)| !key.label.is_empty()) {
-        let name = key.chords.first().map_or(0, |chord| chord.name().len());
-        let end = at + u16::try_from(name + 1 + key.label.len()).unwrap_or(0);
-        if end <= width {
-            places.push((index, at, end));
-        }
-        at = end + gap;
-    }
-    places
+    let mut place = |(index, hint): (usize, &Hint)| {
+        let is_pair = hints.get(index + 1).is_some_and(|next| next.label == hint.label);
+        let label = if is_pair { "" } else { hint.label };
+        let columns = hint.name.len() + if is_pair { 0 } else { 1 + label.len() };
+        let (from, to) = (at, at + u16::try_from(columns).unwrap_or(0));
+        at = to + if is_pair { 1 } else { gap };
+        Hint { label, from, to, ..hint.clone() }
+    };
+    hints.iter().enumerate().map(&mut place).collect()
 }
 
 /// Columns of the process table from left to right: which one, where it begins, how wide it is.

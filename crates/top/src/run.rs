@@ -16,6 +16,7 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::units::UnixTime;
 
 use crate::clock::Clock;
+use crate::columns::{COLUMNS, HOST};
 use crate::event::Event;
 use crate::feed::{Feed, Lost, Request};
 use crate::host::Host;
@@ -95,6 +96,10 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     }
     let mut state = State::new(size()?, options.settings, options.themes, options.clock);
     state.hosts = hosts;
+    // A column that is there among several machines only cannot be what one is sorted by.
+    if !state.has_groups() && COLUMNS[state.settings.sort].name == HOST {
+        state.settings.sort = Settings::default().sort;
+    }
     state.is_read_only = options.is_read_only;
     state.cluster = options.cluster;
     // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
@@ -269,13 +274,59 @@ impl Loop {
     }
 }
 
-/// Beside the file first, then in its place.
+/// Beside the file first, then in its place. A file that cannot be read is left alone, and of a link the file it leads to is meant.
 fn save(path: &Path, settings: &Settings) -> io::Result<()> {
-    let earlier = fs::read_to_string(path).unwrap_or_default();
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
+    let (path, earlier) = match fs::read_to_string(path) {
+        Ok(text) => (fs::canonicalize(path)?, text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => (path.to_owned(), String::new()),
+        Err(error) => return Err(error),
+    };
+    let text = settings.write(&earlier).map_err(io::Error::other)?;
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temporary, settings.write(&earlier))?;
-    fs::rename(&temporary, path).inspect_err(|_| _ = fs::remove_file(&temporary))
+    let write = || {
+        fs::write(&temporary, text)?;
+        if let Ok(before) = fs::metadata(&path) {
+            fs::set_permissions(&temporary, before.permissions())?;
+        }
+        fs::rename(&temporary, &path)
+    };
+    write().inspect_err(|_| _ = fs::remove_file(&temporary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("top.toml");
+        for text in [&b"refresh_ms = 250\nmy precious = [\n"[..], b"# \xff\n"] {
+            fs::write(&path, text).unwrap();
+            assert!(save(&path, &Settings::default()).is_err());
+            assert_eq!(fs::read(&path).unwrap(), text);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+        }
+    }
+
+    #[test]
+    fn a_link_stays_one_and_a_file_as_private_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, kept) = (directory.path().join("top.toml"), directory.path().join("kept.toml"));
+        fs::write(&kept, "# mine\n").unwrap();
+        fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&kept, &path).unwrap();
+        save(&path, &Settings::default()).unwrap();
+        assert!(path.is_symlink());
+        assert!(fs::read_to_string(&kept).unwrap().starts_with("# mine\nview = "));
+        assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_file(&kept).unwrap();
+        assert!(save(&path, &Settings::default()).is_err(), "a link to nothing");
+        fs::remove_file(&path).unwrap();
+        save(&directory.path().join("new/top.toml"), &Settings::default()).unwrap();
+    }
 }

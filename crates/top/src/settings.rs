@@ -142,8 +142,15 @@ fn zoom(value: &Value) -> Option<usize> {
 }
 
 fn list(value: &Value) -> Option<Vec<usize>> {
-    let columns: Vec<usize> = value.as_array()?.iter().map(|name| name.as_str().and_then(columns::by_name)).collect::<Option<_>>()?;
-    (!columns.is_empty()).then_some(columns)
+    let named: Vec<usize> = value.as_array()?.iter().map(|name| name.as_str().and_then(columns::by_name)).collect::<Option<_>>()?;
+    let mut chosen: Vec<usize> = Vec::new();
+    // Each once; the host's comes and goes by itself.
+    for column in named {
+        if columns::COLUMNS[column].name != columns::HOST && !chosen.contains(&column) {
+            chosen.push(column);
+        }
+    }
+    (!chosen.is_empty()).then_some(chosen)
 }
 
 impl Settings {
@@ -164,14 +171,39 @@ impl Settings {
         messages
     }
 
-    /// The text of a file that says the same. What an earlier file said beside it stays.
-    pub(crate) fn write(&self, earlier: &str) -> String {
-        let mut table = earlier.parse::<Table>().unwrap_or_default();
+    /// The text of a file that says the same. What an earlier file said beside it stays, its comments too; one that cannot be
+    /// read is an error, for nobody knows what would be lost.
+    pub(crate) fn write(&self, earlier: &str) -> Result<String, String> {
+        let mut wanted = earlier.parse::<Table>().map_err(|error| format!("it is not TOML: {}", error.message()))?;
+        let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
         for row in ROWS {
-            table.insert(row.key.to_owned(), (row.write)(self));
+            let value = (row.write)(self);
+            if wanted.insert(row.key.to_owned(), value.clone()).as_ref() != Some(&value) {
+                set(&mut lines, row.key, &value);
+            }
         }
-        table.to_string()
+        let text = lines.join("\n") + "\n";
+        // A key in an unusual form may have been missed; then the file is written anew, which costs its comments alone.
+        Ok(if text.parse::<Table>().is_ok_and(|table| table == wanted) { text } else { wanted.to_string() })
     }
+}
+
+/// Puts a value into the lines of a file: in the place of the earlier one, or behind the others.
+fn set(lines: &mut Vec<String>, key: &str, value: &Value) {
+    // Behind the first heading keys have other names.
+    let end = lines.iter().position(|line| line.trim_start().starts_with('[')).unwrap_or(lines.len());
+    let names = |text: &str| text.parse::<Table>().is_ok_and(|table| table.len() == 1 && table.contains_key(key));
+    for from in (0..end).filter(|line| lines[*line].trim_start().starts_with(key)) {
+        // A list may go over several lines.
+        let Some(to) = (from + 1..=end).find(|to| names(&lines[from..*to].join("\n"))) else { continue };
+        let last = lines[to - 1].clone();
+        let is_comment = |at: &usize| names(&[&lines[from..to - 1].join("\n"), "\n", &last[..*at]].concat());
+        let comment = last.match_indices('#').map(|(at, _)| at).find(is_comment).map_or("", |at| &last[at..]);
+        let gap = if comment.is_empty() { "" } else { "  " };
+        lines.splice(from..to, [format!("{key} = {value}{gap}{comment}")]);
+        return;
+    }
+    lines.insert(end, format!("{key} = {value}"));
 }
 
 #[cfg(test)]
@@ -186,7 +218,7 @@ mod tests {
         (changed.metric, changed.zoom, changed.worst_first, changed.bell) = (2, 3, true, true);
         (changed.overlay, changed.by_device) = (true, false);
         let mut read = Settings::default();
-        assert_eq!(read.read(&changed.write("")), [""; 0]);
+        assert_eq!(read.read(&changed.write("").unwrap()), [""; 0]);
         assert_eq!(read, changed);
     }
 
@@ -201,7 +233,32 @@ mod tests {
 
     #[test]
     fn foreign_keys_stay() {
-        let written = Settings::default().write("future = 7\ntree = true\n");
+        let written = Settings::default().write("future = 7\ntree = true\n").unwrap();
         assert!(written.contains("future = 7") && written.contains("tree = false"), "{written}");
+    }
+
+    #[test]
+    fn comments_stay_and_what_cannot_be_read_is_left_alone() {
+        let earlier =
+            "# mine\ntree = true  # as I like it\ncolumns = [\n  \"pid\", # first\n]\ntheme = \"auto\" # same\n\n[other]\ntree = 7\n";
+        let written = Settings::default().write(earlier).unwrap();
+        for line in ["# mine", "tree = false  # as I like it", "theme = \"auto\" # same", "[other]", "tree = 7"] {
+            assert!(written.lines().any(|other| other == line), "{line}: {written}");
+        }
+        let mut read = Settings { tree: true, ..Settings::default() };
+        assert_eq!(read.read(&written), ["unknown key other"]);
+        assert_eq!(read, Settings::default());
+        assert!(Settings::default().write("refresh_ms = 250\nmy precious = [\n").is_err());
+        // In a form that no line tells, too.
+        assert!(Settings::default().write("\"tree\" = true\n").unwrap().contains("tree = false"));
+    }
+
+    #[test]
+    fn columns_are_there_once_and_never_none() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.read("columns = [\"pid\", \"host\", \"pid\", \"dram\"]"), [""; 0]);
+        assert_eq!(settings.columns, [columns::by_name("pid").unwrap(), columns::by_name("dram").unwrap()]);
+        assert_eq!(settings.read("columns = [\"host\"]"), ["columns takes a list of names of columns"]);
+        assert_eq!(settings.columns.len(), 2, "what was before");
     }
 }

@@ -70,6 +70,9 @@ pub(crate) enum Dialog {
     Help {
         scroll: usize,
     },
+    Alerts {
+        scroll: usize,
+    },
     /// A filter being typed; what it was before comes back with Esc.
     Filter {
         text: String,

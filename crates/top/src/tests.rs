@@ -4,6 +4,7 @@
 pub(crate) mod machine;
 
 mod golden;
+mod hints;
 mod keys;
 mod properties;
 mod sources;

@@ -18,7 +18,7 @@ use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
 use crate::state::{Dialog, Focus, Line, Message, Owner, Row, SignalDialog, State, View};
-use crate::view::{buffer_count, detail_lines, process_rows};
+use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
 
@@ -28,6 +28,8 @@ const MOMENTS_PER_JUMP: usize = 60;
 const HAPPENINGS_MAX: usize = 200;
 /// When a key is for a process, and the one that was chosen is not there.
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
+/// When a key is for the list of processes, which is not on the screen.
+const NO_LIST: &str = "that is for the list of processes; 1 shows it";
 /// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
@@ -177,6 +179,10 @@ fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Ve
 
 /// Does what a key, or a click on its word, means.
 pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
+    if action.is_for_processes() && state.view != View::Main {
+        say(state, NO_LIST);
+        return Vec::new();
+    }
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Show(view) => show(state, view),
@@ -222,6 +228,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
         Action::Refresh => return vec![Effect::AskAll(Request::Now)],
+        Action::Alerts => state.dialog = Some(Dialog::Alerts { scroll: 0 }),
         Action::Help => state.dialog = Some(Dialog::Help { scroll: 0 }),
         Action::Escape => escape(state),
     }
@@ -290,19 +297,13 @@ fn go(state: &mut State, motion: Motion) {
             state.scroll = layout::scrolled(state.scroll, at, page, count);
             state.process = chosen;
         }
-        (View::Detail, _) => {
-            let Some(snapshot) = state.shown() else { return };
-            let page = usize::from(frame.body.height - 1);
-            let lines = state.chosen_device(snapshot).map_or(0, |device| detail_lines(snapshot, device));
-            state.scroll = moved(state.scroll, motion, lines, page);
+        (View::Charts | View::Detail | View::Memory, _) => {
+            let Some(extent) = extent(state) else { return };
+            // What was scrolled to in a smaller window may lie behind the end by now.
+            let from = state.scroll.min(extent.last());
+            state.scroll = moved(from, motion, extent.last() + 1, extent.page);
         }
-        (View::Memory, _) => {
-            let Some(snapshot) = state.shown() else { return };
-            let page = crate::view::memory_rows(state, snapshot, frame.body);
-            let lines = state.chosen_device(snapshot).map_or(0, |device| buffer_count(snapshot, device));
-            state.scroll = moved(state.scroll, motion, lines.saturating_sub(page.saturating_sub(1)), page);
-        }
-        (View::Charts | View::Mesh, _) => match motion {
+        (View::Mesh, _) => match motion {
             Motion::Up | Motion::PageUp => choose_device(state, Step::Before),
             Motion::Down | Motion::PageDown => choose_device(state, Step::After),
             Motion::Home => state.here_mut().device = state.shown().and_then(|snapshot| snapshot.devices.first()).map(|device| device.id),
@@ -342,11 +343,11 @@ pub(super) fn bounded(at: usize, step: Step, count: usize) -> usize {
 }
 
 fn details(state: &mut State) -> Vec<Effect> {
-    if state.view != View::Main {
-        return Vec::new();
-    }
-    if state.focus == Focus::Devices {
-        show(state, View::Detail);
+    if state.view != View::Main || state.focus == Focus::Devices {
+        // A second time it would only lose the place.
+        if state.view != View::Detail {
+            show(state, View::Detail);
+        }
         return Vec::new();
     }
     let processes = state.processes();

@@ -15,10 +15,11 @@ use ratatui_core::layout::Rect;
 use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
 use ttmon_print::quantity;
+use ttmon_print::text::Cut;
 
-use crate::alerts::Grade;
+use crate::alerts::{Alert, Grade};
 use crate::canvas::{Canvas, Field, width};
-use crate::keys::KEYS;
+use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
 use crate::state::{Dialog, State, View};
 use crate::theme::Role;
@@ -164,7 +165,7 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     }
 }
 
-/// The newest of: what the user is to know now, why nothing comes, what happened last.
+/// The first of: what the user is to know now, why nothing comes, since when it stands still; else what happened last.
 fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "", Role::Dim);
     if let Some(message) = state.message.as_ref().filter(|message| message.until.is_none_or(|until| until > state.now())) {
@@ -174,7 +175,8 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let is_told_above = state.has_groups() && state.view == View::Main;
     if let Some(lost) = state.here().lost.as_ref().filter(|_| !is_told_above) {
         let since = if state.here().place.is_some() { format!(" since {}", state.clock.second(lost.since)) } else { String::new() };
-        let text = canvas.clean(&format!("no answer{since}: {}", lost.why));
+        let words = if state.replay.is_some() { String::new() } else { format!("no answer{since}: ") };
+        let text = canvas.clean(&format!("{words}{}", lost.why));
         return canvas.rule(area, 0, &text, Role::Critical);
     }
     if let Some(frozen) = &state.here().frozen {
@@ -183,26 +185,51 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = format!("frozen at {}, {ago} ago{rest}; , and . step, Space goes on", state.clock.second(frozen.snapshot.time));
         return canvas.rule(area, 0, &text, Role::Strong);
     }
+    let mut at = 1;
     if let Some(position) = state.replay {
         let time = state.shown().map_or_else(String::new, |snapshot| state.clock.date(snapshot.time));
         let cut = if position.is_cut { ", its end was cut off" } else { "" };
-        let place = format!("{time}, moment {} of {}{cut}", position.at + 1, position.count);
-        let text = format!("{place}; Space , . {{ }} + - play, step, jump, speed");
-        return canvas.rule(area, 0, &text, Role::Strong);
+        let text = format!(" {time}, moment {} of {}{cut} ", position.at + 1, position.count);
+        at = canvas.say(area, at, 0, &text, Role::Strong);
     }
-    let mut at = 1;
-    for (host, alert) in state.alerts().into_iter().take(4) {
-        let name = host.map_or_else(String::new, |host| format!("{host}: "));
-        let text = canvas.clean(&format!(" {} {name}{} ", state.clock.second(alert.time), alert.text));
-        if at > 1 && at + width(&text) + 1 > area.width {
-            break;
+    happened(state, canvas, Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area });
+}
+
+/// The newest alerts, and how many more there are: none is hidden without a word.
+fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    let alerts = state.alerts();
+    let mut at = 0;
+    for (index, (host, alert)) in alerts.iter().enumerate() {
+        let text = canvas.clean(&format!(" {} ", alert_text(state, *host, alert)));
+        let behind = alerts.len() - index - 1;
+        let rest = |count: usize| if count == 0 { String::new() } else { format!(" +{count}: a ") };
+        if at + width(&text) + width(&rest(behind)) <= area.width {
+            at = canvas.say(area, at, 0, &text, alert_role(alert));
+            continue;
         }
-        let role = match alert.grade {
-            Grade::Good => Role::Plain,
-            Grade::Warning => Role::Warning,
-            Grade::Critical => Role::Critical,
-        };
-        at = canvas.say(area, at, 0, &text, role);
+        let rest = if index == 0 { rest(behind) } else { rest(behind + 1) };
+        if index == 0 {
+            // One that is too long alone is cut, not left out.
+            let room = area.width.saturating_sub(width(&rest));
+            canvas.field(area, Field { cut: Cut::End, ..Field::left(0, room) }, 0, &text, canvas.style(alert_role(alert)));
+            at = room;
+        }
+        canvas.say(area, at, 0, &rest, Role::Strong);
+        return;
+    }
+}
+
+/// When, where, what.
+fn alert_text(state: &State, host: Option<&str>, alert: &Alert) -> String {
+    let name = host.map_or_else(String::new, |host| format!("{host}: "));
+    format!("{} {name}{}", state.clock.second(alert.time), alert.text)
+}
+
+fn alert_role(alert: &Alert) -> Role {
+    match alert.grade {
+        Grade::Good => Role::Plain,
+        Grade::Warning => Role::Warning,
+        Grade::Critical => Role::Critical,
     }
 }
 
@@ -215,11 +242,9 @@ fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.say(area, at + 2, 0, "text user:ana dev:0 mem>1G   Enter keeps it, Esc drops it", Role::Dim);
         return;
     }
-    for (index, from, _) in layout::footer(area.width) {
-        let key = &KEYS[index];
-        let name = key.chords.first().map_or_else(String::new, |chord| chord.name());
-        let at = canvas.say(area, from, 0, &name, Role::Strong) + 1;
-        canvas.say(area, at, 0, key.label, Role::Dim);
+    for hint in layout::footer(area.width, &scene(state)) {
+        let at = canvas.say(area, hint.from, 0, &hint.name, Role::Strong) + 1;
+        canvas.say(area, at, 0, hint.label, Role::Dim);
     }
 }
 
@@ -237,17 +262,53 @@ pub(crate) fn process_rows(area: Rect) -> usize {
     processes::rows(area)
 }
 
-/// Lines of the page about a device.
-pub(crate) fn detail_lines(snapshot: &Snapshot, device: &ttmon_model::Device) -> usize {
-    detail::line_count(snapshot, device)
+/// What a view that scrolls as a whole has, and how much of it is seen at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) lines: usize,
+    pub(crate) page: usize,
 }
 
-/// Rows of buffers in the memory view.
-pub(crate) fn memory_rows(state: &State, snapshot: &Snapshot, body: Rect) -> usize {
-    memory::buffer_rows(state, snapshot, body)
+impl Extent {
+    /// The last place to begin at: behind it there would be nothing at the bottom.
+    pub(crate) fn last(self) -> usize {
+        self.lines.saturating_sub(self.page)
+    }
 }
 
-/// Buffers of a device that are listed.
-pub(crate) fn buffer_count(snapshot: &Snapshot, device: &ttmon_model::Device) -> usize {
-    memory::buffers(snapshot, device).len()
+/// `None` where the arrows choose something instead.
+pub(crate) fn extent(state: &State) -> Option<Extent> {
+    let body = layout::frame(state.size)?.body;
+    let snapshot = state.shown()?;
+    let device = state.chosen_device(snapshot)?;
+    match state.view {
+        View::Main | View::Mesh => None,
+        View::Charts => Some(charts::extent(state, snapshot, body)),
+        View::Detail => Some(detail::extent(snapshot, device, body)),
+        View::Memory => {
+            Some(Extent { lines: memory::buffers(snapshot, device).len(), page: memory::buffer_rows(state, snapshot, body).max(1) })
+        }
+    }
+}
+
+/// What the bottom line is about.
+pub(crate) fn scene(state: &State) -> Scene {
+    let has_own_machine = state.hosts.iter().any(|host| host.place.is_none());
+    Scene {
+        view: state.view,
+        has_dialog: state.dialog.is_some(),
+        has_groups: state.has_groups(),
+        has_alerts: state.hosts.iter().any(|host| !host.alerts.list().is_empty()),
+        is_replay: state.replay.is_some(),
+        is_frozen: state.is_frozen(),
+        can_signal: !state.is_read_only && state.replay.is_none() && has_own_machine,
+        is_by_device: state.settings.by_device,
+        can_scroll: extent(state).is_some_and(|extent| extent.last() > 0),
+    }
+}
+
+/// How much lies above and below what is seen of a list; nothing where all of it is.
+fn more(canvas: &Canvas<'_>, above: usize, below: usize) -> String {
+    let part = |count: usize, glyph: &str| if count > 0 { format!("+{count} {glyph} ") } else { String::new() };
+    format!("{}{}", part(above, canvas.glyphs().up), part(below, canvas.glyphs().down)).trim_end().to_owned()
 }

@@ -33,7 +33,7 @@ fn event(chord: Chord) -> KeyEvent {
     KeyEvent::new(code, modifiers)
 }
 
-fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
+pub(super) fn press(state: &mut State, chord: Chord) -> Vec<Effect> {
     update(state, Event::Key(event(chord)))
 }
 

@@ -32,6 +32,15 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
             }
             Vec::new()
         }
+        Dialog::Alerts { scroll } => {
+            let count = state.alerts().len();
+            match action {
+                Some(Action::Escape | Action::Quit | Action::Alerts | Action::Details) => {}
+                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Alerts { scroll: moved(scroll, motion, count, 10) }),
+                _ => state.dialog = Some(Dialog::Alerts { scroll }),
+            }
+            Vec::new()
+        }
         Dialog::Sort { at } => sort(state, at, action),
         Dialog::Setup { at } => setup(state, at, chord, action),
         Dialog::Signal(mut dialog) => {

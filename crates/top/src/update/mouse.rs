@@ -9,7 +9,7 @@ use crate::columns::COLUMNS;
 use crate::keys::{Action, KEYS, Motion};
 use crate::layout::{self, CELL_COLUMNS, Form, Main, scrolled};
 use crate::state::{Focus, Row, State, View};
-use crate::view::process_rows;
+use crate::view::{process_rows, scene};
 
 pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
     let Some(frame) = layout::frame(state.size) else { return Vec::new() };
@@ -26,8 +26,8 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
                 return Vec::new();
             }
             if frame.footer.contains(at) {
-                let hit = layout::footer(frame.footer.width).into_iter().find(|(_, from, to)| (*from..*to).contains(&at.x));
-                return hit.map_or_else(Vec::new, |(key, ..)| act(state, KEYS[key].action));
+                let hit = layout::footer(frame.footer.width, &scene(state)).into_iter().find(|hint| (hint.from..hint.to).contains(&at.x));
+                return hit.map_or_else(Vec::new, |hint| act(state, KEYS[hint.key].action));
             }
             if state.view == View::Main { click(state, &layout::main_of(state, frame.body), at) } else { Vec::new() }
         }

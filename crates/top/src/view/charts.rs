@@ -3,6 +3,7 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::{Device, Snapshot};
 
+use super::Extent;
 use super::chart::Chart;
 use crate::canvas::{Canvas, Field};
 use crate::layout::panes;
@@ -13,6 +14,8 @@ use crate::theme::Role;
 
 /// A pane smaller than this shows nothing of use.
 const PANE: (u16, u16) = (38, 7);
+/// Of one metric, where there are many devices.
+const PANE_SMALL: (u16, u16) = (26, 5);
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let head = Rect { height: 1, ..body };
@@ -24,10 +27,6 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     };
     let left = format!("{what}, the last {}", duration(ZOOMS[state.settings.zoom]));
     canvas.say(head, 1, 0, &left, Role::Strong);
-    if head.width >= 110 {
-        let keys = "m metric/device  o overlay  z Z time  [ ] device";
-        canvas.field(head, Field::right(head.width.saturating_sub(60), 49), 0, keys, canvas.style(Role::Dim));
-    }
     if state.settings.by_device {
         of_device(state, snapshot, canvas, area);
     } else {
@@ -37,17 +36,51 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
 
 fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let known: Vec<usize> = (0..METRICS.len()).filter(|metric| has_values(state, device, *metric)).collect();
+    let known = metrics(state, device);
     if known.is_empty() {
         let text = "nothing is measured of this device: a chip reached over Ethernet tells only its memory, once somebody uses it";
         canvas.say(area, 1, 1, text, Role::Dim);
         return;
     }
     let places = panes(area, known.len(), PANE.0, PANE.1);
-    for (metric, place) in known.iter().zip(&places) {
+    let first = first(state, known.len(), &places);
+    for (metric, place) in known.iter().skip(first).zip(&places) {
         one(state, snapshot, device, *metric, None).draw(canvas, inner(*place));
     }
-    hidden(canvas, area, known.len(), places.len());
+    hidden(canvas, area, known.len(), first, places.len());
+}
+
+/// Metrics of a device there is a chart for.
+fn metrics(state: &State, device: &Device) -> Vec<usize> {
+    (0..METRICS.len()).filter(|metric| has_values(state, device, *metric)).collect()
+}
+
+/// Panes beside each other.
+fn columns(places: &[Rect]) -> usize {
+    places.iter().filter(|place| place.y == places[0].y).count().max(1)
+}
+
+/// The first chart that is shown: rows of them are scrolled.
+fn first(state: &State, count: usize, places: &[Rect]) -> usize {
+    let columns = columns(places);
+    state.scroll.min(rows(count, columns, places).last()) * columns
+}
+
+fn rows(count: usize, columns: usize, places: &[Rect]) -> Extent {
+    Extent { lines: count.div_ceil(columns), page: places.len().div_ceil(columns).max(1) }
+}
+
+/// Rows of charts, and how many are seen at once.
+pub(super) fn extent(state: &State, snapshot: &Snapshot, body: Rect) -> Extent {
+    let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
+    let metric = state.settings.metric;
+    let (count, pane) = match state.chosen_device(snapshot).filter(|_| state.settings.by_device) {
+        Some(device) => (metrics(state, device).len(), PANE),
+        None if state.settings.overlay => (1, PANE),
+        None => (snapshot.devices.iter().filter(|device| has_values(state, device, metric)).count(), PANE_SMALL),
+    };
+    let places = panes(area, count, pane.0, pane.1);
+    rows(count, columns(&places), &places)
 }
 
 fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
@@ -56,19 +89,21 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
         return all(state, snapshot, metric).draw(canvas, inner(area));
     }
     let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
-    let places = panes(area, known.len(), 26, 5);
-    for (device, place) in known.iter().zip(&places) {
+    let places = panes(area, known.len(), PANE_SMALL.0, PANE_SMALL.1);
+    let first = first(state, known.len(), &places);
+    for (device, place) in known.iter().skip(first).zip(&places) {
         let name = format!("{} {}", device.id, device.label());
         one(state, snapshot, device, metric, Some(name)).draw(canvas, inner(*place));
     }
-    hidden(canvas, area, known.len(), places.len());
+    hidden(canvas, area, known.len(), first, places.len());
 }
 
-fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, shown: usize) {
-    if all > shown {
-        let text = format!("+{} {}", all - shown, canvas.glyphs().down);
-        let head = Rect { y: area.y.saturating_sub(1), height: 1, ..area };
-        canvas.field(head, Field::right(head.width.saturating_sub(9), 8), 0, &text, canvas.style(Role::Strong));
+/// How many charts lie above and below.
+fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, first: usize, shown: usize) {
+    let text = super::more(canvas, first, all.saturating_sub(first + shown));
+    let head = Rect { y: area.y.saturating_sub(1), height: 1, ..area };
+    if !text.is_empty() {
+        canvas.field(head, Field::right(head.width.saturating_sub(14), 13), 0, &text, canvas.style(Role::Strong));
     }
 }
 
@@ -139,8 +174,8 @@ fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
         snapshot.devices.iter().filter_map(|device| Some(((metric.get)(device).ok()?, device.id.0))).collect();
     values.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut title = format!("{}, all devices", metric.title);
-    if let (Some((highest, id)), Some((median, _))) = (values.last(), values.get(values.len() / 2)) {
-        title += &format!("  highest {} ({id})  median {}", metric.unit.show(*highest), metric.unit.show(*median));
+    if let (Some((highest, id)), Some(median)) = (values.last(), median(&values)) {
+        title += &format!("  highest {} ({id})  median {}", metric.unit.show(*highest), metric.unit.show(median));
     }
     let lines = snapshot.devices.iter().filter_map(|device| state.history().column(device.id, index));
     Chart {
@@ -156,10 +191,30 @@ fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     }
 }
 
+/// The middle of sorted values; of an even number of them the mean of the two.
+fn median(values: &[(f64, u32)]) -> Option<f64> {
+    let upper = values.get(values.len() / 2)?.0;
+    let lower = values.get((values.len() - 1) / 2)?.0;
+    Some(f64::midpoint(lower, upper))
+}
+
 fn duration(seconds: u64) -> String {
     match seconds {
         3600.. => "hour".to_owned(),
         120.. => format!("{} minutes", seconds / 60),
         seconds => format!("{seconds} seconds"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_two() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[(51.0, 0)]), Some(51.0));
+        assert_eq!(median(&[(52.0, 0), (56.0, 1)]), Some(54.0));
+        assert_eq!(median(&[(37.0, 0), (38.0, 1), (58.0, 2)]), Some(38.0));
     }
 }

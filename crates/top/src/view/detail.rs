@@ -2,12 +2,15 @@
 
 use ratatui_core::layout::Rect;
 use ttmon_model::attributes::Pace;
-use ttmon_model::fields::{DEVICE, Section};
+use ttmon_model::fields::{DEVICE, Section, Value};
+use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::names;
 use ttmon_print::quantity::{size, with_unit};
 
+use super::Extent;
 use crate::canvas::{Canvas, Field, width as width_of};
+use crate::metric::Unit as ChartUnit;
 use crate::state::State;
 use crate::theme::Role;
 
@@ -27,8 +30,8 @@ const ONCE: &str = "once";
 const SOURCE_MIN: u16 = 56;
 const AGE_MIN: u16 = 76;
 
-/// Columns of the page from here on.
-const TWO_COLUMNS_MIN: u16 = 110;
+/// Two columns of lines from here on: each has room for everything, and no number is cut.
+const TWO_COLUMNS_MIN: u16 = 2 * (AGE_MIN + 1);
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
@@ -41,8 +44,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let lines = lines(snapshot, device);
-    let columns: u16 = if area.width >= TWO_COLUMNS_MIN { 2 } else { 1 };
-    let per_page = usize::from(area.height) * usize::from(columns);
+    let (columns, per_page) = page(area);
     let first = state.scroll.min(lines.len().saturating_sub(per_page));
     let width = area.width / columns;
     for (place, line) in (0u16..).zip(lines.iter().skip(first).take(per_page)) {
@@ -51,17 +53,23 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     }
     let below = lines.len().saturating_sub(first + per_page);
     if below > 0 || first > 0 {
-        let text = format!("+{first} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
-        let text = format!(" {text} ");
+        let text = format!(" {} ", super::more(canvas, first, below));
         let columns = width_of(&text);
         let field = Field::left(body.width.saturating_sub(columns + 2), columns);
         canvas.field(Rect { height: 1, ..body }, field, 0, &text, canvas.style(Role::Strong));
     }
 }
 
-/// The number of lines there are, so that the keys know where the end is.
-pub(crate) fn line_count(snapshot: &Snapshot, device: &Device) -> usize {
-    lines(snapshot, device).len()
+/// Columns of lines, and how many lines that makes.
+fn page(area: Rect) -> (u16, usize) {
+    let columns: u16 = if area.width >= TWO_COLUMNS_MIN { 2 } else { 1 };
+    (columns, usize::from(area.height) * usize::from(columns))
+}
+
+/// Lines there are and lines that are seen, so that the keys know where the end is.
+pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent {
+    let (_, page) = page(Rect { height: body.height.saturating_sub(1), ..body });
+    Extent { lines: lines(snapshot, device).len(), page }
 }
 
 fn draw_line(canvas: &mut Canvas<'_>, area: Rect, row: u16, line: &Line) {
@@ -102,7 +110,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
             let age = field.attr.map_or("", |attr| if attr.attribute().pace == Pace::Dynamic { NOW } else { ONCE });
             let (value, role) = match (field.get)(device) {
                 Ok(value) => {
-                    (Some(with_unit(&value, field.unit)).filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned()), Role::Plain)
+                    (Some(shown(&value, field.unit)).filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned()), Role::Plain)
                 }
                 Err(reason) => (format!("N/A: {}", reason.explanation()), Role::Dim),
             };
@@ -124,6 +132,15 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
         });
     }
     lines
+}
+
+/// A value as it is read: rates as short as in the charts, everything else exactly.
+fn shown(value: &Value, unit: Unit) -> String {
+    match (value, unit) {
+        (Value::Float(rate), Unit::BytesPerSecond) => ChartUnit::BytesPerSecond.show(*rate),
+        (Value::Float(rate), Unit::WordsPerSecond) => ChartUnit::WordsPerSecond.show(*rate),
+        _ => with_unit(value, unit),
+    }
 }
 
 fn title(text: &str) -> Line {
@@ -158,7 +175,8 @@ pub(super) fn side(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         canvas.say(area, 0, row, canvas.glyphs().vertical, Role::Dim);
     }
     let inner = Rect { x: area.x + 1, width: area.width - 1, ..area };
-    for (row, line) in (0..inner.height).zip(&lines(snapshot, device)) {
-        draw_line(canvas, inner, row, line);
+    // Where it comes from is in the view of details; here the values need the room.
+    for (row, line) in (0..inner.height).zip(lines(snapshot, device)) {
+        draw_line(canvas, inner, row, &Line { from: "", age: "", ..line });
     }
 }

@@ -56,7 +56,7 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
         (Part::Clock, if width >= 78 { 7 } else { 4 }),
         (Part::Link, from(150, 8)),
         (Part::DramBar, from(78, 9)),
-        (Part::Dram, if width >= 78 { 13 } else { 8 }),
+        (Part::Dram, if width >= 78 { 13 } else { 12 }),
         (Part::L1Bar, from(110, 8)),
         (Part::L1, 5),
         (Part::Health, if width >= 78 { 10 } else { 6 }),

@@ -17,6 +17,7 @@ use crate::update::setup_rows;
 pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
     match dialog {
         Dialog::Help { scroll } => help(*scroll, canvas, body),
+        Dialog::Alerts { scroll } => alerts(state, *scroll, canvas, body),
         Dialog::Filter { .. } => {}
         Dialog::Sort { at } => sort(state, *at, canvas, body),
         Dialog::Signal(dialog) => signal(dialog, canvas, body),
@@ -33,6 +34,23 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
         let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
         canvas.field(inside, Field::left(1, 16), row, &chords.join(" "), canvas.style(Role::Strong));
         canvas.say(inside, 18, row, key.help, Role::Plain);
+    }
+}
+
+/// Everything that happened and is kept.
+fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let alerts = state.alerts();
+    let rows = u16::try_from(alerts.len().max(1)).unwrap_or(u16::MAX).saturating_add(2);
+    let title = format!("Alerts ({}), newest first: Esc closes it, Up and Down scroll", alerts.len());
+    let inside = canvas.window(window(body, body.width - 4, rows), &title);
+    if alerts.is_empty() {
+        canvas.say(inside, 1, 0, "nothing happened since this was started", Role::Dim);
+    }
+    let first = scroll.min(alerts.len().saturating_sub(usize::from(inside.height)));
+    for (row, (host, alert)) in (0..inside.height).zip(alerts.iter().skip(first)) {
+        let text = canvas.clean(&super::alert_text(state, *host, alert));
+        let field = Field::left(1, inside.width.saturating_sub(2));
+        canvas.field(inside, field, row, &text, canvas.style(super::alert_role(alert)));
     }
 }
 

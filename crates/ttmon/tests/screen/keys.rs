@@ -35,10 +35,10 @@ fn views() {
     top.expect("\x1bOP", "show or hide this help");
     top.expect("\x1b[6~", "leave");
     top.press(ESCAPE);
-    top.wait("the help to close", |text| !text.contains("show or hide this help"));
+    top.wait("the help to close", |text| !text.contains("Help: Esc"));
     top.expect("?", "main view: devices and processes");
     top.press("h");
-    top.wait("the help to close", |text| !text.contains("show or hide this help"));
+    top.wait("the help to close", |text| !text.contains("Help: Esc"));
 }
 
 /// Buffers, the map of a bank and circular buffers are there from the start where the memory view is the first one.

@@ -1,0 +1,184 @@
+//! What the last two lines promise: keys that do something here, and every alert.
+
+use ttmon_model::snapshot::{Health, State as DeviceState};
+use ttmon_model::units::UnixTime;
+
+use super::keys::press;
+use super::{SECOND, drawn, eight, machine, one, several, text, watched};
+use crate::event::Event;
+use crate::feed::{News, Position};
+use crate::keys::Chord;
+use crate::layout::footer;
+use crate::state::{Dialog, State, View};
+use crate::theme::Theme;
+use crate::update::{Effect, update};
+use crate::view::{extent, scene};
+
+fn last_line(state: &State) -> String {
+    text(&drawn(state)).lines().last().unwrap_or_default().trim().to_owned()
+}
+
+fn status_line(state: &State) -> String {
+    text(&drawn(state)).lines().rev().nth(1).unwrap_or_default().to_owned()
+}
+
+fn playing() -> News {
+    News::Position(Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false })
+}
+
+#[test]
+fn the_bottom_line_names_what_works_here() {
+    let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
+    assert_eq!(last_line(&state), "F1 Help F2 Setup / Filter F6 Sort t Tree Enter Info F9 Kill Space Freeze q Quit");
+    state.is_read_only = true;
+    assert!(!last_line(&state).contains("Kill"));
+    state.is_read_only = false;
+    for (view, has, has_not) in [
+        (View::Charts, "m Metric z Z Time", "Overlay"),
+        (View::Detail, "[ ] Device Up Down Scroll", "Info"),
+        (View::Memory, "[ ] Device", "Kill"),
+        (View::Mesh, "m Metric", "Sort"),
+    ] {
+        state.view = view;
+        let line = last_line(&state);
+        assert!(line.contains(has) && !line.contains(has_not), "{line}");
+        assert!(line.starts_with("F1 Help [ ] Device") && line.contains("Space Freeze") && line.ends_with("q Quit"), "{line}");
+    }
+    (state.view, state.settings.by_device) = (View::Charts, false);
+    assert!(last_line(&state).contains("o Overlay") && !last_line(&state).contains("Device"));
+    state.view = View::Main;
+    press(&mut state, Chord::Char(' '));
+    assert!(last_line(&state).contains("Space Go on"));
+    press(&mut state, Chord::Char(' '));
+    press(&mut state, Chord::F(1));
+    assert_eq!(last_line(&state), "Esc Close");
+    press(&mut state, Chord::Escape);
+    update(&mut state, Event::News(0, playing()));
+    assert_eq!(last_line(&state), "F1 Help / Filter Enter Info Space Play , . Step { } Minute + - Speed q Quit");
+    assert!(!last_line(&several((80, 24))).contains("Kill"), "services send no signals");
+    assert!(last_line(&several((80, 24))).contains("f Fold"));
+}
+
+/// At any width nothing runs over the edge, no word is in two places, and the way out is there.
+#[test]
+fn the_bottom_line_fits() {
+    for view in View::ALL {
+        let mut state = watched(&eight(), (80, 24), Theme::default(), 3);
+        state.view = view;
+        for is_replay in [false, true] {
+            if is_replay {
+                update(&mut state, Event::News(0, playing()));
+            }
+            for width in 80..200 {
+                let hints = footer(width, &scene(&state));
+                assert!(hints.last().is_some_and(|hint| hint.label == "Quit" && hint.to <= width), "{view:?} {width}: {hints:?}");
+                assert!(hints.iter().any(|hint| hint.label == "Help"));
+                assert!(hints.windows(2).all(|pair| pair[0].to < pair[1].from), "{hints:?}");
+            }
+        }
+    }
+}
+
+/// What is for the list of processes does nothing while nobody sees it; Enter is about the device that is seen.
+#[test]
+fn an_unseen_list_is_left_alone() {
+    for view in [View::Charts, View::Detail, View::Memory, View::Mesh] {
+        let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
+        press(&mut state, Chord::Char(char::from_digit(u32::try_from(view.number()).unwrap(), 10).unwrap()));
+        let before = state.settings.clone();
+        for chord in
+            ["/", "t", "<", ">", "I", "K"].map(|key| Chord::Char(key.chars().next().unwrap())).into_iter().chain([Chord::F(6), Chord::F(9)])
+        {
+            assert_eq!(press(&mut state, chord), []);
+            assert_eq!((&state.dialog, &state.settings), (&None, &before), "{}", chord.name());
+            assert!(status_line(&state).contains("for the list of processes"), "{}", chord.name());
+        }
+        press(&mut state, Chord::Enter);
+        assert_eq!(state.view, View::Detail);
+    }
+}
+
+/// Every chart that is counted as hidden can be reached with the arrows.
+#[test]
+fn charts_scroll_to_the_rest() {
+    for (snapshot, by_device) in [(one(), true), (machine::galaxy(), false)] {
+        let mut state = watched(&snapshot, (80, 24), Theme::default(), 70);
+        (state.view, state.settings.by_device) = (View::Charts, by_device);
+        let first = text(&drawn(&state));
+        assert!(first.lines().nth(1).unwrap().ends_with('↓') && !first.contains('↑'), "{first}");
+        let device = state.here().device;
+        press(&mut state, Chord::Down);
+        let second = text(&drawn(&state));
+        assert!(second.contains('↑') && second != first, "{second}");
+        press(&mut state, Chord::End);
+        let last = text(&drawn(&state));
+        assert!(last.lines().nth(1).unwrap().ends_with('↑') && !last.contains('↓'), "{last}");
+        assert_eq!(state.scroll, extent(&state).unwrap().last());
+        assert_eq!(state.here().device, device, "the device is another key's");
+        press(&mut state, Chord::Home);
+        assert_eq!(text(&drawn(&state)), first);
+    }
+}
+
+/// After the end the first step back is seen at once, also in two columns.
+#[test]
+fn details_scroll_no_further_than_there_is_something() {
+    for size in [(80, 24), (200, 30)] {
+        let mut state = watched(&one(), size, Theme::default(), 3);
+        state.view = View::Detail;
+        assert!(!text(&drawn(&state)).contains("+0"), "nothing is hidden above");
+        press(&mut state, Chord::End);
+        let end = text(&drawn(&state));
+        press(&mut state, Chord::Up);
+        assert_ne!(text(&drawn(&state)), end, "{size:?}");
+    }
+}
+
+#[test]
+fn alerts_are_counted_listed_and_seen_in_a_replay() {
+    let mut snapshot = machine::galaxy();
+    snapshot.devices[3].health = Health::Critical;
+    snapshot.devices[20].health = Health::Warning;
+    for device in 10..15 {
+        snapshot.devices[device].state = DeviceState::Resetting;
+    }
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    let status = status_line(&state);
+    assert!(status.contains("device 3 critical"), "the worst of a moment comes first: {status}");
+    assert!(status.contains("+5: a") || status.contains("+6: a"), "{status}");
+    update(&mut state, Event::News(0, playing()));
+    let status = status_line(&state);
+    assert!(status.contains("moment 4 of 9") && status.contains("device 3"), "{status}");
+    assert_eq!(press(&mut state, Chord::Char('a')), Vec::<Effect>::new());
+    assert_eq!(state.dialog, Some(Dialog::Alerts { scroll: 0 }));
+    let screen = text(&drawn(&state));
+    assert!(
+        screen.contains("Alerts (7)") && screen.contains("device 20 warning") && screen.contains("device 14 is being reset"),
+        "{screen}"
+    );
+    press(&mut state, Chord::Char('a'));
+    assert_eq!(state.dialog, None);
+    // With time the newest comes first, whatever it is.
+    let mut next = snapshot.clone();
+    next.time = UnixTime(snapshot.time.0 + SECOND);
+    next.devices[10].state = DeviceState::Ok;
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
+    assert!(state.alerts()[0].1.text.starts_with("device 10 is back"));
+}
+
+/// Numbers keep their units, and each value has where it comes from and how old it is, at every size.
+#[test]
+fn details_are_whole() {
+    for size in [(80, 24), (120, 40), (200, 50)] {
+        let mut state = watched(&machine::galaxy(), size, Theme::default(), 3);
+        state.view = View::Detail;
+        let mut seen = String::new();
+        for _ in 0..10 {
+            seen += &text(&drawn(&state));
+            press(&mut state, Chord::PageDown);
+        }
+        let line = seen.lines().find(|line| line.contains("Temperature ")).unwrap();
+        assert!(line.contains(" now"), "{size:?}: {line}");
+        assert!(!seen.contains(" B/s"), "rates are as short as in the charts");
+    }
+}
