@@ -169,7 +169,7 @@ fn a_submesh_on_the_same_bytes_is_told_without_being_asked_for() {
     let document = hooked.mem(&[]);
     assert_eq!(document["processes"][0]["overlap_bytes"], 256 * 12);
     let problems = document["problems"].to_string();
-    assert!(problems.contains("3072 bytes of chip 77 belong to two live buffers"), "{problems}");
+    assert!(problems.contains("3072 bytes of chip 0 belong to two live buffers"), "{problems}");
     assert_eq!(document["processes"][0]["unmapped"][0]["kinds"]["dram"]["used"], 10_000, "bytes are added, capacities never");
     hooked.does(&["close"]);
     assert_eq!(hooked.mem(&[])["processes"][0]["overlap_bytes"], 0);
@@ -208,7 +208,7 @@ fn refused_allocations_and_programs_are_events() {
     let mut hooked = Hooked::start();
     hooked.does(&["oom 1000", "program 7 4096 1"]);
     let text = String::from_utf8(hooked.ttmon(&["events"]).stdout).unwrap();
-    assert!(text.contains("Out of memory: asked 1000B DRAM on chip 77"), "{text}");
+    assert!(text.contains("Out of memory: asked 1000B DRAM on chip 0"), "{text}");
     assert!(text.contains("Program 7 has 4096 bytes of CB at 0x19d60"), "{text}");
 }
 
