@@ -23,6 +23,8 @@ const FRAME_NANOS: u64 = 5_000_000_000;
 const FRAME_BYTES: usize = 8 * 1024 * 1024;
 /// A frame that unpacks to more is not ours: a line has at most a few MB.
 const UNPACKED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Most lines of a frame: the shortest document is longer than what this leaves to each.
+const FRAME_LINES_MAX: usize = FRAME_BYTES / 64;
 /// zstd's own default: its window holds all of a frame's lines, which are nearly the same.
 const LEVEL: i32 = 3;
 /// Most frames of a recording: half a year of them.
@@ -69,24 +71,28 @@ pub struct Writer<W: Write> {
     out: W,
     lines: Vec<u8>,
     first: Option<UnixTime>,
+    /// Of the document before.
+    last: Option<UnixTime>,
     count: u32,
 }
 
 impl<W: Write> Writer<W> {
     /// Begins one, with a line about it.
     pub fn new(out: W, program: &str, started: UnixTime) -> io::Result<Self> {
-        let mut writer = Self { out, lines: Vec::new(), first: None, count: 0 };
+        let mut writer = Self { out, lines: Vec::new(), first: None, last: None, count: 0 };
         let header = json!({ "ttmon_recording": VERSION, "version": program, "started": started.rfc3339() });
         writer.add(&header.to_string(), started);
         writer.flush()?;
         Ok(writer)
     }
 
-    /// Adds a document, one line of text.
+    /// Adds a document, one line of text. The first one, one that comes after a long while, and one after the clock was set are
+    /// written at once: when the next will come is not known.
     pub fn push(&mut self, line: &str, time: UnixTime) -> io::Result<()> {
         self.add(line, time);
         let since = self.first.map_or(0, |first| time.0.saturating_sub(first.0));
-        if since >= FRAME_NANOS || self.lines.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
+        let is_alone = self.last.replace(time).is_none_or(|last| time.0.abs_diff(last.0) >= FRAME_NANOS);
+        if is_alone || since >= FRAME_NANOS || self.lines.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn add(&mut self, line: &str, time: UnixTime) {
@@ -131,8 +137,22 @@ pub struct Reader<R> {
     source: R,
     frames: Vec<Frame>,
     is_cut: bool,
-    /// The frame unpacked last, and its lines.
-    unpacked: Option<(usize, Vec<String>)>,
+    unpacked: Option<Unpacked>,
+}
+
+/// The frame unpacked last: its text, and where each line ends.
+#[derive(Debug)]
+struct Unpacked {
+    place: usize,
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Unpacked {
+    fn line(&self, number: usize) -> Option<&str> {
+        let begin = number.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).map(|end| end + 1))?;
+        self.text.get(begin..*self.ends.get(number)?)
+    }
 }
 
 impl<R: Read + Seek> Reader<R> {
@@ -172,8 +192,8 @@ impl<R: Read + Seek> Reader<R> {
         if self.frames.is_empty() {
             return Err(Error::Empty);
         }
-        let header = self.unpack(0).map_err(|_| Error::NotOurs)?.first().cloned().unwrap_or_default();
-        let header: Value = serde_json::from_str(&header).map_err(|_| Error::NotOurs)?;
+        let header = self.unpack(0).map_err(|_| Error::NotOurs)?.line(0).ok_or(Error::NotOurs)?;
+        let header: Value = serde_json::from_str(header).map_err(|_| Error::NotOurs)?;
         match header["ttmon_recording"].as_u64() {
             Some(VERSION) => Ok(()),
             Some(other) => Err(Error::Version(other)),
@@ -200,8 +220,7 @@ impl<R: Read + Seek> Reader<R> {
     pub fn line(&mut self, number: usize) -> Result<&str, Error> {
         let place = self.frames.partition_point(|frame| frame.first_line + frame.lines <= number);
         let frame = *self.frames.get(place).ok_or(Error::Damaged)?;
-        let lines = self.unpack(place)?;
-        lines.get(number - frame.first_line).map(String::as_str).ok_or(Error::Damaged)
+        self.unpack(place)?.line(number - frame.first_line).ok_or(Error::Damaged)
     }
 
     /// The number of a document at or just before a moment, as exactly as frames are: within five seconds.
@@ -210,16 +229,21 @@ impl<R: Read + Seek> Reader<R> {
         self.frames.get(after.saturating_sub(1)).map_or(0, |frame| frame.first_line)
     }
 
-    fn unpack(&mut self, place: usize) -> Result<&[String], Error> {
-        if self.unpacked.as_ref().is_none_or(|(unpacked, _)| *unpacked != place) {
+    /// A frame with another number of lines than its mark says is damaged, and no reason to take more memory than its text does.
+    fn unpack(&mut self, place: usize) -> Result<&Unpacked, Error> {
+        if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.place != place) {
             let frame = self.frames.get(place).ok_or(Error::Damaged)?;
             self.source.seek(SeekFrom::Start(frame.offset))?;
             let decoder = Decoder::new((&mut self.source).take(frame.bytes)).map_err(|_| Error::Damaged)?;
             let mut text = String::new();
             decoder.take(UNPACKED_BYTES_MAX).read_to_string(&mut text).map_err(|_| Error::Damaged)?;
-            self.unpacked = Some((place, text.lines().map(str::to_owned).collect()));
+            let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).take(frame.lines + 1).collect();
+            if ends.len() != frame.lines {
+                return Err(Error::Damaged);
+            }
+            self.unpacked = Some(Unpacked { place, text, ends });
         }
-        self.unpacked.as_ref().map(|(_, lines)| lines.as_slice()).ok_or(Error::Damaged)
+        self.unpacked.as_ref().ok_or(Error::Damaged)
     }
 }
 
@@ -233,7 +257,8 @@ fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, usize)
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let is_ours = word(0) == SKIPPABLE && word(4) == MARK_BYTES;
-    Ok(is_ours.then(|| (long(8), UnixTime(long(16)), word(24) as usize)))
+    let lines = word(24) as usize;
+    Ok((is_ours && lines <= FRAME_LINES_MAX).then(|| (long(8), UnixTime(long(16)), lines)))
 }
 
 #[cfg(test)]
@@ -285,6 +310,37 @@ mod tests {
             assert_eq!(second(reader.line(last - 1).unwrap()), last as u64 - 1);
         }
         assert!(last >= 34, "{last}");
+    }
+
+    /// What a recorder that is killed after any document has lost.
+    #[test]
+    fn a_recorder_that_looks_seldom_loses_nothing() {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, "0.1.0", UnixTime(100 * SECOND)).unwrap();
+        for time in [100, 110, 120, 50, 51] {
+            writer.push("{}", UnixTime(time * SECOND)).unwrap();
+        }
+        drop(writer);
+        assert_eq!(Reader::new(Cursor::new(out)).unwrap().len(), 4, "only the last one, a second after the one before, is lost");
+    }
+
+    #[test]
+    fn a_frame_of_other_lines_than_its_mark_says() {
+        let with_frame = |text: &str, lines: u32| {
+            let (mut bytes, frame) = (recorded(0), zstd::bulk::compress(text.as_bytes(), LEVEL).unwrap());
+            bytes.extend(SKIPPABLE.to_le_bytes());
+            bytes.extend(MARK_BYTES.to_le_bytes());
+            bytes.extend((frame.len() as u64).to_le_bytes());
+            bytes.extend(SECOND.to_le_bytes());
+            bytes.extend(lines.to_le_bytes());
+            bytes.extend(frame);
+            Reader::new(Cursor::new(bytes))
+        };
+        let mut good = with_frame("a\n\nc\n", 3).unwrap();
+        assert_eq!([0, 1, 2].map(|number| good.line(number).unwrap().to_owned()), ["a", "", "c"]);
+        assert!(matches!(with_frame(&"\n".repeat(1 << 20), 3).unwrap().line(0), Err(Error::Damaged)));
+        assert!(matches!(with_frame("a\n", 2).unwrap().line(0), Err(Error::Damaged)));
+        assert!(matches!(with_frame("a\n", u32::MAX), Err(Error::Empty)), "no frame of ours has so many");
     }
 
     #[test]
