@@ -21,7 +21,7 @@ use crate::alerts::{Alert, Grade};
 use crate::canvas::{Canvas, Field, width};
 use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
-use crate::state::{Dialog, State, View};
+use crate::state::{Dialog, Owner, State, View};
 use crate::theme::Role;
 
 /// Draws everything.
@@ -255,6 +255,11 @@ fn fullness(share: f64) -> Role {
         share if share >= ttmon_model::limits::WARNING_RATIO => Role::Warning,
         _ => Role::Plain,
     }
+}
+
+/// Lines of what is told of a process in full.
+pub(crate) fn process_line_count(state: &State, of: Owner) -> usize {
+    dialogs::process_line_count(state, of)
 }
 
 /// Rows of processes in an area.

@@ -28,6 +28,12 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     if context.json {
         return Err(Failure::usage("record writes a recording; for JSON lines use ttmon -l 1 --json"));
     }
+    if args.file.as_os_str() == "-" {
+        return Err(Failure::usage("record writes a file that can be read at any place: name one (./- if it is to be called so)"));
+    }
+    if args.file.is_dir() {
+        return Err(Failure::new(format!("{} is a directory; name a file in it", args.file.display())));
+    }
     let interval = args.refresh.as_deref().map_or(Ok(REFRESH_DEFAULT), meant::parse_refresh)?;
     let duration = args.duration.map(|seconds| {
         Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--duration {seconds}: it takes seconds, 0 or more")))

@@ -223,6 +223,12 @@ impl<R: Read + Seek> Reader<R> {
         self.unpack(place)?.line(number - frame.first_line).ok_or(Error::Damaged)
     }
 
+    /// The number of the first document behind the frame that a document is in: a damaged frame is passed as a whole.
+    pub fn behind_frame_of(&self, number: usize) -> usize {
+        let place = self.frames.partition_point(|frame| frame.first_line + frame.lines <= number);
+        self.frames.get(place).map_or(self.len(), |frame| frame.first_line + frame.lines)
+    }
+
     /// The number of a document at or just before a moment, as exactly as frames are: within five seconds.
     pub fn number_at(&self, time: UnixTime) -> usize {
         let after = self.frames.partition_point(|frame| frame.time <= time);
@@ -296,6 +302,9 @@ mod tests {
         let found = reader.number_at(UnixTime(150 * SECOND));
         assert!((45..=50).contains(&found), "{found}");
         assert_eq!(reader.number_at(UnixTime(0)), 0);
+        let next = reader.behind_frame_of(found);
+        assert!((found + 1..=found + 6).contains(&next) && reader.behind_frame_of(next) > next, "{found} {next}");
+        assert_eq!([99, 100].map(|number| reader.behind_frame_of(number)), [100, 100]);
     }
 
     /// Wherever it was cut, what comes before is there.

@@ -20,6 +20,8 @@ const SPEED_OWN: usize = 2;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How far a jump goes.
 const JUMP_NANOS: u64 = 60 * 1_000_000_000;
+/// How long a moment is shown whose time cannot be read.
+const PAUSE_UNKNOWN: Duration = Duration::from_secs(1);
 /// Moments played at once after a jump, so that charts have something to show.
 const LEAD_IN: usize = 60;
 
@@ -49,12 +51,13 @@ impl Replay {
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
         let count = self.reader.len();
-        let mut position = Position { at: 0, count, speed: SPEEDS[SPEED_OWN], is_paused: false, is_cut: self.reader.is_cut() };
+        let first = self.first();
+        let mut position = Position { at: first, count, speed: SPEEDS[SPEED_OWN], is_paused: false, is_cut: self.reader.is_cut() };
         let mut shown = None;
         loop {
             if shown != Some(position.at) {
                 // After a jump what came before is told too, once.
-                let is_next = shown.is_some_and(|shown: usize| shown + 1 == position.at);
+                let is_next = shown.is_none_or(|shown: usize| shown + 1 == position.at);
                 let from = if is_next { position.at } else { position.at.saturating_sub(LEAD_IN) };
                 if !(from..=position.at).all(|number| self.moment(number).into_iter().all(&tell)) {
                     return;
@@ -67,10 +70,54 @@ impl Replay {
             }
             let next = if position.is_paused { None } else { Some(Instant::now() + self.until_next(&position)) };
             match wait(requests, next) {
-                Ok(None) => position.at += 1,
+                Ok(None) => {
+                    position.at = self.following(position.at);
+                    // What lies between cannot be told.
+                    shown = position.at.checked_sub(1);
+                }
                 Ok(Some(request)) => self.obey(&request, &mut position),
                 Err(()) => return,
             }
+        }
+    }
+
+    /// The first moment that can be shown; the very first, where none can.
+    fn first(&mut self) -> usize {
+        let mut number = 0;
+        while number < self.reader.len() {
+            if self.time(number).is_some() {
+                return number;
+            }
+            number = self.reader.behind_frame_of(number);
+        }
+        0
+    }
+
+    /// The next moment. Of a frame that cannot be read one is enough.
+    fn following(&mut self, number: usize) -> usize {
+        let next = if self.reader.line(number).is_ok() { number + 1 } else { self.reader.behind_frame_of(number) };
+        next.min(self.reader.len() - 1)
+    }
+
+    /// The first moment not before a time, behind another.
+    fn not_before(&mut self, time: UnixTime, behind: usize) -> usize {
+        let last = self.reader.len() - 1;
+        let mut number = self.reader.number_at(time).max(self.following(behind));
+        while number < last && self.time(number).is_none_or(|then| then < time) {
+            number = self.following(number);
+        }
+        number
+    }
+
+    /// The last moment not after a time, or the first there is.
+    fn not_after(&mut self, time: UnixTime) -> usize {
+        let mut number = self.reader.number_at(time);
+        loop {
+            let next = self.following(number);
+            if next == number || self.time(next).is_none_or(|then| then > time) {
+                return number;
+            }
+            number = next;
         }
     }
 
@@ -94,8 +141,8 @@ impl Replay {
 
     fn until_next(&mut self, position: &Position) -> Duration {
         let (now, next) = (self.time(position.at), self.time(position.at + 1));
-        let nanos = now.zip(next).map_or(0, |(now, next)| next.0.saturating_sub(now.0));
-        (Duration::from_nanos(nanos).min(PAUSE_MAX) * SPEEDS[SPEED_OWN]) / position.speed
+        let pause = now.zip(next).map_or(PAUSE_UNKNOWN, |(now, next)| Duration::from_nanos(next.0.saturating_sub(now.0)));
+        (pause.min(PAUSE_MAX) * SPEEDS[SPEED_OWN]) / position.speed
     }
 
     fn obey(&mut self, request: &Request, position: &mut Position) {
@@ -112,14 +159,15 @@ impl Replay {
                 position.is_paused = true;
                 position.at = match step {
                     Step::Before => position.at.saturating_sub(1),
-                    Step::After => (position.at + 1).min(last),
+                    Step::After => self.following(position.at),
                 };
             }
             Request::Jump(step) => {
-                let Some(now) = self.time(position.at) else { return };
-                position.at = match step {
-                    Step::Before => self.reader.number_at(UnixTime(now.0.saturating_sub(JUMP_NANOS))).min(position.at),
-                    Step::After => self.reader.number_at(UnixTime(now.0.saturating_add(JUMP_NANOS))).max((position.at + 1).min(last)),
+                position.at = match (step, self.time(position.at)) {
+                    (Step::Before, None) => position.at.saturating_sub(1),
+                    (Step::After, None) => self.following(position.at),
+                    (Step::Before, Some(now)) => self.not_after(UnixTime(now.0.saturating_sub(JUMP_NANOS))).min(position.at),
+                    (Step::After, Some(now)) => self.not_before(UnixTime(now.0.saturating_add(JUMP_NANOS)), position.at),
                 };
             }
             Request::Speed(step) => {
@@ -144,5 +192,89 @@ fn wait(requests: &Receiver<Request>, until: Option<Instant>) -> Result<Option<R
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::mpsc::channel;
+    use ttmon_wire::recording::Writer;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A recording with a frame for each group of moments, in seconds; one of the frames is damaged.
+    fn replay(groups: &[&[u64]], damaged: Option<usize>) -> Replay {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, "0.1.0", UnixTime(0)).unwrap();
+        for group in groups {
+            for second in *group {
+                let mut snapshot = crate::tests::machine::n300();
+                snapshot.time = UnixTime((1000 + second) * SECOND);
+                let time = snapshot.time;
+                writer.push(&crate::line_of(snapshot, "0.1.0", &[]), time).unwrap();
+            }
+            writer.flush().unwrap();
+        }
+        drop(writer);
+        if let Some(damaged) = damaged {
+            // The marks say where frames are; the first is the header's.
+            let mut offset = 0;
+            for _ in 0..damaged {
+                offset += 28 + usize::try_from(u64::from_le_bytes(bytes[offset + 8..offset + 16].try_into().unwrap())).unwrap();
+            }
+            bytes[offset + 40..offset + 70].fill(0xff);
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        Replay { reader: Reader::new(BufReader::new(file)).unwrap() }
+    }
+
+    fn position(at: usize, count: usize) -> Position {
+        Position { at, count, speed: SPEEDS[SPEED_OWN], is_paused: true, is_cut: false }
+    }
+
+    #[test]
+    fn a_minute_is_a_minute() {
+        let mut replay = replay(&[&[0, 1, 2, 3, 4], &[5, 58, 59, 60, 61], &[700, 701]], None);
+        let mut jump = |at, step| {
+            let mut position = position(at, 12);
+            replay.obey(&Request::Jump(step), &mut position);
+            position.at
+        };
+        assert_eq!(jump(0, Step::After), 8, "at 60 s");
+        assert_eq!(jump(2, Step::After), 10, "over the gap");
+        assert_eq!(jump(11, Step::After), 11);
+        assert_eq!(jump(9, Step::Before), 1, "at 1 s");
+        assert_eq!(jump(10, Step::Before), 9, "over the gap");
+        assert_eq!(jump(3, Step::Before), 0);
+    }
+
+    #[test]
+    fn what_is_damaged_at_the_beginning_is_passed() {
+        // The first moment has a frame of its own, whatever comes next.
+        let replay = replay(&[&[0], &[1, 2, 3]], Some(1));
+        let (ask, asked) = channel();
+        let heard = std::cell::RefCell::new(Vec::new());
+        // Whoever listens leaves after the first position.
+        replay.run(&asked, |news| {
+            let is_position = matches!(news, News::Position(_));
+            heard.borrow_mut().push(news);
+            !is_position
+        });
+        drop(ask);
+        let heard = heard.into_inner();
+        assert!(matches!(&heard[0], News::Snapshot(snapshot) if snapshot.time == UnixTime(1001 * SECOND)), "{heard:?}");
+        assert!(matches!(heard.last(), Some(News::Position(Position { at: 1, count: 4, .. }))));
+    }
+
+    #[test]
+    fn a_damaged_part_is_one_stop_and_takes_its_time() {
+        let mut replay = replay(&[&[0], &[1], &[2, 3, 4], &[5]], Some(3));
+        assert_eq!(replay.following(1), 2);
+        assert_eq!(replay.following(2), 5);
+        assert_eq!(replay.until_next(&position(2, 6)), PAUSE_UNKNOWN);
+        assert_eq!(replay.until_next(&position(0, 6)), Duration::from_secs(1));
     }
 }

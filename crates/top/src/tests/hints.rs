@@ -134,6 +134,42 @@ fn details_scroll_no_further_than_there_is_something() {
     }
 }
 
+/// The same in what lies over a view.
+#[test]
+fn windows_scroll_no_further_than_there_is_something() {
+    for chord in [Chord::F(1), Chord::Enter] {
+        let mut state = watched(&machine::hooked(), (80, 24), Theme::default(), 3);
+        press(&mut state, chord);
+        press(&mut state, Chord::End);
+        let end = text(&drawn(&state));
+        press(&mut state, Chord::PageDown);
+        assert_eq!(text(&drawn(&state)), end);
+        press(&mut state, Chord::Up);
+        assert_ne!(text(&drawn(&state)), end, "{}", chord.name());
+    }
+}
+
+/// Buffers that are counted and cannot be listed are not said to be absent.
+#[test]
+fn buffers_that_cannot_be_listed_are_not_denied() {
+    let mut snapshot = machine::hooked();
+    let is_there = "no live buffer is known here";
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    state.view = View::Memory;
+    assert!(!text(&drawn(&state)).contains(is_there));
+    snapshot.buffers.clear();
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    state.view = View::Memory;
+    assert!(!text(&drawn(&state)).contains(is_there));
+    press(&mut state, Chord::Char(' '));
+    assert!(text(&drawn(&state)).contains("not read at this moment"));
+    press(&mut state, Chord::Char(' '));
+    state.hosts[0].place = Some("tt-a:9477".to_owned());
+    assert!(text(&drawn(&state)).contains("--token-file"));
+    update(&mut state, Event::News(0, playing()));
+    assert!(text(&drawn(&state)).contains("was recorded"));
+}
+
 #[test]
 fn alerts_are_counted_listed_and_seen_in_a_replay() {
     let mut snapshot = machine::galaxy();

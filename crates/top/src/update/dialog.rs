@@ -9,10 +9,12 @@ use crate::columns::{COLUMNS, choosable};
 use crate::feed::Request;
 use crate::filter::Filter;
 use crate::keys::{self, Action, Chord, KEYS, Motion, Step};
+use crate::layout;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
 use crate::state::{Dialog, State, View};
+use crate::view::process_line_count;
 
 /// Longest filter typed.
 const FILTER_CHARACTERS_MAX: usize = 200;
@@ -26,7 +28,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
         Dialog::Filter { text, before } => filter(state, text, before, code),
         Dialog::Help { scroll } => {
             if let Some(Action::Move(motion)) = action {
-                state.dialog = Some(Dialog::Help { scroll: moved(scroll, motion, KEYS.len(), 10) });
+                state.dialog = Some(Dialog::Help { scroll: turned(state, scroll, motion, KEYS.len()) });
             } else if !matches!(action, Some(Action::Help | Action::Escape | Action::Quit)) {
                 state.dialog = Some(Dialog::Help { scroll });
             }
@@ -36,7 +38,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
             let count = state.alerts().len();
             match action {
                 Some(Action::Escape | Action::Quit | Action::Alerts | Action::Details) => {}
-                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Alerts { scroll: moved(scroll, motion, count, 10) }),
+                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Alerts { scroll: turned(state, scroll, motion, count) }),
                 _ => state.dialog = Some(Dialog::Alerts { scroll }),
             }
             Vec::new()
@@ -60,13 +62,23 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
         Dialog::Process { of, scroll } => {
             match action {
                 Some(Action::Escape | Action::Quit | Action::Details) => {}
-                Some(Action::Move(motion)) => state.dialog = Some(Dialog::Process { of, scroll: moved(scroll, motion, 10_000, 10) }),
+                Some(Action::Move(motion)) => {
+                    let lines = process_line_count(state, of);
+                    state.dialog = Some(Dialog::Process { of, scroll: turned(state, scroll, motion, lines) });
+                }
                 Some(Action::Signal) => super::signal(state, Some(of)),
                 _ => state.dialog = Some(Dialog::Process { of, scroll }),
             }
             Vec::new()
         }
     }
+}
+
+/// The first line of a window as high as it may be, after a move: never further than there is something at its end.
+fn turned(state: &State, scroll: usize, motion: Motion, lines: usize) -> usize {
+    let rows = layout::frame(state.size).map_or(0, |frame| usize::from(frame.body.height.saturating_sub(2)));
+    let last = lines.saturating_sub(rows);
+    moved(scroll.min(last), motion, last + 1, 10)
 }
 
 /// A key that is no chord of ours: it may still be for a text.

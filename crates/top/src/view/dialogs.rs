@@ -104,7 +104,7 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
 fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, body.width - 4, body.height);
     let Some(snapshot) = state.hosts[of.0].shown() else { return };
-    let lines = process_lines(state, snapshot, of, canvas);
+    let lines = process_lines(state, snapshot, of);
     let host = if state.has_groups() { format!(" on {}", canvas.clean(&snapshot.host)) } else { String::new() };
     let title = format!("Process {}{host}: Esc closes it, Up and Down scroll, F9 sends a signal", of.1.pid);
     let inside = canvas.window(area, &title);
@@ -115,8 +115,12 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     }
 }
 
+pub(super) fn process_line_count(state: &State, of: Owner) -> usize {
+    state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, of).len())
+}
+
 /// Everything known of a process: what it is, its memory by chip and kind, its variables, its buffers.
-fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+fn process_lines(state: &State, snapshot: &Snapshot, of: Owner) -> Vec<(String, Role)> {
     let (host, key) = of;
     let Some(process) = snapshot.processes.iter().find(|process| process.key == key) else {
         return vec![("it is no longer there".to_owned(), Role::Warning)];
@@ -154,7 +158,7 @@ fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, canvas: &Canvas<
     let highest = values.iter().flatten().fold(0.0f32, |high, value| high.max(*value));
     if highest > 0.0 {
         let tail = &values[values.len().saturating_sub(60)..];
-        lines.push((format!("DRAM over time {}", spark(tail, (0.0, f64::from(highest)), canvas.glyphs().spark)), Role::Plain));
+        lines.push((format!("DRAM over time {}", spark(tail, (0.0, f64::from(highest)), state.theme.glyphs().spark)), Role::Plain));
     }
     environment(state, of, &mut lines);
     buffers(snapshot, key, &mut lines);

@@ -133,7 +133,16 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
     let more = if buffers.len() > rows { format!(", from {} on", first + 1) } else { String::new() };
     canvas.rule(area, 0, &format!("Largest of {} buffers{more}", buffers.len()), Role::Strong);
     if buffers.is_empty() {
-        canvas.say(area, 1, 1, "no live buffer is known here: no tracked process has one on this device", Role::Dim);
+        // Counted and not listed is another thing than not there.
+        let is_counted = Kind::ALL.into_iter().any(|kind| device.memory.kinds[kind].figure.count.is_ok_and(|count| count > 0));
+        let text = match (is_counted, state.is_frozen(), state.replay.is_some(), &state.here().place) {
+            (false, ..) => "no live buffer is known here: no tracked process has one on this device",
+            (true, true, ..) => "they were not read at this moment: nobody looked at this view",
+            (true, false, true, _) => "none of this device's was recorded: only the largest of a machine are",
+            (true, false, false, Some(_)) => "the service tells them only to whom has its token (--token-file)",
+            (true, false, false, None) => "they are being read",
+        };
+        canvas.say(area, 1, 1, text, Role::Dim);
         return;
     }
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));

@@ -81,6 +81,13 @@ fn what_cannot_be_played_or_recorded_is_told() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && text.contains("exists and was left alone; replace it with --force"), "{text}");
     assert!(record(&path, "--sim n150 --duration 0 --force").status.success());
+    for (place, words) in [(directory.path(), "is a directory; name a file in it"), (Path::new("-"), "record writes a file")] {
+        for force in ["", " --force"] {
+            let output = record(place, &format!("--sim n150 --duration 0{force}"));
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert!(!output.status.success() && text.contains(words), "{text}");
+        }
+    }
     let full = record(Path::new("/dev/full"), "--sim n150 --duration 0 --force");
     let text = String::from_utf8(full.stderr).unwrap();
     assert!(full.status.code() == Some(1) && text.contains("cannot write /dev/full"), "{text}");
