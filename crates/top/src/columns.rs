@@ -57,7 +57,9 @@ fn float(process: &Process, name: &str) -> Reading<f64> {
 
 fn peak(process: &Process) -> Reading<u64> {
     let peaks = process.devices.iter().map(|use_of| use_of.kinds[Kind::Dram].peak);
-    ttmon_model::memory::sum(peaks.chain(process.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))
+    let peak = ttmon_model::memory::sum(peaks.chain(process.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))?;
+    // Traces have no common peak with it, but what is used now was reached for certain.
+    Ok(process.total_of(&Kind::DRAM_BAR).map_or(peak, |now| now.max(peak)))
 }
 
 fn workload(process: &Process) -> Reading<String> {
@@ -190,6 +192,19 @@ mod tests {
             assert!(fitting.iter().map(|(_, columns)| columns + 1).sum::<u16>() <= width, "{width}");
             assert!(fitting.len() >= 5);
         }
+    }
+
+    #[test]
+    fn a_peak_is_never_below_what_is_used() {
+        let mut snapshot = machine::mixed();
+        let process = &mut snapshot.processes[0];
+        for use_of in &mut process.devices {
+            use_of.kinds[Kind::Dram].peak = use_of.kinds[Kind::Dram].used;
+            use_of.kinds[Kind::Trace].used = Ok(1 << 30);
+        }
+        assert_eq!(peak(process), process.total_of(&Kind::DRAM_BAR));
+        process.devices[0].kinds[Kind::Dram].peak = Ok(1 << 50);
+        assert!(peak(process).unwrap() >= 1 << 50);
     }
 
     /// What began earlier is older: the first where the highest age comes first.

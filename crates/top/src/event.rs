@@ -23,4 +23,6 @@ pub(crate) enum Event {
     Signal(i32),
     /// The keyboard is gone.
     InputLost(String),
+    /// A feed's thread ended by a panic, which has given the terminal back and told itself.
+    Broken,
 }

@@ -93,6 +93,17 @@ fn unix_time() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Tells the loop when its thread panics: the terminal is no longer its own then, and nothing may be drawn on it.
+struct Alarm(Sender<Event>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.send(Event::Broken);
+        }
+    }
+}
+
 impl Feed {
     /// Where it is, if that is not here.
     pub(crate) fn place(&self) -> Option<String> {
@@ -106,6 +117,7 @@ impl Feed {
     pub(crate) fn start(self, host: usize, interval: Duration, requests: Receiver<Request>, events: Sender<Event>) -> std::io::Result<()> {
         let builder = thread::Builder::new().name("feed".to_owned()).stack_size(512 * 1024);
         builder.spawn(move || {
+            let _alarm = Alarm(events.clone());
             let tell = |news| events.send(Event::News(host, news)).is_ok();
             match self {
                 Self::Local(local) => local.run(interval, &requests, tell),
@@ -114,5 +126,24 @@ impl Feed {
             }
         })?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_panic_is_heard_and_an_end_is_not() {
+        for panics in [true, false] {
+            let (events, arrivals) = channel();
+            let thread = thread::spawn(move || {
+                let _alarm = Alarm(events);
+                assert!(!panics, "as it was meant to");
+            });
+            assert_eq!(thread.join().is_err(), panics);
+            assert_eq!(matches!(arrivals.try_recv(), Ok(Event::Broken)), panics);
+        }
     }
 }

@@ -256,7 +256,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('f')], action: Action::Fold, help: "several hosts: fold the chosen one, and unfold it", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
     Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "refresh slower (in a recording: play faster)", label: |s| s.only_if(s.is_replay, "Speed") },
     Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "refresh faster (in a recording: play slower)", label: |s| s.only_if(s.is_replay, "Speed") },
-    Key { chords: &[C::F(5), C::Char('r')], action: Action::Refresh, help: "look now", label: |_| "" },
+    Key { chords: &[C::F(5), C::Char('r'), C::Ctrl('l')], action: Action::Refresh, help: "look now, and draw the whole screen anew", label: |_| "" },
     Key { chords: &[C::F(12)], action: Action::Save, help: "keep the settings in the configuration file", label: |_| "" },
     Key { chords: &[C::Char('a')], action: Action::Alerts, help: "every alert that is kept, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
     Key { chords: &[C::Escape], action: Action::Escape, help: "out of a dialog, a filter, a frozen picture", label: |s| if s.has_dialog { "Close" } else { "" } },

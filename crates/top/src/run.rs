@@ -262,6 +262,7 @@ impl Loop {
                 };
                 say(&mut self.state, outcome);
             }
+            Effect::Redraw => self.screen.forget(),
             Effect::Ring => self.screen.ring()?,
             Effect::Suspend => {
                 self.screen.suspend();

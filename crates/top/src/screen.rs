@@ -69,6 +69,11 @@ impl Screen {
         Ok(())
     }
 
+    /// Takes nothing for granted any more: the next picture is written as a whole.
+    pub(crate) fn forget(&mut self) {
+        self.shown = Buffer::empty(Rect::ZERO);
+    }
+
     /// The shell gets the terminal for a while.
     pub(crate) fn suspend(&mut self) {
         give_back();

@@ -47,6 +47,8 @@ pub(crate) enum Effect {
     /// To a process, from a user's name, which of the signals.
     Signal(ProcessKey, String, usize),
     Save,
+    /// Draw everything anew: somebody else may have written to the terminal.
+    Redraw,
     Ring,
     /// The program cannot go on.
     Fail(crate::feed::Lost),
@@ -82,6 +84,10 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
         }
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
         Event::Signal(signal) => vec![Effect::Die(signal)],
+        Event::Broken => {
+            let message = "what looks at the machine has failed, as told above; that is a defect: please report it".to_owned();
+            vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false, since: state.now() })]
+        }
         Event::InputLost(why) => {
             let message = format!("the keyboard is gone: {why}; start it again in a terminal");
             vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false, since: state.now() })]
@@ -227,7 +233,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::WorstFirst => state.settings.worst_first = !state.settings.worst_first,
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
-        Action::Refresh => return vec![Effect::AskAll(Request::Now)],
+        Action::Refresh => return vec![Effect::AskAll(Request::Now), Effect::Redraw],
         Action::Alerts => state.dialog = Some(Dialog::Alerts { scroll: 0 }),
         Action::Help => state.dialog = Some(Dialog::Help { scroll: 0 }),
         Action::Escape => escape(state),

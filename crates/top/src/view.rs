@@ -86,6 +86,8 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         for (text, role) in title_parts(state, snapshot, is_wide, canvas) {
             at = canvas.say(left, at, 0, &text, role) + 2;
         }
+    } else if state.has_groups() {
+        canvas.say(left, at, 0, &format!("{} hosts", state.hosts.len()), Role::Plain);
     }
     for (view, (from, _)) in View::ALL.into_iter().zip(tabs) {
         let role = if view == state.view { Role::Selected } else { Role::Dim };

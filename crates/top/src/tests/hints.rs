@@ -170,6 +170,46 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     assert!(text(&drawn(&state)).contains("was recorded"));
 }
 
+/// A picture that stands still shows no events of a later time.
+#[test]
+fn a_frozen_moment_knows_nothing_of_what_came_later() {
+    let snapshot = machine::hooked();
+    let mut state = watched(&snapshot, (120, 40), Theme::default(), 3);
+    state.view = View::Memory;
+    press(&mut state, Chord::Char(' '));
+    let allocator = &snapshot.allocators[0];
+    let happening = |seconds: u64, tag: &str| ttmon_source::happenings::Happening {
+        time: UnixTime(snapshot.time.0 - SECOND + seconds * SECOND),
+        process: allocator.process,
+        slot: allocator.slot,
+        what: "alloc",
+        kind: ttmon_model::ledger::BufferKind::Of(ttmon_model::Kind::Dram),
+        address: 0x1000,
+        size: 4096,
+        tag: Some(tag.to_owned()),
+    };
+    update(&mut state, Event::News(0, News::Happenings(vec![happening(0, "before"), happening(2, "later")])));
+    state.here_mut().device = allocator.devices.first().copied();
+    let screen = text(&drawn(&state));
+    assert!(screen.contains("before") && !screen.contains("later"), "{screen}");
+    press(&mut state, Chord::Char(' '));
+    assert!(text(&drawn(&state)).contains("later"));
+}
+
+#[test]
+fn several_machines_are_counted_before_the_first_answers() {
+    let mut state = several((80, 24));
+    state.at = 2;
+    assert!(text(&drawn(&state)).lines().next().unwrap().contains("3 hosts"));
+}
+
+#[test]
+fn a_garbled_screen_and_a_broken_feed() {
+    let mut state = watched(&one(), (80, 24), Theme::default(), 1);
+    assert!(press(&mut state, Chord::Ctrl('l')).contains(&Effect::Redraw));
+    assert!(matches!(update(&mut state, Event::Broken)[..], [Effect::Fail(_)]));
+}
+
 #[test]
 fn alerts_are_counted_listed_and_seen_in_a_replay() {
     let mut snapshot = machine::galaxy();

@@ -16,7 +16,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
         allocators.any(|allocator| allocator.devices.contains(&device.id))
     };
     let rows = usize::from(area.height.saturating_sub(1));
-    let here: Vec<&Happening> = state.here().happenings.iter().rev().filter(is_here).take(rows).collect();
+    // A picture that stands still knows nothing of what came later.
+    let is_over = |happening: &&Happening| !state.is_frozen() || happening.time <= snapshot.time;
+    let here: Vec<&Happening> = state.here().happenings.iter().rev().filter(is_over).filter(is_here).take(rows).collect();
     if here.is_empty() {
         let why = if state.replay.is_some() { "nothing was recorded so far" } else { "nothing since this view was opened" };
         canvas.say(area, 1, 1, why, Role::Dim);

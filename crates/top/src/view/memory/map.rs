@@ -42,7 +42,8 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
         match banks.no_blocks {
             Some(reason) => _ = canvas.say(area, NAME_COLUMNS, row, &format!("N/A: {}", reason.explanation()), Role::Dim),
             None if banks.table.is_empty() => {
-                canvas.say(area, NAME_COLUMNS, row, "N/A: its blocks are not told here", Role::Dim);
+                let field = Field { cut: Cut::End, ..Field::left(NAME_COLUMNS, width) };
+                canvas.field(area, field, row, "N/A: its blocks are not told here", canvas.style(Role::Dim));
                 canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
             }
             None => {
