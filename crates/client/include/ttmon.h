@@ -108,7 +108,8 @@ int32_t ttmon_max_memory_allocated(int32_t device,
                                    uint64_t *bytes);
 
 // From now on `ttmon_max_memory_allocated` counts anew, of a mesh on all its chips. What others see as the peak stays.
-int32_t ttmon_reset_peak(int32_t device, uint8_t buffer_type);
+int32_t ttmon_reset_peak(int32_t device,
+                         uint8_t buffer_type);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -30,7 +30,7 @@ const TEXT_BYTES: usize = 64 * 1024;
 
 /// Prints what the recorders have, and goes on if asked to.
 pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
-    let mut page = Page::new(context);
+    let mut page = Page::new(context, args.pid);
     for service in &server::services(context) {
         match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
@@ -95,6 +95,9 @@ fn tell(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), Un
             }
         };
         page.add(&ttmon_wire::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?)?;
+        if page.has_ended {
+            return Ok(page.flush()?);
+        }
         if follow && !events.has_more() {
             page.flush()?;
         }
@@ -117,14 +120,16 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
         let Some(sample) = opened.sample() else { return Err(Failure::new("no machine was opened")) };
         let (present, departed) = (opened.machine.ledgers(), opened.machine.departed());
         let news = recorder.look(&Scene { sample, snapshot: &snapshot, present, departed, pid: args.pid });
-        if recorder.is_empty() && !args.follow {
-            return Err(nothing_found(&snapshot, args.pid));
+        // One that tracks nothing yet may begin to, while it is there.
+        let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
+        if recorder.is_empty() && !may_begin {
+            return if page.has_told { Ok(()) } else { Err(nothing_found(&snapshot, args.pid)) };
         }
         for event in news.events(&meant) {
             page.add(&event)?;
         }
         page.flush()?;
-        if !args.follow {
+        if !args.follow || page.has_ended {
             return Ok(());
         }
         thread::sleep(INTERVAL);
@@ -138,12 +143,17 @@ struct Page<'a> {
     text: String,
     /// Of each process the number of the last event: a service that leaves in the middle is followed by what we read here.
     told: HashMap<u32, u64>,
+    has_told: bool,
+    /// The one process that was asked for.
+    pid: Option<u32>,
+    /// It has exited: its number may be another's from now on.
+    has_ended: bool,
 }
 
 impl<'a> Page<'a> {
-    fn new(context: &'a Context) -> Self {
+    fn new(context: &'a Context, pid: Option<u32>) -> Self {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        Self { context, style, text: String::new(), told: HashMap::new() }
+        Self { context, style, text: String::new(), told: HashMap::new(), has_told: false, pid, has_ended: false }
     }
 
     fn add(&mut self, event: &Event) -> Result<(), Failure> {
@@ -158,6 +168,8 @@ impl<'a> Page<'a> {
             // Whatever comes under this pid now is another recorder's.
             self.told.remove(&event.pid);
         }
+        self.has_told = true;
+        self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.pid;
         self.text += &if self.context.json { ttmon_wire::event_line(event) } else { ttmon_print::event(event, &self.style) };
         self.text.push('\n');
         if self.text.len() >= TEXT_BYTES { self.flush() } else { Ok(()) }

@@ -85,6 +85,11 @@ impl Opened {
         choose(&self.selection, snapshot)
     }
 
+    /// Whether there is a process of that number.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        self.proc.join(pid.to_string()).exists()
+    }
+
     /// For whoever looks at it in a thread of their own. The simulation must outlive the machine.
     pub(crate) fn into_parts(self) -> (Machine, Selection, PathBuf, Option<Simulation>) {
         (self.machine, self.selection, self.proc, self.simulation)

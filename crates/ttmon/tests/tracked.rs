@@ -291,7 +291,11 @@ fn the_last_events_are_told() {
             "" => assert_eq!(line, format!("= [PID {}] Exited", program.child.id())),
             _ => assert!(serde_json::from_str::<Value>(&line).unwrap()["kind"].is_null(), "{line}"),
         }
+        // There is nothing more to follow.
+        assert!(follower.child.wait().unwrap().success());
     }
+    let (_, errors, code) = ttmon("events --follow --pid 4194304");
+    assert!(code == 1 && errors.contains("holds no device"), "{errors}");
 }
 
 fn events_of_several_are_merged() {

@@ -15,9 +15,6 @@ pub fn event_line(event: &Event) -> String {
 
 fn event_json(event: &Event) -> Value {
     let time = event.time.map(UnixTime::rfc3339);
-    if let Some(count) = event.overrun {
-        return json!({"time": time, "pid": event.pid, "op": event.op.name(), "count": count});
-    }
     let mut document = json!({
         "time": time,
         "pid": event.pid,
@@ -33,6 +30,9 @@ fn event_json(event: &Event) -> Value {
     let Some(map) = document.as_object_mut() else { return document };
     if let Some(number) = event.number {
         map.insert("number".to_owned(), number.into());
+    }
+    if let Some(count) = event.overrun {
+        map.insert("count".to_owned(), count.into());
     }
     if event.op == Op::Unref {
         map.insert("dropped".to_owned(), true.into());
