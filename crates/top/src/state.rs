@@ -1,6 +1,7 @@
 //! What the program remembers: choices, the newest snapshot, what was. Selections are by identity, never by row; sorted
 //! and filtered lists are computed from them.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -347,33 +348,60 @@ pub(crate) struct Depth {
     pub(crate) is_last: bool,
 }
 
-/// Children below their parents, in the order given; a child whose parent is not shown is a root.
+/// Children below their parents, in the order given; a child whose parent is not shown is a root. Each row is looked at a few
+/// times, however many there are and however deep they go.
 fn tree<'a>(rows: &[Row<'a>]) -> Vec<Row<'a>> {
-    let parent = |row: &Row<'_>| {
-        let pid = row.parent.ok()?;
-        rows.iter().position(|other| u64::from(other.key.pid) == pid && other.host == row.host && other.key != row.key)
-    };
-    let parents: Vec<Option<usize>> = rows.iter().map(parent).collect();
+    let by_pid: HashMap<(usize, u64), usize> =
+        rows.iter().enumerate().rev().map(|(index, row)| ((row.host, u64::from(row.key.pid)), index)).collect();
+    let mut roots = Vec::new();
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); rows.len()];
+    for (index, row) in rows.iter().enumerate() {
+        let parent = row.parent.ok().and_then(|pid| by_pid.get(&(row.host, pid)).copied());
+        match parent.filter(|parent| *parent != index) {
+            Some(parent) => children[parent].push(index),
+            None => roots.push(index),
+        }
+    }
     let mut list = Vec::with_capacity(rows.len());
     let mut is_listed = vec![false; rows.len()];
-    for root in 0..rows.len() {
-        if parents[root].is_none() {
-            add(rows, &parents, root, Depth::default(), &mut list, &mut is_listed);
-        }
+    let mut waiting: Vec<(usize, Depth)> = roots.into_iter().rev().map(|root| (root, Depth::default())).collect();
+    while let Some((index, depth)) = waiting.pop() {
+        is_listed[index] = true;
+        list.push(Row { depth, ..rows[index] });
+        let level = depth.level.saturating_add(1);
+        let below = children[index].iter().enumerate().rev();
+        waiting.extend(below.map(|(place, child)| (*child, Depth { level, is_last: place + 1 == children[index].len() })));
     }
     // Two that name each other as parents cannot be; they would be missing otherwise.
     list.extend((0..rows.len()).filter(|index| !is_listed[*index]).map(|index| rows[index]));
     list
 }
 
-fn add<'a>(rows: &[Row<'a>], parents: &[Option<usize>], index: usize, depth: Depth, list: &mut Vec<Row<'a>>, is_listed: &mut [bool]) {
-    if std::mem::replace(&mut is_listed[index], true) {
-        return;
-    }
-    list.push(Row { depth, ..rows[index] });
-    let children: Vec<usize> = (0..rows.len()).filter(|child| parents[*child] == Some(index)).collect();
-    for (place, child) in children.iter().enumerate() {
-        let depth = Depth { level: depth.level + 1, is_last: place + 1 == children.len() };
-        add(rows, parents, *child, depth, list, is_listed);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_of_any_depth_has_every_process_once() {
+        let mut snapshot = crate::tests::machine::mixed();
+        let first = snapshot.processes[0].clone();
+        // A long chain, a child of its first, and two that name each other.
+        let parents = (1..=100_000u32).map(|pid| (pid, pid - 1)).chain([(200_001, 1), (200_002, 200_003), (200_003, 200_002)]);
+        let process = |(pid, parent): (u32, u32)| {
+            let mut process = first.clone();
+            (process.key.pid, process.parent) = (pid, Ok(u64::from(parent)));
+            process
+        };
+        snapshot.processes = parents.map(process).collect();
+        let row = |process| Row { host: 0, host_name: "", process, depth: Depth::default() };
+        let rows: Vec<Row<'_>> = snapshot.processes.iter().map(row).collect();
+        let tree = tree(&rows);
+        assert_eq!(tree.len(), rows.len());
+        let place = |pid: u32| tree.iter().position(|row| row.key.pid == pid).unwrap();
+        assert_eq!((place(1), place(2), place(200_001)), (0, 1, 100_000));
+        assert_eq!(tree[1].depth, Depth { level: 1, is_last: false });
+        assert_eq!(tree[100_000].depth, Depth { level: 1, is_last: true });
+        assert_eq!(tree[99_999].depth.level, u16::MAX);
+        assert!(place(200_002) > 100_000 && place(200_003) > 100_000);
     }
 }
