@@ -26,8 +26,8 @@ pub(crate) const ANSWERS_KIB_PER_USER_MAX: usize = 384 * 1024;
 /// How long a peer of TLS may take to say hello.
 #[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest header of a request: a browser's cookies for `localhost` fit.
-pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Longest header of a request: a browser's cookies for `localhost` fit, and a question with a long list.
+pub(crate) const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a request's header.
 pub(crate) const HEADERS_MAX: usize = 64;
 /// What a stream may be behind before it is cut off: a minute of events at their worst.

@@ -60,6 +60,7 @@ fn operation(route: &Route) -> Value {
     for (status, meaning) in statuses(route) {
         responses[status] = json!({"description": meaning, "content": {"application/problem+json": {"schema": reference("Problem")}}});
     }
+    responses["431"] = json!({"description": "The header of the request is longer than 64 KiB."});
     let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
     // Without a token most paths show less; this one shows nothing.
     operation["security"] =

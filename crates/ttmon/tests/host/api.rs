@@ -50,7 +50,7 @@ fn strangers_are_turned_away() {
     assert_eq!(server.get("/api/v1/history?since=x").problem(), "parameter");
     assert_eq!(server.get("/api/v1/history?fields=serial").problem(), "parameter");
     assert_eq!(server.ask("nonsense\r\n\r\n").status, 400);
-    let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", "x".repeat(20_000));
+    let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nCookie: {}\r\n\r\n", "x".repeat(300_000));
     assert_eq!(server.ask(&long).status, 431);
 }
 
