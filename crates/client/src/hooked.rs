@@ -18,35 +18,42 @@ pub fn is_off() -> bool {
     switch::is_off()
 }
 
-/// The ledger's lock; starts the ledger with the first one. `None` where tracking is off, or the lock cannot be had, which is
-/// counted in the ledger.
+/// Does it under the ledger's lock; starts the ledger with the first one. `None` where tracking is off, or the lock cannot be had,
+/// which is counted in the ledger.
 #[inline]
-pub fn session() -> Option<Session<'static>> {
-    if switch::state() == State::On { had(switch::writer().session()) } else { None }
+pub fn with<T>(work: impl FnOnce(&mut Session<'_>) -> T) -> Option<T> {
+    if switch::state() == State::On { done(switch::writer().session(), work) } else { None }
 }
 
-/// As [`session`], for a new buffer that most likely is at this key: what it touches is fetched meanwhile.
+/// As [`with`], for a new buffer that most likely is at this key: what it touches is fetched meanwhile.
 #[inline]
-pub fn session_to_add(key: Key) -> Option<Session<'static>> {
-    if switch::state() == State::On { had(switch::writer().session_to_add(key)) } else { None }
+pub fn to_add<T>(key: Key, work: impl FnOnce(&mut Session<'_>) -> T) -> Option<T> {
+    if switch::state() == State::On { done(switch::writer().session_to_add(key), work) } else { None }
 }
 
-/// As [`session_to_add`], for a buffer that is there.
+/// As [`to_add`], for a buffer that is there.
 #[inline]
-pub fn session_at(key: Key) -> Option<Session<'static>> {
-    if switch::state() == State::On { had(switch::writer().session_at(key)) } else { None }
+pub fn at<T>(key: Key, work: impl FnOnce(&mut Session<'_>) -> T) -> Option<T> {
+    if switch::state() == State::On { done(switch::writer().session_at(key), work) } else { None }
 }
 
+/// The session stays where it was returned: moving it here cost as much as the clock.
 #[inline]
-fn had(session: Result<Session<'static>, Lost>) -> Option<Session<'static>> {
-    match session {
-        Ok(session) => Some(session),
+fn done<T>(mut session: Result<Session<'static>, Lost>, work: impl FnOnce(&mut Session<'_>) -> T) -> Option<T> {
+    match &mut session {
+        Ok(session) => Some(work(session)),
         Err(Lost::NoMemory) => {
             switch::step_aside();
             None
         }
         Err(_) => None,
     }
+}
+
+/// Work under the lock comes soon: what that begins with is fetched meanwhile.
+#[inline]
+pub fn expect() {
+    switch::writer().fetch_start();
 }
 
 /// The writer, for what needs no lock.

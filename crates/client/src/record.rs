@@ -129,15 +129,15 @@ pub(crate) fn in_session(act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outco
     done(switch::writer().session(), act)
 }
 
-fn done(session: Result<Session<'_>, Lost>, act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outcome {
-    match session {
-        Ok(mut session) => act(&mut session),
+fn done(mut session: Result<Session<'_>, Lost>, act: impl FnOnce(&mut Session<'_>) -> Outcome) -> Outcome {
+    match &mut session {
+        Ok(session) => act(session),
         // There is no ledger: none can be made here, or another copy of this code has it.
         Err(Lost::NoMemory) => {
             switch::step_aside();
             Outcome::Off
         }
-        Err(lost) => outcome(lost),
+        Err(lost) => outcome(*lost),
     }
 }
 

@@ -8,8 +8,9 @@ use ttmon_ledger::layout::{Lost, Refused, flag};
 use ttmon_ledger::writer::{Failure, Key, SelfCheck, Session};
 
 use crate::buffer::{self, Facts};
+use crate::calls::Call;
 use crate::caught::{Witness, watched};
-use crate::check::{self, Call};
+use crate::check;
 use crate::coverage::{Feature, hit};
 use crate::device::Device;
 use crate::edge::{is_off, quietly, swiftly};
@@ -41,9 +42,10 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
         let spent = cost::pause(begun);
         let address = watched(real, &witness);
         let begun = cost::resume(spent);
-        if let Some(facts) = buffer::facts(library, library.way(), buffer) {
+        hooked::expect();
+        if let Some(facts) = &buffer::facts(library, library.way(), buffer) {
             let flags = thread::flags() | per_core_flag(library, buffer);
-            swiftly(|| allocated(&call, library, this, buffer, &facts, address, flags));
+            swiftly(|| allocated(&call, library, this, buffer, facts, address, flags));
         } else {
             quietly(|| unreadable(library));
         }
@@ -68,6 +70,7 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
         }
         let begun = cost::begin();
         let _call = Call::begin();
+        hooked::expect();
         let place = buffer::place(library, library.way(), buffer);
         let was_removed = place.is_some_and(|(kind, address)| swiftly(|| freed(this, kind, address)) == Some(true));
         let witness = Witness { library, tell: not_freed, this, argument: buffer, was_removed };

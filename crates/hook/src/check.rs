@@ -4,88 +4,14 @@
 //! is freed. It is only believed if no other thread was in the allocator from before to after; what is different twice in
 //! a row is inexact, and the ledger says so.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
-
 use ttmon_ledger::writer::SelfCheck;
 
+use crate::calls::Call;
 use crate::coverage::{Feature, hit, step_aside};
 use crate::geometry::{Asked, BANKED};
-use crate::hot::HOT;
 use crate::library::Library;
 use crate::symbols::Symbol;
 use crate::tables;
-
-/// Calls into allocators that began, and that are over, once there are several threads. On a line of their own.
-#[repr(align(64))]
-struct Calls {
-    begun: AtomicU64,
-    over: AtomicU64,
-}
-
-static CALLS: Calls = Calls { begun: AtomicU64::new(0), over: AtomicU64::new(0) };
-
-/// No thread's address: there are several.
-const SEVERAL: usize = 1;
-
-/// A call into an allocator, from before the real function to after our record. An exception ends it too.
-pub(crate) struct Call {
-    is_counted: bool,
-}
-
-impl Call {
-    #[inline(always)]
-    pub(crate) fn begin() -> Self {
-        let is_counted = HOT.owner.load(Relaxed) != thread() && is_several();
-        if is_counted {
-            CALLS.begun.fetch_add(1, AcqRel);
-        }
-        Self { is_counted }
-    }
-
-    /// A mark of this moment, if the caller's call is the only one under way.
-    fn alone(&self) -> Option<u64> {
-        if !self.is_counted {
-            // Nobody else has ever come here, or has only now.
-            return (HOT.owner.load(Acquire) == thread()).then_some(0);
-        }
-        let over = CALLS.over.load(Acquire);
-        let begun = CALLS.begun.load(Acquire);
-        (begun.wrapping_sub(over) == 1).then_some(begun)
-    }
-}
-
-impl Drop for Call {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.is_counted {
-            CALLS.over.fetch_add(1, AcqRel);
-        }
-    }
-}
-
-/// The address of this thread's own control block, which is no other's.
-#[inline(always)]
-fn thread() -> usize {
-    let thread: usize;
-    // SAFETY: the ABI of x86-64 has the block's address at its beginning.
-    unsafe { std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly)) };
-    thread
-}
-
-/// Another thread than the first: from now on all are counted. What the first is in the middle of is not, once.
-#[cold]
-fn is_several() -> bool {
-    match HOT.owner.compare_exchange(0, thread(), AcqRel, Acquire) {
-        Ok(_) => false,
-        Err(_) => {
-            HOT.owner.store(SEVERAL, Release);
-            true
-        }
-    }
-}
 
 /// When an allocator is compared next, by the events it had.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::R
 /// One line of the cache. Each field belongs to the module that its text names.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// `check`: the one thread that comes here, by its own address; most programs have no other.
+    /// `calls`: the one thread that comes here, by its own address.
     pub(crate) owner: AtomicUsize,
     /// `tables`: the allocator that was used last, a guess for whoever has no lock yet.
     pub(crate) last: AtomicU64,

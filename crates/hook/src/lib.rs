@@ -11,6 +11,7 @@
 
 mod allocator;
 mod buffer;
+mod calls;
 mod caught;
 mod check;
 mod cost;

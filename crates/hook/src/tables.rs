@@ -78,19 +78,19 @@ static TABLES: Guarded = Guarded(UnsafeCell::new(Tables { ledger: 0, used: 0, la
 /// The lock, and what is under it; `None` where there is no ledger, or it cannot be had now.
 #[inline]
 pub(crate) fn with<T>(work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
-    in_session(hooked::session()?, work)
+    hooked::with(|session| in_session(session, work))
 }
 
 /// As [`with`], for a new buffer at an address.
 #[inline]
 pub(crate) fn to_add<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
-    in_session(hooked::session_to_add(key(kind, address))?, work)
+    hooked::to_add(key(kind, address), |session| in_session(session, work))
 }
 
 /// As [`with`], for a buffer that is at an address.
 #[inline]
 pub(crate) fn near<T>(kind: u8, address: u64, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
-    in_session(hooked::session_at(key(kind, address))?, work)
+    hooked::at(key(kind, address), |session| in_session(session, work))
 }
 
 /// The key that an address most likely has.
@@ -100,12 +100,12 @@ fn key(kind: u8, address: u64) -> Key {
 }
 
 #[inline]
-fn in_session<T>(mut session: Session<'static>, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> Option<T> {
+fn in_session<T>(session: &mut Session<'_>, work: impl FnOnce(&mut Session<'_>, &mut Tables) -> T) -> T {
     // SAFETY: a session is the lock of this process's one ledger, so that nobody else is here until it is dropped; `work`
     // cannot keep what it borrows. A child after fork has one thread, and another ledger with another lock.
     let tables = unsafe { &mut *TABLES.0.get() };
     tables.belong_to(session.ledger());
-    Some(work(&mut session, tables))
+    work(session, tables)
 }
 
 impl Tables {

@@ -30,7 +30,13 @@ pub(crate) fn look_for_hybrid() -> bool {
 #[inline]
 pub(crate) fn flags() -> u16 {
     // While nobody loads binaries, nobody has to look up the thread's own cell. Relaxed: a thread sees its own count.
-    if HOT.loaders.load(Relaxed) > 0 && LOADING.get() > 0 { flag::CACHE } else { 0 }
+    if HOT.loaders.load(Relaxed) > 0 { flags_of_thread() } else { 0 }
+}
+
+/// Apart, since finding the cell is a call that would be made in any case.
+#[cold]
+fn flags_of_thread() -> u16 {
+    if LOADING.get() > 0 { flag::CACHE } else { 0 }
 }
 
 /// While it lives, this thread loads binaries of cached programs. An exception drops it too.

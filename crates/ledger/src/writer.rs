@@ -52,7 +52,6 @@ use crate::{
     tsc,
 };
 
-use ahead::About;
 use books::{Books, makes_inexact};
 use event::{Fact, NewEntry, references_of};
 use identity::keeping_errno;
@@ -131,16 +130,17 @@ impl Writer {
     /// counted here.
     #[inline]
     pub fn session(&self) -> Result<Session<'_>, Lost> {
-        self.session_about(About::Unknown)
+        self.session_after(|_| None)
     }
 
+    /// `ahead` asks for what the events will touch, and guesses where their key is.
     #[inline]
-    fn session_about(&self, about: About) -> Result<Session<'_>, Lost> {
+    fn session_after(&self, ahead: impl FnOnce(&Books) -> Option<u32>) -> Result<Session<'_>, Lost> {
         let books = match self.books() {
             Some(books) if books.are_ours() => books,
             _ => self.started()?,
         };
-        let guess = books.fetch_ahead(about);
+        let guess = ahead(books);
         // The time is read before the lock, so that waiting does not make an event late.
         let time = clock::now(books.clock);
         match books.lock.take() {

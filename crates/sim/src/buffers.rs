@@ -66,7 +66,7 @@ impl Buffers {
         let kinds = geometry(chip.product);
         let chips = [LedgerChip { metal_id: chip.id, unique_id: chip.unique_id, flags: 0 }];
         let spec = AllocatorSpec { given_id: chip.id, origin: ORIGIN_HOOK, mesh: (1, 1), kinds, chips: &chips };
-        let allocator = hooked::session().and_then(|mut session| session.open_allocator(&spec).ok());
+        let allocator = hooked::with(|session| session.open_allocator(&spec).ok()).flatten();
         let live = |kind: Kind| {
             let (_, number) = BANKED.into_iter().find(|(banked, _)| *banked == kind)?;
             let geometry = kinds[usize::from(number)];
@@ -118,9 +118,7 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
     let mut sum = live.sum();
     while sum > wanted {
         let Some((address, size)) = live.passing.pop_front().or_else(|| live.weights.pop()) else { break };
-        if let Some(mut session) = hooked::session() {
-            session.remove(Key { allocator, kind: number, address });
-        }
+        hooked::with(|session| session.remove(Key { allocator, kind: number, address }));
         live.bank.give(address, live.per_bank(size));
         sum -= size;
     }
@@ -143,10 +141,10 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
         let _tag = ttmon_client::tag(if is_weight { "weights" } else { "activations" });
         let sizes = (u32::try_from(per_bank), u32::try_from(PAGE_BYTES));
         let (Ok(per_bank), Ok(page)) = sizes else { break };
-        if let Some(mut session) = hooked::session() {
+        hooked::with(|session| {
             let buffer = Buffer { size, per_bank, page, tag: hooked::tag(), ..Buffer::default() };
-            let _ = session.insert(Key { allocator, kind: number, address }, &buffer);
-        }
+            session.insert(Key { allocator, kind: number, address }, &buffer)
+        });
         if is_weight {
             live.weights.push((address, size));
         } else {
@@ -166,18 +164,19 @@ fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
     let (right, more) = (tiles - tiles / 2, tiles / 2 * 2);
     let (all, left) = ([0, 0, columns - 1, rows - 1], [0, 0, columns / 2 - 1, rows - 1]);
     let first = right.div_ceil(2);
-    let Some(mut session) = hooked::session() else { return };
-    session.remove_program(program);
-    let mut at = L1_BASE;
-    for (tiles, cores) in [(first, all), (right - first, all), (more, left)] {
-        let size = tiles * PAGE_BYTES;
-        let (Ok(address), Ok(size)) = (u32::try_from(at), u32::try_from(size)) else { return };
-        if size > 0 {
-            let circular = Circular { allocator, chip: None, program, address, size, cores, is_dataflow: false, is_global: false };
-            let _ = session.add_circular(&circular);
+    hooked::with(|session| {
+        session.remove_program(program);
+        let mut at = L1_BASE;
+        for (tiles, cores) in [(first, all), (right - first, all), (more, left)] {
+            let size = tiles * PAGE_BYTES;
+            let (Ok(address), Ok(size)) = (u32::try_from(at), u32::try_from(size)) else { return };
+            if size > 0 {
+                let circular = Circular { allocator, chip: None, program, address, size, cores, is_dataflow: false, is_global: false };
+                let _ = session.add_circular(&circular);
+            }
+            at += u64::from(size);
         }
-        at += u64::from(size);
-    }
+    });
 }
 
 /// Columns and rows of a chip's cores; the columns are even in number.

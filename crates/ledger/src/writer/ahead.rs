@@ -7,69 +7,59 @@ use crate::layout::{ALLOCATORS, Lost, header};
 
 use super::{Key, Session, Writer, books::Books, index};
 
-/// What the next session will be about.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum About {
-    Unknown,
-    /// A new buffer.
-    New(Key),
-    /// One that is there.
-    Old(Key),
-    /// The rows in use of the allocator that most likely has this number.
-    Number {
-        given_id: u32,
-        address: u64,
-    },
-}
-
 impl Writer {
+    /// Asks for what every session begins with, for one that comes soon.
+    #[inline]
+    pub fn fetch_start(&self) {
+        if let Some(books) = self.books() {
+            fetch(books.detector());
+            fetch(&raw const books.index);
+            fetch(books.region.header(header::SEQ));
+        }
+    }
+
     /// As [`Writer::session`], for a new buffer at that key: where it will be is fetched from memory while the lock is taken.
     #[inline]
     pub fn session_to_add(&self, key: Key) -> Result<Session<'_>, Lost> {
-        self.session_about(About::New(key))
+        self.session_after(|books| {
+            books.index.fetch_ahead(books.fetch_row(key));
+            books.fetch_entry(books.index.first_free());
+            books.fetch_event();
+            None
+        })
     }
 
     /// As [`Writer::session_to_add`], for a buffer that is there.
     #[inline]
     pub fn session_at(&self, key: Key) -> Result<Session<'_>, Lost> {
-        self.session_about(About::Old(key))
+        self.session_after(|books| {
+            let guess = books.index.guess(books.fetch_row(key));
+            books.fetch_entry(guess);
+            books.fetch_event();
+            guess
+        })
     }
 
     /// As [`Writer::session`], where only the number given to the allocator and the address are known.
     #[inline]
     pub fn session_near(&self, given_id: u32, address: u64) -> Result<Session<'_>, Lost> {
-        self.session_about(About::Number { given_id, address })
+        self.session_after(|books| {
+            for number in books.rows_known(given_id as usize % ALLOCATORS.records as usize) {
+                books.index.fetch_ahead(index::hash(number, address));
+            }
+            books.fetch_event();
+            None
+        })
     }
 }
 
 impl Books {
-    /// Returns the slot that most likely has the key.
+    /// The record of an event that comes soon. One of 40 bytes may begin in one line and end in the next.
     #[inline]
-    pub(super) fn fetch_ahead(&self, about: About) -> Option<u32> {
-        let guess = match about {
-            About::Unknown => return None,
-            About::New(key) => {
-                self.index.fetch_ahead(self.fetch_row(key));
-                self.fetch_entry(self.index.first_free());
-                None
-            }
-            About::Old(key) => {
-                let guess = self.index.guess(self.fetch_row(key));
-                self.fetch_entry(guess);
-                guess
-            }
-            About::Number { given_id, address } => {
-                for number in self.rows_known(given_id as usize % ALLOCATORS.records as usize) {
-                    self.index.fetch_ahead(index::hash(number, address));
-                }
-                None
-            }
-        };
-        // A record of 40 bytes may begin in one line and end in the next.
+    fn fetch_event(&self) {
         let next = self.region.header(header::SEQ).load(Relaxed) / 2 + 1;
         let [.., last] = self.region.event(next + 4);
         fetch(last);
-        guess
     }
 
     #[inline]
