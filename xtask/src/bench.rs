@@ -17,9 +17,14 @@ mod snapshot;
 mod statistics;
 mod terminal;
 mod top;
+mod verdicts;
 
 use crate::project::Project;
 use crate::stop::Stop;
+
+/// What it takes.
+pub(crate) const ARGUMENTS: &str =
+    "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | run | top [--seconds N | --hour]";
 
 /// Enough for a median and a ninth decile that stand still.
 const RUNS: usize = 200;
@@ -30,20 +35,12 @@ const SECONDS: u64 = 120;
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["snapshot"] => Ok(snapshot::run(project, RUNS)?),
-        ["snapshot", "--runs", text] => {
-            let runs = text.parse().ok().filter(|runs| *runs > 0);
-            let runs = runs.ok_or_else(|| Stop::Usage(format!("--runs wants a number from 1 on, not {text}")))?;
-            Ok(snapshot::run(project, runs)?)
-        }
+        ["snapshot", flag @ "--runs", text] => Ok(snapshot::run(project, number(flag, text)?)?),
         ["host"] => Ok(host::run(project)?),
         ["day"] => Ok(host::day(project)?),
         ["run"] => Ok(run::run(project, RUNS)?),
         ["top"] => Ok(top::run(project, SECONDS)?),
-        ["top", "--seconds", text] => {
-            let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-            let seconds = seconds.ok_or_else(|| Stop::Usage(format!("--seconds wants a number from 1 on, not {text}")))?;
-            Ok(top::run(project, seconds)?)
-        }
+        ["top", flag @ "--seconds", text] => Ok(top::run(project, number(flag, text)?)?),
         ["top", "--hour"] => Ok(top::run_hour(project)?),
         ["ledger"] => Ok(ledger::run(project, false)?),
         ["ledger", "--quick"] => Ok(ledger::run(project, true)?),
@@ -51,9 +48,11 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["hook", "--quick"] => Ok(hook::run(project, true)?),
         ["server"] => Ok(server::run(project, false)?),
         ["server", "--quick"] => Ok(server::run(project, true)?),
-        _ => Err(Stop::Usage(
-            "bench wants: snapshot [--runs N], ledger [--quick], hook [--quick], server [--quick], host, day, run, top [--seconds N | --hour]"
-                .to_owned(),
-        )),
+        _ => Err(Stop::Usage(format!("bench wants one of: {ARGUMENTS}"))),
     }
+}
+
+fn number<N: TryFrom<u32>>(flag: &str, text: &str) -> Result<N, Stop> {
+    let number = text.parse().ok().filter(|number| *number > 0).and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| Stop::Usage(format!("{flag} wants a number from 1 on, not {text}")))
 }

@@ -79,7 +79,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "wheel", arguments: "", help: "one wheel with python/ttmon and the libraries inside", run: wheel::run },
     Command {
         name: "bench",
-        arguments: "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | run | top [--seconds N]",
+        arguments: bench::ARGUMENTS,
         help: "what a snapshot, an event of the ledger, the hook or the server costs, beside its limits",
         run: bench::run,
     },

@@ -14,9 +14,19 @@ pub(crate) const TOKEN: &str = "the-token-of-our-own-checks";
 /// On a machine under any load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A program that is ended with the value.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A service that runs until this is dropped.
 pub(crate) struct Service {
-    child: Child,
+    process: Ended,
     pub(crate) port: u16,
     _directory: tempfile::TempDir,
 }
@@ -36,29 +46,14 @@ impl Service {
         command.args(["serve", "--listen", "127.0.0.1:0", "--api"]).arg(&api).args(arguments);
         // With the allocation socket, if it has one, somewhere else too.
         command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).env("TTMON_TOKEN", TOKEN);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("ttmon serve: {error}"))?;
-        let mut lines = BufReader::new(child.stderr.take().ok_or("ttmon serve has no messages")?).lines().map_while(Result::ok);
-        let place = lines.find(|line| line.contains("http://"));
-        let port = place.and_then(|line| line.rsplit(':').next()?.trim().parse().ok());
-        // What it says later must find a reader, or it would wait for one.
-        thread::spawn(move || lines.for_each(drop));
-        let Some(port) = port else {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err("ttmon serve did not say where it serves".to_owned());
-        };
-        let service = Self { child, port, _directory: directory };
+        let (process, port) = serve(&mut command, "http://")?;
+        let service = Self { process, port, _directory: directory };
         until("ready", || service.get("/readyz").is_ok_and(|answer| answer.status == 200))?;
         Ok(service)
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.0.id()
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Answer, String> {
@@ -71,11 +66,16 @@ impl Service {
     }
 }
 
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a service and reads the port that it says it has, of the address that begins so.
+pub(crate) fn serve(command: &mut Command, address: &str) -> Result<(Ended, u16), String> {
+    let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut process = Ended(spawned.map_err(|error| format!("ttmon serve: {error}"))?);
+    let mut lines = BufReader::new(process.0.stderr.take().ok_or("ttmon serve has no messages")?).lines().map_while(Result::ok);
+    let place = lines.find(|line| line.contains(address));
+    let port = place.and_then(|line| line.rsplit(':').next()?.trim().parse().ok());
+    // What it says later must find a reader, or it would wait for one.
+    thread::spawn(move || lines.for_each(drop));
+    Ok((process, port.ok_or("ttmon serve did not say where it serves")?))
 }
 
 /// Asks a port of this host, with more header fields if any.

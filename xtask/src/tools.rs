@@ -1,6 +1,7 @@
 //! Programs of others that our checks run: built once, by version, below the target directory.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::project::{self, Project};
 
@@ -25,6 +26,36 @@ impl Tool {
         project::run(install.arg(&tools)).map_err(|error| format!("{name} {version} cannot be had: {error}"))?;
         Ok(program)
     }
+}
+
+/// What is in a package of Debian, unpacked below the target directory and not installed: a folder with `usr` and its like. An error
+/// says why it cannot be had here.
+pub(crate) fn debian(project: &Project, package: &str) -> Result<PathBuf, String> {
+    let folder = project.metadata()?.target.join("tools").join(package);
+    // Written last: what was interrupted is done again.
+    let whole = folder.join("unpacked");
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if !whole.exists() {
+        eprintln!("xtask: fetching Debian's package {package} into {}", folder.display());
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let archive = download(project, package, &folder)?;
+        project::run(project.command("dpkg-deb", &["-x"]).arg(&archive).arg(&folder))?;
+        fs::write(&whole, "").map_err(failed)?;
+    }
+    Ok(folder)
+}
+
+fn download(project: &Project, package: &str, folder: &Path) -> Result<PathBuf, String> {
+    let mut fetch = project.command("apt-get", &["--quiet", "download", package]);
+    fetch.current_dir(folder);
+    // A machine that is new has no lists of packages yet.
+    if project::run(&mut fetch).is_err() {
+        project::run(&mut project.command("apt-get", &["--quiet", "update"]))?;
+        project::run(&mut fetch)?;
+    }
+    let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut archives = files.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    archives.next().ok_or_else(|| format!("apt-get left no package {package} behind"))
 }
 
 /// Whether a program that says this of itself, such as `cbindgen 0.29.4`, is the version.

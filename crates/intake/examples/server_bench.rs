@@ -50,15 +50,7 @@ fn measure(ttmon: &Path, messages: u64, rounds: usize) {
     println!("| row | drained | served | ratio | CPU of the drain, ns | CPU of the server, ns | CPU of its clients, ns |");
     for (connections, buffer) in [(1, 0), (1, 1 << 20), (8, 0), (8, 1 << 20)] {
         let name = if buffer == 0 { "default" } else { "1 MiB" };
-        rates(
-            ttmon,
-            place,
-            &format!("{connections} connections, {name} buffer, quiet"),
-            (connections, buffer),
-            messages / connections,
-            rounds,
-            true,
-        );
+        rates(ttmon, place, &format!("{connections} connections, {name} buffer, quiet"), (connections, buffer), messages, rounds, true);
     }
     rates(ttmon, place, "1 connections, default buffer, log to a file", (1, 0), messages, rounds, false);
     latencies(ttmon, place);

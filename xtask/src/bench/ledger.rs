@@ -3,13 +3,10 @@
 //! The crates measure themselves, in examples that print tables; here they are run one after the other, and each line
 //! that promises something gets its limit and the verdict beside it.
 
-use std::io::Write;
-use std::path::Path;
-
-use super::limits::{Limit, Part, judge};
+use super::limits::{Limit, Part};
 use super::snapshot::load;
+use super::verdicts::Verdicts;
 use crate::project::{self, Project};
-use crate::stream::{Voice, listen};
 
 struct Example {
     name: &'static str,
@@ -61,14 +58,6 @@ mutex in as many threads; p99.99 beside that of the empty loop; growth, which ma
 /// Variables that would turn tracking on in the examples.
 const TRACKING: &[&str] = &["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING"];
 
-#[derive(Default)]
-struct Verdicts {
-    held: usize,
-    missed: usize,
-    /// What no line of the examples answered.
-    open: Vec<String>,
-}
-
 pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
     let mut build = vec!["build", "--release", "--package", "ttmon-ledger", "--package", "ttmon-client"];
     build.extend(EXAMPLES.iter().flat_map(|example| ["--example", example.name]));
@@ -80,46 +69,20 @@ pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
     let mut verdicts = Verdicts::default();
     for example in EXAMPLES {
         println!("\n## {}\n", example.title);
-        example.run(project, &programs, is_quick, &mut verdicts)?;
-    }
-    println!("\nload after:  {}\n\n{SHOWN_ONLY}\n{} limits hold, {} MISSED", load(), verdicts.held, verdicts.missed);
-    for open in &verdicts.open {
-        println!("NOT JUDGED: {open}: no such line was printed");
-    }
-    Ok(())
-}
-
-impl Example {
-    fn run(&self, project: &Project, programs: &Path, is_quick: bool, verdicts: &mut Verdicts) -> Result<(), String> {
-        let arguments: &[&str] = if is_quick && self.is_quick { &["--quick"] } else { &[] };
-        let mut command = project.command(programs.join(self.name), arguments);
-        TRACKING.iter().for_each(|variable| {
+        let arguments: &[&str] = if is_quick && example.is_quick { &["--quick"] } else { &[] };
+        let mut command = project.command(programs.join(example.name), arguments);
+        for variable in TRACKING {
             command.env_remove(variable);
-        });
-        let mut seen = Vec::new();
-        listen(&mut command, Voice::Stdout, |line| {
-            let line = String::from_utf8_lossy(line);
-            let judged = judge(self.limits, &line);
-            let mut out = std::io::stdout().lock();
-            write!(out, "{}", line.trim_end())?;
-            if !judged.is_empty() {
-                let says: Vec<String> = judged.iter().map(|judged| judged.says.clone()).collect();
-                write!(out, "  <- {}", says.join("; "))?;
-            }
-            writeln!(out)?;
-            verdicts.held += judged.iter().filter(|judged| judged.holds).count();
-            verdicts.missed += judged.iter().filter(|judged| !judged.holds).count();
-            seen.extend(judged.into_iter().map(|judged| judged.key));
-            Ok(())
-        })?;
-        let keys = self.limits.iter().flat_map(Limit::keys);
-        verdicts.open.extend(keys.filter(|key| !seen.contains(key)).map(|key| format!("{}: {key}", self.name)));
-        Ok(())
+        }
+        verdicts.judge(&mut command, example.limits)?;
     }
+    println!("\nload after:  {}\n\n{SHOWN_ONLY}\n{verdicts}", load());
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::judge;
     use super::*;
 
     /// As the examples print them.

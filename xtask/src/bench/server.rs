@@ -2,12 +2,10 @@
 //!
 //! The measuring is done by an example of the crate `intake`; here its lines get their limits and verdicts.
 
-use std::io::Write;
-
-use super::limits::{Limit, Part, judge};
+use super::limits::{Limit, Part};
 use super::snapshot::load;
+use super::verdicts::Verdicts;
 use crate::project::{self, Project};
-use crate::stream::{Voice, listen};
 
 const ROWS: &[&str] = &[
     "| 1 connections, default buffer, quiet |",
@@ -38,27 +36,15 @@ pub(super) fn run(project: &Project, is_quick: bool) -> Result<(), String> {
     println!("# The allocation server, beside its limits{}", if is_quick { " (quick: fewer messages and rounds)" } else { "" });
     println!("load before: {}", load());
     let mut command = project.command(release.join("examples/server_bench"), arguments);
-    let (mut held, mut missed, mut seen) = (0, 0, Vec::new());
-    listen(&mut command, Voice::Stdout, |line| {
-        let line = String::from_utf8_lossy(line);
-        let judged = judge(LIMITS, &line);
-        let says: Vec<&str> = judged.iter().map(|judged| judged.says.as_str()).collect();
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{}{}{}", line.trim_end(), if says.is_empty() { "" } else { "  <- " }, says.join("; "))?;
-        held += judged.iter().filter(|judged| judged.holds).count();
-        missed += judged.iter().filter(|judged| !judged.holds).count();
-        seen.extend(judged.into_iter().map(|judged| judged.key));
-        Ok(())
-    })?;
-    println!("load after:  {}\n\n{held} limits hold, {missed} MISSED", load());
-    for open in LIMITS.iter().flat_map(Limit::keys).filter(|key| !seen.contains(key)) {
-        println!("NOT JUDGED: {open}: no such line was printed");
-    }
+    let mut verdicts = Verdicts::default();
+    verdicts.judge(&mut command, LIMITS)?;
+    println!("load after:  {}\n\n{verdicts}", load());
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::judge;
     use super::*;
 
     /// As the example prints them.

@@ -44,7 +44,6 @@ fn check(gate: &Gate, program: &PathBuf) -> Result<(), String> {
     let before = failures(&service)?;
     let url = format!("http://127.0.0.1:{}", service.port);
     let token = format!("Authorization: Bearer {TOKEN}");
-    // A stream never ends, so that path is asked for the document it also has.
     // Streams go on for ever, so that they are asked for as documents.
     let others = ["--exclude-path", "/api/v1/events", "--exclude-path", "/api/v1/memory/events"];
     let streams = ["--include-path", "/api/v1/events", "--include-path", "/api/v1/memory/events", "--header", "Accept: application/json"];

@@ -3,15 +3,16 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
 
 use super::{Gate, Outcome};
 use crate::project::{self, Project};
-use crate::service::{self, Service};
+use crate::service::{self, Ended, Service};
+use crate::tools;
 
 /// Both architectures, a remote chip, a process of which the memory is known.
 const SPEC: &str = "n300,p150";
@@ -20,16 +21,6 @@ const SPEC: &str = "n300,p150";
 struct Tools {
     prometheus: PathBuf,
     promtool: PathBuf,
-}
-
-/// Ends with the value.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
@@ -42,29 +33,19 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     checked.into()
 }
 
-/// Installed ones, else Debian's package, unpacked below the target directory and not installed.
+/// Installed ones, else Debian's package.
 fn tools(project: &Project) -> Result<Tools, String> {
-    let directory = project.metadata()?.target.join("tools/prometheus");
-    let unpacked = directory.join("usr/bin");
-    let works = |promtool: &PathBuf| {
-        let mut probe = project.command(promtool, &["--version"]);
+    let at = |place: &Path| Tools { prometheus: place.join("prometheus"), promtool: place.join("promtool") };
+    let works = |program: &Path| {
+        let mut probe = project.command(program, &["--version"]);
         project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
     };
-    for place in [PathBuf::new(), unpacked.clone()] {
-        let tools = Tools { prometheus: place.join("prometheus"), promtool: place.join("promtool") };
-        if works(&tools.promtool) && works(&tools.prometheus) {
-            return Ok(tools);
-        }
+    let installed = at(Path::new(""));
+    if works(&installed.promtool) && works(&installed.prometheus) {
+        return Ok(installed);
     }
-    fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    eprintln!("xtask: fetching Debian's package prometheus into {}", directory.display());
-    let mut fetch = project.command("apt-get", &["download", "prometheus"]);
-    project::run(fetch.current_dir(&directory)).map_err(|error| format!("neither installed nor to be had: {error}"))?;
-    let files = fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let package = files.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|ending| ending == "deb"));
-    let package = package.ok_or("apt-get left no package behind")?;
-    project::run(project.command("dpkg-deb", &["-x"]).arg(&package).arg(&directory))?;
-    Ok(Tools { prometheus: unpacked.join("prometheus"), promtool: unpacked.join("promtool") })
+    let unpacked = tools::debian(project, "prometheus").map_err(|error| format!("neither installed nor to be had: {error}"))?;
+    Ok(at(&unpacked.join("usr/bin")))
 }
 
 fn check(gate: &Gate, tools: &Tools) -> Result<(), String> {

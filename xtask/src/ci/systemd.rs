@@ -1,12 +1,13 @@
 //! The units of packaging/systemd, read by systemd itself; and the server started by its socket, asked by a person's means.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Gate, Outcome};
-use crate::project::{self, Project};
-use crate::service::until;
+use crate::project;
+use crate::service::{Ended, until};
+use crate::tools;
 
 const UNITS: [&str; 2] = ["ttmon.service", "ttmon.socket"];
 /// Where the units say the program is, and something that is there on every machine.
@@ -20,27 +21,13 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     if let Err(error) = verify(gate) {
         return Outcome::Failed(error);
     }
-    match netcat(gate.project) {
-        Ok(nc) => activate(gate, &nc).into(),
+    // The `nc` that knows Unix sockets.
+    match tools::debian(gate.project, "netcat-openbsd") {
+        Ok(folder) => activate(gate, &folder.join("bin/nc.openbsd")).into(),
         Err(why) => {
             Outcome::Skipped(format!("the units are right; the server was not started by its socket: no netcat-openbsd here: {why}"))
         }
     }
-}
-
-/// The `nc` that knows Unix sockets: Debian's, unpacked below the target directory.
-fn netcat(project: &Project) -> Result<PathBuf, String> {
-    let folder = project.metadata()?.target.join("tools/netcat");
-    let program = folder.join("bin/nc.openbsd");
-    if !program.exists() {
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut download = project.command("apt-get", &["--quiet", "download", "netcat-openbsd"]);
-        project::run(download.current_dir(&folder))?;
-        let packages = fs::read_dir(&folder).map_err(|error| error.to_string())?.flatten().map(|entry| entry.path());
-        let package = packages.filter(|path| path.extension().is_some_and(|ending| ending == "deb")).last().ok_or("no package came")?;
-        project::run(project.command("dpkg", &["-x"]).arg(package).arg(&folder))?;
-    }
-    Ok(program)
 }
 
 /// `systemd-socket-activate` needs no running systemd: it listens, and starts the server at the first connection.
@@ -53,7 +40,7 @@ fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
     command.arg("--listen").arg(at("alloc.sock")).arg(ttmon).args(["serve", "--sim", "n150,idle", "--listen", "off", "--quiet"]);
     command.arg("--api").arg(at("api.sock")).arg("--handover").arg(at("handover.sock")).arg("--state-dir").arg(at("state"));
     let server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let mut server = server.map_err(|error| format!("systemd-socket-activate: {error}"))?;
+    let _server = Ended(server.map_err(|error| format!("systemd-socket-activate: {error}"))?);
     let mut said = String::new();
     let answered = until("answered by the server that its socket started", || {
         let mut ask = Command::new("sh");
@@ -61,8 +48,6 @@ fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
         said = ask.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         said.contains("Total tracked allocations: 0")
     });
-    let _ = server.kill();
-    let _ = server.wait();
     answered.map_err(|error| format!("{error}; nc said: {said:?}"))
 }
 

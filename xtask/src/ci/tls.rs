@@ -1,12 +1,11 @@
 //! HTTPS as others meet it: a certificate made on the spot, and curl for a client.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use super::{Gate, Outcome};
 use crate::project::{self, Project};
-use crate::service::{TOKEN, until};
+use crate::service::{Ended, TOKEN, serve, until};
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     for tool in ["openssl", "curl"] {
@@ -25,9 +24,9 @@ fn check(gate: &Gate) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
     make_certificate(gate.project, &certificate, &key)?;
-    let server = Server::start(&ttmon, directory.path(), &certificate, &key)?;
+    let (_server, port) = open_to_others(&ttmon, directory.path(), &certificate, &key)?;
     let curl = |flags: &[&str], path: &str| -> Result<String, String> {
-        let url = format!("https://localhost:{}{path}", server.port);
+        let url = format!("https://localhost:{port}{path}");
         let mut command = Command::new("curl");
         command.args(["--silent", "--max-time", "20", "--output", "/dev/null", "--write-out", "%{http_code} %{ssl_verify_result}"]);
         let output = command.args(flags).arg(url).output().map_err(|error| format!("curl: {error}"))?;
@@ -52,7 +51,7 @@ fn check(gate: &Gate) -> Result<(), String> {
             return Err(format!("{what}: {said}, not {code}"));
         }
     }
-    let plain = Command::new("curl").args(["--silent", "--max-time", "20", &format!("http://localhost:{}/healthz", server.port)]).output();
+    let plain = Command::new("curl").args(["--silent", "--max-time", "20", &format!("http://localhost:{port}/healthz")]).output();
     if plain.map_err(|error| format!("curl: {error}"))?.status.success() {
         return Err("without TLS it answers too".to_owned());
     }
@@ -68,29 +67,9 @@ fn make_certificate(project: &Project, certificate: &Path, key: &Path) -> Result
 }
 
 /// Open to other hosts, as it may only be with a token and TLS.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<Self, String> {
-        let mut command = Command::new(program);
-        command.args(["serve", "--sim", "n150", "--listen", "0.0.0.0:0", "--allow-remote"]).env("TTMON_TOKEN", TOKEN);
-        command.arg("--api").arg(directory.join("api.sock")).arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
-        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut child = spawned.map_err(|error| format!("ttmon serve: {error}"))?;
-        let said = child.stderr.take().map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok));
-        let place = said.and_then(|mut lines| lines.find(|line| line.contains("https://")));
-        let port = place.and_then(|line| line.rsplit(':').next()?.trim().parse().ok());
-        let server = Self { child, port: port.unwrap_or(0) };
-        if server.port == 0 { Err("ttmon serve did not say where it serves".to_owned()) } else { Ok(server) }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn open_to_others(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(Ended, u16), String> {
+    let mut command = Command::new(program);
+    command.args(["serve", "--sim", "n150", "--listen", "0.0.0.0:0", "--allow-remote"]).env("TTMON_TOKEN", TOKEN);
+    command.arg("--api").arg(directory.join("api.sock")).arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
+    serve(&mut command, "https://")
 }

@@ -1,0 +1,63 @@
+//! An example that measures: its lines as it prints them, each that promises something with its limit and the verdict beside it.
+
+use std::fmt;
+use std::io::Write;
+use std::process::Command;
+
+use super::limits::{Limit, judge};
+use crate::stream::{Voice, listen};
+
+#[derive(Default)]
+pub(super) struct Verdicts {
+    held: usize,
+    missed: usize,
+    /// What no line answered.
+    open: Vec<String>,
+}
+
+impl Verdicts {
+    /// Runs it to its end.
+    pub(super) fn judge(&mut self, command: &mut Command, limits: &[Limit]) -> Result<(), String> {
+        let mut seen = Vec::new();
+        listen(command, Voice::Stdout, |line| {
+            let line = String::from_utf8_lossy(line);
+            let judged = judge(limits, &line);
+            let says: Vec<&str> = judged.iter().map(|judged| judged.says.as_str()).collect();
+            let arrow = if says.is_empty() { "" } else { "  <- " };
+            writeln!(std::io::stdout().lock(), "{}{arrow}{}", line.trim_end(), says.join("; "))?;
+            let held = judged.iter().filter(|judged| judged.holds).count();
+            self.held += held;
+            self.missed += judged.len() - held;
+            seen.extend(judged.into_iter().map(|judged| judged.key));
+            Ok(())
+        })?;
+        self.open.extend(limits.iter().flat_map(Limit::keys).filter(|key| !seen.contains(key)));
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verdicts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} limits hold, {} MISSED", self.held, self.missed)?;
+        self.open.iter().try_for_each(|open| write!(formatter, "\nNOT JUDGED: {open}: no such line was printed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::Part;
+    use super::*;
+
+    #[test]
+    fn lines_are_judged_and_what_never_came_is_told() {
+        const LIMITS: &[Limit] = &[
+            Limit::at_most(2.0, "x", &["a "], Part::After("a")),
+            Limit::at_most(2.0, "x", &["b "], Part::After("b")),
+            Limit::at_most(2.0, "x", &["c "], Part::After("c")),
+        ];
+        let mut verdicts = Verdicts::default();
+        verdicts.judge(Command::new("printf").arg("a 1\\nb 3\\n"), LIMITS).unwrap();
+        assert_eq!(verdicts.to_string(), "1 limits hold, 1 MISSED\nNOT JUDGED: c at most 2 x: no such line was printed");
+        assert!(verdicts.judge(&mut Command::new("false"), LIMITS).is_err());
+    }
+}
