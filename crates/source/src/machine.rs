@@ -341,6 +341,8 @@ impl Machine {
             known.take_counters(&lanes.next().unwrap_or(NONE), problems);
             let pids = if self.options.processes { lanes.next() } else { None };
             users.push(match pids.and_then(|lane| lane.replies.into_iter().next()) {
+                // Its list went with it: that says nothing of what the driver tells of others.
+                Some(_) if known.has_left() => Err(Missing::Gone),
                 Some(reply) => users::take(&self.root, known.id, &reply, problems),
                 None => Err(Missing::NotTracked),
             });
