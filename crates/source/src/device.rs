@@ -195,7 +195,8 @@ impl Known {
             }
             // What a chip is does not change while it does not answer.
             let is_known = attribute.pace == attributes::Pace::Static && self.attributes.get(attribute.attr).is_ok();
-            if !(is_known && reading == Err(Missing::Timeout)) {
+            let is_silent = matches!(reading, Err(Missing::Timeout | Missing::Resetting | Missing::Gone | Missing::IoError));
+            if !(is_known && is_silent) {
                 self.attributes.set(attribute.attr, reading);
             }
         }
@@ -242,8 +243,10 @@ impl Known {
         ATTRIBUTES
             .iter()
             .filter(move |attribute| (attribute.place == Place::Counters) == (part == Part::Counters))
-            .filter(|attribute| {
-                self.needs_static || (attribute.pace == attributes::Pace::Dynamic && !self.absent.contains(&attribute.attr))
+            .filter(|attribute| match attribute.pace {
+                // What it was is all that can be known of one that left.
+                attributes::Pace::Static => self.needs_static && !self.has_left,
+                attributes::Pace::Dynamic => self.needs_static || !self.absent.contains(&attribute.attr),
             })
             .filter_map(|attribute| Some((attribute, self.path(attribute)?)))
     }

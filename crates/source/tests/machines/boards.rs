@@ -417,10 +417,11 @@ fn a_device_comes_back_under_another_number() {
     tree.remove("sys/class/tenstorrent/tenstorrent!0");
     tree.remove("sys/bus/pci/devices/0000:c1:00.0");
     tree.remove("proc/driver/tenstorrent/0/pids");
-    let gone = Snapshot::derive(&machine.sample().unwrap(), None);
-    assert_eq!((gone.devices.len(), device(&gone, 0).state, device(&gone, 1).state), (2, State::Gone, State::Gone));
-    assert_eq!(device(&gone, 0).temperature, Err(Missing::Gone));
-    check(&gone, 0, "memory.holders !gone");
+    for _ in 0..3 {
+        let gone = Snapshot::derive(&machine.sample().unwrap(), None);
+        assert_eq!((gone.devices.len(), device(&gone, 0).state, device(&gone, 1).state), (2, State::Gone, State::Gone));
+        check(&gone, 0, "temperature !gone\nmemory.holders !gone\nboard n300\nmetal_id 0\nserial 010001451172208F");
+    }
     tree.device(3, "0000:c1:00.0");
     tree.files(3, N300);
     tree.pids(3, "");

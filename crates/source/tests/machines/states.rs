@@ -216,20 +216,27 @@ fn limits_are_read_again_after_a_reset() {
     assert_eq!(device(&snapshot, 0).temperature_limit.map(|value| value.0), Ok(80.0));
 }
 
-/// What a chip is does not change while its files hang, and neither do the chips behind it.
+/// What a chip is does not change while it does not answer, and neither do the chips behind it.
 #[test]
-fn identity_outlasts_a_hang() {
-    let tree = n300();
-    tree.faults("nothing\thang\n");
-    let mut machine = tree.machine();
-    let before = Snapshot::derive(&machine.sample().unwrap(), None);
-    tree.faults(&format!("{CLASS}\thang\n"));
-    for _ in 0..2 {
-        let now = Snapshot::derive(&machine.sample().unwrap(), None);
-        assert_eq!(now.devices.len(), before.devices.len());
-        let (was, is) = (device(&before, 0), device(&now, 0));
-        assert_eq!((is.state, &is.temperature), (State::Unreadable, &Err(Missing::Timeout)));
-        assert_eq!((&is.board, &is.arch, &is.serial, &is.firmware.bundle), (&was.board, &was.arch, &was.serial, &was.firmware.bundle));
-        assert_eq!(is.memory.dram.total, was.memory.dram.total);
+fn identity_outlasts_silence() {
+    for (fault, state, reason) in [
+        ("hang", State::Unreadable, Missing::Timeout),
+        ("EIO", State::Unreadable, Missing::IoError),
+        ("ENODATA", State::Resetting, Missing::Resetting),
+        ("ENODEV", State::Gone, Missing::Gone),
+    ] {
+        let tree = n300();
+        tree.faults("nothing\thang\n");
+        let mut machine = tree.machine();
+        let before = Snapshot::derive(&machine.sample().unwrap(), None);
+        tree.faults(&format!("{CLASS}\t{fault}\n"));
+        for _ in 0..3 {
+            let now = Snapshot::derive(&machine.sample().unwrap(), None);
+            assert_eq!(now.devices.len(), before.devices.len(), "{fault}");
+            let (was, is) = (device(&before, 0), device(&now, 0));
+            assert_eq!((is.state, is.temperature), (state, Err(reason)), "{fault}");
+            assert_eq!((&is.board, &is.arch, &is.serial, is.metal_id), (&was.board, &was.arch, &was.serial, was.metal_id), "{fault}");
+            assert_eq!((&is.firmware.bundle, is.memory.dram.total), (&was.firmware.bundle, was.memory.dram.total), "{fault}");
+        }
     }
 }
