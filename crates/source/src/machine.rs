@@ -408,8 +408,9 @@ impl Machine {
             }
         }
         if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
-            let pids = users.iter().flatten().flat_map(|users| &users.pids);
-            return pids.filter_map(|pid| users::scan_process(&self.root, *pid).ok()).flatten().collect();
+            // Each once, however many devices it holds.
+            let pids: BTreeSet<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
+            return pids.into_iter().filter_map(|pid| users::scan_process(&self.root, pid).ok()).flatten().collect();
         }
         Vec::new()
     }

@@ -280,8 +280,14 @@ fn an_old_driver_names_no_users() {
 fn a_future_driver_with_fdinfo() {
     let tree = tree_with_holder(4242);
     tree.put("sys/module/tenstorrent/version", "2.11.0");
+    // On a second device it has nothing.
+    tree.device(1, "0000:c2:00.0");
+    tree.files(1, crate::tree::N300);
+    tree.files(1, "tt_serial\t0100014511722053");
+    tree.pids(1, "4242\n");
     fs::create_dir_all(tree.path("proc/4242/fd")).unwrap();
     symlink("/dev/tenstorrent/0", tree.path("proc/4242/fd/9")).unwrap();
+    symlink("/dev/tenstorrent/1", tree.path("proc/4242/fd/10")).unwrap();
     tree.put("proc/4242/fdinfo/9", "pos:\t0\ndrm-driver:\ttenstorrent\ndrm-memory-dram:\t1024 KiB\ndrm-memory-l1:\t64 KiB");
     let snapshot = tree.snapshot();
     let kinds = &snapshot.processes[0].on(DeviceId(0)).unwrap().kinds;
