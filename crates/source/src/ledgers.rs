@@ -123,7 +123,7 @@ fn files_of_threads(directory: &Path) -> Vec<PathBuf> {
 /// The mappings of a process: reading them may wait for it, so they go with its other files.
 pub(crate) fn maps_request(root: &Root, pid: u32) -> Request {
     let path = root.proc.join(pid.to_string()).join("maps");
-    Request { path, want: Want::Beginning, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
+    Request { path, want: Want::Memfds, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
 }
 
 impl Lead {
@@ -166,7 +166,7 @@ fn names_ledger(target: &Path) -> bool {
 /// `7f00-7f40 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)`
 fn parse_mapping(line: &str) -> Option<(u64, u64)> {
     let (range, rest) = line.split_once(' ')?;
-    names_ledger(Path::new(&rest[rest.find("/memfd:")?..])).then_some(())?;
+    names_ledger(Path::new(&rest[rest.find('/')?..])).then_some(())?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     (start < end).then_some((start, end))
@@ -453,6 +453,7 @@ mod tests {
             "7f-80 rw-s 0 00:01 1 /memfd:other (deleted)",
             "80-7f rw-s 0 00:01 1 /memfd:ttmon-ledger (deleted)",
             "7f-80 rw-p 0 00:00 0",
+            "7f-80 rw-s 0 00:01 1 /tmp/memfd:ttmon-ledger (deleted)",
         ] {
             assert_eq!(parse_mapping(other), None, "{other}");
         }

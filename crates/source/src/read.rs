@@ -49,6 +49,8 @@ pub enum Want {
     PlainFile,
     /// The directory's device and inode, then the names in it, a line each.
     Names,
+    /// Of a list of mappings the lines that name a memfd: all lists of a machine are longer than anybody wants to hear.
+    Memfds,
 }
 
 /// How often a file is read.
@@ -130,7 +132,10 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
             file
         }
     };
-    let reply = read_whole(&file, request.bytes_max, request.want);
+    let mut reply = read_whole(&file, request.bytes_max, request.want);
+    if request.want == Want::Memfds {
+        reply = reply.map(|list| memfds_among(&list));
+    }
     if request.pace == Pace::Repeated && matches!(reply, Err(Failure::Errno(_))) {
         // After a reset an open file answers ENODEV for ever: the next read opens it anew.
         plan.close(index);
@@ -208,12 +213,18 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
         }
     }
     match want {
-        Want::Beginning => {
+        Want::Beginning | Want::Memfds => {
             bytes.truncate(bytes_max);
             Ok(bytes)
         }
         _ => Err(Failure::TooLong),
     }
+}
+
+/// The first `/` of a line is where the name of what is mapped begins.
+fn memfds_among(list: &[u8]) -> Vec<u8> {
+    let names_memfd = |line: &&[u8]| line.iter().position(|byte| *byte == b'/').is_some_and(|at| line[at..].starts_with(b"/memfd:"));
+    list.split_inclusive(|byte| *byte == b'\n').filter(names_memfd).collect::<Vec<_>>().concat()
 }
 
 /// A plain file that gives less than it was asked for has no more.

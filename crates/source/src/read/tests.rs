@@ -147,6 +147,20 @@ fn beginnings_and_names() {
 }
 
 #[test]
+fn of_mappings_those_of_memfds() {
+    let tree = Tree::new("");
+    let other = "55d0-55e0 r-xp 00000000 08:01 77  /usr/bin/python3\n7f00-7f10 rw-p 00000000 00:00 0\n";
+    let memfd = "7f10-7f20 rw-s 00000000 00:01 1234  /memfd:x (deleted)\n";
+    fs::write(tree.path("maps"), [other, memfd, &other.repeat(100), memfd].concat()).unwrap();
+    let read = |bytes_max| {
+        let request = Request { path: tree.path("maps"), want: Want::Memfds, bytes_max, pace: Pace::Once };
+        tree.read(&tree.pool(), vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
+    };
+    assert_eq!(read(1 << 20), Ok(memfd.repeat(2).into_bytes()));
+    assert_eq!(read(4096), Ok(memfd.as_bytes().to_vec()), "only the beginning is looked at");
+}
+
+#[test]
 fn a_plain_file_that_was_replaced_is_opened_anew() {
     let tree = Tree::new("");
     let pool = tree.pool();

@@ -130,3 +130,18 @@ fn a_file_is_written_whole() {
     let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(json["schema"], 1);
 }
+
+/// Hundreds of programs with thousands of mappings each are 64 MiB soon.
+#[test]
+fn the_mappings_of_many_processes() {
+    let root = root("n150,idle");
+    let maps = root.path().join("maps");
+    std::fs::write(&maps, "7f0000000000-7f0000001000 r-xp 00000000 08:01 77  /usr/lib/libc.so.6\n".repeat(60_000)).unwrap();
+    for pid in 1..=20 {
+        let process = root.path().join(format!("proc/{pid}"));
+        std::fs::create_dir_all(process.join("fd")).unwrap();
+        std::fs::hard_link(&maps, process.join("maps")).unwrap();
+    }
+    let ran = ttmon_at(root.path(), "mem --json");
+    assert_eq!((ran.code, ran.json()["devices"].as_array().map(Vec::len)), (0, Some(1)), "{}", ran.stderr);
+}
