@@ -75,9 +75,11 @@ impl Found {
         self.identity
     }
 
-    /// Whether the process still has it: `exec` keeps pid and start time, and takes the ledger away.
+    /// Whether the process still has it: `exec` keeps pid and start time, and takes the ledger away. Its number may be that of any
+    /// other file by now, so the kernel alone is asked: a file system of somebody else's making may never answer.
     pub(crate) fn is_still_there(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity)
+        let seen = rustix::fs::statx(rustix::fs::CWD, &self.path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
+        seen.is_ok_and(|seen| (rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor), seen.stx_ino) == self.identity)
     }
 }
 
