@@ -149,11 +149,18 @@ impl Lead {
     /// Opens the ledger, if it is this process's own.
     pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<Found> {
         match self {
-            Self::Files(paths) => paths.iter().find_map(|path| open(path, process, machine)),
+            Self::Files(paths) => paths.iter().find_map(|path| found(open_memfd(path).ok()?, path, process, machine)),
             Self::Mapping(start, end) => {
                 let directory = root.proc.join(process.key.pid.to_string());
                 let path = directory.join(format!("map_files/{start:x}-{end:x}"));
-                open(&path, process, machine).or_else(|| open_memory(&directory, *start, *end, process, machine))
+                match open_memfd(&path) {
+                    // Memory may have to come from a file system that never answers. Whoever may not follow the link has no
+                    // other user's processes to fear; to the others it says what is mapped.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        open_memory(&directory, *start, *end, process, machine)
+                    }
+                    file => found(file.ok()?, &path, process, machine),
+                }
             }
             Self::NoFile | Self::Nothing | Self::Denied => None,
         }
@@ -174,8 +181,7 @@ fn parse_mapping(line: &str) -> Option<(u64, u64)> {
     (start < end).then_some((start, end))
 }
 
-fn open(path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
-    let file = open_memfd(path)?;
+fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
     belongs(&region, process, machine).then(|| Found::new(process.key, Source::Ledger, region, path.to_owned(), &metadata))
@@ -191,13 +197,13 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
 
 /// A memfd. What it is is told by its number of file system, which the kernel knows without asking anybody: a file system of
 /// somebody else's making may never answer.
-fn open_memfd(path: &Path) -> Option<File> {
-    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let (device, kind) = what_is(&place)?;
-    if !kind.is_file() || device != memfd_device()? {
-        return None;
+fn open_memfd(path: &Path) -> io::Result<File> {
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let is_memfd = what_is(&place).is_some_and(|(device, kind)| kind.is_file() && Some(device) == memfd_device());
+    if !is_memfd {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))).ok()
+    open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd())))
 }
 
 /// Number of the file system, and the kind of file, as far as they are known already.
@@ -422,16 +428,50 @@ pub fn buffer_kind(number: u8) -> BufferKind {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use ttmon_ledger::writer::{ClockChoice, Config, Writer};
+    use ttmon_model::sample::Workload;
+
     use super::*;
 
     #[test]
     fn only_memfds_are_opened() {
         let memfd = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
-        assert!(open_memfd(&PathBuf::from(format!("/proc/self/fd/{}", memfd.as_raw_fd()))).is_some());
+        assert!(open_memfd(&PathBuf::from(format!("/proc/self/fd/{}", memfd.as_raw_fd()))).is_ok());
         let elsewhere = tempfile::tempfile_in("/dev/shm").unwrap();
         for path in [format!("/proc/self/fd/{}", elsewhere.as_raw_fd()), "/dev/zero".into(), "/proc/self/stat".into(), "/".into()] {
-            assert!(open_memfd(Path::new(&path)).is_none(), "{path}");
+            assert!(open_memfd(Path::new(&path)).is_err(), "{path}");
         }
+    }
+
+    /// A ledger of this process, under the name of another that has closed its files: found by its mapping, unless that is
+    /// said to be something else.
+    #[test]
+    fn memory_is_not_read_of_what_is_no_memfd() {
+        static WRITER: Writer =
+            Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
+        drop(WRITER.session().unwrap());
+        let ledger = Region::open(File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()).unwrap();
+        let (start, end) = fs::read_to_string("/proc/self/maps").unwrap().lines().find_map(parse_mapping).unwrap();
+        let process = ProcessSample {
+            key: ProcessKey { pid: 7, start_ticks: ledger.identity().start_ticks },
+            namespace_pid: std::process::id(),
+            facts: Err(Missing::Gone),
+            command: Err(Missing::Gone),
+            workload: Workload::default(),
+            fdinfo: Vec::new(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let mapping = directory.path().join(format!("proc/7/map_files/{start:x}-{end:x}"));
+        fs::create_dir_all(mapping.parent().unwrap()).unwrap();
+        symlink("/proc/self/mem", directory.path().join("proc/7/mem")).unwrap();
+        symlink(format!("/proc/self/map_files/{start:x}-{end:x}"), &mapping).unwrap();
+        let look = || Lead::Mapping(start, end).open(&Root::at(directory.path()), &process, 0);
+        assert!(look().is_some());
+        fs::remove_file(&mapping).unwrap();
+        fs::write(&mapping, "").unwrap();
+        assert!(look().is_none());
     }
 
     #[test]
@@ -441,7 +481,7 @@ mod tests {
         fs::create_dir_all(&thread).unwrap();
         fs::create_dir_all(directory.path().join("proc/7/task/7/fd")).unwrap();
         fs::create_dir(directory.path().join("proc/7/fd")).unwrap();
-        std::os::unix::fs::symlink("/memfd:ttmon-ledger (deleted)", thread.join("5")).unwrap();
+        symlink("/memfd:ttmon-ledger (deleted)", thread.join("5")).unwrap();
         assert_eq!(look(&Root::at(directory.path()), 7), Lead::Files(vec![thread.join("5")]));
     }
 
