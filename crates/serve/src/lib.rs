@@ -55,7 +55,6 @@ pub use tls::IS_BUILT_IN as HAS_TLS;
 use doors::{TcpDoor, UnixDoor};
 use http::Doors;
 use metrics::Processes;
-use sampler::Source;
 use service::Service;
 
 /// How the service is run.
@@ -114,7 +113,7 @@ impl std::error::Error for StartError {}
 
 /// A service whose doors are open and whom nobody answers yet.
 pub struct Host {
-    source: Source,
+    machine: Machine,
     service: Arc<Service>,
     doors: Doors,
 }
@@ -141,7 +140,7 @@ impl Host {
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
         // This forks: a door that was open would stay open in the reading process, after we are killed.
-        let machine = Machine::new(root.clone(), reading.clone()).map_err(StartError::Machine)?;
+        let machine = Machine::new(root, reading).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
             Some(listener) => Some(UnixDoor::inherited(listener).map_err(StartError::Thread)?),
             None => options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?,
@@ -151,7 +150,7 @@ impl Host {
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;
         let service = Arc::new(service);
-        Ok(Self { source: Source { machine, root, options: reading }, service, doors: Doors { unix, tcp, tls } })
+        Ok(Self { machine, service, doors: Doors { unix, tcp, tls } })
     }
 
     /// Where HTTP is served: with port 0 the kernel chose one.
@@ -162,14 +161,14 @@ impl Host {
     /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped
     /// when the thread that looks ends, and one with the thread that answers, however that comes about.
     pub fn start<E: Send + 'static>(self, keeper: Option<Keeper>, ends: [E; 2]) -> Result<Running, StartError> {
-        let Self { source, service, doors } = self;
+        let Self { machine, service, doors } = self;
         service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
         let [sampler_ends, http_ends] = ends;
         let looking = move || {
-            sampler::run(source, &for_sampler, &sampler_stopped);
+            sampler::run(machine, &for_sampler, &sampler_stopped);
             Ok(())
         };
         let sampler = spawn("sampler", sampler_ends, looking).map_err(StartError::Thread)?;

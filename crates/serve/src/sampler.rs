@@ -12,22 +12,15 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Kind, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
-use ttmon_source::{Departed, Error, Isolation, Machine, Options, Root};
+use ttmon_source::{Departed, Error, Machine};
 
 use crate::happenings::{What, differences, is_same};
 use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN};
 use crate::newest::{Published, boot_time};
 use crate::service::{Service, now};
 
-/// The machine, and how to open it again.
-pub(crate) struct Source {
-    pub(crate) machine: Machine,
-    pub(crate) root: Root,
-    pub(crate) options: Options,
-}
-
 /// Looks until somebody says stop, or is gone.
-pub(crate) fn run(mut source: Source, service: &Service, stop: &Receiver<()>) {
+pub(crate) fn run(mut machine: Machine, service: &Service, stop: &Receiver<()>) {
     let mut pace = Pace::new(boot_time(), service.interval);
     let mut before: Option<Arc<Published>> = None;
     let mut peaks = Peaks::default();
@@ -36,13 +29,13 @@ pub(crate) fn run(mut source: Source, service: &Service, stop: &Receiver<()>) {
     loop {
         let planned = pace.planned;
         let started = Instant::now();
-        match source.machine.sample() {
+        match machine.sample() {
             Ok(sample) => {
-                let ledgers = source.machine.ledgers().to_vec();
-                let departed = leaving.take_in(sample.at, source.machine.departed());
+                let ledgers = machine.ledgers().to_vec();
+                let departed = leaving.take_in(sample.at, machine.departed());
                 before = Some(take_in(service, planned, sample, before.as_deref(), &mut peaks, (ledgers, departed)));
             }
-            Err(error) => lament(service, &error, &mut source),
+            Err(error) => lament(service, &error),
         }
         service.figures(|figures| {
             figures.duration = started.elapsed();
@@ -107,7 +100,7 @@ impl Leaving {
 }
 
 /// The machine could not be read at all. Told once, not every second.
-fn lament(service: &Service, error: &Error, source: &mut Source) {
+fn lament(service: &Service, error: &Error) {
     let why = error.to_string();
     let is_new = service.figures(|figures| {
         figures.errors += 1;
@@ -115,13 +108,6 @@ fn lament(service: &Service, error: &Error, source: &mut Source) {
     });
     if is_new {
         service.note(boot_time(), now(), What::Unreadable { why });
-    }
-    // The reading process died, and this one has threads now: it reads by itself from here on.
-    if matches!(error, Error::Reader(_)) {
-        let options = Options { isolation: Isolation::Threads, ..source.options.clone() };
-        if let Ok(machine) = Machine::new(source.root.clone(), options) {
-            source.machine = machine;
-        }
     }
 }
 

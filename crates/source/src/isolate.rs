@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fork::Fork;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 
 use crate::read::{Failure, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
@@ -50,7 +50,7 @@ impl Reader {
             Fork::Parent(child) => {
                 ours.set_read_timeout(Some(read_timeout * 16 + GRACE))?;
                 ours.set_write_timeout(Some(GRACE))?;
-                Ok(Self { stream: ours, child, is_stuck: false, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() })
+                Ok(Self::new(ours, child))
             }
             Fork::Child => {
                 drop(ours);
@@ -61,7 +61,11 @@ impl Reader {
         }
     }
 
-    /// Reads all lanes, as [`Pool::read`].
+    pub(crate) fn new(stream: UnixStream, child: i32) -> Self {
+        Self { stream, child, is_stuck: false, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() }
+    }
+
+    /// Reads all lanes, as [`Pool::read`]. After an error it is of no more use: its answer may still come, to another question.
     pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
         let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
         self.put_question(&lanes);
@@ -117,8 +121,9 @@ impl Drop for Reader {
     /// A child that is well ends at once, and is waited for so that it leaves no zombie; a stuck one is left behind.
     fn drop(&mut self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        if !self.is_stuck {
-            let _ = fork::waitpid(self.child);
+        let patience = if self.is_stuck { WaitOptions::NOHANG } else { WaitOptions::empty() };
+        if let Some(child) = Pid::from_raw(self.child) {
+            let _ = rustix::io::retry_on_intr(|| waitpid(Some(child), patience));
         }
     }
 }
@@ -373,8 +378,7 @@ mod tests {
     #[test]
     fn a_list_is_told_once_and_forgotten_on_both_sides() {
         let (stream, _other) = UnixStream::pair().unwrap();
-        let mut reader =
-            Reader { stream, child: 0, is_stuck: true, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() };
+        let mut reader = Reader::new(stream, 0);
         let request = |pace| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, pace };
         let repeated = Lane { key: 7, requests: vec![request(Pace::Repeated)].into() };
         let mut known = Known::new();

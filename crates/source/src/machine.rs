@@ -236,7 +236,7 @@ impl Machine {
         }
         lanes.push(Lane { key: LANE_OF_REGIONS, requests: Arc::clone(&self.regions.1) });
         lanes.push(Lane { key: LANE_OF_STATS, requests: self.remembered.stats(&self.root.proc) });
-        let mut replies = self.files.read(lanes)?.into_iter();
+        let mut replies = self.read(lanes)?.into_iter();
         let mut users = self.take_devices(&mut replies, &mut problems)?;
         let driver = replies.next().and_then(|lane| lane.replies.first().map(driver_version)).unwrap_or(Err(Missing::NoSource));
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
@@ -272,6 +272,16 @@ impl Machine {
             denied_processes: self.denied.len() as u64,
             problems,
         })
+    }
+
+    /// Reads, and from the first failure of the reading process on without it: it may have died, or it answers when it is asked
+    /// the next time. This program may have threads by now, so that no other can be forked.
+    fn read(&mut self, lanes: Vec<Lane>) -> Result<Vec<LaneReply>, Error> {
+        let read = self.files.read(lanes);
+        if read.is_err() {
+            self.files = Files::Threads(Pool::new(self.options.read_timeout, self.root.base.clone()));
+        }
+        read
     }
 
     /// Keeps the list of devices up to date. One that left stays on it, as gone, until it comes back somewhere.
@@ -356,7 +366,7 @@ impl Machine {
                     Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, pace) }
                 })
                 .collect();
-            let replies = self.files.read(lanes)?;
+            let replies = self.read(lanes)?;
             for (index, lane) in again.into_iter().zip(replies) {
                 self.known[index].take(&self.root, &lane, problems);
             }
@@ -371,7 +381,7 @@ impl Machine {
         }
         let key = |place: &regions::Place| LANE_OF_REGIONS + u64::from(place.pid());
         let lanes = places.iter().map(|place| Lane { key: key(place), requests: [place.request()].into() });
-        let replies = self.files.read(lanes.collect())?;
+        let replies = self.read(lanes.collect())?;
         let mut seen: Vec<String> = regions::identity(&self.root).into_iter().collect();
         let mut lanes = Vec::new();
         let mut found = Vec::new();
@@ -383,7 +393,7 @@ impl Machine {
                 found.extend(regions);
             }
         }
-        let replies = self.files.read(lanes)?;
+        let replies = self.read(lanes)?;
         let replies = replies.iter().flat_map(|lane| &lane.replies);
         Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems)).collect())
     }
@@ -424,6 +434,8 @@ impl Machine {
         boot: UnixTime,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ProcessSample>, Error> {
+        // A sample that failed may have left some.
+        self.leads.clear();
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         self.served = served::list(&self.root.served);
         let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
@@ -449,7 +461,7 @@ impl Machine {
             requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
             Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: requests.into() }
         });
-        let replies = self.files.read(lanes.collect())?;
+        let replies = self.read(lanes.collect())?;
         if self.passwd.is_none() && !pids.is_empty() {
             let text = read_small(&self.root.passwd, PASSWD_BYTES_MAX).unwrap_or_default();
             self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
@@ -531,4 +543,23 @@ fn now() -> (Duration, UnixTime, UnixTime) {
     let real = seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default());
     let at = boot_time();
     (at, UnixTime(real), UnixTime(real.saturating_sub(u64::try_from(at.as_nanos()).unwrap_or_default())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_reading_process_that_died_is_done_without() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("sys/class/tenstorrent/tenstorrent!0")).unwrap();
+        let options = Options { isolation: Isolation::Threads, ..Options::default() };
+        let mut machine = Machine::new(Root::at(directory.path()), options).unwrap();
+        let (ours, _) = UnixStream::pair().unwrap();
+        machine.files = Files::Process(Reader::new(ours, 0));
+        assert!(matches!(machine.sample(), Err(Error::Reader(_))));
+        assert_eq!(machine.sample().unwrap().devices.len(), 1);
+    }
 }

@@ -56,7 +56,7 @@ impl Machine {
         let lanes = unsure
             .iter()
             .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: [ledgers::maps_request(&self.root, *pid)].into() });
-        let replies = self.files.read(lanes.collect())?;
+        let replies = self.read(lanes.collect())?;
         let mapped = unsure.iter().zip(&replies).filter(|(_, lane)| Lead::NoFile.with_maps(lane.replies.first()).is_promising());
         let open = leads.iter().filter(|(_, lead)| lead.is_promising()).map(|(pid, _)| *pid);
         let known = self.ledgers.iter().map(|found| found.owner.pid);
