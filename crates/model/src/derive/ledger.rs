@@ -156,13 +156,14 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
         let (writer, content) = match &found.content {
             Ok(ledger) => {
                 let first = tracked.processes.iter().position(|(key, _, content)| *key == found.owner && content.is_ok());
-                let (allocators, buffers) = (tracked.allocators.len(), tracked.buffers.len());
+                let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
                 let launches = launches(found.owner, ledger, sample, previous);
                 let content = take(found.owner, ledger, launches, rows, &mut tracked, problems);
                 tracked.note_homeless(ledger, &content);
                 if let Some(number) = first {
                     tracked.allocators.truncate(allocators);
                     tracked.buffers.truncate(buffers);
+                    tracked.circulars.truncate(circulars);
                     tracked.complete(number, content);
                     continue;
                 }

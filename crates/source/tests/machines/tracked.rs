@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ttmon_model::ledger::{
-    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+    BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerCircular, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
 };
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
@@ -214,4 +214,19 @@ fn numbers_that_two_chips_had_are_no_names() {
     };
     assert_eq!(told(&allocators), [(0, Err(Missing::NoSource)), (70, Ok(70)), (71, Ok(71))]);
     assert_eq!(told(&allocators[1..]), [(0, Ok(71))]);
+}
+
+/// What the service heard of a process that has a ledger of its own is the same memory once more: none of it is listed twice.
+#[test]
+fn a_ledger_told_twice_is_listed_once() {
+    let chip = LedgerChip { metal_id: Some(1), unique_id: None };
+    let mut sample = and_ledger(crossed().machine().sample().unwrap(), None, false, vec![allocator(0, chip, true, vec![])]);
+    let own = sample.ledgers[0].content.as_mut().unwrap();
+    own.circulars =
+        vec![LedgerCircular { allocator: 0, chip: None, program: 1, address: 0, size: 64, cores: [0, 0, 1, 1], is_global: false }];
+    let mut heard = sample.ledgers[0].clone();
+    heard.content.as_mut().unwrap().writer = LedgerWriter::Service;
+    sample.ledgers.push(heard);
+    let snapshot = Snapshot::derive(&sample, None);
+    assert_eq!((snapshot.allocators.len(), snapshot.circulars.len()), (1, 1));
 }
