@@ -327,7 +327,7 @@ pub const PROCESS: &[Field<Process>] = &[
     P::new("container", "Container", S::Pids, U::None, "First 12 digits of its container's id.", |p| option(p.workload.container.as_ref())),
     P::new("pod", "Pod", S::Pids, U::None, "Uid of its Kubernetes pod.", |p| option(p.workload.pod.as_ref())),
     P::new("job", "Job", S::Pids, U::None, "Its Slurm job.", |p| option(p.workload.job.as_ref())),
-    P::new("status", "Status", S::Pids, U::None, "What is known of its memory: tracked, reported, open, no_permission or dead.", |p| text(p.status.name())),
+    P::new("status", "Status", S::Pids, U::None, "What is known of its memory: tracked, connected, reported, open, no_permission or dead.", |p| text(p.status.name())),
     P::new("source", "Source", S::Pids, U::None, "Where its figures come from.", |p| p.source().map(|source| Value::Text(source.name().to_owned()))),
     P::new("memory", "DRAM used", S::Pids, U::Bytes, "DRAM (dram + trace) it uses on all its chips.", |p| whole(p.total_of(&Kind::DRAM_BAR))),
     P::new("overlap_bytes", "Overlap", S::Pids, U::Bytes, "Bytes on which two of its live buffers lie: corruption.", |p| whole(p.overlap_bytes)),
