@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::reader::Listing;
+use ttmon_source::ledgers;
 
 use crate::limits::DUMP_BUFFERS_MAX;
 use crate::lines::{KINDS, kilobytes, megabytes};
@@ -93,7 +94,7 @@ fn sort(owned: &[Owned]) -> Sorted<'_> {
         let device_of: BTreeMap<u16, u32> = listing.totals.allocators.iter().map(|one| (one.slot, one.given_id)).collect();
         for entry in &listing.entries {
             let Some(device) = device_of.get(&entry.allocator) else { continue };
-            let tag = usize::try_from(entry.tag).ok().filter(|tag| *tag > 0).and_then(|tag| listing.tags.get(tag)).map(String::as_str);
+            let tag = ledgers::tag(&listing.tags, entry.tag).map(String::as_str);
             let item = Item { pid, address: entry.address, size: entry.size, refs: entry.refs, time: entry.time, tag };
             sorted.entry(*device).or_default().entry(entry.kind).or_default().push(item);
         }

@@ -9,7 +9,7 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::units::UnixTime;
 
-use crate::ledgers::{Found, buffer_kind};
+use crate::ledgers::{Found, buffer_kind, tag};
 
 /// Something that happened to a buffer.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ fn after(found: &Found, number: u64, count_max: usize) -> Option<(Vec<Happening>
             slot: event.allocator,
             address: event.address,
             size: event.size,
-            tag: usize::try_from(event.tag).ok().filter(|tag| *tag > 0).and_then(|tag| recorded.tags.get(tag).cloned()),
+            tag: tag(&recorded.tags, event.tag).cloned(),
         })
     };
     let skipped = recorded.events.len().saturating_sub(count_max);

@@ -407,9 +407,14 @@ fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffe
         cores: known(u32::from(entry.cores)),
         refs: u64::from(entry.refs),
         time: UnixTime(entry.time),
-        tag: usize::try_from(entry.tag).ok().filter(|tag| *tag > 0).and_then(|tag| tags.get(tag).cloned()),
+        tag: tag(tags, entry.tag).cloned(),
         is_per_core: entry.flags & flag::PER_CORE != 0,
     })
+}
+
+/// The text of a tag, by its number in the ledger; 0 is none.
+pub fn tag(tags: &[String], number: u32) -> Option<&String> {
+    usize::try_from(number).ok().filter(|number| *number > 0).and_then(|number| tags.get(number))
 }
 
 /// The kind of a number in the ledger.

@@ -13,7 +13,7 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
-use crate::ledgers::{Found, buffer_kind};
+use crate::ledgers::{Found, buffer_kind, tag};
 use crate::{Departed, End};
 
 /// One ledger of one process: a program that takes over after `exec` has another.
@@ -246,7 +246,6 @@ impl Batch {
         let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
         // What was refused has no address, and neither has everything.
         let has_address = is_of_buffer && !matches!(plain.op, Op::OutOfMemory | Op::Clash | Op::FreeAll);
-        let tag = usize::try_from(record.tag).ok().filter(|tag| *tag > 0).and_then(|tag| self.recorded.tags.get(tag));
         let failure = self.failures.iter().find(|failure| record.op == RecordOp::Failed && failure.event == record.number);
         Event {
             number: Some(record.number),
@@ -258,7 +257,7 @@ impl Batch {
             size: is_of_buffer.then_some(record.size),
             refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
             program: is_of_program.then_some(u64::from(record.page)),
-            tag: tag.cloned(),
+            tag: tag(&self.recorded.tags, record.tag).cloned(),
             refusal: failure.map(refusal),
             ..plain.clone()
         }
