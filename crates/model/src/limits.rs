@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// More class devices than this are not looked at: the driver itself stops at 32 by default.
 pub const DEVICES_MAX: usize = 256;
-/// Longest text of an attribute we look at; the driver's longest is under 40 bytes, `pids` grows by a line an open file.
+/// Longest text of an attribute we look at; the driver's longest is under 40 bytes.
 pub const ATTRIBUTE_BYTES_MAX: usize = 4096;
 /// Longest `pids` file we read: 16,384 open files of seven digits.
 pub const PIDS_BYTES_MAX: usize = 128 * 1024;

@@ -50,7 +50,7 @@ pub struct Sample {
     pub cluster: Option<Cluster>,
     /// Chips on PCIe, by id.
     pub devices: Vec<DeviceSample>,
-    /// Processes that hold a device or own a live slot of TT-Metal's statistics.
+    /// Processes that hold a device, have a slot of TT-Metal's statistics or a ledger, by pid.
     pub processes: Vec<ProcessSample>,
     /// TT-Metal's statistics.
     pub regions: Vec<RegionSample>,
