@@ -60,6 +60,11 @@ impl Plan {
         self.files()[index].clone()
     }
 
+    /// How many of its files are open.
+    pub(super) fn open(&self) -> usize {
+        self.files().iter().flatten().count()
+    }
+
     fn files(&self) -> MutexGuard<'_, Vec<Option<Arc<OwnedFd>>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::{Failure, Kept, Lane, LaneReply, Pace, Plan, Reply, boot_time, read_one};
+use super::{Failure, Kept, Lane, LaneReply, Plan, Reply, boot_time, read_one};
 use crate::faults::Faults;
 
 /// Workers that read at the same time while all goes well. More would only wait for each other.
@@ -83,7 +83,6 @@ impl Pool {
 
     /// Reads all lanes. Comes back when everything was read or given up.
     pub fn read(&self, lanes: Vec<Lane>) -> Vec<LaneReply> {
-        let workers = workers_for(&lanes);
         let faults = Arc::new(self.base.as_deref().map(Faults::load).unwrap_or_default());
         let mut state = self.shared.lock();
         let stuck = |key: u64| state.stuck.get(&key).cloned().unwrap_or_default();
@@ -91,6 +90,7 @@ impl Pool {
         kept.begin();
         let running = |lane: Lane| Arc::new(Running::new(stuck(lane.key), lane.key, kept.plan(lane), Arc::clone(&faults)));
         state.lanes = lanes.into_iter().map(running).collect();
+        let workers = workers_for(&state.lanes);
         state.waiting = (0..state.lanes.len()).filter(|index| !state.lanes[*index].is_finished()).collect();
         state.unfinished = state.waiting.len();
         if workers > 1 {
@@ -150,12 +150,12 @@ impl Pool {
     }
 }
 
-/// Waking a thread costs as much as reading a dozen files: a few lanes are for one worker, and so are files that are kept
-/// open and read every second, where the time on the processor counts and not the time on the wall.
-fn workers_for(lanes: &[Lane]) -> usize {
-    let requests = || lanes.iter().flat_map(|lane| lane.requests.iter());
-    let is_repeated = requests().filter(|request| request.pace == Pace::Repeated).count() * 2 > requests().count();
-    if lanes.len() > LANES_FOR_ONE_MAX && !is_repeated { WORKERS } else { 1 }
+/// Waking a thread costs as much as reading a dozen files: a few lanes are for one worker, and so are files that are open
+/// already and read every second, where the time on the processor counts and not the time on the wall.
+fn workers_for(lanes: &[Arc<Running>]) -> usize {
+    let files: usize = lanes.iter().map(|lane| lane.plan.requests.len()).sum();
+    let open: usize = lanes.iter().map(|lane| lane.plan.open()).sum();
+    if lanes.len() > LANES_FOR_ONE_MAX && open * 2 < files { WORKERS } else { 1 }
 }
 
 impl Drop for Pool {
