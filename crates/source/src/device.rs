@@ -284,7 +284,7 @@ impl Known {
     }
 
     fn look_elsewhere(&mut self, root: &Root) -> Retry {
-        let Ok(current) = self.hwmon.clone() else {
+        let Ok(current) = &self.hwmon else {
             self.hwmon = self.find_hwmon(root, None);
             return if self.hwmon.is_ok() { Retry::Yes } else { Retry::No };
         };
@@ -292,10 +292,11 @@ impl Known {
             .iter()
             .filter(|attribute| attribute.place == Place::Hwmon && attribute.pace == attributes::Pace::Dynamic)
             .all(|attribute| matches!(self.attributes.get(attribute.attr), Err(Missing::NotExposed | Missing::Gone)));
-        let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
         if !is_dead {
             return Retry::No;
         }
+        let current = current.clone();
+        let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
         let newest = self.find_hwmon(root, None);
         let other = if newest.as_ref() == Ok(&current) { self.find_hwmon(root, number) } else { newest };
         match other {

@@ -139,6 +139,8 @@ pub struct Machine {
     root: Root,
     options: Options,
     files: Files,
+    /// What is read of the driver itself.
+    driver: Arc<[Request]>,
     known: Vec<Known>,
     passwd: Option<String>,
     /// Ledgers found so far.
@@ -182,7 +184,7 @@ impl Files {
 }
 
 /// Lanes are told apart by these: devices by their id, processes by their pid, and the rest.
-const LANE_OF_MACHINE: u64 = 1 << 40;
+const LANE_OF_DRIVER: u64 = 1 << 40;
 const LANE_OF_REGIONS: u64 = 2 << 40;
 const LANE_OF_PROCESS: u64 = 3 << 40;
 const LANE_OF_COUNTERS: u64 = 4 << 40;
@@ -201,6 +203,7 @@ impl Machine {
             Isolation::Process => Files::Process(Reader::fork(options.read_timeout, base).map_err(Error::Reader)?),
         };
         Ok(Self {
+            driver: [driver_request(&root, options.pace)].into(),
             root,
             options,
             files,
@@ -229,7 +232,7 @@ impl Machine {
         for index in 0..self.known.len() {
             lanes.extend(self.device_lanes(index));
         }
-        lanes.push(self.machine_lane());
+        lanes.push(Lane { key: LANE_OF_DRIVER, requests: Arc::clone(&self.driver) });
         if found != self.regions.0 {
             let requests = found.iter().map(|found| found.request(self.options.pace)).collect();
             self.regions = (found.clone(), requests);
@@ -328,12 +331,6 @@ impl Machine {
         let counters = Lane { key: LANE_OF_COUNTERS + id, requests: known.requests(Part::Counters, pace) };
         let users = processes.then(|| Lane { key: LANE_OF_USERS + id, requests: known.users_request(&self.root, pace) });
         [telemetry, counters].into_iter().chain(users)
-    }
-
-    fn machine_lane(&self) -> Lane {
-        let path = self.root.sys.join("module/tenstorrent/version");
-        let request = Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Once };
-        Lane { key: LANE_OF_MACHINE, requests: [request].into() }
     }
 
     fn take_devices(
@@ -524,6 +521,10 @@ impl Machine {
 fn keep_memory() {
     const SAMPLE_BYTES: usize = 4 * 1024 * 1024;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(SAMPLE_BYTES)));
+}
+
+fn driver_request(root: &Root, pace: Pace) -> Request {
+    Request { path: root.sys.join("module/tenstorrent/version"), want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
 }
 
 fn driver_version(reply: &Reply) -> Reading<String> {

@@ -64,11 +64,11 @@ const NAMES_BYTES_MAX: usize = 256 * 1024;
 /// Regions of this machine. Its `/dev/shm` is the kernel's own and does not hang; a container's may be anything.
 pub(crate) fn list(root: &Root) -> Vec<Found> {
     let Ok(entries) = fs::read_dir(&root.dev_shm) else { return Vec::new() };
-    let found = |path: PathBuf| {
-        let unique_id = region::unique_id_of(path.file_name()?.to_str()?)?;
-        Some(Found { unique_id, through: None, path })
+    let found = |entry: fs::DirEntry| {
+        let unique_id = region::unique_id_of(entry.file_name().to_str()?)?;
+        Some(Found { unique_id, through: None, path: entry.path() })
     };
-    let mut regions: Vec<Found> = entries.flatten().filter_map(|entry| found(entry.path())).take(REGIONS_MAX).collect();
+    let mut regions: Vec<Found> = entries.flatten().filter_map(found).take(REGIONS_MAX).collect();
     regions.sort_by_key(|region| region.unique_id);
     regions
 }
