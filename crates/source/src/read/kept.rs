@@ -128,10 +128,12 @@ impl Kept {
             let files = Mutex::new(vec![None; requests.len()]);
             Arc::new(Plan { requests, files, room: Arc::clone(&self.room) })
         };
+        let mut lanes = self.lanes();
         if !lane.is_repeated() {
+            // What it had open is of a device that left; under the same names another may come.
+            lanes.plans.remove(&lane.key);
             return new(lane.requests);
         }
-        let mut lanes = self.lanes();
         let batch = lanes.batch;
         match lanes.plans.get_mut(&lane.key) {
             Some((plan, used)) if Arc::ptr_eq(&plan.requests, &lane.requests) => {

@@ -181,6 +181,21 @@ fn a_plain_file_that_was_replaced_is_opened_anew() {
 }
 
 #[test]
+fn what_a_lane_had_open_is_closed_when_it_is_read_once() {
+    let tree = Tree::new("");
+    let pool = tree.pool();
+    let read = |pace| {
+        let request = Request { path: tree.path("a"), want: Want::Whole, bytes_max: 64, pace };
+        tree.read(&pool, vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
+    };
+    assert_eq!(read(Pace::Repeated), Ok(b"a\n".to_vec()));
+    fs::remove_file(tree.path("a")).unwrap();
+    assert_eq!(read(Pace::Once), Err(Failure::Errno(Errno::NOENT.raw_os_error())));
+    fs::write(tree.path("a"), "new\n").unwrap();
+    assert_eq!(read(Pace::Repeated), Ok(b"new\n".to_vec()));
+}
+
+#[test]
 fn another_list_of_a_lane_keeps_open_what_it_still_has() {
     let tree = Tree::new("");
     let pool = tree.pool();
