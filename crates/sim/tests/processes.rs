@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         ("a_forgetful_owner_leaves_nothing", || owner_leaves_nothing("forget", None)),
         ("a_killed_engine_takes_its_workers", a_killed_engine_takes_its_workers),
         ("leftovers_of_two_kills_are_swept", leftovers_of_two_kills_are_swept),
-        ("a_galaxy_starts_fast", a_galaxy_starts_fast),
+        ("a_galaxy_starts", a_galaxy_starts),
         ("workers_sleep", workers_sleep),
         ("bad_machines_do_not_start", bad_machines_do_not_start),
     ];
@@ -95,14 +95,13 @@ fn parent_of(number: u32) -> u32 {
     line.trim().parse().unwrap()
 }
 
-/// Waits until something holds, and says how long that took.
-fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) -> Duration {
+/// Waits until something holds: far longer than it takes, since a test must not fail because the machine has other things to do.
+fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
         thread::sleep(Duration::from_millis(5));
     }
-    start.elapsed()
 }
 
 fn a_machine_runs_and_goes() {
@@ -121,7 +120,7 @@ fn a_machine_runs_and_goes() {
     let engine = parent_of(pids[0]);
     let heartbeat = root.join("sys/class/tenstorrent/tenstorrent!0/tt_heartbeat");
     let before = fs::read_to_string(&heartbeat).unwrap();
-    within(Duration::from_secs(2), "the heart beats", || fs::read_to_string(&heartbeat).unwrap() != before);
+    until("the heart beats", || fs::read_to_string(&heartbeat).unwrap() != before);
     drop(simulation);
     assert!(!root.exists(), "{}", root.display());
     assert!(!pids.iter().chain([&engine]).any(|pid| is_alive(*pid)), "{pids:?}");
@@ -131,7 +130,7 @@ fn a_killed_worker_leaves_its_slot() {
     let simulation = start("n150x2,procs=2");
     let before = pids(simulation.root());
     kill_process(pid(before[0]), Signal::KILL).unwrap();
-    within(Duration::from_secs(1), "the pid goes", || pids(simulation.root()) == before[1..]);
+    until("the pid goes", || pids(simulation.root()) == before[1..]);
     assert_eq!(slot_pids(simulation.root()), before);
     assert!(is_alive(before[1]));
 }
@@ -158,8 +157,8 @@ fn owner_leaves_nothing(end: &str, signal: Option<Signal>) {
         kill_process_group(pid(owner.id()), signal).unwrap();
     }
     owner.wait().unwrap();
-    within(Duration::from_secs(2), "the tree goes", || !root.exists());
-    within(Duration::from_secs(2), "the workers go", || !pids.iter().any(|pid| is_alive(*pid)));
+    until("the tree goes", || !root.exists());
+    until("the workers go", || !pids.iter().any(|pid| is_alive(*pid)));
 }
 
 fn start_owner(end: &str) -> (std::process::Child, PathBuf, Vec<u32>) {
@@ -177,7 +176,7 @@ fn a_killed_engine_takes_its_workers() {
     let simulation = start("n150,procs=4");
     let (root, pids) = (simulation.root().to_owned(), pids(simulation.root()));
     kill_process(pid(parent_of(pids[0])), Signal::KILL).unwrap();
-    within(Duration::from_secs(1), "the workers go", || !pids.iter().any(|pid| is_alive(*pid)));
+    until("the workers go", || !pids.iter().any(|pid| is_alive(*pid)));
     drop(simulation);
     assert!(!root.exists());
 }
@@ -190,25 +189,16 @@ fn leftovers_of_two_kills_are_swept() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     kill_process(engine, Signal::KILL).unwrap();
-    within(Duration::from_secs(2), "the workers go", || !pids.iter().any(|pid| is_alive(*pid)));
+    until("the workers go", || !pids.iter().any(|pid| is_alive(*pid)));
     assert!(root.exists());
-    within(Duration::from_secs(2), "the engine goes", || {
-        test_kill_process(engine).is_err() || !is_alive(engine.as_raw_nonzero().get().unsigned_abs())
-    });
+    until("the engine goes", || test_kill_process(engine).is_err() || !is_alive(engine.as_raw_nonzero().get().unsigned_abs()));
     drop(start("n150,idle"));
     assert!(!root.exists());
 }
 
-fn a_galaxy_starts_fast() {
-    let start_time = Instant::now();
+fn a_galaxy_starts() {
     let simulation = start("galaxy,procs=8");
-    let took = start_time.elapsed();
     assert_eq!(pids(simulation.root()).len(), 8);
-    let end_time = Instant::now();
-    drop(simulation);
-    println!("a Galaxy with 8 processes: started in {took:?}, gone in {:?}", end_time.elapsed());
-    // Far more than it takes: a test must not fail because the machine has other things to do.
-    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 fn workers_sleep() {
