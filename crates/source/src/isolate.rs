@@ -17,15 +17,12 @@ use std::time::Duration;
 use fork::Fork;
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 
-use crate::read::{Failure, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
+use crate::read::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
 /// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the parent waits for an answer beyond what the reads themselves may take.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// A list of files that the parent has not asked for in so many batches is forgotten, on both sides.
-const IDLE_BATCHES_MAX: u64 = 64;
 /// Files the reading process would like to be able to have open: those of 32 devices and some hundred processes.
 const OPEN_FILES: u64 = 4096;
 
@@ -81,6 +78,7 @@ impl Reader {
         self.batch += 1;
         let out = &mut self.question;
         begin_frame(out);
+        // Both sides forget the same lists.
         let mut forgotten = Vec::new();
         if self.batch.is_multiple_of(IDLE_BATCHES_MAX) {
             let oldest = self.batch - IDLE_BATCHES_MAX;

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A read of one of the driver's files may block for seconds, in a way that not even a signal ends, while another
-//! tool resets the chip. So all reads go in [batches](read) to worker threads with a deadline, and for the one-shot
-//! commands those threads live in a [process of their own](isolate) that can be left behind.
+//! tool resets the chip. So all reads go in [batches](read) to worker threads with a deadline, and where the program can
+//! still fork those threads live in a [process of their own](isolate) that can be left behind.
 
 mod cluster;
 mod device;

@@ -153,7 +153,7 @@ pub struct Machine {
     swept: BTreeSet<u32>,
     /// Where the second look at them goes on.
     next_again: u32,
-    /// How many of them this user may not look at.
+    /// Those of them that this user may not look at.
     denied: BTreeSet<u32>,
     /// Processes of earlier samples.
     remembered: Remembered,

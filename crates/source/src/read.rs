@@ -25,6 +25,9 @@ mod pool;
 use kept::{Kept, Plan};
 pub use pool::Pool;
 
+/// A lane that was in none of this many batches is done with: its device left, its process ended.
+pub(crate) const IDLE_BATCHES_MAX: u64 = 64;
+
 /// One thing to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -8,14 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Failure, Lane, Request};
+use super::{Failure, IDLE_BATCHES_MAX, Lane, Request};
 
 /// More than this many are never kept: 32 devices and a thousand processes.
 const FILES_MAX: usize = 2048;
 /// Where the number of open files is not limited by anything smaller.
 const FILES_USUAL: usize = 1024;
-/// A lane that was in none of this many batches is done with: its device left, its process ended.
-const IDLE_BATCHES_MAX: u64 = 64;
 
 /// The files of a lane, and those of them that are open.
 #[derive(Debug)]
