@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, Attributes, Place};
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
@@ -273,7 +272,7 @@ impl Known {
                 .filter(|number| below.is_none_or(|below| *number < below))
                 .max()
                 .ok_or(Missing::NotExposed),
-            Err(error) => Err(from_errno(error.raw_os_error().unwrap_or_default())),
+            Err(error) => Err(Failure::from(error).into()),
         };
         if let Err(reason) = newest {
             for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Hwmon) {
@@ -338,12 +337,7 @@ fn bdf(directory: &Path) -> Reading<Bdf> {
 }
 
 fn reading(attribute: &Attribute, reply: &Reply) -> Reading<Raw> {
-    match reply {
-        Ok(bytes) => attribute.parse(&String::from_utf8_lossy(bytes)),
-        Err(Failure::Timeout) => Err(Missing::Timeout),
-        Err(Failure::TooLong) => Err(Missing::Unparsable),
-        Err(Failure::Errno(errno)) => Err(from_errno(*errno)),
-    }
+    attribute.parse(&String::from_utf8_lossy(reply.as_ref().map_err(|failure| *failure)?))
 }
 
 /// What was answered, in words.
@@ -358,20 +352,6 @@ fn detail(reply: &Reply) -> String {
 
 fn judged(attribute: &Attribute, reading: &Reading<Raw>) -> Reading<()> {
     attribute.judge(reading.as_ref().map_err(|reason| *reason)?)
-}
-
-/// What an error of open or read means for the value.
-pub(crate) fn from_errno(errno: i32) -> Missing {
-    /// What old drivers answer for a sensor they do not support; the kernel has no public name for it.
-    const ENOTSUPP: i32 = 524;
-    match Errno::from_raw_os_error(errno) {
-        Errno::NOENT | Errno::NOTDIR | Errno::OPNOTSUPP => Missing::NotExposed,
-        Errno::NODEV | Errno::NXIO => Missing::Gone,
-        Errno::NODATA => Missing::Resetting,
-        Errno::ACCESS | Errno::PERM => Missing::NoPermission,
-        _ if errno == ENOTSUPP => Missing::NotExposed,
-        _ => Missing::IoError,
-    }
 }
 
 /// The beginning of a foreign text, fit for a message.
@@ -405,23 +385,6 @@ fn report(directory: &Path, found: Vec<Problem>, problems: &mut Vec<Problem>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_have_a_meaning() {
-        for (errno, reason) in [
-            (2, Missing::NotExposed),
-            (95, Missing::NotExposed),
-            (524, Missing::NotExposed),
-            (19, Missing::Gone),
-            (61, Missing::Resetting),
-            (13, Missing::NoPermission),
-            (1, Missing::NoPermission),
-            (5, Missing::IoError),
-            (22, Missing::IoError),
-        ] {
-            assert_eq!(from_errno(errno), reason, "{errno}");
-        }
-    }
 
     #[test]
     fn excerpts_are_short_and_escaped() {

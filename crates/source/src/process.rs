@@ -10,8 +10,7 @@ use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Reading};
 
-use crate::device::from_errno;
-use crate::read::{Failure, Pace, Reply, Request, Want};
+use crate::read::{Pace, Reply, Request, Want};
 use crate::users::OpenFile;
 
 /// Clocks and units a process's figures are in.
@@ -59,9 +58,7 @@ pub(crate) fn take(
 ) -> (ProcessSample, Shape) {
     let text = |index: usize| match &replies[index] {
         Ok(bytes) => Ok(String::from_utf8_lossy(bytes)),
-        Err(Failure::Timeout) => Err(Missing::Timeout),
-        Err(Failure::TooLong) => Err(Missing::Unparsable),
-        Err(Failure::Errno(errno)) => Err(match from_errno(*errno) {
+        Err(failure) => Err(match Missing::from(*failure) {
             // A process that ends while it is looked at answers ESRCH or ENOENT.
             Missing::NotExposed | Missing::IoError => Missing::Gone,
             reason => reason,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::Missing;
 
 use crate::faults::{Fault, Faults};
 
@@ -159,10 +160,9 @@ fn is_plain_file(path: &Path) -> Result<bool, Failure> {
 
 /// `DEVICE:INODE`, then the names.
 fn list_names(path: &Path, bytes_max: usize) -> Reply {
-    let from_io = |error: io::Error| Failure::Errno(error.raw_os_error().unwrap_or_default());
     let stat = rustix::fs::stat(path).map_err(failure)?;
     let mut text = format!("{}:{}\n", stat.st_dev, stat.st_ino).into_bytes();
-    for entry in std::fs::read_dir(path).map_err(from_io)?.flatten() {
+    for entry in std::fs::read_dir(path)?.flatten() {
         let name = entry.file_name();
         if text.len() + name.len() >= bytes_max {
             break;
@@ -263,6 +263,33 @@ fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> Result<usize, Fa
 
 fn failure(errno: Errno) -> Failure {
     Failure::Errno(errno.raw_os_error())
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Errno(error.raw_os_error().unwrap_or_default())
+    }
+}
+
+/// What it means for the value.
+impl From<Failure> for Missing {
+    fn from(failure: Failure) -> Self {
+        /// What old drivers answer for a sensor they do not support; the kernel has no public name for it.
+        const ENOTSUPP: i32 = 524;
+        let errno = match failure {
+            Failure::Timeout => return Self::Timeout,
+            Failure::TooLong => return Self::Unparsable,
+            Failure::Errno(errno) => errno,
+        };
+        match Errno::from_raw_os_error(errno) {
+            Errno::NOENT | Errno::NOTDIR | Errno::OPNOTSUPP => Self::NotExposed,
+            Errno::NODEV | Errno::NXIO => Self::Gone,
+            Errno::NODATA => Self::Resetting,
+            Errno::ACCESS | Errno::PERM => Self::NoPermission,
+            _ if errno == ENOTSUPP => Self::NotExposed,
+            _ => Self::IoError,
+        }
+    }
 }
 
 impl From<Failure> for io::Error {

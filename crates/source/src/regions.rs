@@ -10,8 +10,7 @@ use ttmon_model::limits::REGIONS_MAX;
 use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
-use crate::device::from_errno;
-use crate::read::{Failure, Pace, Reply, Request, Want};
+use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
 
 /// A region's file.
@@ -32,10 +31,8 @@ impl Found {
     pub(crate) fn take(&self, reply: &Reply, problems: &mut Vec<Problem>) -> RegionSample {
         let content = match reply {
             Ok(bytes) => Region::parse(bytes),
-            Err(Failure::Timeout) => Err(Missing::Timeout),
-            Err(Failure::TooLong) => Err(Missing::Unparsable),
-            // It was there a moment ago.
-            Err(Failure::Errno(errno)) => Err(match from_errno(*errno) {
+            Err(failure) => Err(match Missing::from(*failure) {
+                // It was there a moment ago.
                 Missing::NotExposed => Missing::Gone,
                 reason => reason,
             }),

@@ -12,7 +12,6 @@ use ttmon_model::limits::{PIDS_BYTES_MAX, PROCESS_FDS_MAX};
 use ttmon_model::sample::{Problem, Users};
 use ttmon_model::{Missing, Reading};
 
-use crate::device::from_errno;
 use crate::read::{Failure, Pace, Reply, Request, Want};
 use crate::root::Root;
 
@@ -27,12 +26,7 @@ fn path(root: &Root, id: DeviceId) -> PathBuf {
 
 /// What the driver's list says; `NotExposed` where there is none.
 pub(crate) fn take(root: &Root, id: DeviceId, reply: &Reply, problems: &mut Vec<Problem>) -> Reading<Users> {
-    let users = match reply {
-        Ok(bytes) => parse_pids(bytes),
-        Err(Failure::Timeout) => Err(Missing::Timeout),
-        Err(Failure::TooLong) => Err(Missing::Unparsable),
-        Err(Failure::Errno(errno)) => Err(from_errno(*errno)),
-    };
+    let users = reply.as_ref().map_err(|failure| Missing::from(*failure)).and_then(|bytes| parse_pids(bytes));
     if let Err(reason) = users
         && reason.is_problem()
     {
@@ -94,7 +88,7 @@ pub(crate) fn scan(root: &Root) -> (Vec<OpenFile>, bool) {
 /// The device files one process has open.
 pub(crate) fn scan_process(root: &Root, pid: u32) -> Reading<Vec<OpenFile>> {
     let directory = root.proc.join(pid.to_string()).join("fd");
-    let entries = fs::read_dir(directory).map_err(|error| from_errno(error.raw_os_error().unwrap_or_default()))?;
+    let entries = fs::read_dir(directory).map_err(Failure::from)?;
     let mut files = Vec::new();
     for entry in entries.flatten().take(PROCESS_FDS_MAX) {
         let device = fs::read_link(entry.path()).ok().and_then(|target| device_of(&target));

@@ -210,3 +210,20 @@ fn another_list_of_a_lane_keeps_open_what_it_still_has() {
     assert_eq!(read(&["a", "c"]), [Ok(b"a\n".to_vec()), Ok(b"c\n".to_vec())], "they were open");
     assert_eq!(read(&["b", "c"]), [gone, Ok(b"c\n".to_vec())], "what was left out was closed");
 }
+
+#[test]
+fn errors_have_a_meaning() {
+    for (errno, reason) in [
+        (2, Missing::NotExposed),
+        (95, Missing::NotExposed),
+        (524, Missing::NotExposed),
+        (19, Missing::Gone),
+        (61, Missing::Resetting),
+        (13, Missing::NoPermission),
+        (1, Missing::NoPermission),
+        (5, Missing::IoError),
+        (22, Missing::IoError),
+    ] {
+        assert_eq!(Missing::from(Failure::Errno(errno)), reason, "{errno}");
+    }
+}
