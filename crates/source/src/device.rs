@@ -106,9 +106,10 @@ impl Known {
         known
     }
 
-    /// Whether the class entry still leads to the same device.
-    pub(crate) fn is_same(&self) -> bool {
-        bdf(&self.directory) == self.bdf
+    /// Whether the class entry still leads to the same device. One that answers through files that were opened before does.
+    pub(crate) fn is_same(&self, pace: Pace) -> bool {
+        let is_open = pace == Pace::Repeated && !self.needs_static;
+        is_open || bdf(&self.directory) == self.bdf
     }
 
     /// Whether it is among the devices that are listed now.

@@ -303,7 +303,7 @@ impl Machine {
         }
         for id in ids {
             match self.known.iter_mut().find(|known| known.id == id) {
-                Some(known) if known.is_same() => {}
+                Some(known) if known.is_same(self.options.pace) => {}
                 Some(known) => *known = Known::new(&self.root, id),
                 None => self.known.push(Known::new(&self.root, id)),
             }
