@@ -30,7 +30,7 @@ use crate::connection::{Connection, Due, Flow, Pause, Received};
 use crate::counters::Counters;
 use crate::dump::Wanted;
 use crate::handed::Handed;
-use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, SAMPLE_WAIT, UNREAD_WAIT};
+use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
 use crate::lines::Format;
 use crate::listen::Listener;
 use crate::log::Log;
@@ -96,7 +96,10 @@ pub struct Server {
     /// The same for others, from turn to turn.
     counted: Arc<Mutex<Counters>>,
     budget: Budget,
-    sample: Option<(Arc<Sample>, Instant)>,
+    /// What other sources say.
+    sample: Option<Arc<Sample>>,
+    /// When they were last looked at, with success or without.
+    sampled_at: Option<Instant>,
     is_sampling: bool,
     plan: Option<Plan>,
     dues: BTreeSet<(Instant, u64)>,
@@ -162,6 +165,7 @@ impl Server {
             counted: handle.counted(),
             budget: Budget::default(),
             sample: None,
+            sampled_at: None,
             is_sampling: false,
             plan: None,
             dues: BTreeSet::new(),
@@ -576,11 +580,6 @@ impl Server {
                 self.by_pid.remove(&process.held.key.pid);
             }
         }
-    }
-
-    /// Waits for a sample no longer than this.
-    fn wait_for_sample(&mut self, number: u64, connection: &mut Connection) {
-        self.change_due(number, connection, Some((Instant::now() + SAMPLE_WAIT, Due::Resume)));
     }
 }
 

@@ -8,9 +8,9 @@ use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::Server;
 use crate::answer::{Heard, Plan};
-use crate::connection::{Connection, Flow, Pause};
+use crate::connection::{Connection, Due, Flow, Pause};
 use crate::dump::About;
-use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, UNREAD_DUMP_BYTES_MAX};
+use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX};
 use crate::owner::View;
 use crate::work::ToDump;
 
@@ -22,12 +22,12 @@ impl Server {
         if !connection.is_asking {
             self.move_to(number, connection, true);
         }
-        let is_fresh = self.sample.as_ref().is_some_and(|(_, at)| at.elapsed() < SAMPLE_AGE_MAX);
-        if is_fresh || (self.sample.is_none() && self.has_failed_sampling) {
+        let age = self.sampled_at.map(|at| at.elapsed());
+        if age.is_some_and(|age| age < SAMPLE_AGE_MAX) {
             return self.answer(connection, request, size);
         }
         connection.pause = Some(Pause::Sample(*request, size));
-        self.wait_for_sample(number, connection);
+        self.change_due(number, connection, Some((Instant::now() + SAMPLE_WAIT, Due::Resume)));
         self.refresh_sample();
         Flow::On
     }
@@ -74,7 +74,7 @@ impl Server {
                 Some(Heard { number, key: process.held.key, view, tracked })
             })
             .collect();
-        Plan::new(self.sample.as_ref().map(|(sample, _)| sample), &heard)
+        Plan::new(self.sample.as_ref(), &heard)
     }
 
     pub(super) fn refresh_sample(&mut self) {
@@ -86,18 +86,15 @@ impl Server {
 
     pub(super) fn sampled(&mut self, sample: Result<Box<Sample>, String>) {
         self.is_sampling = false;
-        match sample {
-            Ok(sample) => {
-                self.sample = Some((Arc::new(*sample), Instant::now()));
-                self.has_failed_sampling = false;
-            }
-            Err(why) => {
-                if !self.has_failed_sampling {
-                    self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
-                }
-                self.has_failed_sampling = true;
-            }
+        self.sampled_at = Some(Instant::now());
+        if let Err(why) = &sample
+            && !self.has_failed_sampling
+        {
+            self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
         }
+        self.has_failed_sampling = sample.is_err();
+        // What they said before may not be so any more.
+        self.sample = sample.ok().map(|sample| Arc::new(*sample));
         self.plan = None;
         let waiting: Vec<u64> = self
             .connections

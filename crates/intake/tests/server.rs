@@ -1,0 +1,143 @@
+//! The server in this process, on a machine that says what a test wants. What it does on a real one is in `ttmon`'s tests.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store};
+use ttmon_model::attributes::Attributes;
+use ttmon_model::sample::{DeviceSample, Origin, Users};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Missing, Sample};
+use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
+
+/// Longer than anything takes here; only a defect waits for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Running {
+    directory: tempfile::TempDir,
+    handle: Handle,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Running {
+    fn start(sampler: impl FnMut() -> Result<Sample, String> + Send + 'static) -> Self {
+        let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let file = |name: &str| OwnedFd::from(File::create(at(name)).unwrap());
+        let settings = Settings {
+            listeners: vec![Listener::bind(&at("alloc.sock"), 0o600).unwrap()],
+            store: Store::open(&at("state"), 0, "0.0.0").unwrap(),
+            handover: None,
+            sampler: Box::new(sampler),
+            log: Log::start(file("out"), file("errors")).unwrap(),
+            format: Format::Json,
+            is_quiet: true,
+        };
+        let (mut server, handle) = Server::new(settings).unwrap();
+        let thread = thread::spawn(move || server.run());
+        Self { directory, handle, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> Client {
+        let stream = UnixStream::connect(self.directory.path().join("alloc.sock")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(stream)
+    }
+
+    fn output(&self) -> String {
+        fs::read_to_string(self.directory.path().join("out")).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.tell(Control::Stop);
+        let ended = self.thread.take().unwrap().join();
+        assert!(thread::panicking() || ended.is_ok_and(|ended| ended.is_ok()));
+    }
+}
+
+struct Client(UnixStream);
+
+impl Client {
+    fn send(&mut self, requests: &[Request]) -> &mut Self {
+        let bytes: Vec<u8> = requests.iter().flat_map(|request| request.encode(Size::B144).as_bytes().to_vec()).collect();
+        self.0.write_all(&bytes).unwrap();
+        self
+    }
+
+    fn ask(&mut self, question: Type, device_id: i32) -> [u8; 144] {
+        let mut reply = [0; 144];
+        self.send(&[Request { device_id, ..Request::new(question) }]).0.read_exact(&mut reply).unwrap();
+        reply
+    }
+
+    fn usage(&mut self, device_id: i32) -> Usage {
+        Usage::decode(&self.ask(Type::Query, device_id)).unwrap()
+    }
+
+    fn devices(&mut self) -> u32 {
+        DeviceInfo::decode(&self.ask(Type::DeviceInfoQuery, -1)).unwrap().devices
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not so");
+        thread::yield_now();
+    }
+}
+
+/// A machine with one device, of which nothing is known.
+fn machine() -> Sample {
+    let device = DeviceSample {
+        id: DeviceId(0),
+        bdf: Err(Missing::NotExposed),
+        attributes: Attributes::all_missing(Missing::NotExposed),
+        counted_at: Duration::ZERO,
+        beat: None,
+        users: Ok(Users { is_complete: true, ..Users::default() }),
+    };
+    Sample {
+        at: Duration::ZERO,
+        time: UnixTime(0),
+        host: String::new(),
+        origin: Origin::Local,
+        driver: Err(Missing::NotExposed),
+        cluster: None,
+        devices: vec![device],
+        processes: Vec::new(),
+        regions: Vec::new(),
+        ledgers: Vec::new(),
+        denied_processes: 0,
+        problems: Vec::new(),
+    }
+}
+
+fn alloc(device_id: i32, buffer_type: u8, buffer_id: u64) -> Request {
+    let process_id = i32::try_from(std::process::id()).unwrap();
+    Request { device_id, size: 64, buffer_type, process_id, buffer_id, ..Request::new(Type::Alloc) }
+}
+
+/// A driver that comes and goes while the server runs.
+#[test]
+fn other_sources_are_told_as_they_are_now() {
+    let is_there = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_there);
+    let server = Running::start(move || if seen.load(Ordering::SeqCst) { Ok(machine()) } else { Err("no driver".to_owned()) });
+    let mut client = server.connect();
+    assert_eq!(client.devices(), 0);
+    is_there.store(true, Ordering::SeqCst);
+    until("what could not be read at first is read later", || client.devices() == 1);
+    is_there.store(false, Ordering::SeqCst);
+    until("what cannot be read any more is not answered", || client.devices() == 0);
+}
