@@ -401,7 +401,7 @@ impl Server {
     /// The peer will send nothing more.
     fn ended(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.has_ended = true;
-        if connection.rest == b"\n" {
+        if matches!(connection.due, Some((_, Due::Dump))) {
             return self.ask_for_dump(number, connection);
         }
         // A question in its grace was whole; half a message is none.

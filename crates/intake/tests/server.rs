@@ -141,3 +141,25 @@ fn other_sources_are_told_as_they_are_now() {
     is_there.store(false, Ordering::SeqCst);
     until("what cannot be read any more is not answered", || client.devices() == 0);
 }
+
+/// Somebody who reads a dump slowly, and said before that nothing follows the line feed.
+#[test]
+fn a_dump_comes_once() {
+    let server = Running::start(|| Ok(machine()));
+    let mut client = server.connect();
+    // More than a socket holds.
+    for device in 0..256 {
+        let many = [0, 1, 3, 4].into_iter().flat_map(|kind| (0..10).map(move |id| alloc(device, kind, id)));
+        client.send(&many.collect::<Vec<_>>());
+    }
+    assert_eq!(client.usage(255).dram, 640);
+    let mut asker = server.connect().0;
+    asker.write_all(b"\n").unwrap();
+    asker.shutdown(Shutdown::Write).unwrap();
+    // Longer than a line feed is given to be the beginning of a message.
+    thread::sleep(Duration::from_millis(400));
+    let mut text = String::new();
+    asker.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("Total remaining buffers: 10240\n\n"), "{}", text.len());
+    assert_eq!(text.matches("REMAINING ALLOCATED BUFFERS").count(), 1);
+}

@@ -135,6 +135,8 @@ impl Server {
     /// An empty line: somebody at a terminal wants to see what there is.
     pub(super) fn ask_for_dump(&mut self, number: u64, connection: &mut Connection) -> Flow {
         connection.rest.clear();
+        // The end may have come before the quiet that the line feed was waiting for.
+        self.change_due(number, connection, None);
         let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
         let wanted = &self.dumps[About::Everything as usize];
         if wanted.askers.len() + wanted.later.len() + self.connections.iter().filter(is_reading).count() >= DUMPS_MAX {
