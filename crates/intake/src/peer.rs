@@ -53,12 +53,14 @@ pub(crate) fn at(socket: impl AsFd) -> io::Result<Peer> {
     Ok(Peer { pid, uid: credentials.uid(), pidfd })
 }
 
-/// The descriptor that the kernel handed out. Kernels before 6.5 have none: then the pid, asked for at once, has to do.
+/// The descriptor that the kernel handed out. Kernels before 6.5 have none: then the pid, asked for at once, has to do. Where they
+/// have, a peer without one has ended, and its pid may mean somebody else.
 fn descriptor(pid: u32, handed_out: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match handed_out {
         Ok(pidfd) => Ok(Some(pidfd)),
+        Err(Errno::ENOPROTOOPT) => try_open(pid),
         Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => Err(error.into()),
-        Err(_) => try_open(pid),
+        Err(_) => Ok(None),
     }
 }
 
@@ -224,6 +226,9 @@ mod tests {
         assert!(descriptor(child.id(), Err(Errno::ENOPROTOOPT)).expect("descriptors").is_none());
         assert!(descriptor(0, Err(Errno::ENOPROTOOPT)).expect("descriptors").is_none(), "one that cannot be seen from here");
         assert!(descriptor(std::process::id(), Err(Errno::EMFILE)).is_err(), "want of descriptors is not the peer's end");
+        for ended in [Errno::ESRCH, Errno::EINVAL, Errno::ENODATA] {
+            assert!(descriptor(std::process::id(), Err(ended)).expect("descriptors").is_none(), "the pid is another's by now: {ended}");
+        }
     }
 
     #[test]

@@ -81,12 +81,14 @@ impl Server {
         if self.by_user.get(&uid).is_some_and(|open| *open >= CONNECTIONS_OF_USER_MAX) {
             return self.refuse(&format!("{CONNECTIONS_OF_USER_MAX} connections of user {uid} are open"));
         }
-        let peer = match pidfd.map(|pidfd| (peer::is_alive(pidfd.as_fd()), self.known_or_new(pid, pidfd))) {
+        // The pid of one that has ended may mean another process, which is known here.
+        let alive = pidfd.filter(|pidfd| peer::is_alive(pidfd.as_fd()));
+        let is_alive = alive.is_some();
+        let peer = alive.and_then(|pidfd| self.known_or_new(pid, pidfd));
+        if is_alive && peer.is_none() && File::open("/dev/null").is_err() {
             // It lives, and could not be looked at.
-            Some((true, None)) if File::open("/dev/null").is_err() => return self.refuse(NO_DESCRIPTOR),
-            Some((_, peer)) => peer,
-            None => None,
-        };
+            return self.refuse(NO_DESCRIPTOR);
+        }
         let mut connection = Connection::new(socket, is_guarded, peer, (pid, uid));
         *self.by_user.entry(uid).or_default() += 1;
         if let Some(process) = peer.and_then(|peer| self.processes.get_mut(peer)) {
@@ -108,7 +110,7 @@ impl Server {
         }
     }
 
-    /// The process at the other end of a connection; `None` if it has ended.
+    /// The process at the other end of a connection, alive a moment ago; `None` if it has ended.
     pub(super) fn known_or_new(&mut self, pid: u32, pidfd: OwnedFd) -> Option<u64> {
         let known = self.by_pid.get(&pid).copied();
         if let Some(known) = known {
