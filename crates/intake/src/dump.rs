@@ -9,6 +9,7 @@ use ttmon_source::ledgers;
 
 use crate::limits::DUMP_BUFFERS_MAX;
 use crate::lines::{KINDS, kilobytes, megabytes};
+use crate::owner::BUFFER_KINDS;
 
 /// What a dump is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,6 @@ pub(crate) struct Owned {
     /// `None` where they could not be read.
     pub(crate) listing: Option<Listing>,
 }
-
-/// Kinds in the order of TT-Metal's buffer types.
-const ORDER: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
 
 struct Item<'a> {
     pid: u32,
@@ -119,16 +117,16 @@ fn title(text: &mut String, title: &str) {
 }
 
 fn buffers(text: &mut String, sorted: &Sorted<'_>, is_whole: bool) {
-    let all = count(sorted, &ORDER);
+    let all = count(sorted, &BUFFER_KINDS);
     title(text, "REMAINING ALLOCATED BUFFERS");
     let _ = writeln!(text, "Total tracked allocations: {all}\n");
     if all == 0 && is_whole {
         text.push_str("✓ No buffers remaining - perfect cleanup!\n");
         return;
     }
-    for (device, kinds) in sorted.iter().filter(|(_, kinds)| kinds.keys().any(|kind| ORDER.contains(kind))) {
+    for (device, kinds) in sorted.iter().filter(|(_, kinds)| kinds.keys().any(|kind| BUFFER_KINDS.contains(kind))) {
         let _ = writeln!(text, "Device {device}:");
-        for (kind, items) in ORDER.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
+        for (kind, items) in BUFFER_KINDS.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
             let name = KINDS[usize::from(kind & 7)];
             let _ = writeln!(text, "  {name}: {} buffers, {} MB total", items.len(), megabytes(sum(items)));
             list(text, items, "Buffer");

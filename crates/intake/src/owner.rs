@@ -13,7 +13,7 @@ use crate::lines::Done;
 /// Allocators of the socket, beside those of client and hook.
 const ORIGIN_SOCKET: u32 = 3;
 /// Kinds that a plain allocation can have, by its buffer type: TT-Metal's `BufferType`.
-const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
+pub(crate) const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
 
 /// The kind that a buffer type means.
 pub(crate) fn kind_of(buffer_type: u8) -> u8 {

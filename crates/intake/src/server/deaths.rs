@@ -9,7 +9,7 @@ use super::people::add;
 use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines::megabytes;
-use crate::owner::Tracked;
+use crate::owner::{BUFFER_KINDS, Tracked};
 
 impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {
@@ -41,7 +41,7 @@ impl Server {
         let sum = |kinds: &[u8]| {
             tracked.devices().iter().flat_map(|(_, id)| kinds.iter().map(|kind| tracked.hosted.live_of(*id, *kind))).fold((0, 0), add)
         };
-        let buffers = sum(&[kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE, kind::HOST, kind::OTHER]);
+        let buffers = sum(&BUFFER_KINDS);
         let (circulars, kernels) = (sum(&[kind::CB]), sum(&[kind::KERNEL]));
         if self.is_quiet || buffers.1 + circulars.1 + kernels.1 == 0 {
             return;

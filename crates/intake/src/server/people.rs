@@ -1,5 +1,6 @@
 //! What people are told besides events: complaints, statistics, the end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ttmon_ledger::layout::kind;
@@ -7,7 +8,8 @@ use ttmon_ledger::layout::kind;
 use super::Server;
 use crate::connection::Connection;
 use crate::counters::ROWS;
-use crate::lines::{self, Format, kilobytes};
+use crate::lines::{self, Format, KINDS, kilobytes};
+use crate::owner::BUFFER_KINDS;
 use crate::work::unix_ns;
 
 /// How long the last lines may take.
@@ -61,29 +63,13 @@ impl Server {
     }
 
     fn statistics_for_people(&mut self) {
-        const BUFFERS: [u8; 6] = [kind::DRAM, kind::L1, kind::L1_SMALL, kind::TRACE, kind::HOST, kind::OTHER];
-        let mut devices: Vec<i32> = self
-            .processes
-            .iter()
-            .filter_map(|(_, process)| process.tracked.as_ref())
-            .flat_map(|tracked| tracked.devices())
-            .map(|(id, _)| *id)
-            .collect();
-        devices.sort_unstable();
-        devices.dedup();
         self.say("\n📊 Current Statistics:");
-        for device in devices {
-            let figures: Vec<(u64, u64)> = (0..8).map(|kind| self.figures_on(device, kind)).collect();
-            let of = |kinds: &[u8]| {
-                kinds.iter().fold((0_u64, 0_u64), |sum, kind| {
-                    let (bytes, count) = figures.get(usize::from(*kind)).copied().unwrap_or_default();
-                    add(sum, (bytes, count))
-                })
-            };
+        for (device, figures) in self.figures() {
+            let of = |kinds: &[u8]| kinds.iter().filter_map(|kind| figures.get(usize::from(*kind)).copied()).fold((0, 0), add);
             if figures.iter().all(|(_, count)| *count == 0) {
                 continue;
             }
-            self.say(&format!("  Device {device}:\n    Buffers: {}", of(&BUFFERS).1));
+            self.say(&format!("  Device {device}:\n    Buffers: {}", of(&BUFFER_KINDS).1));
             let named = [
                 ("DRAM", kind::DRAM),
                 ("L1", kind::L1),
@@ -117,11 +103,18 @@ impl Server {
         }
     }
 
-    fn figures_on(&self, device: i32, kind: u8) -> (u64, u64) {
-        let tracked = self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref());
-        tracked
-            .flat_map(|tracked| tracked.devices().iter().filter(|(id, _)| *id == device).map(|(_, id)| tracked.hosted.live_of(*id, kind)))
-            .fold((0, 0), add)
+    /// Bytes and entries of each device, by the ledger's number of the kind, in one pass: there may be many of both.
+    fn figures(&self) -> BTreeMap<i32, [(u64, u64); KINDS.len()]> {
+        let mut figures: BTreeMap<i32, [(u64, u64); KINDS.len()]> = BTreeMap::new();
+        for tracked in self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref()) {
+            for (device, id) in tracked.devices() {
+                let sums = figures.entry(*device).or_default();
+                for (sum, kind) in sums.iter_mut().zip(0..) {
+                    *sum = add(*sum, tracked.hosted.live_of(*id, kind));
+                }
+            }
+        }
+        figures
     }
 
     /// The last words. What was heard stays, for the next server.

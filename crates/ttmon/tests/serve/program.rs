@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use ttmon_wire::allocation::{Request, Size, Type};
 
-use crate::server::{DRAM, Other, Server, alloc, free, me};
+use crate::server::{DRAM, L1, Other, Server, alloc, event, free, me};
 
 #[test]
 fn p1_a_second_server_is_told_who_is_there() {
@@ -162,6 +162,20 @@ fn p8_signals_under_load() {
     assert_eq!(server.counters()["entries"], 10_000);
     assert_eq!(server.stop(), Some(0));
     server.says("Allocation Server stopped");
+}
+
+#[test]
+fn statistics_are_sums_over_all_processes() {
+    let server = Server::with(&["-q"]);
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 1024, DRAM), event(Type::CbAlloc, 1, 7, 2048, 0)]);
+    server.connect().send(&[alloc(0, 1, 512, DRAM), alloc(0, 2, 64, L1)]).usage(0);
+    server.signal(Signal::USR1);
+    server.says(
+        "📊 Current Statistics:\n  Device 0:\n    Buffers: 3\n    DRAM: 1536 bytes (1.5 KB)\n    L1: 64 bytes (0.0625 KB)\n    \
+         Total: 1600 bytes\n  Device 1:\n    Buffers: 0\n    DRAM: 0 bytes (0 KB)\n    L1: 0 bytes (0 KB)\n    CB: 2048 bytes (2 KB)\n    \
+         Total: 0 bytes\n  Active allocations: 4\n  Processes: 2, ",
+    );
 }
 
 #[test]
