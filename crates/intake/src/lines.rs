@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
+use ttmon_source::ledgers::buffer_kind;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,15 +43,13 @@ pub(crate) struct Told {
     pub(crate) address: u64,
     /// References left.
     pub(crate) refs: u32,
-    /// Bytes of that kind on that device, of this process, afterwards.
+    /// Bytes of that kind on that device afterwards, of all processes; only told of circular buffers and kernels.
     pub(crate) total: u64,
     pub(crate) unix_ns: u64,
 }
 
 /// The protocol's names of kinds, by the ledger's number.
 pub(crate) const KINDS: [&str; 8] = ["DRAM", "L1", "L1_SMALL", "TRACE", "CB", "KERNEL", "SYSTEM_MEMORY", "OTHER"];
-/// The contract's.
-const WORDS: [&str; 8] = ["dram", "l1", "l1_small", "trace", "cb", "kernel", "host", "other"];
 
 /// Adds the line.
 pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &Told) {
@@ -176,7 +175,7 @@ fn json(out: &mut Vec<u8>, told: &Told) {
     text(out, ",\"device\":");
     signed(out, told.device);
     text(out, ",\"kind\":\"");
-    text(out, WORDS[usize::from(told.kind & 7)]);
+    text(out, buffer_kind(told.kind).name());
     text(out, "\",\"address\":\"");
     hex(out, told.address);
     text(out, "\",\"size\":");

@@ -37,7 +37,7 @@ struct Place {
     path: PathBuf,
     identity: (u64, u64),
     lock: PathBuf,
-    _locked: File,
+    locked: File,
 }
 
 /// Why a name cannot be had.
@@ -129,7 +129,7 @@ impl Listener {
         let refuses_descriptors = refuse_descriptors(&socket);
         rustix::net::listen(&socket, BACKLOG).map_err(|error| io(error.into()))?;
         let identity = (metadata.dev(), metadata.ino());
-        let place = Place { path: path.to_owned(), identity, lock, _locked: locked };
+        let place = Place { path: path.to_owned(), identity, lock, locked };
         Ok(Self { socket, _place: Some(place), path: path.to_owned(), refuses_descriptors })
     }
 
@@ -172,7 +172,7 @@ impl Drop for Place {
         if is_ours(&self.path, self.identity) {
             let _ = fs::remove_file(&self.path);
         }
-        if self._locked.metadata().is_ok_and(|metadata| is_ours(&self.lock, (metadata.dev(), metadata.ino()))) {
+        if self.locked.metadata().is_ok_and(|metadata| is_ours(&self.lock, (metadata.dev(), metadata.ino()))) {
             let _ = fs::remove_file(&self.lock);
         }
     }
