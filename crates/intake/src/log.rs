@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::limits::LOG_BYTES_MAX;
+use crate::lines::{self, Format};
+use crate::work::unix_ns;
 
 /// Where lines go.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub struct Log {
 /// One of the two: lines of this turn, and what waits for the thread that writes.
 #[derive(Debug)]
 struct Stream {
+    format: Format,
     turn: Vec<u8>,
     shared: Arc<Shared>,
 }
@@ -40,9 +43,14 @@ struct Waiting {
 }
 
 impl Log {
-    /// Starts a thread for each descriptor.
-    pub fn start(out: OwnedFd, errors: OwnedFd) -> io::Result<Self> {
-        Ok(Self { out: Stream::start(out)?, errors: Stream::start(errors)? })
+    /// Starts a thread for each descriptor, for lines that look so.
+    pub fn start(out: OwnedFd, errors: OwnedFd, format: Format) -> io::Result<Self> {
+        Ok(Self { out: Stream::start(out, format)?, errors: Stream::start(errors, format)? })
+    }
+
+    /// How its lines look.
+    pub fn format(&self) -> Format {
+        self.out.format
     }
 
     /// Lines for stdout; they go with the next [`Log::flush`].
@@ -90,12 +98,12 @@ impl Shared {
 }
 
 impl Stream {
-    fn start(descriptor: OwnedFd) -> io::Result<Self> {
+    fn start(descriptor: OwnedFd, format: Format) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         // Not joined: it may be in a write that never ends.
         thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&of_thread, &descriptor))?;
-        Ok(Self { turn: Vec::new(), shared })
+        Ok(Self { format, turn: Vec::new(), shared })
     }
 
     fn flush(&mut self) {
@@ -106,8 +114,9 @@ impl Stream {
         let room = LOG_BYTES_MAX.saturating_sub(waiting.bytes.len() + waiting.under_way);
         let fits = if self.turn.len() <= room { self.turn.len() } else { whole_lines(&self.turn[..room]) };
         if waiting.dropped_lines > 0 && fits > 0 {
-            let lines = std::mem::take(&mut waiting.dropped_lines);
-            waiting.bytes.extend_from_slice(format!("⚠ {lines} lines were dropped: nobody read them\n").as_bytes());
+            let count = std::mem::take(&mut waiting.dropped_lines);
+            let message = format!("⚠ {count} lines were dropped: nobody read them");
+            lines::note(&mut waiting.bytes, self.format, unix_ns(), "warning", &message);
         }
         let (kept, dropped) = self.turn.split_at(fits);
         waiting.bytes.extend_from_slice(kept);
@@ -157,15 +166,15 @@ mod tests {
 
     use super::*;
 
-    fn pipes() -> (Log, io::PipeReader, io::PipeReader) {
+    fn pipes(format: Format) -> (Log, io::PipeReader, io::PipeReader) {
         let (out, out_end) = io::pipe().expect("pipe");
         let (errors, errors_end) = io::pipe().expect("pipe");
-        (Log::start(out_end.into(), errors_end.into()).expect("threads"), out, errors)
+        (Log::start(out_end.into(), errors_end.into(), format).expect("threads"), out, errors)
     }
 
     #[test]
     fn lines_come_out_in_order() {
-        let (mut log, mut out, mut errors) = pipes();
+        let (mut log, mut out, mut errors) = pipes(Format::Text);
         log.out().extend_from_slice(b"one\n");
         log.errors().extend_from_slice(b"bad\n");
         log.flush();
@@ -180,7 +189,7 @@ mod tests {
 
     #[test]
     fn p7_nobody_reads_and_nobody_waits() {
-        let (mut log, mut out, _errors) = pipes();
+        let (mut log, mut out, _errors) = pipes(Format::Json);
         let line = [b'x'; 1023];
         for _ in 0..LOG_BYTES_MAX / 1024 + 200 {
             log.out().extend_from_slice(&line);
@@ -190,7 +199,7 @@ mod tests {
         let dropped = log.dropped();
         assert!((100..=200).contains(&dropped), "{dropped}");
         // Of a turn that is larger than what is left, as many lines as fit are kept.
-        let (mut other, _out, _errors) = pipes();
+        let (mut other, _out, _errors) = pipes(Format::Text);
         (0..LOG_BYTES_MAX / 1024 + 200).for_each(|_| other.out().extend_from_slice(&[&line[..], b"\n"].concat()));
         other.flush();
         assert_eq!(other.dropped(), 200);
@@ -207,6 +216,8 @@ mod tests {
         log.finish(Duration::from_secs(5));
         log.out().extend_from_slice(b"the end\n");
         log.finish(Duration::from_secs(5));
-        assert!(reader.join().expect("text").contains(&format!("⚠ {dropped} lines were dropped")));
+        let text = reader.join().expect("text");
+        let told = text.lines().find(|line| line.contains(&format!("⚠ {dropped} lines were dropped")));
+        assert!(told.is_some_and(|line| line.starts_with("{\"time\":") && line.ends_with('}')), "{told:?}");
     }
 }

@@ -31,7 +31,6 @@ use crate::counters::Counters;
 use crate::dump::Wanted;
 use crate::handed::Handed;
 use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
-use crate::lines::Format;
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
@@ -52,8 +51,6 @@ pub struct Settings {
     pub sampler: Sampler,
     /// Where lines go.
     pub log: Log,
-    /// How they look.
-    pub format: Format,
     /// Whether events are told at all; complaints and dumps always are.
     pub is_quiet: bool,
 }
@@ -90,7 +87,6 @@ pub struct Server {
     workers: Workers,
     ear: Ear,
     log: Log,
-    format: Format,
     is_quiet: bool,
     counters: Counters,
     /// The same for others, from turn to turn.
@@ -159,7 +155,6 @@ impl Server {
             workers: Workers::start(&handle, settings.sampler)?,
             ear,
             log: settings.log,
-            format: settings.format,
             is_quiet: settings.is_quiet,
             counters: Counters::default(),
             counted: handle.counted(),

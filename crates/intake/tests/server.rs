@@ -37,8 +37,7 @@ impl Running {
             store: Store::open(&at("state"), 0, "0.0.0").unwrap(),
             handover: None,
             sampler: Box::new(sampler),
-            log: Log::start(file("out"), file("errors")).unwrap(),
-            format: Format::Json,
+            log: Log::start(file("out"), file("errors"), Format::Json).unwrap(),
             is_quiet: true,
         };
         let (mut server, handle) = Server::new(settings).unwrap();
@@ -162,4 +161,15 @@ fn a_dump_comes_once() {
     asker.read_to_string(&mut text).unwrap();
     assert!(text.ends_with("Total remaining buffers: 10240\n\n"), "{}", text.len());
     assert_eq!(text.matches("REMAINING ALLOCATED BUFFERS").count(), 1);
+}
+
+#[test]
+fn a_log_of_objects_has_nothing_else_in_it() {
+    let server = Running::start(|| Ok(machine()));
+    let mut client = server.connect();
+    client.send(&[alloc(0, 0, 1), Request::new(Type::DumpRemaining), Request::new(Type::DumpKernels)]);
+    until("both dumps", || ["DUMP_REMAINING complete", "DUMP_KERNELS complete"].iter().all(|text| server.output().contains(text)));
+    for line in server.output().lines() {
+        assert!(line.starts_with("{\"time\":") && line.ends_with('}'), "{line}");
+    }
 }

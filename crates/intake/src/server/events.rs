@@ -275,6 +275,7 @@ impl Server {
     }
 
     fn tell(&mut self, pid: u32, request: &Request, change: &Change) {
+        let format = self.log.format();
         let is_summed = matches!(change.kind, kind::CB | kind::KERNEL);
         let total = if is_summed { self.bytes_on(request.device_id, change.kind) } else { 0 };
         let told = Told {
@@ -287,9 +288,9 @@ impl Server {
             address: request.buffer_id,
             refs: change.refs,
             total,
-            unix_ns: if self.format == lines::Format::Json { unix_ns() } else { 0 },
+            unix_ns: if format == lines::Format::Json { unix_ns() } else { 0 },
         };
-        lines::event(self.log.out(), self.format, &told);
+        lines::event(self.log.out(), format, &told);
     }
 
     /// Bytes of one kind on a device, of all who said so.

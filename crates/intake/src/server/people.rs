@@ -18,7 +18,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 impl Server {
     /// A line for stdout.
     pub fn say(&mut self, message: &str) {
-        let format = self.format;
+        let format = self.log.format();
         for line in message.split('\n').filter(|line| format == Format::Text || !line.is_empty()) {
             lines::note(self.log.out(), format, unix_ns(), "info", line);
         }
@@ -26,7 +26,8 @@ impl Server {
 
     /// A line for stderr.
     pub fn warn(&mut self, message: &str) {
-        lines::note(self.log.errors(), self.format, unix_ns(), "warning", message);
+        let format = self.log.format();
+        lines::note(self.log.errors(), format, unix_ns(), "warning", message);
     }
 
     pub(super) fn malformed(&mut self, connection: &mut Connection, why: &str) {
@@ -38,7 +39,7 @@ impl Server {
 
     /// What there is, and what happened so far.
     pub fn statistics(&mut self) {
-        match self.format {
+        match self.log.format() {
             Format::Text => self.statistics_for_people(),
             Format::Json => {
                 let counters: Vec<String> = ROWS.iter().map(|(name, _, get)| format!("\"{name}\":{}", get(&self.counters))).collect();

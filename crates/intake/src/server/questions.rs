@@ -157,7 +157,7 @@ impl Server {
         if about == About::Everything {
             askers.into_iter().for_each(|asker| self.answer_with_dump(asker, text));
         } else {
-            self.log.out().extend_from_slice(text.as_bytes());
+            self.say(text.trim_end_matches('\n'));
         }
         if is_wanted_again {
             self.begin_dump(about);

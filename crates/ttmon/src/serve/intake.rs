@@ -100,13 +100,13 @@ impl Prepared {
     pub(super) fn start(self, end: Stopper) -> Result<Running, Failure> {
         let Self { mut machine, listeners, store, handover, format, is_quiet, banner } = self;
         let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned();
-        let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?)?;
+        let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format)?;
         if format == Format::Text {
             log.out().extend_from_slice(banner.as_bytes());
             log.out().push(b'\n');
         }
         let sampler = Box::new(move || machine.sample().map_err(|error| error.to_string()));
-        let settings = Settings { listeners, store, handover, sampler, log, format, is_quiet };
+        let settings = Settings { listeners, store, handover, sampler, log, is_quiet };
         let failed = |error: io::Error| Failure::new(format!("cannot start the server: {error}; check the limits of this user"));
         let (mut server, handle) = Server::new(settings).map_err(failed)?;
         if format == Format::Json {
