@@ -14,7 +14,7 @@ pub const OWNERS_OF_USER_MAX: usize = 768;
 pub const ENTRIES_MAX: u64 = 1 << 20;
 /// Memory for all ledgers together, the index beside them included: 40 million entries, or 1,024 processes with few.
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
-/// A state directory that is full is asked for more memory this often.
+/// A process that was refused memory, or a ledger, is refused it for so long without another try.
 pub const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes taken from one connection before others have their turn.
 pub const READ_BYTES: usize = 256 * 1024;

@@ -62,9 +62,20 @@ struct Process {
     /// How it sees the machine, once that is known.
     view: Option<View>,
     tracked: Option<Tracked>,
+    /// When it was last refused a ledger.
+    refused: Option<(Instant, Untracked)>,
     connections: u32,
     /// It ended; connections that it left behind may speak on for others.
     is_dead: bool,
+}
+
+/// Why a process has no ledger.
+#[derive(Clone, Copy, Debug)]
+enum Untracked {
+    /// As many have one as may.
+    TooMany,
+    /// None could be made.
+    NoLedger,
 }
 
 /// The server.

@@ -127,7 +127,7 @@ impl Server {
 
     pub(super) fn add_process(&mut self, held: Held) -> Option<u64> {
         let key = held.key;
-        let number = self.processes.insert(Process { held, view: None, tracked: None, connections: 0, is_dead: false });
+        let number = self.processes.insert(Process { held, view: None, tracked: None, refused: None, connections: 0, is_dead: false });
         let process = self.processes.get(number)?;
         if epoll::add(&self.epoll, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
             self.processes.remove(number);

@@ -1,14 +1,14 @@
 //! What messages do: whose they are, and what becomes of them.
 
+use std::time::Instant;
+
 use ttmon_ledger::layout::kind;
 use ttmon_wire::allocation::{Request, Size, Type};
 
-use std::time::Instant;
-
-use super::{Process, Server};
+use super::{Process, Server, Untracked};
 use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
-use crate::limits::{INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
+use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
 use crate::lines::{self, Done, Told};
 use crate::owner::{Change, Named, Refusal, Reported, Tracked, View, kind_of};
 use crate::peer;
@@ -191,39 +191,52 @@ impl Server {
         Some(number)
     }
 
-    /// Makes the ledger of a process that has none yet.
+    /// Makes the ledger of a process that has none yet. One that is refused is not tried with every event.
     #[cold]
     fn begin_to_track(&mut self, connection: &mut Connection, number: u64) -> bool {
-        let owners_of_user =
-            |uid| self.processes.iter().filter(|(_, process)| process.tracked.is_some() && process.held.uid() == uid).count();
-        let uid = self.processes.get(number).map_or(0, |process| process.held.uid());
-        if self.owners >= OWNERS_MAX || owners_of_user(uid) >= OWNERS_OF_USER_MAX {
-            self.counters.owners_refused += 1;
-            if connection.may_complain() {
-                let message = format!("⚠️  [PID {}] not tracked: {} processes are tracked already", connection.peer_pid, self.owners);
-                self.warn(&message);
-            }
-            return false;
-        }
-        let Some(process) = self.processes.get_mut(number) else { return false };
-        let view = process.view.clone().unwrap_or(View::UNKNOWN);
-        match self.store.create(&process.held, &view) {
-            Ok(hosted) => {
-                process.view = Some(view);
-                process.tracked = Some(Tracked::new(hosted, &mut self.budget));
-                self.owners += 1;
-                true
-            }
-            Err(error) => {
-                self.counters.memory_refused += 1;
-                if connection.may_complain() {
-                    let path = self.store.path().display();
-                    let advice = if error.kind() == std::io::ErrorKind::StorageFull { "make room there" } else { "start the server again" };
-                    self.warn(&format!("⚠️  [PID {}] not tracked: {path}: {error}; {advice}", connection.peer_pid));
+        let refused = self.processes.get(number).and_then(|process| process.refused).filter(|(since, _)| since.elapsed() < FULL_PAUSE);
+        let untracked = match refused {
+            Some((_, untracked)) => untracked,
+            None => match self.try_to_track(number) {
+                Ok(()) => return true,
+                Err((untracked, why)) => {
+                    if let Some(process) = self.processes.get_mut(number) {
+                        process.refused = Some((Instant::now(), untracked));
+                    }
+                    if connection.may_complain() {
+                        self.warn(&format!("⚠️  [PID {}] not tracked: {why}", connection.peer_pid));
+                    }
+                    untracked
                 }
-                false
-            }
+            },
+        };
+        match untracked {
+            Untracked::TooMany => self.counters.owners_refused += 1,
+            Untracked::NoLedger => self.counters.memory_refused += 1,
         }
+        false
+    }
+
+    fn try_to_track(&mut self, number: u64) -> Result<(), (Untracked, String)> {
+        let uid = self.processes.get(number).map_or(0, |process| process.held.uid());
+        let of_user = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && process.held.uid() == uid).count();
+        if self.owners >= OWNERS_MAX {
+            return Err((Untracked::TooMany, format!("{} processes are tracked already", self.owners)));
+        }
+        if of_user >= OWNERS_OF_USER_MAX {
+            return Err((Untracked::TooMany, format!("{of_user} processes of user {uid} are tracked already")));
+        }
+        let Some(process) = self.processes.get_mut(number) else { return Ok(()) };
+        let view = process.view.clone().unwrap_or(View::UNKNOWN);
+        let hosted = self.store.create(&process.held, &view).map_err(|error| {
+            let path = self.store.path().display();
+            let advice = if error.kind() == std::io::ErrorKind::StorageFull { "make room there" } else { "start the server again" };
+            (Untracked::NoLedger, format!("{path}: {error}; {advice}"))
+        })?;
+        process.view = Some(view);
+        process.tracked = Some(Tracked::new(hosted, &mut self.budget));
+        self.owners += 1;
+        Ok(())
     }
 
     fn refuse_pid(&mut self, connection: &mut Connection, request: &Request) {
