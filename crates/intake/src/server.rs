@@ -36,7 +36,7 @@ use crate::log::Log;
 use crate::owner::{Budget, Tracked, View};
 use crate::peer::Held;
 use crate::slab::Slab;
-use crate::store::{Left, Store};
+use crate::store::Store;
 use crate::work::{Control, Ear, Handle, News, Sampler, Workers};
 
 /// What a server is made of.
@@ -187,36 +187,6 @@ impl Server {
         server.adopt();
         server.refresh_sample();
         Ok((server, handle))
-    }
-
-    /// What an earlier server left.
-    fn adopt(&mut self) {
-        let Left { adopted, removed, unreadable } = self.store.adopt();
-        let (count, mut entries) = (adopted.len(), 0);
-        for (held, hosted) in adopted {
-            entries += hosted.live_entries();
-            let key = held.key;
-            if let Some(number) = self.add_process(held) {
-                self.owners += 1;
-                let tracked = Tracked::new(hosted, &mut self.budget);
-                if let Some(process) = self.processes.get_mut(number) {
-                    process.tracked = Some(tracked);
-                }
-                self.counters.adopted += 1;
-            } else {
-                self.store.remove(key);
-            }
-        }
-        if count > 0 {
-            self.say(&format!("🔁 Took over {entries} entries of {count} processes from an earlier server"));
-        }
-        if removed > 0 {
-            self.say(&format!("🔁 Removed what an earlier server kept of {removed} processes that have ended"));
-        }
-        if unreadable > 0 {
-            let path = self.store.path().display();
-            self.warn(&format!("⚠ {path}: {unreadable} ledgers of live processes are another version's or machine's, and are left alone"));
-        }
     }
 
     /// Runs until it is told to stop.

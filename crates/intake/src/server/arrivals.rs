@@ -1,4 +1,4 @@
-//! Connections that come, and the processes behind them.
+//! Connections that come, the processes behind them, and those that an earlier server knew.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,8 +12,9 @@ use ttmon_model::identity::ProcessKey;
 use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
 use crate::connection::{Connection, Due, Pause};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
-use crate::owner::View;
+use crate::owner::{Tracked, View};
 use crate::peer::{self, Held, Peer};
+use crate::store::Left;
 
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 64;
@@ -136,6 +137,36 @@ impl Server {
         self.by_pid.insert(key.pid, number);
         self.workers.inspect(key);
         Some(number)
+    }
+
+    /// What an earlier server left.
+    pub(super) fn adopt(&mut self) {
+        let Left { adopted, removed, unreadable } = self.store.adopt();
+        let (count, mut entries) = (adopted.len(), 0);
+        for (held, hosted) in adopted {
+            entries += hosted.live_entries();
+            let key = held.key;
+            if let Some(number) = self.add_process(held) {
+                self.owners += 1;
+                let tracked = Tracked::new(hosted, &mut self.budget);
+                if let Some(process) = self.processes.get_mut(number) {
+                    process.tracked = Some(tracked);
+                }
+                self.counters.adopted += 1;
+            } else {
+                self.store.remove(key);
+            }
+        }
+        if count > 0 {
+            self.say(&format!("🔁 Took over {entries} entries of {count} processes from an earlier server"));
+        }
+        if removed > 0 {
+            self.say(&format!("🔁 Removed what an earlier server kept of {removed} processes that have ended"));
+        }
+        if unreadable > 0 {
+            let path = self.store.path().display();
+            self.warn(&format!("⚠ {path}: {unreadable} ledgers of live processes are another version's or machine's, and are left alone"));
+        }
     }
 
     pub(super) fn inspected(&mut self, key: ProcessKey, view: View) {
