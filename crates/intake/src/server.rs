@@ -230,8 +230,11 @@ impl Server {
         Ok(())
     }
 
-    /// Those who wait for an answer.
+    /// Those who wait for an answer. Looking for them costs as much as a read, which is why nobody is looked for in vain.
     fn serve_askers(&mut self) {
+        if self.asking == 0 {
+            return;
+        }
         let mut events: Vec<Event> = Vec::with_capacity(ASKERS_MAX);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if epoll::wait(&self.askers, spare_capacity(&mut events), Some(&now)).is_ok() {
