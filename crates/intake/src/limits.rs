@@ -46,6 +46,8 @@ pub const ENVIRONMENT_BYTES_MAX: usize = 1 << 20;
 pub const INSPECTION_WAIT: Duration = Duration::from_millis(500);
 /// What other sources say is read again for a question when it is older than this.
 pub const SAMPLE_AGE_MAX: Duration = Duration::from_millis(250);
+/// And ahead of that when it is older than this, so that whoever asks all the time does not wait for it.
+pub const SAMPLE_AGE_RENEWED: Duration = Duration::from_millis(150);
 /// A question waits no longer than this for it.
 pub const SAMPLE_WAIT: Duration = Duration::from_millis(500);
 /// Lines for people that wait to be written: a terminal that stopped must not stop anything else.

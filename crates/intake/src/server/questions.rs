@@ -10,7 +10,7 @@ use super::Server;
 use crate::answer::{Heard, Plan};
 use crate::connection::{Connection, Due, Flow, Pause};
 use crate::dump::About;
-use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX};
+use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX};
 use crate::owner::View;
 use crate::work::ToDump;
 
@@ -23,12 +23,14 @@ impl Server {
             self.move_to(number, connection, true);
         }
         let age = self.sampled_at.map(|at| at.elapsed());
+        if age.is_none_or(|age| age >= SAMPLE_AGE_RENEWED) {
+            self.refresh_sample();
+        }
         if age.is_some_and(|age| age < SAMPLE_AGE_MAX) {
             return self.answer(connection, request, size);
         }
         connection.pause = Some(Pause::Sample(*request, size));
         self.change_due(number, connection, Some((Instant::now() + SAMPLE_WAIT, Due::Resume)));
-        self.refresh_sample();
         Flow::On
     }
 
