@@ -1,6 +1,7 @@
 //! The loop: one thread, one epoll, and nothing in it that waits for anybody.
 //!
-//! Each turn hears of deaths first, so that no answer of that turn has a dead process's bytes in it; then of everything else.
+//! Each turn hears of deaths first, then of everything else, and each question of those since then: no answer has bytes of a process
+//! that ended before it was asked.
 
 mod arrivals;
 mod deaths;
@@ -86,6 +87,8 @@ pub struct Server {
     askers: OwnedFd,
     /// How many they are.
     asking: usize,
+    /// The processes, by what tells of their end.
+    ends: OwnedFd,
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     processes: Slab<Process>,
@@ -131,8 +134,9 @@ const EAR: u64 = 4 << 56;
 const HANDOVER: u64 = 5 << 56;
 const HANDED: u64 = 6 << 56;
 const ASKERS: u64 = 7 << 56;
+const ENDS: u64 = 8 << 56;
 
-/// Events heard of in one turn.
+/// Events heard of in one turn; of ends, as many as there are processes with entries.
 const EVENTS_MAX: usize = 1024;
 /// The same of those who ask.
 const ASKERS_MAX: usize = 64;
@@ -141,7 +145,9 @@ impl Server {
     pub fn new(settings: Settings) -> io::Result<(Self, Handle)> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let askers = epoll::create(CreateFlags::CLOEXEC)?;
+        let ends = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
+        epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
         let handed = Handed::new(settings.handover);
         let (handle, ear) = crate::work::connect(handed.kept())?;
         epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
@@ -155,6 +161,7 @@ impl Server {
             epoll,
             askers,
             asking: 0,
+            ends,
             listeners: settings.listeners,
             connections: Slab::default(),
             processes: Slab::default(),
@@ -199,13 +206,8 @@ impl Server {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            for event in &events {
-                let token = event.data.u64();
-                match token & KIND {
-                    PROCESS => self.process_ended(token & !KIND),
-                    HANDED => self.handed_ended(token & !KIND),
-                    _ => {}
-                }
+            if events.iter().any(|event| event.data.u64() == ENDS) {
+                self.hear_of_ends();
             }
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
@@ -235,11 +237,19 @@ impl Server {
         if self.asking == 0 {
             return;
         }
-        let mut events: Vec<Event> = Vec::with_capacity(ASKERS_MAX);
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if epoll::wait(&self.askers, spare_capacity(&mut events), Some(&now)).is_ok() {
-            for event in &events {
-                self.connection_ready(event.data.u64() & !KIND, event.flags);
+        for event in at_once(&self.askers, ASKERS_MAX) {
+            self.connection_ready(event.data.u64() & !KIND, event.flags);
+        }
+    }
+
+    /// Processes that have ended.
+    fn hear_of_ends(&mut self) {
+        for event in at_once(&self.ends, EVENTS_MAX) {
+            let token = event.data.u64();
+            match token & KIND {
+                PROCESS => self.process_ended(token & !KIND),
+                HANDED => self.handed_ended(token & !KIND),
+                _ => {}
             }
         }
     }
@@ -554,12 +564,19 @@ impl Server {
     /// A process that has nothing here any more.
     fn forget_process(&mut self, number: u64) {
         if let Some(process) = self.processes.remove(number) {
-            let _ = epoll::delete(&self.epoll, &process.held.pidfd);
+            let _ = epoll::delete(&self.ends, &process.held.pidfd);
             if self.by_pid.get(&process.held.key.pid) == Some(&number) {
                 self.by_pid.remove(&process.held.key.pid);
             }
         }
     }
+}
+
+/// What an epoll has to tell, without waiting for it.
+fn at_once(epoll: &OwnedFd, most: usize) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::with_capacity(most);
+    let _ = epoll::wait(epoll, spare_capacity(&mut events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    events
 }
 
 /// Input, and room for output, as the kernel knows them.

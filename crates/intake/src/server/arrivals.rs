@@ -130,7 +130,7 @@ impl Server {
         let key = held.key;
         let number = self.processes.insert(Process { held, view: None, tracked: None, refused: None, connections: 0, is_dead: false });
         let process = self.processes.get(number)?;
-        if epoll::add(&self.epoll, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
+        if epoll::add(&self.ends, &process.held.pidfd, EventData::new_u64(PROCESS | number), EventFlags::IN).is_err() {
             self.processes.remove(number);
             return None;
         }

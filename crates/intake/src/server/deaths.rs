@@ -15,7 +15,7 @@ impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(number).filter(|process| !process.is_dead) else { return };
         process.is_dead = true;
-        let _ = epoll::delete(&self.epoll, &process.held.pidfd);
+        let _ = epoll::delete(&self.ends, &process.held.pidfd);
         let key = process.held.key;
         let tracked = process.tracked.take();
         let is_over = process.connections == 0;
@@ -62,7 +62,7 @@ impl Server {
         for (number, pidfd) in self.handed.receive() {
             self.counters.handed_over += 1;
             let data = EventData::new_u64(HANDED | number);
-            if epoll::add(&self.epoll, &pidfd, data, EventFlags::IN).is_ok() {
+            if epoll::add(&self.ends, &pidfd, data, EventFlags::IN).is_ok() {
                 self.handed.watch(number, pidfd);
             } else {
                 self.handed_ended(number);

@@ -1,6 +1,7 @@
 //! Whose entries are whose, and when they end.
 
 use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ttmon_wire::allocation::{Request, Type};
 
@@ -207,6 +208,37 @@ fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
     assert_eq!((&counters["counters"]["labelled"], &counters["counters"]["unknown_frees"]), (&2.into(), &1.into()));
     child.kill();
     server.until("only its own goes with it", || server.usage(0).dram == 40);
+}
+
+/// Whoever asks is answered in the middle of a turn, too: what ended since its beginning is known all the same.
+#[test]
+fn i12_bytes_of_the_dead_are_not_answered_beside_load() {
+    let server = Server::with(&["--quiet"]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for device in 1..=4 {
+            let (server, is_over) = (&server, &is_over);
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let many: Vec<Request> = (0..500).flat_map(|id| [alloc(device, id, 1, DRAM), free(device, id)]).collect();
+                while !is_over.load(Ordering::Relaxed) {
+                    client.send(&many);
+                }
+            });
+        }
+        let mut asker = server.connect();
+        let answers: Vec<(u64, u64)> = (0..50)
+            .map(|round| {
+                let mut other = Other::connect(&server);
+                other.says(&[alloc(0, round, 64, DRAM)]);
+                let before = asker.usage(0).dram;
+                other.kill();
+                (before, asker.usage(0).dram)
+            })
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(answers, [(64, 0); 50]);
+    });
 }
 
 #[test]
