@@ -110,18 +110,17 @@ impl Plan {
         let mut found = Vec::new();
         for (device, allocator) in heard.tracked.devices() {
             let given = u64::from(device.unsigned_abs());
-            let at = if heard.view.is_mock { Err(given) } else { self.device(&heard.view.visible, *device).ok_or(given) };
-            if is_there(at) && heard.tracked.hosted.is_used(*allocator, kind as u8) {
+            if is_there(self.device(heard.view, *device).ok_or(given)) && heard.tracked.hosted.is_used(*allocator, kind as u8) {
                 found.push(Live { process: heard.number, allocator: *allocator, kind });
             }
         }
         found
     }
 
-    /// The device that a process means by a number.
-    fn device(&mut self, visible: &VisibleDevices, number: i32) -> Option<DeviceId> {
-        let number = u64::try_from(number).ok()?;
-        self.seen(visible)?.iter().find(|(metal_id, _)| *metal_id == number).map(|(_, id)| *id)
+    /// The device that a process means by a number; one on mock chips means none of this machine's.
+    fn device(&mut self, view: &View, number: i32) -> Option<DeviceId> {
+        let number = u64::try_from(number).ok().filter(|_| !view.is_mock)?;
+        self.seen(&view.visible)?.iter().find(|(metal_id, _)| *metal_id == number).map(|(_, id)| *id)
     }
 
     fn seen(&mut self, visible: &VisibleDevices) -> Option<&[(u64, DeviceId)]> {
@@ -135,10 +134,13 @@ impl Plan {
 
     /// What is in use on the device that `view` means by a number; `None` where nothing is known of such a one.
     pub(crate) fn usage(&mut self, view: &View, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
-        let place = match self.device(&view.visible, number) {
-            Some(device) => Some(self.places.get(&device).cloned().unwrap_or_default()),
-            None => u64::try_from(number).ok().and_then(|number| self.unmapped.get(&number).cloned()),
-        }?;
+        let place = match self.device(view, number) {
+            Some(device) => match self.places.get(&device) {
+                Some(place) => place,
+                None => return Some(Usage::default()),
+            },
+            None => self.unmapped.get(&u64::try_from(number).ok()?)?,
+        };
         let mut sums = place.base;
         for live in &place.live {
             let sum = &mut sums[live.kind as usize];
@@ -150,7 +152,7 @@ impl Plan {
 
     /// Bytes of the memory that a kind lies in, on the device that `view` means by a number; `None` where that is not known.
     pub(crate) fn capacity(&mut self, view: &View, number: i32, kind: u8) -> Option<u64> {
-        let device = self.device(&view.visible, number).filter(|_| !view.is_mock)?;
+        let device = self.device(view, number)?;
         let (_, info) = self.devices.iter().find(|(id, _)| *id == device)?;
         let bytes = match kind {
             kind::DRAM | kind::TRACE => info.dram_bytes,
@@ -162,7 +164,7 @@ impl Plan {
 
     /// What that device is; nothing where there is no such one.
     pub(crate) fn info(&mut self, view: &View, number: i32) -> DeviceInfo {
-        let Some(device) = self.device(&view.visible, number) else { return DeviceInfo::default() };
+        let Some(device) = self.device(view, number) else { return DeviceInfo::default() };
         self.devices.iter().find(|(id, _)| *id == device).map_or_else(DeviceInfo::default, |(_, info)| *info)
     }
 

@@ -35,16 +35,28 @@ fn devices_are_metal_ids() {
     assert_eq!((client.usage(0).dram, client.usage(2).dram), (0, 4096), "its device 0 is the machine's 2");
 }
 
+/// A program on TT-Metal's mock or simulated chips means none of this machine's, whatever it reports or asks.
+#[test]
+fn mock_chips_are_none_of_the_machine_s() {
+    let server = Server::with(&["--sim", "n150,idle"]);
+    let mut command = crate::server::other_command(&server);
+    command.env("TT_METAL_SIMULATOR", "/somewhere");
+    let mut mock = crate::server::Other::from(command);
+    mock.says(&[alloc(0, 1, 4096, DRAM)]);
+    let mut client = server.connect();
+    client.send(&[alloc(0, 1, 100, DRAM)]);
+    assert_eq!(client.usage(0).dram, 100);
+    assert_eq!(mock.tell("usage 0"), "4096");
+}
+
 #[test]
 fn without_devices_it_tracks_anyway() {
     let server = Server::start();
     server.says("🚀 Allocation Server started");
     server.says(&format!("   Listening on: {}", server.socket().display()));
     let mut client = server.connect();
-    if client.info(-1).devices == 0 {
-        server.says("   No devices detected\n   Server will track allocations anyway");
-        assert!(!client.info(-1).is_available);
-    }
+    server.says("   No devices detected\n   Server will track allocations anyway");
+    assert_eq!((client.info(-1).devices, client.info(-1).is_available), (0, false));
 }
 
 #[test]

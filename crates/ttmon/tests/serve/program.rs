@@ -13,8 +13,6 @@ use crate::server::{DRAM, L1, Other, Server, alloc, event, free, me};
 #[test]
 fn p1_a_second_server_is_told_who_is_there() {
     let mut server = Server::start();
-    let mut second = server.command();
-    second.args(["--state-dir"]).arg(server.directory.path().join("other"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
     command.args(["serve", "--listen", "off", "--socket"]).arg(server.socket());
     command.arg("--state-dir").arg(server.directory.path().join("other")).arg("--api").arg(server.directory.path().join("api2.sock"));

@@ -314,8 +314,8 @@ pub(crate) fn other_command(server: &Server) -> Command {
     command
 }
 
-/// Not a test by itself: what [`Other`] starts. `send HEX`; `confirm`; `again` (connect anew); `child PID-PLACEHOLDER` (a child that
-/// sends on the same connection and stays); `close`.
+/// Not a test by itself: what [`Other`] starts. `send HEX`; `usage DEVICE` (its DRAM); `again` (connect anew); `child HEX` (a child that
+/// sends on the same connection, under its own pid, and stays); `end-child`; `close`.
 #[test]
 fn another_process() {
     if let Ok(bytes) = std::env::var(SPEAK) {
@@ -337,6 +337,7 @@ fn another_process() {
                 client.raw(&decode(rest));
                 client.usage(0);
             }
+            "usage" => answer = client.usage(rest.parse().unwrap()).dram.to_string(),
             "again" => client = Client::new(Path::new(&socket), Size::B144),
             "close" => drop(client.stream.shutdown(std::net::Shutdown::Both)),
             "child" => {
