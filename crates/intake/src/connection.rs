@@ -65,6 +65,8 @@ pub(crate) struct Connection {
     pub(crate) due: Option<(Instant, Due)>,
     /// Replies not taken yet.
     pub(crate) unread: Vec<u8>,
+    /// When the oldest of them was to go.
+    pub(crate) unread_since: Instant,
     pub(crate) unread_max: usize,
     /// Closed as soon as it has read everything.
     pub(crate) is_ending: bool,
@@ -120,6 +122,7 @@ impl Connection {
             pause: None,
             due: None,
             unread: Vec::new(),
+            unread_since: Instant::now(),
             unread_max: UNREAD_BYTES_MAX,
             is_ending: false,
             speakers: Vec::new(),
@@ -153,6 +156,7 @@ impl Connection {
             return Flow::On;
         }
         if self.unread.is_empty() {
+            self.unread_since = Instant::now();
             match send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(sent) if sent == bytes.len() => return Flow::On,
                 Ok(sent) => self.unread.extend_from_slice(bytes.get(sent..).unwrap_or_default()),

@@ -262,8 +262,8 @@ impl Server {
         let Some(waits) = connection.waits else { return };
         let data = EventData::new_u64(CONNECTION | number);
         if epoll::delete(from, &connection.socket).is_err() || epoll::add(to, &connection.socket, data, flags_of(waits)).is_err() {
-            // Nobody would hear of it any more.
-            connection.is_ending = true;
+            // Nobody hears of it any more: `rearm` tries again, and closes it where that fails.
+            connection.waits = None;
         }
     }
 
@@ -446,7 +446,7 @@ impl Server {
         let epoll = if connection.is_asking { &self.askers } else { &self.epoll };
         let data = EventData::new_u64(CONNECTION | number);
         let known = match connection.waits {
-            Some(before) if before == waits => return,
+            Some(before) if before == waits => Ok(()),
             Some(_) => epoll::modify(epoll, &connection.socket, data, flags_of(waits)),
             // One that is over is looked at again when it can be read again.
             None if !waits.0 => return,
@@ -457,7 +457,8 @@ impl Server {
             return self.close(number);
         }
         if waits.1 && connection.due.is_none() {
-            self.set_due(number, Some((Instant::now() + UNREAD_WAIT, Due::Drop)));
+            let due = connection.unread_since + UNREAD_WAIT;
+            self.set_due(number, Some((due, Due::Drop)));
         }
     }
 
@@ -508,7 +509,7 @@ impl Server {
                 self.malformed(&mut connection, &why);
                 Flow::Close
             }
-            Some(Due::Drop) if connection.unread.is_empty() => Flow::On,
+            Some(Due::Drop) if connection.unread.is_empty() || connection.unread_since.elapsed() < UNREAD_WAIT => Flow::On,
             Some(Due::Drop) => {
                 self.drop_reader(&connection);
                 Flow::Close
