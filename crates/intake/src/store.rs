@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ pub enum Unusable {
     NotInMemory(PathBuf),
     /// Another server uses it.
     InUse(PathBuf),
-    /// Others could put files there.
+    /// Others could put files there, or another directory in the place of one below it.
     Open(PathBuf),
     /// The system said no.
     Io(PathBuf, io::Error),
@@ -71,7 +71,8 @@ impl fmt::Display for Unusable {
             Self::NotInMemory(path) => write!(f, "{}: not on tmpfs; use a directory in memory, such as one below /dev/shm", path.display()),
             Self::InUse(path) => write!(f, "{}: another server keeps its state there; stop it, or use another --state-dir", path.display()),
             Self::Open(path) => {
-                write!(f, "{}: other users may write there, or own it; use a --state-dir of this user alone", path.display())
+                write!(f, "{}: other users may write there, or own it; ", path.display())?;
+                f.write_str("have it removed, or use a --state-dir of this user alone")
             }
             Self::Io(path, error) => write!(f, "{}: {error}; use another --state-dir", path.display()),
         }
@@ -102,6 +103,27 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The nearest directory above one that lets others put something else in its place. Where memory is mounted, /dev/shm for one, the
+/// owner does not matter: in a container it may be nobody.
+fn open_above(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
+    let device = rustix::fs::fstat(directory)?.st_dev;
+    for above in path.ancestors().skip(1) {
+        let metadata = fs::symlink_metadata(above)?;
+        if metadata.dev() != device {
+            break;
+        }
+        let is_mounted = above.parent().is_none_or(|parent| fs::symlink_metadata(parent).is_ok_and(|parent| parent.dev() != device));
+        let is_trusted = is_mounted || metadata.uid() == 0 || metadata.uid() == geteuid().as_raw();
+        // In a sticky directory everybody has their own.
+        let is_closed = metadata.mode() & 0o022 == 0 || metadata.mode() & 0o1000 != 0;
+        if !is_trusted || !is_closed {
+            return Ok(Some(above.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
 impl Store {
     /// Opens the directory, made if it is not there, for the processes of one machine: 0, or the mark of a simulated one.
     pub fn open(path: &Path, machine: u64, version: &'static str) -> Result<Self, Unusable> {
@@ -116,6 +138,9 @@ impl Store {
         let metadata = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?;
         if metadata.st_uid != geteuid().as_raw() || metadata.st_mode & 0o022 != 0 {
             return Err(Unusable::Open(path.to_owned()));
+        }
+        if let Some(above) = open_above(&directory).map_err(io)? {
+            return Err(Unusable::Open(above));
         }
         flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| Unusable::InUse(path.to_owned()))?;
         let config = Config { kind: WriterKind::Service, version, clock: ClockChoice::Auto, machine, on_created: None };
@@ -220,4 +245,40 @@ fn let_read(file: impl AsFd, uid: u32) {
     }
     // Where the file system has no such lists, the peer's own ttmon says no_permission, and nothing else changes.
     let _ = rustix::fs::fsetxattr(file, "system.posix_acl_access", &list, XattrFlags::empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+    }
+
+    #[test]
+    fn nobody_else_may_put_another_directory_in_its_place() {
+        let place = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let (above, state) = (place.path().join("above"), place.path().join("above/between/state"));
+        let refused = || match Store::open(&state, 0, "0.0.0") {
+            Ok(_) => None,
+            Err(Unusable::Open(path)) => Some(path),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(refused(), None, "made where it was not");
+        mode(&above, 0o777);
+        assert_eq!(refused(), Some(above.clone()));
+        mode(&above, 0o1777);
+        assert_eq!(refused(), None, "everybody has their own there");
+        mode(&above.join("between"), 0o775);
+        assert_eq!(refused(), Some(above.join("between")), "the nearest one");
+        mode(&above.join("between"), 0o755);
+        mode(&state, 0o777);
+        assert_eq!(refused(), Some(state.clone()));
+        mode(&state, 0o755);
+        // Only root can make another user's directory.
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&above, Some(4711), None).expect("root");
+            assert_eq!(refused(), Some(above), "its owner may do as he likes, sticky or not");
+        }
+    }
 }
