@@ -1,6 +1,6 @@
 //! What the allocation server costs its clients, beside a reader that only empties its sockets: `cargo xtask bench server`.
 //!
-//! `server_bench TTMON [--quick]` starts servers, and itself again as clients: `drain SOCKET`, `send SOCKET MESSAGES BUFFER`,
+//! `server_bench TTMON [--quick | --latency]` starts servers, and itself again as clients: `drain SOCKET`, `send SOCKET MESSAGES BUFFER`,
 //! `fill SOCKET BUFFERS`. A rate counts from the moment all clients may start until the server has taken everything: a client
 //! that has sent all closes its side and waits for the server to do the same.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a bench")]
@@ -35,7 +35,7 @@ fn main() {
         [ttmon] => measure(Path::new(ttmon), 80_000, 15),
         [ttmon, "--quick"] => measure(Path::new(ttmon), 40_000, 5),
         [ttmon, "--latency"] => latencies(Path::new(ttmon), in_memory().path()),
-        _ => panic!("server_bench TTMON [--quick]"),
+        _ => panic!("server_bench TTMON [--quick | --latency]"),
     }
 }
 
