@@ -22,8 +22,6 @@ use ttmon_source::served;
 use crate::owner::View;
 use crate::peer::{self, Held};
 
-/// The kernel's number of tmpfs.
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// Files of an earlier server that are looked at.
 const FILES_MAX: usize = 16_384;
 
@@ -84,7 +82,8 @@ impl std::error::Error for Unusable {}
 /// Whether a directory, or where it would be made, lies in memory.
 pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
-    there.and_then(|there| rustix::fs::statfs(there).ok()).is_some_and(|system| system.f_type == TMPFS_MAGIC)
+    let place = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
+    place.is_some_and(|place| served::is_in_memory(place).unwrap_or(false))
 }
 
 /// Makes a directory that others may list, and those above it, whatever the umask says.
@@ -132,7 +131,7 @@ impl Store {
         make_directory(path).map_err(io)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
-        if rustix::fs::fstatfs(&directory).map_err(|error| io(error.into()))?.f_type != TMPFS_MAGIC {
+        if !served::is_in_memory(&directory).map_err(io)? {
             return Err(Unusable::NotInMemory(path.to_owned()));
         }
         let metadata = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?;

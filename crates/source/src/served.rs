@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -90,14 +90,16 @@ impl Named {
     }
 }
 
-/// The kernel's number of tmpfs.
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+/// Whether something lies on tmpfs, where the service keeps its files and nowhere else.
+pub fn is_in_memory(place: impl AsFd) -> io::Result<bool> {
+    const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+    Ok(rustix::fs::fstatfs(place)?.f_type == TMPFS_MAGIC)
+}
 
 /// A regular file in memory. What it is is looked at before it is opened: another file system may not answer.
 fn open(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let is_in_memory = rustix::fs::fstatfs(&place)?.f_type == TMPFS_MAGIC;
-    if !is_in_memory || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
+    if !is_in_memory(&place)? || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd())))
