@@ -180,3 +180,18 @@ fn kernels(text: &mut String, sorted: &Sorted<'_>, now_unix_ns: u64) {
     }
     text.push('\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_no_clean_end() {
+        let text = |about| text(about, &[Owned { pid: 7, listing: None }], 0);
+        for about in About::ALL {
+            let said = text(about);
+            assert!(said.starts_with("⚠ [PID 7] its ledger could not be read") && !said.contains("perfect cleanup"), "{said}");
+        }
+        assert!(super::text(About::Buffers, &[], 0).contains("perfect cleanup"));
+    }
+}

@@ -239,3 +239,61 @@ fn owner(handed: &handover::Handed) -> Option<(ProcessKey, Option<OwnedFd>)> {
         None => handed.sender.filter(|sender| sender.uid == handed.uid).map(|_| (key, None)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::View;
+    use crate::store::Store;
+
+    /// Ledgers of one process, as if they were of many: `(user, bytes of a dead one)`.
+    fn handed(ledgers: &[(u32, Option<u64>)]) -> Handed {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
+        let own = std::process::id();
+        let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
+        let hosted = store.create(&held, &View::UNKNOWN).expect("room");
+        let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
+        let handed = Handed::new(None);
+        for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
+            let ended = dead_bytes.map(|bytes| Ended { time: UnixTime(0), at: Instant::now(), bytes });
+            handed.kept.lock().push(Kept {
+                number,
+                owner: ProcessKey { pid: 1, start_ticks: number },
+                uid: *uid,
+                region: Arc::clone(&region),
+                ended,
+                live: None,
+                identity: (0, number),
+                file: hosted.file().try_clone().expect("descriptor"),
+                pidfd: None,
+            });
+        }
+        handed
+    }
+
+    fn numbers(handed: &Handed) -> Vec<u64> {
+        handed.kept.lock().iter().map(|known| known.number).collect()
+    }
+
+    #[test]
+    fn whoever_has_most_gives_a_place_up() {
+        let handed = handed(&[(1, None), (2, None), (1, None), (1, None)]);
+        let make_place = |newcomer| make_place(&mut handed.kept.lock(), newcomer);
+        assert!(!make_place(1), "not for himself, while all of his live");
+        assert!(make_place(2));
+        assert_eq!(numbers(&handed), [1, 2, 3], "the oldest one");
+        handed.kept.lock()[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now(), bytes: 0 });
+        assert!(make_place(1));
+        assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
+    }
+
+    #[test]
+    fn whoever_left_most_is_forgotten_first() {
+        let half = HANDED_DEAD_BYTES_MAX / 2;
+        let mut handed = handed(&[(2, Some(half / 2)), (1, Some(half)), (1, Some(half / 2)), (2, None)]);
+        assert!(handed.ended(3).is_some());
+        assert_eq!(numbers(&handed), [0, 2, 3], "the oldest of the user with most");
+        assert!(handed.ended(3).is_none(), "an end comes once");
+    }
+}

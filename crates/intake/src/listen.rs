@@ -282,6 +282,8 @@ mod tests {
         let path = directory.path().join("a.sock");
         let first = Listener::bind(&path, 0o666).expect("free");
         assert_eq!(fs::symlink_metadata(&path).expect("socket").mode() & 0o777, 0o666, "p3: whatever the umask");
+        let lock = fs::symlink_metadata(directory.path().join("a.sock.lock")).expect("lock");
+        assert_eq!(lock.mode() & 0o777, 0o600, "whoever could open it could hold it");
         let second = Listener::bind(&path, 0o666).expect_err("taken").to_string();
         assert!(second.contains(&format!("pid {}", std::process::id())), "{second}");
         drop(first);

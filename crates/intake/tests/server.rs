@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use ttmon_intake::limits::DUMPS_MAX;
 use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store};
 use ttmon_model::attributes::Attributes;
 use ttmon_model::sample::{DeviceSample, Origin, Users};
@@ -127,6 +128,24 @@ fn alloc(device_id: i32, buffer_type: u8, buffer_id: u64) -> Request {
     Request { device_id, size: 64, buffer_type, process_id, buffer_id, ..Request::new(Type::Alloc) }
 }
 
+/// More buffers than a socket holds of their dump.
+fn fill(server: &Running) {
+    let mut client = server.connect();
+    for device in 0..256 {
+        let many = [0, 1, 3, 4].into_iter().flat_map(|kind| (0..10).map(move |id| alloc(device, kind, id)));
+        client.send(&many.collect::<Vec<_>>());
+    }
+    assert_eq!(client.usage(255).dram, 640);
+}
+
+/// An empty line, and the end.
+fn ask_for_dump(server: &Running) -> UnixStream {
+    let mut asker = server.connect().0;
+    asker.write_all(b"\n").unwrap();
+    asker.shutdown(Shutdown::Write).unwrap();
+    asker
+}
+
 /// A driver that comes and goes while the server runs.
 #[test]
 fn other_sources_are_told_as_they_are_now() {
@@ -145,16 +164,8 @@ fn other_sources_are_told_as_they_are_now() {
 #[test]
 fn a_dump_comes_once() {
     let server = Running::start(|| Ok(machine()));
-    let mut client = server.connect();
-    // More than a socket holds.
-    for device in 0..256 {
-        let many = [0, 1, 3, 4].into_iter().flat_map(|kind| (0..10).map(move |id| alloc(device, kind, id)));
-        client.send(&many.collect::<Vec<_>>());
-    }
-    assert_eq!(client.usage(255).dram, 640);
-    let mut asker = server.connect().0;
-    asker.write_all(b"\n").unwrap();
-    asker.shutdown(Shutdown::Write).unwrap();
+    fill(&server);
+    let mut asker = ask_for_dump(&server);
     // Longer than a line feed is given to be the beginning of a message.
     thread::sleep(Duration::from_millis(400));
     let mut text = String::new();
@@ -172,4 +183,14 @@ fn a_log_of_objects_has_nothing_else_in_it() {
     for line in server.output().lines() {
         assert!(line.starts_with("{\"time\":") && line.ends_with('}'), "{line}");
     }
+}
+
+#[test]
+fn no_more_dumps_wait_for_readers_than_there_is_room_for() {
+    let server = Running::start(|| Ok(machine()));
+    fill(&server);
+    let askers: Vec<UnixStream> = (0..DUMPS_MAX + 6).map(|_| ask_for_dump(&server)).collect();
+    until("the last ones are turned away", || server.handle.counters().peers_dropped == 6);
+    let lengths: Vec<usize> = askers.into_iter().map(|mut asker| asker.read_to_end(&mut Vec::new()).unwrap()).collect();
+    assert_eq!(lengths.iter().filter(|length| **length == 0).count(), 6, "{lengths:?}");
 }
