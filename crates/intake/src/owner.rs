@@ -99,15 +99,39 @@ pub(crate) struct Tracked {
     /// The devices it named so far, the last one first.
     devices: Vec<(i32, AllocatorId)>,
     freed: Freed,
+    /// What it takes of the budget.
+    charged: u64,
     /// When the state directory was found full; it is not asked again for a while.
     full_since: Option<Instant>,
 }
 
 impl Tracked {
     pub(crate) fn new(hosted: Hosted, budget: &mut Budget) -> Self {
-        budget.bytes += hosted.memory_bytes();
         let devices = hosted.allocators().into_iter().filter_map(|(id, given)| Some((i32::try_from(given).ok()?, id))).collect();
-        Self { hosted, devices, freed: Freed::default(), full_since: None }
+        let mut tracked = Self { hosted, devices, freed: Freed::default(), charged: 0, full_since: None };
+        tracked.charge(budget);
+        tracked
+    }
+
+    /// Takes of the budget what the ledger has grown to.
+    fn charge(&mut self, budget: &mut Budget) {
+        let bytes = self.hosted.memory_bytes();
+        budget.bytes = budget.bytes.saturating_sub(self.charged).saturating_add(bytes);
+        self.charged = bytes;
+    }
+
+    /// Gives back what it took of the budget; the ledger, to be removed.
+    pub(crate) fn release(self, budget: &mut Budget) -> Hosted {
+        budget.bytes = budget.bytes.saturating_sub(self.charged);
+        self.hosted
+    }
+
+    /// The tag of a buffer that is reported under a stranger's pid.
+    #[cold]
+    pub(crate) fn label(&mut self, pid: i32, budget: &mut Budget) -> u32 {
+        let tag = self.hosted.tag(&format!("pid {pid}"));
+        self.charge(budget);
+        tag
     }
 
     /// The devices it named, and their allocators.
@@ -128,9 +152,8 @@ impl Tracked {
         let given_id = u32::try_from(device).map_err(|_| Refusal::Device)?;
         let chips = [Chip { metal_id: given_id, unique_id: 0, flags: 0 }];
         let spec = AllocatorSpec { given_id, origin: ORIGIN_SOCKET, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
-        let before = self.hosted.memory_bytes();
         let opened = self.hosted.open_allocator(&spec);
-        budget.bytes += self.hosted.memory_bytes().saturating_sub(before);
+        self.charge(budget);
         let id = opened.map_err(|lost| if lost == Lost::NoAllocator { Refusal::Devices } else { Refusal::Full })?;
         self.devices.insert(0, (device, id));
         Ok(id)
@@ -149,9 +172,8 @@ impl Tracked {
         } else if self.full_since.is_some_and(|since| since.elapsed() < FULL_PAUSE) {
             Refusal::Full
         } else {
-            let before = self.hosted.memory_bytes();
             let made: io::Result<()> = self.hosted.make_room();
-            budget.bytes += self.hosted.memory_bytes().saturating_sub(before);
+            self.charge(budget);
             if made.is_ok() && self.hosted.has_room(1) {
                 self.full_since = None;
                 return Ok(());
@@ -278,5 +300,37 @@ impl Freed {
     fn knows(&self, device: i32, address: u64) -> bool {
         let (at, mixed) = Self::place(device, address);
         self.0.get(at) == Some(&mixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer;
+    use crate::store::Store;
+
+    /// What each takes is given back with it, whatever made it grow, and nothing of the others'.
+    #[test]
+    fn the_budget_is_what_ledgers_take() {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
+        let own = std::process::id();
+        let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
+        let mut budget = Budget::default();
+        let mut tracked = || Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), &mut budget);
+        let (mut one, other) = (tracked(), tracked());
+        let bytes = other.hosted.memory_bytes();
+        assert!(bytes > 0);
+        assert_eq!(budget.bytes, 2 * bytes);
+        for (device, address) in (0..3).zip(1..) {
+            let reported = Reported { device, kind: kind::DRAM, address, size: 64, flags: 0, tag: 0 };
+            assert_eq!(one.allocate(&reported, &mut budget).map(|change| change.done), Ok(Done::Allocated));
+        }
+        one.label(4711, &mut budget);
+        assert_eq!(budget.bytes, bytes + one.hosted.memory_bytes());
+        drop(one.release(&mut budget));
+        assert_eq!(budget.bytes, bytes);
+        drop(other.release(&mut budget));
+        assert_eq!(budget.bytes, 0);
     }
 }

@@ -22,12 +22,11 @@ impl Server {
         self.counters.deaths += 1;
         if let Some(tracked) = tracked {
             self.owners -= 1;
-            self.budget.bytes = self.budget.bytes.saturating_sub(tracked.hosted.memory_bytes());
             self.store.remove(key);
             self.plan = None;
             self.tell_end(key.pid, &tracked);
             // Giving back a million entries takes a while.
-            self.workers.remove(tracked.hosted);
+            self.workers.remove(tracked.release(&mut self.budget));
         }
         if self.by_pid.get(&key.pid) == Some(&number) {
             self.by_pid.remove(&key.pid);

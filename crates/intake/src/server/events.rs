@@ -85,7 +85,7 @@ impl Server {
         let Some(process) = self.processes.get_mut(number) else { return };
         let Process { tracked: Some(tracked), held, .. } = process else { return };
         let pid = held.key.pid;
-        let tag = if speaker.is_label { label(tracked, request) } else { 0 };
+        let tag = if speaker.is_label { tracked.label(request.process_id, &mut self.budget) } else { 0 };
         let changed = apply(tracked, request, tag, &mut self.budget);
         if speaker.is_label {
             self.counters.labelled += 1;
@@ -329,10 +329,4 @@ fn apply(tracked: &mut Tracked, request: &Request, tag: u32, budget: &mut crate:
         Type::KernelUnload => Ok(tracked.free(device, Named::Of(kind::KERNEL), address)),
         _ => Ok(tracked.free(device, Named::Buffer, address)),
     }
-}
-
-/// The tag of a buffer that was reported under a stranger's pid.
-#[cold]
-fn label(tracked: &mut Tracked, request: &Request) -> u32 {
-    tracked.hosted.tag(&format!("pid {}", request.process_id))
 }
