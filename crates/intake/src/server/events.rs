@@ -308,7 +308,7 @@ impl Server {
 
     /// Bytes of one kind on a device, of all who said so.
     fn bytes_on(&self, device: i32, kind: u8) -> u64 {
-        self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref()).map(|tracked| tracked.bytes_on(device, kind)).sum()
+        self.tracked().map(|tracked| tracked.bytes_on(device, kind)).fold(0, u64::saturating_add)
     }
 }
 

@@ -9,7 +9,7 @@ use super::Server;
 use crate::connection::Connection;
 use crate::counters::ROWS;
 use crate::lines::{self, Format, KINDS, kilobytes};
-use crate::owner::BUFFER_KINDS;
+use crate::owner::{BUFFER_KINDS, Tracked};
 use crate::work::unix_ns;
 
 /// How long the last lines may take.
@@ -59,8 +59,13 @@ impl Server {
         }
     }
 
+    /// What each process has.
+    pub(super) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
+        self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref())
+    }
+
     fn entries(&self) -> u64 {
-        self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref()).map(|tracked| tracked.hosted.live_entries()).sum()
+        self.tracked().map(|tracked| tracked.hosted.live_entries()).sum()
     }
 
     fn statistics_for_people(&mut self) {
@@ -107,7 +112,7 @@ impl Server {
     /// Bytes and entries of each device, by the ledger's number of the kind, in one pass: there may be many of both.
     fn figures(&self) -> BTreeMap<i32, [(u64, u64); KINDS.len()]> {
         let mut figures: BTreeMap<i32, [(u64, u64); KINDS.len()]> = BTreeMap::new();
-        for tracked in self.processes.iter().filter_map(|(_, process)| process.tracked.as_ref()) {
+        for tracked in self.tracked() {
             for (device, id) in tracked.devices() {
                 let sums = figures.entry(*device).or_default();
                 for (sum, kind) in sums.iter_mut().zip(0..) {
