@@ -62,8 +62,7 @@ impl Server {
         };
         let Some(number) = speaker.process else { return self.refuse_pid(connection, request) };
         let Some(process) = self.processes.get_mut(number) else {
-            // It had nothing and ended.
-            connection.speakers.clear();
+            // One without a connection of its own, which has ended: what it said last is not its parent's.
             self.counters.of_the_dead += 1;
             return;
         };

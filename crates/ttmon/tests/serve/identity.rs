@@ -195,6 +195,21 @@ fn i11_a_forked_child_owns_what_it_says() {
     server.until("the parent's go", || server.usage(0).dram == 0);
 }
 
+/// The end of a child is often heard of before the last of what it said.
+#[test]
+fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
+    let server = Server::with(&["--log", "json"]);
+    let mut parent = Other::connect(&server);
+    parent.says(&[alloc(0, 1, 100, DRAM)]);
+    let child: i32 = parent.tell(&format!("child {}", hex(&alloc(0, 1, 30, DRAM)))).parse().unwrap();
+    parent.tell("end-child");
+    server.until("the child's go", || server.usage(0).dram == 100);
+    let last: Vec<Request> = (2..5).map(|id| Request { process_id: child, ..alloc(0, id, 7, DRAM) }).collect();
+    parent.sends(&last);
+    assert_eq!(server.usage(0).dram, 100);
+    assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
+}
+
 /// This program is every other's parent, and they have connections of their own: it does not speak for them.
 #[test]
 fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {
