@@ -68,7 +68,8 @@ impl Server {
         };
         if process.is_dead {
             self.counters.of_the_dead += 1;
-            if connection.may_complain() {
+            // Its own last words are nothing to complain of: they end with it.
+            if speaker.is_label && connection.may_complain() {
                 let (pid, peer) = (request.process_id, connection.peer_pid);
                 self.warn(&format!("⚠️  [PID {pid}] not tracked: process {peer}, whose connection it uses, has ended"));
             }

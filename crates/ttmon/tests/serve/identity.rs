@@ -210,6 +210,23 @@ fn i11_the_last_words_of_a_child_are_not_its_parent_s() {
     assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
 }
 
+/// What a program said last and nobody read before its end is nothing to complain of; what somebody else says on its connection is.
+#[test]
+fn i12_words_after_the_end_are_told_of_others_alone() {
+    let server = Server::with(&["--log", "json"]);
+    let mut other = Other::connect(&server);
+    let (own, stranger) = (other.pid(), 4_194_303);
+    let under = |id: u64, pid: i32| hex(&Request { process_id: pid, ..alloc(0, id, 64, DRAM) });
+    other.says(&[alloc(0, 1, 64, DRAM)]);
+    other.tell(&format!("child {}{}{}{}", hex(&alloc(0, 2, 1, DRAM)), under(3, own), under(4, own), under(5, stranger)));
+    other.kill();
+    server.until("its end is known", || server.usage(0).dram == 1);
+    std::fs::write(server.directory.path().join("go"), "").unwrap();
+    server.says(&format!("[PID {stranger}] not tracked: process {own}, whose connection it uses, has ended"));
+    assert_eq!(server.counters()["counters"]["of_the_dead"], 3);
+    assert_eq!(server.errors().matches("not tracked").count(), 1, "{}", server.errors());
+}
+
 /// This program is every other's parent, and they have connections of their own: it does not speak for them.
 #[test]
 fn i11_i4_a_child_with_a_connection_of_its_own_speaks_for_itself() {

@@ -315,7 +315,8 @@ pub(crate) fn other_command(server: &Server) -> Command {
 }
 
 /// Not a test by itself: what [`Other`] starts. `send HEX`; `usage DEVICE` (its DRAM); `again` (connect anew); `child HEX` (a child that
-/// sends on the same connection, under its own pid, and stays); `end-child`; `close`.
+/// sends the first message on the same connection, under its own pid, and stays; if there are more, it sends them as they are when
+/// there is a file `go` beside the socket, and ends); `end-child`; `close`.
 #[test]
 fn another_process() {
     if let Ok(bytes) = std::env::var(SPEAK) {
@@ -363,15 +364,21 @@ fn another_process() {
 /// A forked child goes on with its parent's connection, under its own pid.
 fn speak(bytes: &str) {
     let mut message = decode(bytes);
+    let later = message.split_off(Size::B144.bytes());
     message[20..24].copy_from_slice(&me().to_le_bytes());
     let stream = std::io::stdin();
     let socket = rustix::io::dup(&stream).unwrap();
     rustix::io::write(&socket, &message).unwrap();
     eprintln!("spoken");
     // Until it is killed.
-    loop {
+    while later.is_empty() {
         std::thread::park();
     }
+    let go = PathBuf::from(std::env::var_os(SOCKET).unwrap()).with_file_name("go");
+    while !go.exists() {
+        std::thread::yield_now();
+    }
+    rustix::io::write(&socket, &later).unwrap();
 }
 
 fn decode(hex: &str) -> Vec<u8> {
