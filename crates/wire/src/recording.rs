@@ -86,13 +86,13 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a document, one line of text. The first one, one that comes after a long while, and one after the clock was set are
-    /// written at once: when the next will come is not known.
+    /// Adds a document, one line of text. It is written with those that wait where the next one, as long after it as it came after
+    /// the one before, would be too late; so is the first one, and one after the clock was set: when the next comes is not known.
     pub fn push(&mut self, line: &str, time: UnixTime) -> io::Result<()> {
         self.add(line, time);
-        let since = self.first.map_or(0, |first| time.0.saturating_sub(first.0));
-        let is_alone = self.last.replace(time).is_none_or(|last| time.0.abs_diff(last.0) >= FRAME_NANOS);
-        if is_alone || since >= FRAME_NANOS || self.lines.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
+        let since = self.first.map_or(0, |first| time.0.abs_diff(first.0));
+        let is_due = self.last.replace(time).is_none_or(|last| since.saturating_add(time.0.abs_diff(last.0)) >= FRAME_NANOS);
+        if is_due || self.lines.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn add(&mut self, line: &str, time: UnixTime) {
@@ -161,27 +161,22 @@ impl<R: Read + Seek> Reader<R> {
         let length = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
         let mut frames: Vec<Frame> = Vec::new();
-        let mut is_cut = false;
         let (mut offset, mut first_line) = (0, 0);
         while offset < length && frames.len() < FRAMES_MAX {
             let Some((bytes, time, lines)) = read_mark(&mut source)? else {
                 if frames.is_empty() {
                     return Err(Error::NotOurs);
                 }
-                is_cut = true;
                 break;
             };
             let begin = offset + 8 + u64::from(MARK_BYTES);
-            let Some(end) = begin.checked_add(bytes).filter(|end| *end <= length) else {
-                is_cut = true;
-                break;
-            };
+            let Some(end) = begin.checked_add(bytes).filter(|end| *end <= length) else { break };
             frames.push(Frame { offset: begin, bytes, time, first_line, lines });
             first_line += if frames.len() == 1 { 0 } else { lines };
             offset = end;
             source.seek(SeekFrom::Start(end))?;
         }
-        let mut reader = Self { source, frames, is_cut, unpacked: None };
+        let mut reader = Self { source, frames, is_cut: offset < length, unpacked: None };
         reader.check_header()?;
         reader.frames.remove(0);
         reader.unpacked = None;
@@ -253,7 +248,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// `None` where there is no whole mark.
+/// `None` where there is no whole mark, or one of a frame that nobody would write.
 fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, usize)>> {
     let mut bytes = [0; 28];
     match source.read_exact(&mut bytes) {
@@ -264,7 +259,7 @@ fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, usize)
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let is_ours = word(0) == SKIPPABLE && word(4) == MARK_BYTES;
     let lines = word(24) as usize;
-    Ok((is_ours && lines <= FRAME_LINES_MAX).then(|| (long(8), UnixTime(long(16)), lines)))
+    Ok((is_ours && (1..=FRAME_LINES_MAX).contains(&lines)).then(|| (long(8), UnixTime(long(16)), lines)))
 }
 
 #[cfg(test)]
@@ -321,16 +316,21 @@ mod tests {
         assert!(last >= 34, "{last}");
     }
 
-    /// What a recorder that is killed after any document has lost.
+    /// What is left of a recorder that is killed after documents at these seconds.
     #[test]
-    fn a_recorder_that_looks_seldom_loses_nothing() {
-        let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out, "0.1.0", UnixTime(100 * SECOND)).unwrap();
-        for time in [100, 110, 120, 50, 51] {
-            writer.push("{}", UnixTime(time * SECOND)).unwrap();
-        }
-        drop(writer);
-        assert_eq!(Reader::new(Cursor::new(out)).unwrap().len(), 4, "only the last one, a second after the one before, is lost");
+    fn a_recorder_that_is_killed_loses_less_than_five_seconds() {
+        let left = |seconds: &[u64]| {
+            let mut out = Vec::new();
+            let mut writer = Writer::new(&mut out, "0.1.0", UnixTime(100 * SECOND)).unwrap();
+            for second in seconds {
+                writer.push("{}", UnixTime(second * SECOND)).unwrap();
+            }
+            drop(writer);
+            Reader::new(Cursor::new(out)).unwrap().len()
+        };
+        assert_eq!(left(&[100, 110, 120, 50, 51]), 4, "only the last one, a second after the one before, is lost");
+        assert_eq!((left(&[100, 104]), left(&[100, 104, 108]), left(&[100, 104, 108, 112, 116])), (1, 3, 5));
+        assert_eq!((left(&[100, 101, 102, 103, 104]), left(&[100, 101, 102, 103, 104, 105])), (1, 6));
     }
 
     #[test]
@@ -349,7 +349,9 @@ mod tests {
         assert_eq!([0, 1, 2].map(|number| good.line(number).unwrap().to_owned()), ["a", "", "c"]);
         assert!(matches!(with_frame(&"\n".repeat(1 << 20), 3).unwrap().line(0), Err(Error::Damaged)));
         assert!(matches!(with_frame("a\n", 2).unwrap().line(0), Err(Error::Damaged)));
-        assert!(matches!(with_frame("a\n", u32::MAX), Err(Error::Empty)), "no frame of ours has so many");
+        for lines in [0, u32::MAX] {
+            assert!(matches!(with_frame("a\n", lines), Err(Error::Empty)), "no frame of ours has {lines}");
+        }
     }
 
     #[test]
