@@ -1,13 +1,15 @@
 //! A line of a recording: the machine with its memory as far as a screen shows it, and what happened.
 
 use std::cmp::Reverse;
+use std::mem;
 
 use ttmon_model::event::{Event, Op};
 use ttmon_model::ledger::BufferKind;
+use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Kind, ProcessKey, Snapshot};
 use ttmon_source::happenings::Happening;
 
-/// The largest buffers of a moment are kept, as many as anybody scrolls through.
+/// Buffers of a moment that are kept, as many as anybody scrolls through.
 const BUFFERS_MAX: usize = 1000;
 /// Blocks of all banks together; tables beyond are left out.
 const BLOCKS_MAX: usize = 4000;
@@ -31,8 +33,7 @@ const CIRCULARS_GONE: &str = "program gone";
 
 /// A snapshot as a line of a recording, with what happened before it.
 pub fn line_of(mut snapshot: Snapshot, version: &str, happenings: &[Happening]) -> String {
-    snapshot.buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
-    snapshot.buffers.truncate(BUFFERS_MAX);
+    keep_largest(&mut snapshot.buffers);
     snapshot.circulars.truncate(CIRCULARS_MAX);
     let mut blocks = 0;
     for allocator in &mut snapshot.allocators {
@@ -47,6 +48,24 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, happenings: &[Happening]) 
     let last = &happenings[happenings.len().saturating_sub(EVENTS_MAX)..];
     let events: Vec<Event> = last.iter().map(|happening| event(&snapshot, happening)).collect();
     ttmon_wire::moment_line(&snapshot, version, &events)
+}
+
+/// The largest of every process, then the second largest of every process, and so on: nobody's are left out because of somebody
+/// else's. They come in the order of their size.
+fn keep_largest(buffers: &mut Vec<Buffer>) {
+    if buffers.len() > BUFFERS_MAX {
+        buffers.sort_by_key(|buffer| (buffer.process, Reverse(buffer.entry.size)));
+        let (mut rank, mut last) = (0, None);
+        let mut ranked: Vec<(usize, Buffer)> = Vec::with_capacity(buffers.len());
+        for buffer in mem::take(buffers) {
+            rank = if last == Some(buffer.process) { rank + 1 } else { 0 };
+            last = Some(buffer.process);
+            ranked.push((rank, buffer));
+        }
+        ranked.sort_by_key(|(rank, buffer)| (*rank, Reverse(buffer.entry.size)));
+        buffers.extend(ranked.into_iter().take(BUFFERS_MAX).map(|(_, buffer)| buffer));
+    }
+    buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
 }
 
 fn event(snapshot: &Snapshot, happening: &Happening) -> Event {
@@ -143,5 +162,21 @@ mod tests {
         snapshot.buffers = (0..5000).map(many).collect();
         let (read, _) = ttmon_wire::read_moment(&line_of(snapshot, "1", &[])).unwrap();
         assert_eq!(read.buffers.len(), BUFFERS_MAX);
+    }
+
+    #[test]
+    fn no_process_is_without_buffers_because_of_another_one() {
+        let buffer = machine::hooked().buffers[0].clone();
+        let of = |pid: u32, size: u64| {
+            let mut buffer = buffer.clone();
+            (buffer.process.pid, buffer.entry.size) = (pid, size);
+            buffer
+        };
+        let mut buffers: Vec<Buffer> = (0..5000).map(|size| of(1, 1_000_000 + size)).chain((0..300).map(|size| of(2, 1 + size))).collect();
+        keep_largest(&mut buffers);
+        assert_eq!(buffers.len(), BUFFERS_MAX);
+        let sizes = |pid: u32| buffers.iter().filter(|one| one.process.pid == pid).map(|one| one.entry.size).collect::<Vec<_>>();
+        assert_eq!((sizes(1).len(), sizes(1)[0], sizes(2).len(), sizes(2)[0]), (700, 1_004_999, 300, 300));
+        assert!(buffers.is_sorted_by_key(|one| Reverse(one.entry.size)));
     }
 }

@@ -168,6 +168,9 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     assert!(text(&drawn(&state)).contains("--token-file"));
     update(&mut state, Event::News(0, playing()));
     assert!(text(&drawn(&state)).contains("was recorded"));
+    snapshot.buffers = machine::hooked().buffers.into_iter().take(1).collect();
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
+    assert!(text(&drawn(&state)).contains("Largest 1 of "), "{}", text(&drawn(&state)));
 }
 
 /// A picture that stands still shows no events of a later time.

@@ -19,6 +19,9 @@ use crate::theme::Role;
 const CORES_MIN: u16 = 118;
 const CORES_COLUMNS: u16 = 40;
 
+/// Kinds that are made of buffers.
+const BUFFER_KINDS: [Kind; 4] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
+
 /// A column of the table of kinds.
 type KindColumn = (&'static str, u16);
 const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
@@ -131,14 +134,16 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
     let rows = usize::from(area.height.saturating_sub(2));
     let first = scrolled(state.scroll, state.scroll, rows, buffers.len());
     let more = if buffers.len() > rows { format!(", from {} on", first + 1) } else { String::new() };
-    canvas.rule(area, 0, &format!("Largest of {} buffers{more}", buffers.len()), Role::Strong);
+    let counted: u64 = BUFFER_KINDS.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).sum();
+    // A recording need not have all that were counted.
+    let is_cut = state.replay.is_some() && counted > buffers.len() as u64;
+    let count = if is_cut { format!("{} of {counted}", buffers.len()) } else { format!("of {}", buffers.len()) };
+    canvas.rule(area, 0, &format!("Largest {count} buffers{more}"), Role::Strong);
     if buffers.is_empty() {
-        // Counted and not listed is another thing than not there.
-        let is_counted = Kind::ALL.into_iter().any(|kind| device.memory.kinds[kind].figure.count.is_ok_and(|count| count > 0));
-        let text = match (is_counted, state.is_frozen(), state.replay.is_some(), &state.here().place) {
+        let text = match (counted > 0, state.is_frozen(), state.replay.is_some(), &state.here().place) {
             (false, ..) => "no live buffer is known here: no tracked process has one on this device",
             (true, true, ..) => "they were not read at this moment: nobody looked at this view",
-            (true, false, true, _) => "none of this device's was recorded: only the largest of a machine are",
+            (true, false, true, _) => "none of this device's was recorded: only the largest of each process are",
             (true, false, false, Some(_)) => "the service tells them only to whom has its token (--token-file)",
             (true, false, false, None) => "they are being read",
         };
