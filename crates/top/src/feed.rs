@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 use ttmon_source::happenings::Happening;
@@ -91,6 +92,17 @@ pub struct Lost {
 fn unix_time() -> UnixTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A snapshot with the devices that are meant alone. That there is none of them is told: nothing could be shown.
+fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Lost> {
+    let all = snapshot.devices.len();
+    selection.apply(&mut snapshot);
+    if snapshot.devices.is_empty() && !selection.is_empty() {
+        let message = format!("none of the {all} devices is the one asked for; without -d all of them are shown");
+        return Err(Lost { message, is_no_device: true, since: unix_time() });
+    }
+    Ok(snapshot)
 }
 
 /// Tells the loop when its thread panics: the terminal is no longer its own then, and nothing may be drawn on it.

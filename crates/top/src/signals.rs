@@ -10,6 +10,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use ttmon_model::ProcessKey;
 
+/// Signals go to this machine's processes, whatever root is looked at.
+const PROC: &str = "/proc";
+
 /// One that can be sent.
 pub(crate) struct Choice {
     pub(crate) name: &'static str,
@@ -43,7 +46,7 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
         Err(error) => return failed(error.to_string()),
     };
     // From here on the pid cannot come to mean another process unnoticed.
-    if start_ticks(key.pid) != Some(key.start_ticks) {
+    if start_ticks(Path::new(PROC), key.pid) != Some(key.start_ticks) {
         return failed("it has ended, and the number belongs to another process now".to_owned());
     }
     match pidfd_send_signal(&process, choice.signal) {
@@ -54,9 +57,9 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`: signals go to this machine's processes, whatever root is looked at.
-fn start_ticks(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+/// Field 22 of `/proc/PID/stat`.
+pub(crate) fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
@@ -72,7 +75,7 @@ mod tests {
     #[test]
     fn only_the_process_that_was_meant_gets_it() {
         let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
-        let key = ProcessKey { pid: child.id(), start_ticks: start_ticks(child.id()).unwrap() };
+        let key = ProcessKey { pid: child.id(), start_ticks: start_ticks(Path::new(PROC), child.id()).unwrap() };
         let other = ProcessKey { start_ticks: key.start_ticks + 1, ..key };
         assert!(send(other, "ana", at("KILL")).contains("belongs to another process now"));
         assert!(child.try_wait().unwrap().is_none(), "it still runs");

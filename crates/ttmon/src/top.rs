@@ -67,7 +67,8 @@ fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
     if !matches!(context.place, Place::Real) {
         return Err(Failure::usage("--replay shows a recording; it goes with neither --sim nor --root"));
     }
-    let replay = Replay::open(path).map_err(|error| Failure::new(format!("--replay {}: {error}", path.display())))?;
+    let replay = Replay::open(path, context.selection.clone());
+    let replay = replay.map_err(|error| Failure::new(format!("--replay {}: {error}", path.display())))?;
     Ok(Feed::Replay(Box::new(replay)))
 }
 

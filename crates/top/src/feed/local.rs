@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Error, Machine};
 
 use super::served::Served;
-use super::{Lost, News, Request, unix_time};
+use super::{Lost, News, Request, chosen, unix_time};
+use crate::signals::start_ticks;
 
 /// Longest environment read of a process.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
@@ -75,7 +76,7 @@ impl Local {
                         }
                     }
                     Ok(Request::Environment(process)) => {
-                        tell(News::Environment(process, self.environment(process)));
+                        tell(News::Environment(process, environment(&self.proc, process)));
                     }
                     // What happens now can be neither stopped nor hurried.
                     Ok(Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
@@ -93,15 +94,8 @@ impl Local {
         self.chosen(snapshot)
     }
 
-    /// The devices that are meant.
-    fn chosen(&self, mut snapshot: Snapshot) -> News {
-        let all = snapshot.devices.len();
-        self.selection.apply(&mut snapshot);
-        if snapshot.devices.is_empty() && !self.selection.is_empty() {
-            let message = format!("none of the {all} devices is the one asked for; ttmon -L lists them");
-            return News::Lost(Lost { message, is_no_device: true, since: unix_time() });
-        }
-        News::Snapshot(Box::new(snapshot))
+    fn chosen(&self, snapshot: Snapshot) -> News {
+        chosen(&self.selection, snapshot).map_or_else(News::Lost, |snapshot| News::Snapshot(Box::new(snapshot)))
     }
 
     fn look(&mut self, previous: &mut Option<Sample>) -> News {
@@ -117,17 +111,43 @@ impl Local {
             }
         }
     }
+}
 
-    /// Variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.
-    fn environment(&self, process: ProcessKey) -> Result<Vec<String>, String> {
-        let path = self.proc.join(process.pid.to_string()).join("environ");
-        let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut bytes));
-        read.map_err(|error| error.to_string())?;
-        let text = String::from_utf8_lossy(&bytes);
-        let is_ours = |line: &&str| ["TT", "LD_PRELOAD=", "ARCH_NAME="].iter().any(|start| line.starts_with(start));
-        let mut variables: Vec<String> = text.split('\0').filter(is_ours).map(str::to_owned).collect();
-        variables.sort();
-        Ok(variables)
+/// Variables that begin with `TT` or name a preloaded library, in order. Reading them needs the same user or root.
+fn environment(proc: &Path, process: ProcessKey) -> Result<Vec<String>, String> {
+    let path = proc.join(process.pid.to_string()).join("environ");
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut bytes));
+    read.map_err(|error| error.to_string())?;
+    // What was read may be another one's that has the number by now.
+    if start_ticks(proc, process.pid) != Some(process.start_ticks) {
+        return Err("it has ended".to_owned());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let is_ours = |line: &&str| ["TT", "LD_PRELOAD=", "ARCH_NAME="].iter().any(|start| line.starts_with(start));
+    let mut variables: Vec<String> = text.split('\0').filter(is_ours).map(str::to_owned).collect();
+    variables.sort();
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn variables_are_of_the_process_that_was_meant() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = ProcessKey { pid: 7, start_ticks: 99 };
+        fs::create_dir(proc.path().join("7")).unwrap();
+        fs::write(proc.path().join("7/environ"), "PATH=/bin\0TT_METAL_HOME=/opt\0LD_PRELOAD=x.so\0").unwrap();
+        let told_at = |ticks: u64| {
+            let zeros = "0 ".repeat(18);
+            fs::write(proc.path().join("7/stat"), format!("7 (a) b) S {zeros}{ticks} 0 0\n")).unwrap();
+            environment(proc.path(), process)
+        };
+        assert_eq!(told_at(99), Ok(vec!["LD_PRELOAD=x.so".to_owned(), "TT_METAL_HOME=/opt".to_owned()]));
+        assert_eq!(told_at(100), Err("it has ended".to_owned()));
+        assert!(environment(proc.path(), ProcessKey { pid: 8, ..process }).is_err());
     }
 }

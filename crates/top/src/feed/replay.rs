@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::recording::{Error, Reader};
 
-use super::{Lost, News, Request, moment, unix_time};
+use super::{Lost, News, Request, chosen, moment, unix_time};
 use crate::keys::Step;
 
 /// How fast it may be played, in quarters of its own pace.
@@ -18,8 +19,8 @@ const SPEEDS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const SPEED_OWN: usize = 2;
 /// A gap in the recording, when nobody recorded, is not waited through.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How far a jump goes.
-const JUMP_NANOS: u64 = 60 * 1_000_000_000;
+/// How far a jump goes, in what was seen here too.
+pub(crate) const JUMP_NANOS: u64 = 60 * 1_000_000_000;
 /// How long a moment is shown whose time cannot be read.
 const PAUSE_UNKNOWN: Duration = Duration::from_secs(1);
 /// Moments played at once after a jump, so that charts have something to show.
@@ -29,6 +30,7 @@ const LEAD_IN: usize = 60;
 #[derive(Debug)]
 pub struct Replay {
     reader: Reader<BufReader<File>>,
+    selection: Selection,
 }
 
 /// Where a replay is.
@@ -44,9 +46,9 @@ pub(crate) struct Position {
 }
 
 impl Replay {
-    /// Opens a recording.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { reader: Reader::new(BufReader::new(File::open(path)?))? })
+    /// Opens a recording, of which these devices are meant.
+    pub fn open(path: &Path, selection: Selection) -> Result<Self, Error> {
+        Ok(Self { reader: Reader::new(BufReader::new(File::open(path)?))?, selection })
     }
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
@@ -69,14 +71,21 @@ impl Replay {
                 return;
             }
             let next = if position.is_paused { None } else { Some(Instant::now() + self.until_next(&position)) };
-            match wait(requests, next) {
-                Ok(None) => {
-                    position.at = self.following(position.at);
-                    // What lies between cannot be told.
-                    shown = position.at.checked_sub(1);
+            let before = position;
+            // What is not for a recording does not make the next moment wait.
+            while position == before {
+                match wait(requests, next) {
+                    Ok(None) => {
+                        position.at = self.following(position.at);
+                        // What lies between cannot be told.
+                        shown = position.at.checked_sub(1);
+                    }
+                    Ok(Some(Request::Environment(process))) => {
+                        tell(News::Environment(process, Err("variables of processes are not recorded".to_owned())));
+                    }
+                    Ok(Some(request)) => self.obey(&request, &mut position),
+                    Err(()) => return,
                 }
-                Ok(Some(request)) => self.obey(&request, &mut position),
-                Err(()) => return,
             }
         }
     }
@@ -124,10 +133,13 @@ impl Replay {
     fn moment(&mut self, number: usize) -> Vec<News> {
         let line = self.reader.line(number).map_err(|error| error.to_string());
         match line.and_then(|line| ttmon_wire::read_moment(line).map_err(|error| error.to_string())) {
-            Ok((snapshot, events)) => {
-                let happenings = moment::happenings(&snapshot, events);
-                vec![News::Snapshot(Box::new(snapshot)), News::Happenings(happenings)]
-            }
+            Ok((snapshot, events)) => match chosen(&self.selection, snapshot) {
+                Ok(snapshot) => {
+                    let happenings = moment::happenings(&snapshot, events);
+                    vec![News::Snapshot(Box::new(snapshot)), News::Happenings(happenings)]
+                }
+                Err(lost) => vec![News::Lost(lost)],
+            },
             Err(why) => {
                 let message = format!("moment {} of the recording: {why}", number + 1);
                 vec![News::Lost(Lost { message, is_no_device: false, since: unix_time() })]
@@ -228,7 +240,7 @@ mod tests {
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        Replay { reader: Reader::new(BufReader::new(file)).unwrap() }
+        Replay { reader: Reader::new(BufReader::new(file)).unwrap(), selection: Selection::default() }
     }
 
     fn position(at: usize, count: usize) -> Position {
@@ -267,6 +279,42 @@ mod tests {
         let heard = heard.into_inner();
         assert!(matches!(&heard[0], News::Snapshot(snapshot) if snapshot.time == UnixTime(1001 * SECOND)), "{heard:?}");
         assert!(matches!(heard.last(), Some(News::Position(Position { at: 1, count: 4, .. }))));
+    }
+
+    /// What is told of a recording until nobody asks any more; it stands still at its end.
+    fn told(replay: Replay, asked: &[Request]) -> Vec<News> {
+        let (ask, requests) = channel();
+        for request in asked {
+            ask.send(request.clone()).unwrap();
+        }
+        drop(ask);
+        let heard = std::cell::RefCell::new(Vec::new());
+        replay.run(&requests, |news| {
+            heard.borrow_mut().push(news);
+            true
+        });
+        heard.into_inner()
+    }
+
+    #[test]
+    fn only_the_devices_that_are_meant_are_told() {
+        let with = |list: &str| Replay { selection: Selection::parse(list).unwrap(), ..replay(&[&[0]], None) };
+        let one = told(with("1"), &[]);
+        let ids = |snapshot: &ttmon_model::Snapshot| snapshot.devices.iter().map(|device| device.id.0).collect::<Vec<_>>();
+        assert!(matches!(&one[0], News::Snapshot(snapshot) if ids(snapshot) == [1]), "{one:?}");
+        let none = told(with("7"), &[]);
+        assert!(matches!(&none[0], News::Lost(lost) if lost.is_no_device && lost.message.contains("none of the 2 devices")), "{none:?}");
+    }
+
+    #[test]
+    fn variables_are_said_to_be_absent() {
+        let process = crate::tests::machine::n300().processes[0].key;
+        let heard = told(replay(&[&[0]], None), &[Request::Now, Request::Environment(process)]);
+        assert!(
+            matches!(heard.last(), Some(News::Environment(of, Err(why))) if *of == process && why.contains("not recorded")),
+            "{heard:?}"
+        );
+        assert_eq!(heard.iter().filter(|news| matches!(news, News::Position(_))).count(), 1, "nothing has moved");
     }
 
     #[test]

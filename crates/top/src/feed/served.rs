@@ -12,6 +12,7 @@ use ttmon_model::units::UnixTime;
 use super::past::past;
 use super::remote::pause;
 use super::{Lost, News};
+use crate::signals::start_ticks;
 
 /// A service that lives answers in milliseconds; one that hangs is not waited for longer than a machine's own files.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -118,12 +119,6 @@ impl Served {
         }
         self.ticks = known;
     }
-}
-
-/// Field 22 of `/proc/PID/stat`.
-fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// `btime` of `/proc/stat`: seconds since 1970.

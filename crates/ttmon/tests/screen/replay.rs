@@ -58,6 +58,20 @@ fn a_recording_is_played_stepped_and_jumped_through() {
 }
 
 #[test]
+fn some_devices_of_a_recording() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = recording(directory.path());
+    let mut top = Terminal::top(120, 40, &format!("--replay {} -d 0,2", path.display()));
+    top.wait_for("2 devices");
+    top.expect("\r", "VARIABLES");
+    top.wait_for("variables of processes are not recorded");
+    let (status, after) = Terminal::top(120, 40, &format!("--replay {} -d 77", path.display())).end();
+    assert_eq!(status.exit_code(), 3, "{after:?}");
+    assert!(after.text.contains("none of the 8 devices is the one asked for"), "{after:?}");
+    after.assert_whole();
+}
+
+#[test]
 fn a_cut_off_end_is_told_and_the_rest_is_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("long");
