@@ -80,24 +80,27 @@ impl Served {
         if self.used.is_some() || interval < INTERVAL_MIN || Instant::now() < self.next {
             return;
         }
-        let is_there = |service: &Service| matches!(service.place(), Place::Unix(path) if path.exists());
-        let Some(index) = self.services.iter().position(is_there) else {
+        let is_there = |index: &usize| match self.services[*index].place() {
+            Place::Unix(path) => path.exists(),
+            Place::Tcp { .. } => true,
+        };
+        let there: Vec<usize> = (0..self.services.len()).filter(is_there).collect();
+        if there.is_empty() {
             self.next = Instant::now() + pause(self.failures.max(3));
             return;
-        };
-        match self.services[index].snapshot(PATIENCE) {
-            Ok(snapshot) => {
-                if self.failures > 0 {
-                    tell(News::Source { is_back: true, text: format!("the service at {} is back", self.services[index].place()) });
-                }
-                (self.used, self.trouble) = (Some(index), None);
-                let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
-                if let Some(grid) = past(&self.services[index], &devices, PATIENCE) {
-                    tell(News::Past(grid));
-                }
-            }
-            Err(_) => self.leave(),
         }
+        // One that has died may have left its socket in front of one that lives.
+        let answer = |index: usize| Some((index, self.services[index].snapshot(PATIENCE).ok()?));
+        let Some((index, snapshot)) = there.into_iter().find_map(answer) else { return self.leave() };
+        let service = &self.services[index];
+        if self.failures > 0 {
+            tell(News::Source { is_back: true, text: format!("the service at {} is back", service.place()) });
+        }
+        let devices: Vec<u32> = snapshot.devices.iter().map(|device| device.id.0).collect();
+        if let Some(grid) = past(service, &devices, PATIENCE) {
+            tell(News::Past(grid));
+        }
+        (self.used, self.trouble) = (Some(index), None);
     }
 
     /// The ticks of each process's start, where the process is still the one that the service saw.
@@ -125,4 +128,33 @@ impl Served {
 fn boot_time(proc: &Path) -> Option<u64> {
     let text = fs::read_to_string(proc.join("stat")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_that_was_left_hides_no_service() {
+        let directory = tempfile::tempdir().unwrap();
+        let [dead, alive] = ["dead", "alive"].map(|name| directory.path().join(name));
+        drop(UnixListener::bind(&dead).unwrap());
+        let listener = UnixListener::bind(&alive).unwrap();
+        std::thread::spawn(move || {
+            let document = crate::line_of(crate::tests::machine::n300(), "1", &[]);
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{document}").as_bytes());
+            }
+        });
+        let nobody = "http://127.0.0.1:1".parse().unwrap();
+        let services = [Place::Unix(dead), nobody, Place::Unix(alive)].map(|place| Service::new(place, None, None));
+        let mut served = Served::new(services.into());
+        let interval = Duration::from_secs(1);
+        served.look_for_one(interval, &|_| true);
+        assert_eq!(served.used, Some(2));
+        assert!(served.snapshot(interval, Path::new("/proc"), &|_| true).is_some_and(|snapshot| snapshot.devices.len() == 2));
+    }
 }
