@@ -2,8 +2,10 @@
 //! one thing. All of them must hold.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use ttmon_model::Kind;
+use ttmon_model::memory::sum;
 use ttmon_print::names;
 
 use crate::state::Row;
@@ -21,8 +23,9 @@ enum Word {
     User(String),
     /// On this machine, lower case.
     Host(String),
-    Device(u32),
-    /// DRAM and L1 together, above or below so many bytes.
+    /// On one of these: `0,2-3`.
+    Device(Vec<RangeInclusive<u32>>),
+    /// DRAM and L1 together, above or below so many bytes; what is not known is neither.
     Memory(Side, u64),
 }
 
@@ -38,7 +41,7 @@ pub(crate) struct BadWord(String);
 
 impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no filter: text, user:NAME, dev:N, mem>1G or mem<1G", self.0)
+        write!(f, "{:?} is no filter: text, user:NAME, host:NAME, dev:0,2-3, mem>1G or mem<1G", self.0)
     }
 }
 
@@ -61,7 +64,7 @@ fn parse(word: &str) -> Option<Word> {
         return Some(Word::Host(host.to_lowercase()));
     }
     if let Some(device) = word.strip_prefix("dev:") {
-        return device.parse().ok().map(Word::Device);
+        return device.split(',').map(range).collect::<Option<_>>().map(Word::Device);
     }
     for (start, side) in [("mem>", Side::Above), ("mem<", Side::Below)] {
         if let Some(size) = word.strip_prefix(start) {
@@ -69,6 +72,13 @@ fn parse(word: &str) -> Option<Word> {
         }
     }
     Some(Word::Text(word.to_lowercase()))
+}
+
+/// `0`, `2-3`.
+fn range(text: &str) -> Option<RangeInclusive<u32>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = first.parse().ok()?..=last.parse().ok()?;
+    (!range.is_empty()).then_some(range)
 }
 
 /// `1G`, `1.5GB`, `512M`, `4096`.
@@ -100,13 +110,13 @@ impl Word {
             }
             Self::User(user) => process.user.as_ref().is_ok_and(|name| name.to_lowercase() == *user),
             Self::Host(host) => process.host_name.to_lowercase() == *host,
-            Self::Device(id) => process.devices.iter().any(|use_of| use_of.device.0 == *id),
+            Self::Device(ranges) => process.devices.iter().any(|use_of| ranges.iter().any(|range| range.contains(&use_of.device.0))),
             Self::Memory(side, limit) => {
-                let used = [&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar).unwrap_or(0)).iter().sum::<u64>();
-                match side {
+                let used = sum([&Kind::DRAM_BAR[..], &Kind::L1_BAR[..]].map(|bar| process.total_of(bar)));
+                used.is_ok_and(|used| match side {
                     Side::Above => used > *limit,
                     Side::Below => used < *limit,
-                }
+                })
             }
         }
     }
@@ -133,7 +143,8 @@ mod tests {
         assert_eq!(pids("user:ana dev:1"), [200]);
         assert_eq!(pids("user:ben"), [0; 0]);
         assert_eq!(pids("mem>13G"), [200]);
-        assert_eq!(pids("mem<1K"), [201]);
+        assert_eq!((pids("mem<20G"), pids("mem<1K")), (vec![200], vec![]), "nothing is known of 201");
+        assert_eq!((pids("dev:0-3"), pids("dev:1,3"), pids("dev:2-3")), (vec![200, 201], vec![200], vec![]));
         assert_eq!(pids("201"), [201]);
         let host = machine::mixed().host;
         assert_eq!((pids(&format!("host:{host}")), pids("host:elsewhere")), (vec![200, 201], vec![]));
@@ -141,7 +152,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_told() {
-        for bad in ["dev:x", "mem>", "mem>x", "mem>-1G"] {
+        for bad in ["dev:x", "dev:", "dev:1-", "dev:3-1", "dev:1,,2", "mem>", "mem>x", "mem>-1G"] {
             assert!(Filter::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(bytes("1.5GB"), Some(3 << 29));
