@@ -45,14 +45,26 @@ pub(crate) struct Host {
     pub(crate) silent_for: Duration,
     /// Among several: only its name and sums are shown.
     pub(crate) is_folded: bool,
+    /// Another one calls itself the same.
+    pub(crate) has_namesake: bool,
+}
+
+/// Finds out which machines call themselves the same: the name of each is where it is, then.
+pub(crate) fn tell_apart(hosts: &mut [Host]) {
+    for index in 0..hosts.len() {
+        let Some(live) = &hosts[index].live else { continue };
+        let is_same = |host: &Host| host.live.as_ref().is_some_and(|other| other.host == live.host);
+        hosts[index].has_namesake = hosts.iter().filter(|host| is_same(host)).count() > 1;
+    }
 }
 
 impl Host {
-    /// What it calls itself, or where it should be.
+    /// What it calls itself; where it is, or should be, if it is not known by that.
     pub(crate) fn name(&self) -> &str {
         match (&self.live, &self.place) {
-            (Some(snapshot), _) => &snapshot.host,
-            (None, Some(place)) => place,
+            (Some(snapshot), None) => &snapshot.host,
+            (Some(snapshot), Some(_)) if !self.has_namesake => &snapshot.host,
+            (_, Some(place)) => place,
             (None, None) => "",
         }
     }

@@ -165,6 +165,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     }
     let is_worse = host.alerts.watch(&snapshot);
     host.live = Some(snapshot);
+    crate::host::tell_apart(&mut state.hosts);
     if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
 }
 

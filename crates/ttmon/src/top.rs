@@ -80,8 +80,13 @@ fn remotes(context: &Context, args: &TopArgs) -> Result<Vec<Feed>, Failure> {
     let token = token(args.token_file.as_deref())?;
     let mut roots = None;
     let mut feeds = Vec::new();
+    let mut known: Vec<ServicePlace> = Vec::new();
     for text in &args.connect {
         let place: ServicePlace = text.parse().map_err(|bad| Failure::usage(format!("--connect {text}: {bad}")))?;
+        if known.contains(&place) {
+            return Err(Failure::usage(format!("--connect {text}: it is named twice")));
+        }
+        known.push(place.clone());
         if token.is_some() && !place.is_private() {
             let why = "the token could be read on its way; use https://, or an SSH tunnel and http://localhost";
             return Err(Failure::usage(format!("--connect {text}: {why}")));

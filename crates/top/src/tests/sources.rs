@@ -71,6 +71,22 @@ fn processes_of_all_machines() {
     assert!(state.processes().iter().all(|row| row.host == 1) && !state.processes().is_empty());
 }
 
+/// Two that call themselves the same are told apart by where they are.
+#[test]
+fn namesakes() {
+    let mut state = several((120, 40));
+    assert_eq!(state.hosts[1].name(), "tt-b");
+    let mut same = machine::n300();
+    (same.host, same.time) = ("tt-b".to_owned(), state.now());
+    update(&mut state, Event::News(2, News::Snapshot(Box::new(same))));
+    let names: Vec<&str> = state.hosts.iter().map(crate::host::Host::name).collect();
+    assert_eq!(names[1..], ["tt-b:9477", "tt-c:9477"]);
+    let mut other = machine::n300();
+    (other.host, other.time) = ("tt-c".to_owned(), UnixTime(state.now().0 + super::SECOND));
+    update(&mut state, Event::News(2, News::Snapshot(Box::new(other))));
+    assert_eq!((state.hosts[1].name(), state.hosts[2].name()), ("tt-b", "tt-c"));
+}
+
 /// A frozen picture is of one moment, on all machines.
 #[test]
 fn all_machines_freeze_together() {

@@ -105,7 +105,7 @@ fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, bod
     let area = window(body, body.width - 4, body.height);
     let Some(snapshot) = state.hosts[of.0].shown() else { return };
     let lines = process_lines(state, snapshot, of);
-    let host = if state.has_groups() { format!(" on {}", canvas.clean(&snapshot.host)) } else { String::new() };
+    let host = if state.has_groups() { format!(" on {}", canvas.clean(state.hosts[of.0].name())) } else { String::new() };
     let title = format!("Process {}{host}: Esc closes it, Up and Down scroll, F9 sends a signal", of.1.pid);
     let inside = canvas.window(area, &title);
     let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
