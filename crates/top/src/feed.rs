@@ -24,8 +24,8 @@ pub use local::Local;
 pub use moment::line_of;
 pub(crate) use past::Grid;
 pub use remote::Remote;
-pub(crate) use replay::Position;
 pub use replay::Replay;
+pub(crate) use replay::{JUMP_NANOS, Position};
 
 /// A source of snapshots.
 #[derive(Debug)]

@@ -18,10 +18,11 @@ use crate::metric::METRICS;
 pub(crate) const MOMENTS_MAX: usize = 3600;
 /// Whole snapshots are kept for stepping back while they fit in this.
 const SNAPSHOT_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Processes whose memory is remembered; those that used most recently stay.
+/// Processes whose memory is remembered: the chosen one, the largest, and those that have ended while there is room.
 const PROCESSES_MAX: usize = 64;
 /// Looks kept of each.
 const PROCESS_MOMENTS_MAX: usize = 600;
+const SECOND: u64 = 1_000_000_000;
 
 /// A gap in a column.
 pub(crate) const GAP: f32 = f32::NAN;
@@ -37,16 +38,17 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Remembers a snapshot.
-    pub(crate) fn push(&mut self, snapshot: &Arc<Snapshot>) {
-        // A clock that was set back would tear the charts: what is known from its future goes.
-        if self.times.back().is_some_and(|last| *last >= snapshot.time) {
-            self.clear();
+    /// Remembers a snapshot, and of its processes the chosen one for certain.
+    pub(crate) fn push(&mut self, snapshot: &Arc<Snapshot>, chosen: Option<ProcessKey>) {
+        // A clock that was set back would tear the charts: what was is told by the new one.
+        if let Some(last) = self.times.back().copied().filter(|last| *last >= snapshot.time) {
+            let back = last.0 - snapshot.time.0 + SECOND;
+            self.times.iter_mut().for_each(|time| time.0 = time.0.saturating_sub(back));
         }
         self.times.push_back(snapshot.time);
         let length = self.times.len();
         for device in &snapshot.devices {
-            let columns = self.devices.entry(device.id).or_insert_with(|| METRICS.iter().map(|_| VecDeque::new()).collect());
+            let columns = self.devices.entry(device.id).or_insert_with(no_columns);
             for (metric, column) in METRICS.iter().zip(columns) {
                 let value = narrow((metric.get)(device).ok());
                 // What was never measured takes no room: a chip counts its traffic in bytes or in words, not in both.
@@ -65,24 +67,30 @@ impl History {
             self.times.pop_front();
             self.devices.values_mut().flatten().for_each(|column| _ = column.pop_front());
         }
-        self.push_processes(snapshot);
+        self.push_processes(snapshot, chosen);
         self.push_snapshot(snapshot);
     }
 
-    fn push_processes(&mut self, snapshot: &Snapshot) {
-        for process in &snapshot.processes {
-            let column = self.processes.entry(process.key).or_default();
-            column.push_back(narrow(process.total_of(&Kind::DRAM_BAR).ok().map(|bytes| bytes as f64)));
+    fn push_processes(&mut self, snapshot: &Snapshot, chosen: Option<ProcessKey>) {
+        let used = |process: &Process| narrow(process.total_of(&Kind::DRAM_BAR).ok().map(|bytes| bytes as f64));
+        let mut kept: Vec<(ProcessKey, f32)> = snapshot.processes.iter().map(|process| (process.key, used(process))).collect();
+        if kept.len() > PROCESSES_MAX {
+            // What is not known is less than nothing.
+            kept.sort_by(|one, other| other.1.max(-1.0).total_cmp(&one.1.max(-1.0)));
+            if let Some(place) = kept.iter().position(|(key, _)| Some(*key) == chosen) {
+                kept[..=place].rotate_right(1);
+            }
+            kept.truncate(PROCESSES_MAX);
+        }
+        for (key, used) in &kept {
+            let column = self.processes.entry(*key).or_default();
+            column.push_back(*used);
             if column.len() > PROCESS_MOMENTS_MAX {
                 column.pop_front();
             }
         }
         if self.processes.len() > PROCESSES_MAX {
-            let is_there = |key: &ProcessKey| snapshot.processes.iter().any(|process| process.key == *key);
-            self.processes.retain(|key, _| is_there(key));
-            while self.processes.len() > PROCESSES_MAX {
-                self.processes.pop_last();
-            }
+            self.processes.retain(|key, _| kept.iter().any(|(there, _)| there == key));
         }
     }
 
@@ -113,13 +121,16 @@ impl History {
         moments.sort_unstable();
         moments.drain(..moments.len().saturating_sub(MOMENTS_MAX));
         for (device, theirs) in &grid.devices {
-            let length = self.times.len();
-            self.devices.entry(*device).or_insert_with(|| METRICS.iter().map(|_| VecDeque::from(vec![GAP; length])).collect());
+            self.devices.entry(*device).or_insert_with(no_columns);
             debug_assert_eq!(theirs.len(), METRICS.len());
         }
         for (device, columns) in &mut self.devices {
             let theirs = grid.devices.get(device);
             for (metric, column) in columns.iter_mut().enumerate() {
+                // What was never measured, neither here nor there, takes no room.
+                if column.is_empty() && theirs.is_none_or(|theirs| theirs[metric].iter().all(|value| value.is_nan())) {
+                    continue;
+                }
                 let value = |(_, own, point): &(UnixTime, Option<usize>, Option<usize>)| match (own, point) {
                     (Some(own), _) => column.get(*own).copied().unwrap_or(GAP),
                     (None, Some(point)) => theirs.map_or(GAP, |theirs| theirs[metric][*point]),
@@ -144,9 +155,9 @@ impl History {
         later.min(self.times.len().saturating_sub(1))
     }
 
-    /// Forgets everything, as when a recording jumps.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+    /// The time so many moments before the newest one.
+    pub(crate) fn time(&self, back: usize) -> Option<UnixTime> {
+        self.times.len().checked_sub(back + 1).map(|index| self.times[index])
     }
 
     pub(crate) fn times(&self) -> &VecDeque<UnixTime> {
@@ -166,8 +177,8 @@ impl History {
     /// The means of so many spans of time up to a moment, the last one as far as it has come. Spans begin at round times, so
     /// that they stand still while time goes on.
     pub(crate) fn means(&self, device: DeviceId, metric: usize, count: usize, seconds: u64, back: usize) -> Vec<Option<f32>> {
-        let span = seconds * 1_000_000_000;
-        let newest = self.times.len().checked_sub(back + 1).map_or(0, |index| self.times[index].0 / span);
+        let span = seconds * SECOND;
+        let newest = self.time(back).map_or(0, |time| time.0 / span);
         let mut sums = vec![(0.0, 0.0); count];
         let Some(column) = self.column(device, metric) else { return vec![None; count] };
         for (time, value) in self.times.iter().zip(column).rev().skip(back) {
@@ -193,13 +204,13 @@ impl History {
         if let Some(index) = self.snapshots.len().checked_sub(back + 1) {
             return self.snapshots.get(index).cloned();
         }
-        let newest = self.snapshots.back()?;
         let index = self.times.len().checked_sub(back + 1)?;
-        let mut snapshot = Snapshot::clone(newest);
+        let mut snapshot = Snapshot::clone(self.snapshots.back()?);
         snapshot.time = self.times[index];
         snapshot.processes.clear();
         snapshot.allocators.clear();
         snapshot.buffers.clear();
+        snapshot.circulars.clear();
         snapshot.problems.clear();
         for device in &mut snapshot.devices {
             let id = device.id;
@@ -218,17 +229,46 @@ impl History {
     }
 }
 
+fn no_columns() -> Vec<VecDeque<f32>> {
+    METRICS.iter().map(|_| VecDeque::new()).collect()
+}
+
+/// What a device is stays; of how it was only what the columns know, nothing of the newest moment.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were whole numbers, and `as` saturates")]
 fn restore(device: &mut Device, value: impl Fn(&str) -> Option<f64>) {
     use ttmon_model::Missing::NoSource;
-    use ttmon_model::memory::Bar;
-    use ttmon_model::units::{Celsius, Megahertz, Watts};
+    use ttmon_model::memory::{Bar, Figure, KindMemory};
+    use ttmon_model::snapshot::{Health, Pcie, State};
+    use ttmon_model::units::{BytesPerSecond, Celsius, Megahertz, Watts, WordsPerSecond};
+    let bytes = |name: &str| value(name).map(|bytes| bytes as u64).ok_or(NoSource);
+    (device.state, device.health) = (State::Unknown, Health::Unknown);
+    device.health_reasons.clear();
     device.temperature = value("temperature").map(Celsius).ok_or(NoSource);
     device.power = value("power").map(Watts).ok_or(NoSource);
     device.aiclk = value("aiclk").map(|clock| Megahertz(clock as u64)).ok_or(NoSource);
-    let bytes = |name: &str| value(name).map(|bytes| bytes as u64).ok_or(NoSource);
-    device.memory.dram = Bar::new(device.memory.dram.total, bytes("dram"));
-    device.memory.l1 = Bar::new(device.memory.l1.total, bytes("l1"));
+    (device.voltage, device.current, device.fan) = (Err(NoSource), Err(NoSource), Err(NoSource));
+    (device.axiclk, device.arcclk) = (Err(NoSource), Err(NoSource));
+    (device.heartbeat, device.heartbeat_alive, device.therm_trip_count) = (Err(NoSource), Err(NoSource), Err(NoSource));
+    device.pcie = Pcie {
+        gen_now: Err(NoSource),
+        width: Err(NoSource),
+        to_device: value("pcie_to").map(BytesPerSecond).ok_or(NoSource),
+        from_device: value("pcie_from").map(BytesPerSecond).ok_or(NoSource),
+        to_device_words: value("pcie_words_to").map(WordsPerSecond).ok_or(NoSource),
+        from_device_words: value("pcie_words_from").map(WordsPerSecond).ok_or(NoSource),
+        ..device.pcie.clone()
+    };
+    let memory = &mut device.memory;
+    for kind in Kind::ALL {
+        // The columns of these two have the names of their kinds; the others are in the bars.
+        let used = if matches!(kind, Kind::Cb | Kind::Trace) { bytes(kind.name()) } else { Err(NoSource) };
+        let figure = Figure { used, ..Figure::missing(NoSource) };
+        memory.kinds[kind] = KindMemory { free: Err(NoSource), figure, ..memory.kinds[kind].clone() };
+    }
+    memory.dram = Bar::new(memory.dram.total, bytes("dram"));
+    memory.l1 = Bar::new(memory.l1.total, bytes("l1"));
+    memory.holders = Err(NoSource);
+    (memory.untracked_processes, memory.hidden_processes, memory.stale_bytes) = (0, 0, 0);
 }
 
 fn fill(column: &mut VecDeque<f32>, length: usize) {
@@ -265,7 +305,7 @@ mod tests {
 
     fn at(seconds: u64) -> Arc<Snapshot> {
         let mut snapshot = machine::n300();
-        snapshot.time = UnixTime(seconds * 1_000_000_000);
+        snapshot.time = UnixTime(seconds * SECOND);
         Arc::new(snapshot)
     }
 
@@ -273,14 +313,14 @@ mod tests {
     fn an_hour_is_kept_and_no_more() {
         let mut history = History::default();
         for second in 0..4000 {
-            history.push(&at(second));
+            history.push(&at(second), None);
         }
         assert_eq!(history.len(), MOMENTS_MAX);
         assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), MOMENTS_MAX);
         assert!(history.snapshot_bytes <= SNAPSHOT_BYTES_MAX);
         assert!(history.is_whole(0) && !history.is_whole(3000));
         let old = history.snapshot(3000).unwrap();
-        assert_eq!(old.time, UnixTime(999 * 1_000_000_000));
+        assert_eq!(old.time, UnixTime(999 * SECOND));
         assert!(old.processes.is_empty() && old.devices[0].temperature.is_ok());
         assert!(history.snapshot(MOMENTS_MAX).is_none());
         // What it takes is what it must, and nothing for what was never measured.
@@ -291,11 +331,60 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_begins_anew() {
+    fn a_clock_set_back_tears_nothing() {
         let mut history = History::default();
-        history.push(&at(100));
-        history.push(&at(50));
-        assert_eq!(history.len(), 1);
+        for second in [100, 101, 50, 51] {
+            history.push(&at(second), None);
+        }
+        let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / SECOND).collect();
+        assert_eq!(seconds, [48, 49, 50, 51]);
+        assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), 4);
+        assert!(history.is_whole(3));
+    }
+
+    /// Of many processes the largest and the chosen one have a past, whatever their numbers are.
+    #[test]
+    fn the_processes_that_matter_are_remembered() {
+        let mut snapshot = machine::n300();
+        let first = snapshot.processes[0].clone();
+        let process = |index: u32| {
+            let mut process = first.clone();
+            process.key.pid = 1000 + index;
+            for use_of in &mut process.devices {
+                use_of.kinds[Kind::Dram].used = Ok(u64::from(index) << 20);
+                use_of.kinds[Kind::Trace].used = Ok(0);
+            }
+            process
+        };
+        snapshot.processes = (0..200).map(process).collect();
+        snapshot.processes[199].devices.clear();
+        let key = |index: usize| snapshot.processes[index].key;
+        let (chosen, largest, small, unknown) = (key(3), key(198), key(4), key(199));
+        let mut history = History::default();
+        for second in 1..=3 {
+            snapshot.time = UnixTime(second * SECOND);
+            history.push(&Arc::new(snapshot.clone()), Some(chosen));
+        }
+        assert_eq!([chosen, largest, small, unknown].map(|key| history.process(key).len()), [3, 3, 0, 0]);
+        assert_eq!(history.processes.len(), PROCESSES_MAX);
+    }
+
+    /// A moment that is not whole tells what is known of it, and nothing of the present.
+    #[test]
+    fn the_past_is_not_told_by_the_present() {
+        let mut history = History::default();
+        for second in 1..=3000 {
+            let mut snapshot = machine::n300();
+            snapshot.time = UnixTime(second * SECOND);
+            snapshot.devices[0].health = ttmon_model::snapshot::Health::Critical;
+            snapshot.devices[0].health_reasons = vec!["now".to_owned()];
+            history.push(&Arc::new(snapshot), None);
+        }
+        let old = history.snapshot(2900).unwrap();
+        let device = &old.devices[0];
+        assert!(device.temperature.is_ok() && device.memory.dram.used.is_ok() && device.board.is_ok() && device.temperature_limit.is_ok());
+        assert_eq!((device.health, device.health_reasons.len()), (ttmon_model::snapshot::Health::Unknown, 0));
+        assert!(device.voltage.is_err() && device.heartbeat.is_err() && device.memory.kinds[Kind::Dram].figure.used.is_err());
     }
 
     /// Before the first look and while a host was away the service's memory is shown; what was seen here stays.
@@ -303,35 +392,39 @@ mod tests {
     fn what_a_service_remembers_fills_the_gaps() {
         let mut history = History::default();
         for second in [100, 101, 102, 110, 111] {
-            history.push(&at(second));
+            history.push(&at(second), None);
         }
         let seen = history.column(DeviceId(0), 0).unwrap()[0];
-        let columns: Vec<Vec<f32>> = METRICS.iter().map(|_| (0..30).map(|point: u16| f32::from(point)).collect()).collect();
-        let start = UnixTime(90 * 1_000_000_000 + 1000);
-        history.fill(&Grid { start, step: 1_000_000_000, points: 30, devices: [(DeviceId(0), columns)].into() });
-        let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / 1_000_000_000).collect();
+        let mut columns: Vec<Vec<f32>> = METRICS.iter().map(|_| (0..30).map(|point: u16| f32::from(point)).collect()).collect();
+        let words = crate::metric::by_name("pcie_words_to").unwrap();
+        columns[words].fill(GAP);
+        let start = UnixTime(90 * SECOND + 1000);
+        history.fill(&Grid { start, step: SECOND, points: 30, devices: [(DeviceId(0), columns)].into() });
+        assert!(history.column(DeviceId(0), words).is_none(), "what nobody measured takes no room");
+        let seconds: Vec<u64> = history.times().iter().map(|time| time.0 / SECOND).collect();
         // A point just beside a look of our own is left out.
         assert_eq!(seconds, [90, 91, 92, 93, 94, 95, 96, 97, 98, 100, 101, 102, 103, 104, 105, 106, 107, 108, 110, 111]);
         let column = history.column(DeviceId(0), 0).unwrap();
         assert_eq!((column[0], column[9], column[12]), (0.0, seen, 13.0));
-        assert!(history.column(DeviceId(1), 0).unwrap()[0].is_nan());
+        let dram = crate::metric::by_name("dram").unwrap();
+        assert!(history.column(DeviceId(1), dram).unwrap()[0].is_nan());
         assert!(history.is_whole(1) && !history.is_whole(2), "snapshots are counted from the newest");
         assert_eq!(
             (history.back_at(UnixTime(u64::MAX)), history.back_at(UnixTime(104_500_000_000)), history.back_at(UnixTime(0))),
             (0, 6, 19)
         );
-        history.push(&at(112));
+        history.push(&at(112), None);
         assert_eq!(history.len(), 21);
     }
 
     #[test]
     fn a_device_that_left_has_a_gap() {
         let mut history = History::default();
-        history.push(&at(1));
+        history.push(&at(1), None);
         let mut without = machine::n300();
         without.devices.truncate(1);
-        without.time = UnixTime(2_000_000_000);
-        history.push(&Arc::new(without));
+        without.time = UnixTime(2 * SECOND);
+        history.push(&Arc::new(without), None);
         let dram = crate::metric::by_name("dram").unwrap();
         let column = history.column(DeviceId(1), dram).unwrap();
         assert!(!column[0].is_nan() && column[1].is_nan(), "{column:?}");

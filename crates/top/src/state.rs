@@ -139,6 +139,8 @@ pub(crate) struct State {
     pub(crate) filter: Filter,
     pub(crate) filter_text: String,
     pub(crate) process: Option<Owner>,
+    /// The row of the chosen process when it was last in the list, once it is not.
+    pub(crate) process_place: usize,
     /// First row shown of the list that scrolls in this view.
     pub(crate) scroll: usize,
     pub(crate) device_scroll: usize,
@@ -171,6 +173,7 @@ impl State {
             filter: Filter::default(),
             filter_text: String::new(),
             process: None,
+            process_place: 0,
             scroll: 0,
             device_scroll: 0,
             message: None,
@@ -298,9 +301,11 @@ impl State {
         }
     }
 
-    /// Where the keys move from: the row of the chosen process among those shown; the first until somebody chooses.
+    /// Where the keys move from: the row of the chosen process among those shown, or where it was; the first until somebody chooses.
     pub(crate) fn process_row(&self, rows: &[Row<'_>]) -> usize {
-        self.process.and_then(|owner| rows.iter().position(|row| row.owner() == owner)).unwrap_or(0)
+        let Some(owner) = self.process else { return 0 };
+        let row = rows.iter().position(|row| row.owner() == owner);
+        row.unwrap_or(self.process_place.min(rows.len().saturating_sub(1)))
     }
 }
 

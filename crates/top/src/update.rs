@@ -9,9 +9,10 @@ use std::time::Duration;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 
-use crate::alerts::Grade;
+use crate::alerts::{Alerts, Grade};
 use crate::event::Event;
-use crate::feed::{News, Request};
+use crate::feed::{JUMP_NANOS, News, Request};
+use crate::history::History;
 use crate::host::{Absence, Frozen};
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
@@ -22,8 +23,6 @@ use crate::view::{extent, process_rows};
 
 pub(crate) use dialog::setup_rows;
 
-/// A minute at one look a second.
-const MOMENTS_PER_JUMP: usize = 60;
 /// The oldest go when there are more.
 const HAPPENINGS_MAX: usize = 200;
 /// When a key is for a process, and the one that was chosen is not there.
@@ -145,20 +144,26 @@ fn hear(state: &mut State, index: usize, news: News) -> Vec<Effect> {
 }
 
 fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect> {
-    let host = &mut state.hosts[index];
-    // The same look once more, with its buffers.
-    let is_again = host.live.as_ref().is_some_and(|live| live.time == snapshot.time);
-    let before = host.history.len();
-    if !is_again {
-        host.history.push(&snapshot);
+    let chosen = state.process.filter(|(host, _)| *host == index).map(|(_, key)| key);
+    let has = |snapshot: &Snapshot, key| snapshot.processes.iter().any(|process| process.key == key);
+    let is_live = |key| state.hosts[index].live.as_ref().is_some_and(|live| has(live, key));
+    if chosen.is_some_and(|key| is_live(key) && !has(&snapshot, key)) {
+        note_place(state);
     }
-    // A recording that jumps back has not come to what happens next.
-    if host.history.len() < before {
+    let host = &mut state.hosts[index];
+    let last = host.live.as_ref().map(|live| live.time);
+    // A recording that goes back has not come to what happens next.
+    if state.replay.is_some() && last.is_some_and(|last| last > snapshot.time) {
+        (host.history, host.alerts) = (History::default(), Alerts::default());
         host.happenings.clear();
     }
-    if let Some(frozen) = host.frozen.as_mut().filter(|_| !is_again) {
-        // The picture stays; the newest moment is one further away. A clock set back takes the past with it.
-        frozen.back = if host.history.len() >= before { (frozen.back + 1).min(host.history.len() - 1) } else { 0 };
+    // Otherwise it may be the same look once more, with its buffers.
+    if last != Some(snapshot.time) {
+        host.history.push(&snapshot, chosen);
+        if let Some(frozen) = &mut host.frozen {
+            // The picture stays; the newest moment is one further away.
+            frozen.back = (frozen.back + 1).min(host.history.len() - 1);
+        }
     }
     if let Some(message) = state.message.as_mut().filter(|_| index == state.at) {
         message.until.get_or_insert(end_of_message(snapshot.time));
@@ -167,6 +172,14 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     host.live = Some(snapshot);
     crate::host::tell_apart(&mut state.hosts);
     if is_worse && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }
+}
+
+/// Keeps where the chosen process stands, while it still does: once it is gone the keys go on from there.
+fn note_place(state: &mut State) {
+    let rows = state.processes();
+    if state.chosen_process(&rows).is_some() {
+        state.process_place = state.process_row(&rows);
+    }
 }
 
 fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Vec<Effect> {
@@ -220,8 +233,8 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Jump(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Jump(step))],
         Action::Pace(step) if state.replay.is_some() => return vec![Effect::AskAll(Request::Speed(step))],
         Action::Freeze => freeze(state),
-        Action::Back(step) => step_in_time(state, step, 1),
-        Action::Jump(step) => step_in_time(state, step, MOMENTS_PER_JUMP),
+        Action::Back(step) => step_in_time(state, step, a_moment),
+        Action::Jump(step) => step_in_time(state, step, a_minute),
         Action::Pace(step) => return pace(state, step),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
         Action::Metric => next_metric(state),
@@ -299,10 +312,15 @@ fn go(state: &mut State, motion: Motion) {
         (View::Main, Focus::Processes) => {
             let page = process_rows(layout::main_of(state, frame.body).processes);
             let processes = state.processes();
-            let at = moved(state.process_row(&processes), motion, processes.len(), page);
+            let from = state.process_row(&processes);
+            let at = match motion {
+                // Where the chosen one is gone, the next one stands in its place.
+                Motion::Down if state.chosen_process(&processes).is_none() => from,
+                _ => moved(from, motion, processes.len(), page),
+            };
             let (chosen, count) = (processes.get(at).map(Row::owner), processes.len());
             state.scroll = layout::scrolled(state.scroll, at, page, count);
-            state.process = chosen;
+            (state.process, state.process_place) = (chosen, 0);
         }
         (View::Charts | View::Detail | View::Memory, _) => {
             let Some(extent) = extent(state) else { return };
@@ -401,15 +419,29 @@ fn freeze(state: &mut State) {
     }
 }
 
+/// How far back a neighbour of a moment is.
+fn a_moment(history: &History, back: usize, step: Step) -> usize {
+    match step {
+        Step::Before => (back + 1).min(history.len().saturating_sub(1)),
+        Step::After => back.saturating_sub(1),
+    }
+}
+
+/// How far back the moment a minute from another is, or the next one where nothing was seen for longer.
+fn a_minute(history: &History, back: usize, step: Step) -> usize {
+    let Some(now) = history.time(back) else { return back };
+    match step {
+        Step::Before => history.back_at(UnixTime(now.0.saturating_sub(JUMP_NANOS))),
+        Step::After => history.back_at(UnixTime(now.0.saturating_add(JUMP_NANOS))).min(back.saturating_sub(1)),
+    }
+}
+
 /// By moments of the machine that is chosen; the others go to what they were like at that time.
-fn step_in_time(state: &mut State, step: Step, moments: usize) {
-    let back = match step {
-        Step::Before => (state.back() + moments).min(state.history().len().saturating_sub(1)),
-        Step::After => state.back().saturating_sub(moments),
-    };
+fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) -> usize) {
     if step == Step::After && !state.is_frozen() {
         return;
     }
+    let back = other(state.history(), state.back(), step);
     let Some(time) = state.history().snapshot(back).map(|snapshot| snapshot.time) else { return };
     for (index, host) in state.hosts.iter_mut().enumerate() {
         let back = if index == state.at { back } else { host.history.back_at(time) };
