@@ -72,7 +72,6 @@ impl Action {
 
 /// One to the one or the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they say what they are")]
 pub(crate) enum Step {
     Before,
     After,
@@ -80,7 +79,6 @@ pub(crate) enum Step {
 
 /// Ways to move in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they say what they are")]
 pub(crate) enum Motion {
     Up,
     Down,
@@ -145,7 +143,6 @@ impl Scene {
 
 /// A key with what is held down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they say what they are")]
 pub(crate) enum Chord {
     Char(char),
     Ctrl(char),

@@ -66,7 +66,7 @@ impl Grid {
 
     /// The point of a moment, rounded: two answers tell the same moment a little apart when the clock is being steered.
     fn place(&self, time: UnixTime) -> Option<usize> {
-        let after = (time.0 + self.step / 2).checked_sub(self.start.0)?;
+        let after = time.0.saturating_add(self.step / 2).checked_sub(self.start.0)?;
         usize::try_from(after / self.step).ok().filter(|place| *place < self.points)
     }
 

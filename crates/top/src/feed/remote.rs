@@ -62,12 +62,18 @@ impl Remote {
                     pause(failures).max(interval)
                 }
             };
-            let next = Instant::now() + pause;
+            let mut next = Instant::now() + pause;
             loop {
                 match requests.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) | Ok(Request::Now) => break,
                     Err(RecvTimeoutError::Disconnected) => return,
-                    Ok(Request::Interval(other)) => interval = other,
+                    Ok(Request::Interval(other)) => {
+                        interval = other;
+                        // One that is away is not asked more often for that.
+                        if failures == 0 {
+                            next = next.min(begun + interval);
+                        }
+                    }
                     Ok(Request::Environment(process)) => {
                         tell(News::Environment(process, Err("a service does not tell the variables of processes".to_owned())));
                     }
