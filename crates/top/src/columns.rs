@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use ttmon_model::fields::{PROCESS, Value};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, Process, Reading};
 use ttmon_print::names;
@@ -41,18 +40,9 @@ fn words(reading: Reading<String>) -> Reading<Key> {
     reading.map(|text| Key::Text(text.to_lowercase()))
 }
 
-/// A field of the table of fields, by its contract name.
-fn field(process: &Process, name: &str) -> Reading<Value> {
-    PROCESS.iter().find(|field| field.name == name).map_or(Err(Missing::NoSource), |field| (field.get)(process))
-}
-
-fn float(process: &Process, name: &str) -> Reading<f64> {
-    field(process, name).and_then(|value| match value {
-        Value::Float(number) => Ok(number),
-        Value::Integer(number) => Ok(number as f64),
-        Value::Time(time) => Ok(time.0 as f64),
-        _ => Err(Missing::Unparsable),
-    })
+/// What is longer ago is more.
+fn since(reading: Reading<UnixTime>) -> Reading<Key> {
+    reading.map(|time| Key::Number(-(time.0 as f64)))
 }
 
 fn peak(process: &Process) -> Reading<u64> {
@@ -79,7 +69,7 @@ fn share(process: &Process) -> Reading<String> {
 }
 
 fn rate(process: &Process) -> Reading<String> {
-    float(process, "launches_per_s").map(|rate| if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") })
+    process.launches_per_s.map(|rate| if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") })
 }
 
 /// The column that is there when there are several machines, and only then.
@@ -97,11 +87,11 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
     Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| peak(p).map(size), key: |p| number(peak(p)) },
     Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
-    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 8, help: "programs it starts a second", text: |p, _| rate(p), key: |p| float(p, "launches_per_s").map(Key::Number) },
-    Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| float(p, "last_launch").map(|time| age(moment(time), now)), key: |p| float(p, "last_launch").map(|last| Key::Number(-last)) },
+    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 8, help: "programs it starts a second", text: |p, _| rate(p), key: |p| p.launches_per_s.map(Key::Number) },
+    Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| p.last_launch.map(|last| age(last, now)), key: |p| since(p.last_launch) },
     Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(Key::Number) },
     Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
-    Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| p.start_time.map(|start| Key::Number(-(start.0 as f64))) },
+    Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| since(p.start_time) },
     Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "what is known of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(Key::Text(p.status.name().to_owned())) },
     Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| workload(p), key: |p| words(workload(p)) },
     Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
@@ -111,11 +101,6 @@ pub(crate) const COLUMNS: &[Column] = &[
 /// What is shown unless the user chose otherwise.
 pub(crate) const DEFAULT: &[&str] =
     &["pid", "user", "name", "dev", "dram", "l1", "cb", "peak", "source", "cpu", "mem", "container", "command"];
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was a moment before")]
-fn moment(nanoseconds: f64) -> UnixTime {
-    UnixTime(nanoseconds as u64)
-}
 
 /// Columns that the user chooses from: all but the host's, which is the last.
 pub(crate) fn choosable() -> &'static [Column] {
@@ -127,13 +112,22 @@ pub(crate) fn by_name(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
 
-/// Two processes in the order of a column; what is absent comes last either way.
-pub(crate) fn compare(column: &Column, is_descending: bool, one: &Row<'_>, other: &Row<'_>) -> Ordering {
-    let by_key = match ((column.key)(one), (column.key)(other)) {
+/// Processes in the order of a column; what is absent comes last either way.
+pub(crate) fn sorted<'a>(column: &Column, is_descending: bool, rows: impl Iterator<Item = Row<'a>>) -> Vec<Row<'a>> {
+    // A key may be a text that is made for it: once a row, not for each comparison.
+    let mut keyed: Vec<(Reading<Key>, Row<'a>)> = rows.map(|row| ((column.key)(&row), row)).collect();
+    keyed.sort_by(|(one_key, one), (other_key, other)| {
+        compare(is_descending, one_key, other_key).then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
+    });
+    keyed.into_iter().map(|(_, row)| row).collect()
+}
+
+fn compare(is_descending: bool, one: &Reading<Key>, other: &Reading<Key>) -> Ordering {
+    match (one, other) {
         (Ok(one), Ok(other)) => {
             let order = match (one, other) {
-                (Key::Number(one), Key::Number(other)) => one.total_cmp(&other),
-                (Key::Text(one), Key::Text(other)) => one.cmp(&other),
+                (Key::Number(one), Key::Number(other)) => one.total_cmp(other),
+                (Key::Text(one), Key::Text(other)) => one.cmp(other),
                 (Key::Number(_), Key::Text(_)) => Ordering::Less,
                 (Key::Text(_), Key::Number(_)) => Ordering::Greater,
             };
@@ -142,8 +136,7 @@ pub(crate) fn compare(column: &Column, is_descending: bool, one: &Row<'_>, other
         (Ok(_), Err(_)) => Ordering::Less,
         (Err(_), Ok(_)) => Ordering::Greater,
         (Err(_), Err(_)) => Ordering::Equal,
-    };
-    by_key.then(one.host.cmp(&other.host)).then(one.key.cmp(&other.key))
+    }
 }
 
 /// Those of the chosen columns that fit a width, with the width each gets.
@@ -218,9 +211,8 @@ mod tests {
         }
         for name in ["age", "last"] {
             let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
-            let mut processes: Vec<Row<'_>> = snapshot.processes.iter().map(row).collect();
             let column = &COLUMNS[by_name(name).unwrap()];
-            processes.sort_by(|one, other| compare(column, true, one, other));
+            let processes = sorted(column, true, snapshot.processes.iter().map(row));
             let ages: Vec<String> = processes.iter().map(|row| (column.text)(row, now).unwrap()).collect();
             assert_eq!(ages, [age(UnixTime(0), UnixTime(3600 * 1_000_000_000)), age(UnixTime(0), UnixTime(60 * 1_000_000_000))], "{name}");
         }
@@ -231,9 +223,7 @@ mod tests {
         let snapshot = machine::mixed();
         for is_descending in [false, true] {
             let row = |process| Row { host: 0, host_name: "", process, depth: crate::state::Depth::default() };
-            let mut processes: Vec<Row<'_>> = snapshot.processes.iter().map(row).collect();
-            let dram = &COLUMNS[by_name("dram").unwrap()];
-            processes.sort_by(|one, other| compare(dram, is_descending, one, other));
+            let processes = sorted(&COLUMNS[by_name("dram").unwrap()], is_descending, snapshot.processes.iter().map(row));
             assert_eq!(processes.iter().map(|process| process.key.pid).collect::<Vec<_>>(), [200, 201]);
         }
     }

@@ -233,16 +233,11 @@ fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
 
 /// Columns of the process table from left to right: which one, where it begins, how wide it is.
 pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
-    // Where nothing runs in a container or a job, the others have more room; so it is with the host where there is one.
+    // Where nothing runs in a container or a job, the others have more room.
     let mut processes = state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
     let has_workloads = processes.any(|process| names::workload(process).is_some());
-    let is_shown = |index: &usize| match columns::COLUMNS[*index].name {
-        "container" => has_workloads,
-        columns::HOST => false,
-        _ => true,
-    };
-    let host = columns::by_name(columns::HOST).filter(|_| state.has_groups());
-    let chosen: Vec<usize> = host.into_iter().chain(state.settings.columns.iter().copied().filter(is_shown)).collect();
+    let is_shown = |index: &usize| has_workloads || columns::COLUMNS[*index].name != "container";
+    let chosen: Vec<usize> = state.columns().into_iter().filter(is_shown).collect();
     let mut at = 0;
     columns::fitting(&chosen, width)
         .into_iter()

@@ -12,7 +12,7 @@ use ttmon_print::{Severity, health_word};
 
 use crate::alerts::Alert;
 use crate::clock::Clock;
-use crate::columns::{COLUMNS, compare};
+use crate::columns::{self, COLUMNS};
 use crate::feed::Position;
 use crate::filter::Filter;
 use crate::history::History;
@@ -282,10 +282,14 @@ impl State {
     /// Processes that pass the filter, sorted, each with how deep it is in the tree.
     pub(crate) fn processes(&self) -> Vec<Row<'_>> {
         let all = self.hosts.iter().enumerate().flat_map(|(index, host)| rows(index, host));
-        let mut rows: Vec<Row<'_>> = all.filter(|row| self.filter.matches(row)).collect();
-        let column = &COLUMNS[self.settings.sort];
-        rows.sort_by(|one, other| compare(column, self.settings.descending, one, other));
+        let rows = columns::sorted(&COLUMNS[self.settings.sort], self.settings.descending, all.filter(|row| self.filter.matches(row)));
         if self.settings.tree { tree(&rows) } else { rows }
+    }
+
+    /// Columns of the list that there may be: those the user chose, behind the host's where there are several.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let host = columns::by_name(columns::HOST).filter(|_| self.has_groups());
+        host.into_iter().chain(self.settings.columns.iter().copied()).collect()
     }
 
     /// All of them.

@@ -216,14 +216,10 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
             state.dialog = Some(Dialog::Filter { before: text.clone(), text });
         }
         Action::SortMenu => {
-            let at = state.settings.columns.iter().position(|column| *column == state.settings.sort).unwrap_or(0);
+            let at = state.columns().iter().position(|column| *column == state.settings.sort).unwrap_or(0);
             state.dialog = Some(Dialog::Sort { at });
         }
-        Action::SortBy(step) => {
-            let columns = &state.settings.columns;
-            let at = columns.iter().position(|column| *column == state.settings.sort).unwrap_or(0);
-            state.settings.sort = columns[stepped(at, step, columns.len())];
-        }
+        Action::SortBy(step) => sort_by_neighbour(state, step),
         Action::Reverse => state.settings.descending = !state.settings.descending,
         Action::Tree => state.settings.tree = !state.settings.tree,
         Action::Details => return details(state),
@@ -253,6 +249,25 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Escape => escape(state),
     }
     Vec::new()
+}
+
+/// Sorts by a column, numbers with the highest first; the same one again is turned round.
+pub(super) fn sort_by(state: &mut State, column: usize) {
+    let settings = &mut state.settings;
+    settings.descending = if settings.sort == column { !settings.descending } else { crate::columns::COLUMNS[column].is_number };
+    settings.sort = column;
+}
+
+/// The column beside it on the screen; the first one there if it is not on the screen itself.
+fn sort_by_neighbour(state: &mut State, step: Step) {
+    let Some(frame) = layout::frame(state.size) else { return };
+    let area = layout::main_of(state, frame.body).processes;
+    let shown: Vec<usize> = layout::process_columns(state, area.width).into_iter().map(|(column, ..)| column).collect();
+    let at = shown.iter().position(|column| *column == state.settings.sort);
+    let next = at.map_or(shown.first(), |at| shown.get(stepped(at, step, shown.len())));
+    if let Some(next) = next.copied().filter(|next| *next != state.settings.sort) {
+        sort_by(state, next);
+    }
 }
 
 fn show(state: &mut State, view: View) {

@@ -128,14 +128,11 @@ fn sort(state: &mut State, at: usize, action: Option<Action>) -> Vec<Effect> {
     match action {
         Some(Action::Escape | Action::Quit) => {}
         Some(Action::Details) => {
-            if let Some(column) = state.settings.columns.get(at) {
-                // The same column again turns it round.
-                state.settings.descending =
-                    if state.settings.sort == *column { !state.settings.descending } else { COLUMNS[*column].is_number };
-                state.settings.sort = *column;
+            if let Some(column) = state.columns().get(at) {
+                super::sort_by(state, *column);
             }
         }
-        Some(Action::Move(motion)) => state.dialog = Some(Dialog::Sort { at: moved(at, motion, state.settings.columns.len(), 5) }),
+        Some(Action::Move(motion)) => state.dialog = Some(Dialog::Sort { at: moved(at, motion, state.columns().len(), 5) }),
         _ => state.dialog = Some(Dialog::Sort { at }),
     }
     Vec::new()

@@ -5,7 +5,6 @@ use ratatui_core::layout::{Position, Rect};
 use ttmon_model::Snapshot;
 
 use super::{Effect, act, dialog, show};
-use crate::columns::COLUMNS;
 use crate::keys::{Action, KEYS, Motion};
 use crate::layout::{self, CELL_COLUMNS, Form, Main, scrolled};
 use crate::state::{Focus, Row, State, View};
@@ -76,9 +75,7 @@ fn click_process(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
             let columns = layout::process_columns(state, area.width);
             let hit = columns.iter().find(|(_, from, wide)| (*from..=from + wide).contains(&(at.x - area.x)));
             if let Some((column, ..)) = hit {
-                state.settings.descending =
-                    if state.settings.sort == *column { !state.settings.descending } else { COLUMNS[*column].is_number };
-                state.settings.sort = *column;
+                super::sort_by(state, *column);
             }
             Vec::new()
         }

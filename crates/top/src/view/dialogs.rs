@@ -67,7 +67,7 @@ fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, bo
 
 fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let line = |index: &usize| format!("{:<14} {}", COLUMNS[*index].title, COLUMNS[*index].help);
-    let lines: Vec<String> = state.settings.columns.iter().map(line).collect();
+    let lines: Vec<String> = state.columns().iter().map(line).collect();
     choices("Sort by: Enter chooses, Esc leaves it", &lines, at, canvas, body);
 }
 
