@@ -25,6 +25,10 @@ pub const CIRCULARS_MAX: usize = 65_536;
 pub const NONSENSE_READINGS_MIN: usize = 2;
 /// A heartbeat is judged over at least this long: Wormhole's rate is not documented.
 pub const HEARTBEAT_WINDOW_MIN: Duration = Duration::from_secs(1);
+/// Nobody looks more often: a look takes a few milliseconds.
+pub const REFRESH_MIN: Duration = Duration::from_millis(50);
+/// Nor more seldom than once a day.
+pub const REFRESH_MAX: Duration = Duration::from_secs(86_400);
 /// From this share of a published limit on, a device is in `warning`.
 pub const WARNING_RATIO: f64 = 0.9;
 /// Start times come in ticks of 10 ms and clocks are adjusted: a slot this much older than its process still fits.

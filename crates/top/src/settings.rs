@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use toml::{Table, Value};
+use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 
 use crate::columns;
 use crate::metric;
@@ -19,9 +20,11 @@ use crate::state::View;
 /// How long a chart looks back.
 pub(crate) const ZOOMS: [u64; 5] = [60, 300, 900, 1800, 3600];
 /// How often one may look.
-pub(crate) const REFRESHES: [u64; 8] = [100, 250, 500, 1000, 2000, 5000, 10_000, 60_000];
-const REFRESH_MS_MAX: u64 = 86_400_000;
-const REFRESH_MS_MIN: u64 = 50;
+pub(crate) const REFRESHES: [Duration; 8] = [ms(100), ms(250), ms(500), ms(1000), ms(2000), ms(5000), ms(10_000), ms(60_000)];
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
 
 /// Which colours the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,28 +99,57 @@ impl Default for Settings {
 /// One key of the file: how it is read and written.
 struct Row {
     key: &'static str,
+    /// What it takes, for the docs and the message about one that it does not.
+    takes: fn() -> String,
+    help: &'static str,
     read: fn(&mut Settings, &Value) -> Option<()>,
     write: fn(&Settings) -> Value,
-    /// What it takes, for the message about one that it does not.
-    takes: &'static str,
 }
 
 #[rustfmt::skip] // one row a line
 const ROWS: &[Row] = &[
-    Row { key: "view", takes: "Main, Charts, Detail, Memory or Mesh", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
-    Row { key: "refresh_ms", takes: "milliseconds from 50 on", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
-    Row { key: "theme", takes: "auto, dark, light or mono", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
-    Row { key: "sort", takes: "the name of a column", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
-    Row { key: "descending", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
-    Row { key: "tree", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
-    Row { key: "columns", takes: "a list of names of columns", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
-    Row { key: "metric", takes: "the name of a metric", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].name) },
-    Row { key: "window_s", takes: "60, 300, 900, 1800 or 3600", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
-    Row { key: "worst_first", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
-    Row { key: "overlay", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
-    Row { key: "charts_by_device", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
-    Row { key: "bell", takes: "true or false", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
+    Row { key: "view", takes: || one_of(View::ALL.map(View::title)), help: "the first view", read: |s, v| view(v).map(|view| s.view = view), write: |s| text(s.view.title()) },
+    Row { key: "refresh_ms", takes: || format!("milliseconds, {} to {}", REFRESH_MIN.as_millis(), REFRESH_MAX.as_millis()), help: "from one look to the next", read: |s, v| refresh(v).map(|refresh| s.refresh = refresh), write: |s| Value::Integer(i64::try_from(s.refresh.as_millis()).unwrap_or(1000)) },
+    Row { key: "theme", takes: || one_of(ThemeChoice::ALL.map(ThemeChoice::name)), help: "colours; `auto` is what the terminal seems to be", read: |s, v| theme(v).map(|theme| s.theme = theme), write: |s| text(s.theme.name()) },
+    Row { key: "sort", takes: || "the name of a column".to_owned(), help: "what processes are sorted by", read: |s, v| v.as_str().and_then(columns::by_name).map(|sort| s.sort = sort), write: |s| text(columns::COLUMNS[s.sort].name) },
+    Row { key: "descending", takes: boolean, help: "the highest, or the last of the alphabet, first", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
+    Row { key: "tree", takes: boolean, help: "processes as a tree", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
+    Row { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the list of processes, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
+    Row { key: "metric", takes: || "the name of a metric".to_owned(), help: "what charts and the mesh show", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].name) },
+    Row { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts look back", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
+    Row { key: "worst_first", takes: boolean, help: "devices with the worst first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
+    Row { key: "overlay", takes: boolean, help: "charts of one metric: all devices in one chart", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
+    Row { key: "charts_by_device", takes: boolean, help: "charts of every metric of one device, not of one metric of every device", read: |s, v| v.as_bool().map(|value| s.by_device = value), write: |s| Value::Boolean(s.by_device) },
+    Row { key: "bell", takes: boolean, help: "ring for alerts", read: |s, v| v.as_bool().map(|value| s.bell = value), write: |s| Value::Boolean(s.bell) },
 ];
+
+fn boolean() -> String {
+    "true or false".to_owned()
+}
+
+/// `a, b or c`.
+fn one_of<T: ToString, const N: usize>(words: [T; N]) -> String {
+    let words = words.map(|word| word.to_string());
+    words.split_last().map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")))
+}
+
+/// The file as a part of the docs.
+pub fn markdown() -> String {
+    let default = Settings::default();
+    let mut text = String::from("| key | takes | default | is |\n| --- | --- | --- | --- |\n");
+    for row in ROWS {
+        text += &format!("| `{}` | {} | `{}` | {} |\n", row.key, (row.takes)(), (row.write)(&default), row.help);
+    }
+    text += "\n| column | is |\n| --- | --- |\n";
+    for column in columns::COLUMNS {
+        text += &format!("| `{}` | {} |\n", column.name, column.help);
+    }
+    text += "\n| metric | is |\n| --- | --- |\n";
+    for metric in metric::METRICS {
+        text += &format!("| `{}` | {} |\n", metric.name, metric.title);
+    }
+    text
+}
 
 fn text(text: &str) -> Value {
     Value::String(text.to_owned())
@@ -132,8 +164,8 @@ fn theme(value: &Value) -> Option<ThemeChoice> {
 }
 
 fn refresh(value: &Value) -> Option<Duration> {
-    let millis = u64::try_from(value.as_integer()?).ok()?;
-    (REFRESH_MS_MIN..=REFRESH_MS_MAX).contains(&millis).then_some(Duration::from_millis(millis))
+    let refresh = Duration::from_millis(u64::try_from(value.as_integer()?).ok()?);
+    (REFRESH_MIN..=REFRESH_MAX).contains(&refresh).then_some(refresh)
 }
 
 fn zoom(value: &Value) -> Option<usize> {
@@ -164,7 +196,7 @@ impl Settings {
         for (key, value) in &table {
             match ROWS.iter().find(|row| row.key == key) {
                 None => messages.push(format!("unknown key {key}")),
-                Some(row) if (row.read)(self, value).is_none() => messages.push(format!("{key} takes {}", row.takes)),
+                Some(row) if (row.read)(self, value).is_none() => messages.push(format!("{key} takes {}", (row.takes)())),
                 Some(_) => {}
             }
         }
@@ -223,10 +255,16 @@ mod tests {
     }
 
     #[test]
+    fn words_are_put_together() {
+        assert_eq!(one_of(["a", "b", "c"]), "a, b or c");
+        assert_eq!(one_of(ZOOMS), "60, 300, 900, 1800 or 3600");
+    }
+
+    #[test]
     fn what_is_not_understood_is_told_and_left_out() {
         let mut settings = Settings::default();
         let messages = settings.read("refresh_ms = 1\nsort = \"nonsense\"\nfuture = 7\ntree = true\n");
-        assert_eq!(messages, ["unknown key future", "refresh_ms takes milliseconds from 50 on", "sort takes the name of a column"]);
+        assert_eq!(messages, ["unknown key future", "refresh_ms takes milliseconds, 50 to 86400000", "sort takes the name of a column"]);
         assert_eq!(settings, Settings { tree: true, ..Settings::default() });
         assert_eq!(settings.read("= x").len(), 1);
     }

@@ -14,7 +14,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::{Health, State as DeviceState};
 use ttmon_model::units::{Celsius, UnixTime, Watts};
-use ttmon_model::{Missing, Snapshot};
+use ttmon_model::{Kind, Missing, Snapshot};
 
 use crate::clock::Clock;
 use crate::event::Event;
@@ -117,6 +117,22 @@ pub(crate) fn several(size: (u16, u16)) -> State {
         update(&mut state, Event::News(host, News::Lost(lost)));
     }
     state
+}
+
+/// A machine with so many processes, from pid 300 on, the largest first.
+pub(crate) fn crowded(count: u32) -> Snapshot {
+    let mut snapshot = machine::n300();
+    let first = snapshot.processes[0].clone();
+    let process = |index: u32| {
+        let mut process = first.clone();
+        process.key.pid = 300 + index;
+        for use_of in &mut process.devices {
+            use_of.kinds[Kind::Dram].used = Ok(u64::from(count - index) << 20);
+        }
+        process
+    };
+    snapshot.processes = (0..count).map(process).collect();
+    snapshot
 }
 
 fn keep(snapshot: &mut Snapshot, count: usize) {

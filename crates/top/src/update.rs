@@ -465,14 +465,24 @@ fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) 
 }
 
 fn pace(state: &mut State, step: Step) -> Vec<Effect> {
-    let millis = u64::try_from(state.settings.refresh.as_millis()).unwrap_or(u64::MAX);
+    let before = state.settings.refresh;
+    state.settings.refresh = paced(before, step);
+    tell_pace(state, before)
+}
+
+/// The next faster or slower refresh of those there are; the same one at the end.
+pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
     let next = match step {
-        Step::Before => REFRESHES.iter().rev().find(|refresh| **refresh < millis),
-        Step::After => REFRESHES.iter().find(|refresh| **refresh > millis),
+        Step::Before => REFRESHES.iter().rev().find(|other| **other < refresh),
+        Step::After => REFRESHES.iter().find(|other| **other > refresh),
     };
-    let Some(next) = next else { return Vec::new() };
-    state.settings.refresh = Duration::from_millis(*next);
-    vec![Effect::AskAll(Request::Interval(state.settings.refresh))]
+    next.copied().unwrap_or(refresh)
+}
+
+/// Feeds are told a refresh that is another than before.
+pub(super) fn tell_pace(state: &State, before: Duration) -> Vec<Effect> {
+    let now = state.settings.refresh;
+    if now == before { Vec::new() } else { vec![Effect::AskAll(Request::Interval(now))] }
 }
 
 /// In the charts the first step leads from all metrics of a device to one metric of all devices, and the last one back.

@@ -203,7 +203,8 @@ pub(crate) struct WaitArgs {
 /// Flags of `top`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct TopArgs {
-    /// Refresh in milliseconds, at least 50 [default: 1000].
+    /// Milliseconds from one look to the next, at least 50 [default: as in the settings, else 1000]. A recording is
+    /// played at its own pace.
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
     /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
@@ -224,7 +225,7 @@ pub(crate) struct TopArgs {
     /// Send no signals to processes.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml.
+    /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml; also TTMON_CONFIG.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -232,7 +233,7 @@ pub(crate) struct TopArgs {
 /// Flags of `record`.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Where to; it must not exist.
+    /// Where to; it must not exist, unless --force is given.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Milliseconds from one look to the next, at least 50 [default: 1000].

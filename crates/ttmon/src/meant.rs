@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ttmon_model::fields::{DeviceField, Samples, Section};
+use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_model::select::Selection;
 use ttmon_print::{AppField, CsvOptions, GpuField};
 use ttmon_sim::Spec;
@@ -15,8 +16,6 @@ use crate::output::Output;
 use crate::terminal::Terminal;
 
 pub(crate) const REFRESH_DEFAULT: Duration = Duration::from_millis(500);
-const REFRESH_MIN: Duration = Duration::from_millis(50);
-const REFRESH_MAX: Duration = Duration::from_secs(86_400);
 const READ_TIMEOUT_DEFAULT: Duration = Duration::from_millis(200);
 
 /// Which machine.
@@ -272,8 +271,9 @@ pub(crate) fn parse_refresh(text: &str) -> Result<Duration, Failure> {
     match text.parse::<u64>().map(Duration::from_millis) {
         Ok(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
         _ => Err(Failure::usage(format!(
-            "-r {text}: ttmon never resets a device; -r is the refresh of -w in milliseconds, at least {}",
-            REFRESH_MIN.as_millis()
+            "-r {text}: ttmon never resets a device; -r takes the milliseconds from one look to the next, {} to {}",
+            REFRESH_MIN.as_millis(),
+            REFRESH_MAX.as_millis()
         ))),
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn markdown() -> String {
         section(&mut text, &mut command.clone().term_width(100));
     }
     text.push_str(&format!("\n## Keys of ttmon top\n\n{}", ttmon_top::keys_markdown()));
+    text.push_str(&format!("{SETTINGS}{}", ttmon_top::settings_markdown()));
     text.push_str(EXIT_CODES);
     text
 }
@@ -48,6 +49,17 @@ fn section(text: &mut String, command: &mut clap::Command) {
     let name = command.get_bin_name().unwrap_or("ttmon").to_owned();
     text.push_str(&format!("\n## {name}\n\n```\n{}\n```\n", command.render_long_help().to_string().trim_end()));
 }
+
+/// Before the table of its keys.
+const SETTINGS: &str = "
+## Settings of ttmon top
+
+They are in TOML, in `/etc/ttmon/config.toml` for everybody and, over it, in `$XDG_CONFIG_HOME/ttmon/config.toml` of a user (below
+`~/.config` where that is not set). `--config FILE`, or `TTMON_CONFIG`, is read instead of both; flags go over all of them. `F2`
+changes most of them, `F12` keeps them in the user's file, or the one that was named. What is not understood is told on the screen
+and left out.
+
+";
 
 /// Part of the contract with scripts.
 const EXIT_CODES: &str = "

@@ -105,19 +105,19 @@ fn settings(args: &TopArgs) -> Result<(Settings, Option<PathBuf>, Option<String>
     let mut settings = Settings::default();
     let named = args.config.clone().or_else(|| env::var_os("TTMON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from));
     let own = named.clone().or_else(user_config);
-    let mut message = None;
+    let mut messages = Vec::new();
     let system = named.is_none().then(|| PathBuf::from("/etc/ttmon/config.toml"));
     for path in system.iter().chain(&own) {
         match fs::read_to_string(path) {
             Ok(text) => {
                 let said = settings.read(&text);
                 if !said.is_empty() {
-                    message = Some(format!("{}: {}", path.display(), said.join("; ")));
+                    messages.push(format!("{}: {}", path.display(), said.join("; ")));
                 }
             }
             // One that is not there yet is made by F12.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => message = Some(format!("{}: {error}", path.display())),
+            Err(error) => messages.push(format!("{}: {error}", path.display())),
         }
     }
     if let Some(text) = &args.refresh {
@@ -127,7 +127,7 @@ fn settings(args: &TopArgs) -> Result<(Settings, Option<PathBuf>, Option<String>
         let view = View::ALL.get(number.wrapping_sub(1));
         settings.view = *view.ok_or_else(|| Failure::usage(format!("--view {number}: views are 1 to {}", View::ALL.len())))?;
     }
-    Ok((settings, own, message))
+    Ok((settings, own, (!messages.is_empty()).then(|| messages.join("; "))))
 }
 
 /// `$XDG_CONFIG_HOME/ttmon/config.toml`, below `~/.config` where that is not set.

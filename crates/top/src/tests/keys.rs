@@ -3,9 +3,10 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ttmon_model::units::UnixTime;
 
-use super::{drawn, eight, machine, text, watched};
+use super::{SECOND, crowded, drawn, eight, machine, one, several, text, watched};
+use crate::columns::COLUMNS;
 use crate::event::Event;
-use crate::feed::{News, Request};
+use crate::feed::{News, Position, Request};
 use crate::keys::{Chord, KEYS};
 use crate::state::{Dialog, State, View};
 use crate::theme::Theme;
@@ -110,7 +111,7 @@ fn a_signal_goes_to_the_process_of_the_question() {
     press(&mut state, Chord::F(9));
     let mut next = machine::mixed();
     next.processes.remove(0);
-    next.time = UnixTime(next.time.0 + super::SECOND);
+    next.time = UnixTime(next.time.0 + SECOND);
     update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
     assert_eq!(press(&mut state, Chord::Char('y')), [], "nothing was asked yet");
     press(&mut state, Chord::Enter);
@@ -129,7 +130,7 @@ fn a_signal_goes_to_nobody_else() {
     press(&mut state, Chord::Enter);
     let mut next = machine::mixed();
     next.processes.remove(0);
-    next.time = UnixTime(next.time.0 + super::SECOND);
+    next.time = UnixTime(next.time.0 + SECOND);
     update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
     press(&mut state, Chord::Char('K'));
     assert_eq!(state.dialog, None, "from its details");
@@ -150,20 +151,110 @@ fn a_frozen_picture_stands_still_and_can_be_stepped_through() {
     press(&mut state, Chord::Char(' '));
     let before = state.shown().unwrap().time;
     let mut next = eight();
-    next.time = UnixTime(next.time.0 + super::SECOND);
+    next.time = UnixTime(next.time.0 + SECOND);
     update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
     assert_eq!(state.shown().unwrap().time, before);
     press(&mut state, Chord::Char(','));
-    assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - super::SECOND));
+    assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - SECOND));
     press(&mut state, Chord::Char('.'));
     press(&mut state, Chord::Char('.'));
-    assert_eq!(state.shown().unwrap().time, UnixTime(before.0 + super::SECOND));
+    assert_eq!(state.shown().unwrap().time, UnixTime(before.0 + SECOND));
     for _ in 0..100 {
         press(&mut state, Chord::ShiftLeft);
     }
-    assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - 29 * super::SECOND));
+    assert_eq!(state.shown().unwrap().time, UnixTime(before.0 - 29 * SECOND));
     press(&mut state, Chord::Escape);
     assert!(!state.is_frozen());
+}
+
+/// A minute is one whatever the pace; where nothing was seen for longer it is the next moment.
+#[test]
+fn a_minute_back_is_a_minute() {
+    let mut state = super::blank((80, 24), Theme::default());
+    let mut snapshot = one();
+    let start = snapshot.time.0;
+    for second in (0..300).step_by(10).chain([1000]) {
+        snapshot.time = UnixTime(start + second * SECOND);
+        update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot.clone()))));
+    }
+    let shown = |state: &State| (state.shown().unwrap().time.0 - start) / SECOND;
+    let mut seen = Vec::new();
+    for key in "{{{}}}}".chars() {
+        press(&mut state, Chord::Char(key));
+        seen.push(shown(&state));
+    }
+    assert_eq!(seen, [290, 230, 170, 230, 290, 1000, 1000]);
+}
+
+/// What is known of a clock that was set back stays on the screen; of a recording that goes back it does not.
+#[test]
+fn going_back_in_time() {
+    for is_replay in [false, true] {
+        let mut state = watched(&eight(), (80, 24), Theme::default(), 10);
+        if is_replay {
+            let position = Position { at: 3, count: 9, speed: 4, is_paused: false, is_cut: false };
+            update(&mut state, Event::News(0, News::Position(position)));
+        }
+        let alerts = state.alerts().len();
+        assert!(alerts > 0);
+        let mut earlier = machine::galaxy();
+        earlier.devices.truncate(8);
+        earlier.time = UnixTime(eight().time.0 - 5 * SECOND);
+        update(&mut state, Event::News(0, News::Snapshot(Box::new(earlier))));
+        let expected = if is_replay { (1, 0) } else { (11, alerts) };
+        assert_eq!((state.history().len(), state.alerts().iter().filter(|(_, alert)| alert.time != state.now()).count()), expected);
+    }
+}
+
+/// Sorting goes through what is on the screen, names from the first letter on, and to the host's column where there is one.
+#[test]
+fn neighbours_to_sort_by_are_on_the_screen() {
+    for mut state in [watched(&machine::mixed(), (80, 24), Theme::default(), 1), several((80, 24))] {
+        let mut seen = Vec::new();
+        for _ in 0..COLUMNS.len() {
+            press(&mut state, Chord::Char('>'));
+            let column = &COLUMNS[state.settings.sort];
+            assert_eq!(state.settings.descending, column.is_number, "{}", column.name);
+            let sign = if column.is_number { '▼' } else { '▲' };
+            assert!(text(&drawn(&state)).contains(&format!("{}{sign}", column.title)), "{} is not on the screen", column.name);
+            seen.push(column.name);
+        }
+        assert_eq!(seen.contains(&"host"), state.has_groups(), "{seen:?}");
+        press(&mut state, Chord::F(6));
+        assert_eq!(text(&drawn(&state)).contains("its machine"), state.has_groups());
+    }
+}
+
+/// A process that ends leaves its place to the next one: the list does not jump, and Down chooses that one.
+#[test]
+fn the_place_of_a_process_that_has_ended() {
+    let mut next = crowded(50);
+    next.processes.retain(|process| process.key.pid != 320);
+    next.time = UnixTime(next.time.0 + SECOND);
+    for key in [Chord::Down, Chord::Up] {
+        let mut state = watched(&crowded(50), (80, 24), Theme::default(), 1);
+        (state.process, state.scroll) = (Some((0, next.processes[19].key)), 15);
+        press(&mut state, Chord::Down);
+        assert_eq!(state.process.map(|(_, key)| key.pid), Some(320));
+        update(&mut state, Event::News(0, News::Snapshot(Box::new(next.clone()))));
+        assert!(text(&drawn(&state)).contains("    319 "), "{}", text(&drawn(&state)));
+        press(&mut state, key);
+        let expected = if key == Chord::Down { 321 } else { 319 };
+        assert_eq!(state.process.map(|(_, key)| key.pid), Some(expected));
+    }
+}
+
+/// From a refresh that is not among those offered the next one is reached, not the one behind it.
+#[test]
+fn every_refresh_is_offered() {
+    let mut state = watched(&one(), (80, 24), Theme::default(), 1);
+    state.settings.refresh = std::time::Duration::from_millis(200);
+    press(&mut state, Chord::F(2));
+    let asked = press(&mut state, Chord::Right);
+    assert_eq!(asked, [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(250)))]);
+    press(&mut state, Chord::Left);
+    assert_eq!(press(&mut state, Chord::Left), [], "there is none below the lowest");
+    assert_eq!(state.settings.refresh, std::time::Duration::from_millis(100));
 }
 
 #[test]

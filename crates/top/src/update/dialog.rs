@@ -1,17 +1,14 @@
 //! Keys while something lies over the view.
 
-use std::time::Duration;
-
 use crossterm::event::KeyCode;
 
-use super::{Effect, bounded, moved};
-use crate::columns::{COLUMNS, choosable};
-use crate::feed::Request;
+use super::{Effect, bounded, moved, paced};
+use crate::columns::choosable;
 use crate::filter::Filter;
 use crate::keys::{self, Action, Chord, KEYS, Motion, Step};
 use crate::layout;
 use crate::metric::METRICS;
-use crate::settings::{REFRESHES, ThemeChoice, ZOOMS};
+use crate::settings::{Settings, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
 use crate::state::{Dialog, State, View};
 use crate::view::process_line_count;
@@ -138,31 +135,45 @@ fn sort(state: &mut State, at: usize, action: Option<Action>) -> Vec<Effect> {
     Vec::new()
 }
 
+/// A setting of F2: what it is called, what it is, and its neighbour.
+struct Choice {
+    name: &'static str,
+    value: fn(&Settings) -> String,
+    step: fn(&mut Settings, Step),
+}
+
 /// Settings of the dialog before the columns begin.
-const PLAIN_ROWS: usize = 7;
+#[rustfmt::skip] // one row a line
+const CHOICES: &[Choice] = &[
+    Choice { name: "Refresh", value: |s| format!("{} ms", s.refresh.as_millis()), step: |s, step| s.refresh = paced(s.refresh, step) },
+    Choice { name: "Theme", value: |s| s.theme.name().to_owned(), step: |s, step| s.theme = neighbour(&ThemeChoice::ALL, s.theme, step) },
+    Choice { name: "First view", value: |s| s.view.title().to_owned(), step: |s, step| s.view = neighbour(&View::ALL, s.view, step) },
+    Choice { name: "Charts look back", value: |s| format!("{} s", ZOOMS[s.zoom]), step: |s, step| s.zoom = bounded(s.zoom, step, ZOOMS.len()) },
+    Choice { name: "Metric of charts and mesh", value: |s| METRICS[s.metric].title.to_owned(), step: |s, step| s.metric = bounded(s.metric, step, METRICS.len()) },
+    Choice { name: "Devices with the worst first", value: |s| yes(s.worst_first), step: |s, _| s.worst_first = !s.worst_first },
+    Choice { name: "Bell for alerts", value: |s| yes(s.bell), step: |s, _| s.bell = !s.bell },
+];
+
+fn yes(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}
+
+/// The one beside it in a list, if there is one on that side.
+fn neighbour<T: Copy + PartialEq>(all: &[T], one: T, step: Step) -> T {
+    let place = all.iter().position(|other| *other == one).unwrap_or(0);
+    all[bounded(place, step, all.len())]
+}
 
 /// What F2 lists: names and values.
 pub(crate) fn setup_rows(state: &State) -> Vec<(String, String)> {
     let settings = &state.settings;
-    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
-    let mut rows: Vec<(String, String)> = vec![
-        ("Refresh".to_owned(), format!("{} ms", settings.refresh.as_millis())),
-        ("Theme".to_owned(), settings.theme.name().to_owned()),
-        ("First view".to_owned(), settings.view.title().to_owned()),
-        ("Charts look back".to_owned(), format!("{} s", ZOOMS[settings.zoom])),
-        ("Metric of charts and mesh".to_owned(), METRICS[settings.metric].title.to_owned()),
-        ("Devices with the worst first".to_owned(), yes(settings.worst_first)),
-        ("Bell for alerts".to_owned(), yes(settings.bell)),
-    ];
-    debug_assert_eq!(rows.len(), PLAIN_ROWS);
-    rows.extend(
-        choosable().iter().enumerate().map(|(index, column)| (format!("Column {}", column.title), yes(settings.columns.contains(&index)))),
-    );
-    rows
+    let choices = CHOICES.iter().map(|choice| (choice.name.to_owned(), (choice.value)(settings)));
+    let column = |(index, title): (usize, &str)| (format!("Column {title}"), yes(settings.columns.contains(&index)));
+    choices.chain(choosable().iter().map(|column| column.title).enumerate().map(column)).collect()
 }
 
 fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> Vec<Effect> {
-    let count = PLAIN_ROWS + choosable().len();
+    let count = CHOICES.len() + choosable().len();
     let step = match (chord, action) {
         (Chord::Left, _) => Some(Step::Before),
         (Chord::Right | Chord::Enter | Chord::Char(' '), _) => Some(Step::After),
@@ -182,31 +193,17 @@ fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> 
 }
 
 fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
-    let settings = &mut state.settings;
-    match at {
-        0 => {
-            let millis = u64::try_from(settings.refresh.as_millis()).unwrap_or(u64::MAX);
-            let place = REFRESHES.iter().position(|refresh| *refresh >= millis).unwrap_or(REFRESHES.len() - 1);
-            settings.refresh = Duration::from_millis(REFRESHES[bounded(place, step, REFRESHES.len())]);
-            return vec![Effect::AskAll(Request::Interval(settings.refresh))];
-        }
-        1 => {
-            let place = ThemeChoice::ALL.iter().position(|theme| *theme == settings.theme).unwrap_or(0);
-            settings.theme = ThemeChoice::ALL[bounded(place, step, ThemeChoice::ALL.len())];
-            state.theme = state.themes.theme(settings.theme);
-        }
-        2 => settings.view = View::ALL[bounded(settings.view.number() - 1, step, View::ALL.len())],
-        3 => settings.zoom = bounded(settings.zoom, step, ZOOMS.len()),
-        4 => settings.metric = bounded(settings.metric, step, METRICS.len()),
-        5 => settings.worst_first = !settings.worst_first,
-        6 => settings.bell = !settings.bell,
-        _ => toggle(settings, at - PLAIN_ROWS),
+    let refresh = state.settings.refresh;
+    match CHOICES.get(at) {
+        Some(choice) => (choice.step)(&mut state.settings, step),
+        None => toggle(&mut state.settings, at - CHOICES.len()),
     }
-    Vec::new()
+    state.theme = state.themes.theme(state.settings.theme);
+    super::tell_pace(state, refresh)
 }
 
 /// Columns stay in the order of the table; the last one stays.
-fn toggle(settings: &mut crate::settings::Settings, column: usize) {
+fn toggle(settings: &mut Settings, column: usize) {
     match settings.columns.iter().position(|shown| *shown == column) {
         Some(place) if settings.columns.len() > 1 => _ = settings.columns.remove(place),
         Some(_) => {}
@@ -217,7 +214,7 @@ fn toggle(settings: &mut crate::settings::Settings, column: usize) {
     }
 }
 
-/// Used by the mouse: the wheel is a few arrow keys.
+/// Used by the mouse: the wheel is an arrow key.
 pub(super) fn wheel(state: &mut State, motion: Motion) -> Vec<Effect> {
     let chord = if motion == Motion::Up { Chord::Up } else { Chord::Down };
     press(state, chord, KeyCode::Null)
