@@ -5,12 +5,13 @@
 //! usual case. Nothing waits, with one exception: a socket holds ten messages on most machines, so that of many processes
 //! that start together some would be lost to whoever started them all to look at them. Where TTMON_HANDOVER names
 //! a socket that is full, the first report waits a moment for its reader. A run inside a run leaves the sockets of those around
-//! it in TTMON_HANDOVER_OUTER, a line each.
+//! it in TTMON_HANDOVER_OUTER, a line each; they are waited for too, and all of them together no longer than one would be.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
 use std::os::fd::RawFd;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use crate::tags;
 
@@ -18,10 +19,8 @@ use crate::tags;
 pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
 
 const SERVICE: &[u8] = b"/run/ttmon/handover.sock";
-/// Longest wait for a reader, once in the life of a ledger.
-static PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
-/// A signal of the program's ends a wait early.
-const TRIES: u32 = 4;
+/// Longest wait for all readers together, once in the life of a ledger.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// As many runs around the own one are told; nobody has more.
 const OUTER_MAX: usize = 4;
@@ -38,10 +37,15 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     }
     let asked_for = variable(c"TTMON_HANDOVER", |value| Address::new(value, b""));
     let outer = variable(c"TTMON_HANDOVER_OUTER", |lines| Some(addresses(lines))).unwrap_or_default();
+    let begun = Instant::now();
     for place in [asked_for].iter().chain(&outer).flatten() {
-        let waiting = if is_patient(socket) { 0 } else { libc::MSG_DONTWAIT };
-        let is_interrupted = || send(socket, place, ledger, waiting) < 0 && error() == libc::EINTR;
-        let _ = (0..TRIES).all(|_| is_interrupted());
+        // A signal of the program's ends a wait early: what is left of it follows.
+        loop {
+            let waiting = if is_patient(socket, PATIENCE.saturating_sub(begun.elapsed())) { 0 } else { libc::MSG_DONTWAIT };
+            if send(socket, place, ledger, waiting) >= 0 || error() != libc::EINTR {
+                break;
+            }
+        }
     }
     let below_runtime_dir = variable(c"XDG_RUNTIME_DIR", |folder| Address::new(folder, BELOW_RUNTIME_DIR));
     for place in [Address::new(SERVICE, b""), below_runtime_dir].iter().flatten() {
@@ -51,15 +55,17 @@ pub(crate) fn ledger_created(ledger: RawFd) {
     unsafe { libc::close(socket) };
 }
 
-/// Bounds a wait; without a bound there must be none.
-fn is_patient(socket: c_int) -> bool {
-    let value = (&raw const PATIENCE).cast::<c_void>();
-    // SAFETY: the value lives for the whole program and has the length given.
-    unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, value, PATIENCE_BYTES) == 0 }
+/// Bounds a wait; without a bound there must be none, and a bound of 0 is none.
+fn is_patient(socket: c_int, left: Duration) -> bool {
+    let Ok(tv_sec) = left.as_secs().try_into() else { return false };
+    let bound = libc::timeval { tv_sec, tv_usec: left.subsec_micros().into() };
+    // SAFETY: the bound lives until the call returned and has the length given.
+    left.as_micros() > 0
+        && unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, (&raw const bound).cast(), BOUND_BYTES) == 0 }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "16 bytes")]
-const PATIENCE_BYTES: libc::socklen_t = size_of::<libc::timeval>() as libc::socklen_t;
+const BOUND_BYTES: libc::socklen_t = size_of::<libc::timeval>() as libc::socklen_t;
 
 fn error() -> c_int {
     // SAFETY: glibc gives the place of this thread's own number.
