@@ -76,6 +76,7 @@ assert ttmon.memory_allocated(0) == 4096 and "weights" in tags()
             """
 assert ttmon.available
 assert ttmon.report_allocation(0, 1, ttmon.DRAM, 1) == ttmon.OFF
+assert ttmon.report_allocation(-1, 2**64, ttmon.DRAM, 1) == ttmon.OFF
 with ttmon.tag("nothing"):
     assert ttmon.mark() == ttmon.OFF
 assert ttmon.memory_allocated() is None and ttmon.max_memory_allocated(0, "l1") is None

@@ -174,10 +174,10 @@ def _type(number):
 
 
 def _numbers(name, device, *numbers):
-    """ctypes would cut what does not fit, and report another buffer."""
+    """ctypes would cut what does not fit, and report another buffer. Told of no device, the library says what is wrong."""
     device, *numbers = map(operator.index, (device, *numbers))
     if not 0 <= device < 2**31 or any(not 0 <= number < 2**64 for number in numbers):
-        return BAD_ARGUMENT if available else OFF
+        device, numbers = -1, [0] * len(numbers)
     return _call(name, device, *numbers)
 
 
