@@ -1,8 +1,17 @@
 /* ttmon.h: tell ttmon of your program's device memory.
  *
  * Link with libttmon_client (-lttmon_client). Nothing has to be opened or closed. Every function returns one of the codes
- * below, may be called from any thread at any time, prints nothing, and keeps errno. While tracking is off it costs a load
- * and a branch; TT_ALLOC_TRACKING_ENABLED=1 or TTMON_TRACKING=1 in the environment turns it on.
+ * below, prints nothing and keeps errno. While tracking is off it costs a load and a branch; TT_ALLOC_TRACKING_ENABLED=1
+ * or TTMON_TRACKING=1 in the environment of the first call turns it on.
+ *
+ * Any thread may call them, also after a fork and while the program exits; a signal handler may where its thread has
+ * called one before. The first call makes the ledger of the process and hands it over: under `ttmon run`, where very many
+ * processes start together, that may take up to a second. Later calls wait for other threads' calls alone, and not for
+ * more than a second while none of them gets on: that report is TTMON_LOST.
+ *
+ * A process has one ledger, and the copy of this library that is called first writes it. So let the program and all its
+ * libraries share libttmon_client.so, as Python's ttmon does. A second copy, such as one from libttmon_client.a, passes
+ * its reports on where it can see the first one's functions; where it cannot, it is TTMON_OFF.
  */
 
 #ifndef TTMON_H

@@ -10,7 +10,8 @@
 //! `1` when the first one is made. The first report makes the ledger (docs/ledger.md), which lives until the process ends;
 //! nothing is printed, no thread is started, and nothing has to be closed. Reports are legal in every thread, after fork,
 //! while the process exits, and in handlers of signals, where the thread has reported before: its first one makes the
-//! thread-local variables of a library that was loaded late, with malloc.
+//! thread-local variables of a library that was loaded late, with malloc. How long one may wait, and what two copies of this
+//! library in a process do, is in the first lines of `include/ttmon.h`.
 //!
 //! This crate knows what reports mean (`record`); the bytes are the ledger's, and finding and showing them are others'.
 
