@@ -87,19 +87,18 @@ pub fn mark() -> Outcome {
 
 /// The bytes that this process has live on a device: [`ttmon_memory_allocated`]. `Err` says why there is no figure.
 pub fn memory_allocated(device: i32, buffer_type: u8) -> Result<u64, Outcome> {
-    let mut bytes = 0;
-    let place = &raw mut bytes;
-    match Outcome::from_code(pass(|| Report::MemoryAllocated { device, buffer_type, bytes: place })) {
-        Outcome::Recorded => Ok(bytes),
-        other => Err(other),
-    }
+    figure(|bytes| Report::MemoryAllocated { device, buffer_type, bytes })
 }
 
 /// The most there was: [`ttmon_max_memory_allocated`].
 pub fn max_memory_allocated(device: i32, buffer_type: u8) -> Result<u64, Outcome> {
+    figure(|bytes| Report::MaxMemoryAllocated { device, buffer_type, bytes })
+}
+
+fn figure(question: impl FnOnce(*mut u64) -> Report) -> Result<u64, Outcome> {
     let mut bytes = 0;
     let place = &raw mut bytes;
-    match Outcome::from_code(pass(|| Report::MaxMemoryAllocated { device, buffer_type, bytes: place })) {
+    match Outcome::from_code(pass(|| question(place))) {
         Outcome::Recorded => Ok(bytes),
         other => Err(other),
     }
