@@ -81,7 +81,8 @@ impl Workshop {
 /// A command without what this test's own environment says about tracking.
 fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
-    for variable in ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "XDG_RUNTIME_DIR", "LD_PRELOAD"] {
+    let told = ["TT_ALLOC_TRACKING_ENABLED", "TTMON_TRACKING", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER"];
+    for variable in told.into_iter().chain(["XDG_RUNTIME_DIR", "LD_PRELOAD"]) {
         command.env_remove(variable);
     }
     command
@@ -205,6 +206,23 @@ fn two_copies_of_the_client_make_one_ledger() {
     // The program's copy can be seen: the other one's reports go there.
     let seen = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY", "-rdynamic"]);
     succeeds(tracked(&seen).args(["0", &library, "1"]));
+}
+
+#[test]
+fn a_closed_library_stays_and_goes_on() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.build("closes_the_library.c", Link::Nothing, &["-ldl"]);
+    succeeds(tracked(&program).arg(workshop.library()));
+}
+
+#[test]
+fn a_program_linked_by_path_finds_the_library_elsewhere() {
+    let Some(workshop) = Workshop::open() else { return };
+    let here = workshop.folder.path().join("libttmon_client.so");
+    std::fs::copy(workshop.library(), &here).expect("copied");
+    let program = workshop.build("at_exit.c", Link::Nothing, &[here.to_str().expect("a path in UTF-8")]);
+    std::fs::remove_file(here).expect("removed");
+    succeeds(tracked(&program).env("LD_LIBRARY_PATH", &workshop.libraries));
 }
 
 #[test]

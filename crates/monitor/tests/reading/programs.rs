@@ -124,6 +124,16 @@ fn the_library_exports_its_functions_and_nothing_else() {
     assert_eq!(exported.iter().filter(|name| name.starts_with("ttmon_monitor_")).count(), 16);
 }
 
+/// A name, so that who is linked with it by path finds it elsewhere; and it is not unloaded while its threads may be on their way.
+#[test]
+fn the_library_has_a_name_and_is_not_unloaded() {
+    if !has("readelf") {
+        return;
+    }
+    let said = succeeds(Command::new("readelf").env("LC_ALL", "C").arg("--dynamic").arg(libraries().join("libttmon_monitor.so")));
+    assert!(said.contains("Library soname: [libttmon_monitor.so]") && said.contains("NODELETE"), "{said}");
+}
+
 #[test]
 fn python_sees_what_ttmon_sees() {
     if !has("python3") {
