@@ -131,7 +131,7 @@ unsafe extern "C" fn slow() {
         "push rcx",
         "push r8",
         "push r9",
-        // Of a function that returns something large, and to keep the stack aligned.
+        // So that the stack is aligned.
         "push rax",
         "mov rdi, r11",
         "mov rsi, [rsp + 56]",
