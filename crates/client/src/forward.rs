@@ -1,8 +1,9 @@
 //! One writer a process: where a preloaded library has the same functions, reports go there.
 //!
 //! The hook and its stub export these names too, so that a tag from Python reaches buffers that the hook sees. We look in
-//! the global scope, where a preloaded library stands before everything else, and take the names only from one object,
-//! and only if that is not ours.
+//! the global scope, where a preloaded library stands before all others, and take the names only from one object, and only
+//! if that is not ours. Only the program itself stands before it: where that contains this code and exports it, we look
+//! behind it.
 //!
 //! An object with these names may itself call on to us: a wrapper around this library, or the jump table of a program
 //! linked at a fixed address. Then the same report comes back while we wait for it, and that echo is the proof that we are
@@ -51,15 +52,14 @@ pub(crate) enum Answer {
 
 /// Whether another object of this process has the functions.
 pub(crate) fn find() -> bool {
-    let Some(first) = NAMES.first().and_then(|name| lookup(name)) else { return false };
-    let Some(home) = object_of(first) else { return false };
     // Not the address of an exported function: that is what a preloaded library replaces. This one is ours alone.
-    let ours = object_of((&raw const FUNCTIONS).cast_mut().cast());
-    if ours.is_none_or(|ours| ours == home) {
-        return false;
-    }
+    let Some(ours) = object_of((&raw const FUNCTIONS).cast_mut().cast()) else { return false };
+    let [first, ..] = NAMES;
+    let other_in = |scope| lookup(scope, first).and_then(object_of).filter(|home| *home != ours);
+    let other = [libc::RTLD_DEFAULT, libc::RTLD_NEXT].into_iter().find_map(|scope| Some((scope, other_in(scope)?)));
+    let Some((scope, home)) = other else { return false };
     for (function, name) in FUNCTIONS.iter().zip(NAMES) {
-        let found = lookup(name).filter(|address| object_of(*address) == Some(home));
+        let found = lookup(scope, name).filter(|address| object_of(*address) == Some(home));
         function.store(found.unwrap_or(ptr::null_mut()), Ordering::Relaxed);
     }
     true
@@ -132,9 +132,10 @@ fn call(report: Report) -> i32 {
     }
 }
 
-fn lookup(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name ends with NUL, and the default scope always exists.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+/// `scope` is one that the loader has a name for.
+fn lookup(scope: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends with NUL, and such scopes always exist.
+    let found = unsafe { libc::dlsym(scope, name.as_ptr()) };
     if found.is_null() {
         // SAFETY: without arguments. Takes the message of our failure away, so that the program does not find it as its own.
         unsafe { libc::dlerror() };

@@ -186,6 +186,9 @@ fn a_preloaded_library_gets_the_reports() {
     succeeds(tracked(&program).args(["77", &library, "0"]).env("LD_PRELOAD", &preloaded));
     succeeds(command(&program).args(["1", &library, "0"]).env("LD_PRELOAD", &preloaded));
     succeeds(tracked(&program).args(["0", &library, "1"]));
+    // A program that has the functions too, for all to see, comes before what is preloaded.
+    let copy = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY=77", "-rdynamic"]);
+    succeeds(tracked(&copy).args(["77", &library, "0"]).env("LD_PRELOAD", &preloaded));
 }
 
 #[test]
@@ -201,10 +204,10 @@ fn two_copies_of_the_client_make_one_ledger() {
     let Some(workshop) = Workshop::open() else { return };
     let library = workshop.library();
     // The program's copy is hidden: the other one finds its ledger, and stays off.
-    let hidden = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY", "-Wl,--exclude-libs,ALL"]);
+    let hidden = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY=0", "-Wl,--exclude-libs,ALL"]);
     succeeds(tracked(&hidden).args(["1", &library, "1"]));
     // The program's copy can be seen: the other one's reports go there.
-    let seen = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY", "-rdynamic"]);
+    let seen = workshop.build("loads_the_library.c", Link::Static, &["-DWITH_A_COPY=0", "-rdynamic"]);
     succeeds(tracked(&seen).args(["0", &library, "1"]));
 }
 
