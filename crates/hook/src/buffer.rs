@@ -173,7 +173,8 @@ unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
             (words, memory::words::<1>(words[2]).map(|[table]| table))
         }
     };
-    if !is_device(library, table?) {
+    let table = table?;
+    if ![Symbol::MeshTable, Symbol::DeviceTable].into_iter().any(|class| library.is_table(table, class)) {
         return None;
     }
     // SAFETY: functions of a buffer that its library has.
@@ -186,13 +187,6 @@ unsafe fn old_layout(library: &Library, buffer: usize) -> Option<Old> {
         library.know_layout();
     }
     Some(Old { device, size, kind: low(numbers), layout: low(numbers >> 32) })
-}
-
-/// Behind the offset to the top and the type's description.
-pub(crate) const TABLE_OFFSET: usize = 16;
-
-fn is_device(library: &Library, table: usize) -> bool {
-    [Symbol::MeshTable, Symbol::DeviceTable].iter().any(|symbol| library.address(*symbol).wrapping_add(TABLE_OFFSET) == table)
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! A `MeshDevice` says so itself. A single `Device` has no exported `id()`: the place of `MeshDevice::id` in its table of
 //! virtual functions is the place of `id` in every device's. Anything else is a device whose chips are not known.
 
-use crate::buffer::{TABLE_OFFSET, low};
+use crate::buffer::low;
 use crate::caught::caught;
-use crate::library::Library;
+use crate::library::{Library, TABLE_OFFSET};
 use crate::memory;
 use crate::symbols::Symbol;
 
@@ -37,12 +37,11 @@ impl Device {
         }
         // SAFETY: an `IDevice` has virtual functions.
         let table = unsafe { (device as *const usize).read() };
-        let is = |symbol| library.has_symbol(symbol) && library.address(symbol).wrapping_add(TABLE_OFFSET) == table;
         // SAFETY: its table says which class it is.
         unsafe {
-            if is(Symbol::MeshTable) {
+            if library.is_table(table, Symbol::MeshTable) {
                 mesh(library, device)
-            } else if is(Symbol::DeviceTable) {
+            } else if library.is_table(table, Symbol::DeviceTable) {
                 single(library, device, table)
             } else {
                 Self::UNKNOWN
@@ -57,8 +56,7 @@ impl Device {
 /// `device` points at a live object with virtual functions.
 pub(crate) unsafe fn is_mesh(library: &Library, device: usize) -> bool {
     // SAFETY: what the caller promises.
-    let table = unsafe { (device as *const usize).read() };
-    library.has_symbol(Symbol::MeshTable) && library.address(Symbol::MeshTable).wrapping_add(TABLE_OFFSET) == table
+    library.is_table(unsafe { (device as *const usize).read() }, Symbol::MeshTable)
 }
 
 unsafe fn mesh(library: &Library, device: usize) -> Device {

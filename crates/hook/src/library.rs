@@ -19,6 +19,8 @@ use crate::symbols::{self, Symbol};
 const LIBRARIES: usize = 16;
 /// Objects from which calls come: TT-Metal, ttnn, a program.
 const CALLERS: usize = 64;
+/// Where the functions of a table of virtual functions begin: behind the offset to the top and the type's description.
+pub(crate) const TABLE_OFFSET: usize = 16;
 
 /// What every event needs comes first, in two lines of the cache.
 #[derive(Debug)]
@@ -110,6 +112,11 @@ impl Library {
 
     pub(crate) fn has_symbol(&self, symbol: Symbol) -> bool {
         self.address(symbol) != 0
+    }
+
+    /// Whether this is the table of virtual functions of a class, as its objects begin with it.
+    pub(crate) fn is_table(&self, table: usize, class: Symbol) -> bool {
+        self.has_symbol(class) && self.address(class).wrapping_add(TABLE_OFFSET) == table
     }
 
     #[inline(always)]
