@@ -1,5 +1,6 @@
 //! What an allocator is: banks, their bytes and where they begin, asked of its own functions.
 
+use ttmon_ledger::layout::kind;
 use ttmon_ledger::writer::KindGeometry;
 
 use crate::buffer::low;
@@ -8,7 +9,7 @@ use crate::library::Library;
 use crate::symbols::Symbol;
 
 /// Kinds of the ledger with banks, and TT-Metal's number for each.
-pub(crate) const BANKED: [(u8, u32); 4] = [(0, 0), (1, 1), (2, 3), (3, 4)];
+pub(crate) const BANKED: [(u8, u32); 4] = [(kind::DRAM, 0), (kind::L1, 1), (kind::L1_SMALL, 3), (kind::TRACE, 4)];
 /// A sub-device's allocator has no DRAM, and says 0 less its base: no bank is that large.
 const BANK_BYTES_END: u64 = 1 << 40;
 
@@ -22,7 +23,6 @@ pub(crate) struct Geometry {
 /// What an allocator says of a kind, per bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
-    pub(crate) total: u64,
     pub(crate) allocated: u64,
     pub(crate) free: u64,
     pub(crate) largest_free: u64,
@@ -76,8 +76,8 @@ impl Asked {
         let kind = [u64::from(number)];
         // SAFETY: a function of the allocator with the place of its result first, and the place of the kind's number.
         unsafe { caught(self.library, function, [(&raw mut words) as u64, self.allocator, kind.as_ptr() as u64])? };
-        let [total, allocated, free, largest_free, ..] = words;
-        Some(Statistics { total, allocated, free, largest_free })
+        let [_total, allocated, free, largest_free, ..] = words;
+        Some(Statistics { allocated, free, largest_free })
     }
 
     /// A question with the place of a number, as C++'s references are passed.

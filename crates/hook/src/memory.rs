@@ -8,20 +8,15 @@ use crate::edge::{errno, set_errno};
 /// So many words from an address on; `None` where not all of them can be read.
 pub(crate) fn words<const N: usize>(at: usize) -> Option<[usize; N]> {
     let mut words = [0; N];
-    fill(at, &mut words).then_some(words)
-}
-
-/// Fills a slice of words from an address on; whether all of it could be read.
-pub(crate) fn fill(at: usize, into: &mut [usize]) -> bool {
-    let bytes = size_of_val(into);
-    let here = libc::iovec { iov_base: into.as_mut_ptr().cast::<c_void>(), iov_len: bytes };
+    let bytes = size_of_val(&words);
+    let here = libc::iovec { iov_base: words.as_mut_ptr().cast::<c_void>(), iov_len: bytes };
     let there = libc::iovec { iov_base: at as *mut c_void, iov_len: bytes };
     let before = errno();
-    // SAFETY: the kernel writes at most the slice's bytes into the slice, of which any are valid words; the other address it
+    // SAFETY: the kernel writes at most the array's bytes into the array, of which any are valid words; the other address it
     // checks itself. A process may always read its own memory so.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) };
     set_errno(before);
-    usize::try_from(read) == Ok(bytes)
+    (usize::try_from(read) == Ok(bytes)).then_some(words)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::atomic::{
 };
 
 use libc::c_char;
+use ttmon_ledger::layout::TAG_BYTES_MAX;
 
 use crate::hot::{self, HOT};
 use crate::object;
@@ -151,13 +152,12 @@ fn identifier(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// A name on the stack, as long as a tag may be.
 pub(crate) struct Name {
-    bytes: [u8; Self::BYTES],
+    bytes: [u8; TAG_BYTES_MAX],
     length: usize,
 }
 
 impl Name {
-    const BYTES: usize = 62;
-    pub(crate) const EMPTY: Self = Self { bytes: [0; Self::BYTES], length: 0 };
+    pub(crate) const EMPTY: Self = Self { bytes: [0; TAG_BYTES_MAX], length: 0 };
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
