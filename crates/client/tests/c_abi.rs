@@ -4,7 +4,7 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -255,6 +255,32 @@ fn the_ledger_is_handed_over() {
     sender.set_nonblocking(true).expect("set");
     while sender.send_to(b"full", &place).is_ok() {}
     run("TTMON_HANDOVER", &place);
+}
+
+/// Who starts a program with rights of somebody else chooses its environment, and may not read its ledger.
+#[test]
+fn a_program_with_other_rights_than_its_callers_hands_over_to_nobody() {
+    let Some(workshop) = Workshop::open() else { return };
+    // SAFETY: without conditions.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not run: only root can make such a program");
+        return;
+    }
+    let allow = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("allowed");
+    let program = workshop.build("every_function.c", Link::Static, &[]);
+    let place = workshop.folder.path().join("handover.sock");
+    let socket = UnixDatagram::bind(&place).expect("bound");
+    socket.set_nonblocking(true).expect("set");
+    allow(workshop.folder.path(), 0o755);
+    allow(&place, 0o666);
+    let mut run = tracked(&program);
+    run.arg("on").env("TTMON_HANDOVER", &place);
+    succeeds(&mut run);
+    assert!(receive(&socket).is_ok());
+    chown(&program, Some(65534), None).expect("given away");
+    allow(&program, 0o4755);
+    succeeds(&mut run);
+    assert!(receive(&socket).is_err());
 }
 
 /// The process is gone; its ledger is not.
