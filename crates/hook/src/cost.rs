@@ -14,8 +14,8 @@ const LONGEST_NS: u64 = 100_000;
 /// The moment at which our part of a call begins; 0 of those that are not measured.
 #[inline(always)]
 pub(crate) fn begin() -> u64 {
-    // Threads may overwrite each other's count: it is a sample.
-    let until = HOT.until_measured.load(Relaxed).wrapping_sub(1);
+    // Threads may overwrite each other's count: it is a sample. One may find it at 0, before another begins it anew.
+    let until = HOT.until_measured.load(Relaxed).saturating_sub(1);
     HOT.until_measured.store(until, Relaxed);
     if until == 0 { begin_measured() } else { 0 }
 }
@@ -82,6 +82,10 @@ mod tests {
     fn one_call_in_so_many_is_measured() {
         let measured = (0..COST_ONE_IN * 4).filter(|_| begin() != 0).count();
         assert_eq!(measured, 4);
+        // As a thread leaves it that is overtaken by another one.
+        HOT.until_measured.store(0, Relaxed);
+        let measured = (0..=COST_ONE_IN * 4).filter(|_| begin() != 0).count();
+        assert_eq!(measured, 5);
         assert_eq!((pause(0), resume(0)), (0, 0));
         // What the real function takes is not ours.
         let begun = now() - 5000;
