@@ -13,8 +13,6 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::tags;
-
 /// The first 8 of the 16 bytes; the pid follows as a little-endian u64.
 pub const HANDOVER_MAGIC: [u8; 8] = *b"TTMONHND";
 
@@ -29,7 +27,6 @@ const BELOW_RUNTIME_DIR: &[u8] = b"/ttmon/handover.sock";
 
 /// Called by the ledger's writer, in the program's thread that made the first report.
 pub(crate) fn ledger_created(ledger: RawFd) {
-    tags::ledger_created();
     // SAFETY: without memory; the result is checked, and closed below.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {

@@ -62,10 +62,10 @@ pub fn writer() -> &'static Writer {
     switch::writer()
 }
 
-/// The tag of what this thread allocates now, 0 for none. To be asked within a session.
+/// The tag of what this thread allocates in a session, 0 for none.
 #[inline]
-pub fn tag() -> u32 {
-    tags::top()
+pub fn tag(session: &Session<'_>) -> u32 {
+    tags::top(session)
 }
 
 /// For measurements: stops recording and goes on with it. What happens in between is not in the ledger. Nothing where tracking was

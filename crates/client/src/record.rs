@@ -76,7 +76,7 @@ fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outc
                 Err(lost) => return outcome(lost),
             },
         };
-        let tag = tags::top();
+        let tag = tags::top(session);
         let buffer = Buffer { size, per_bank: 0, page: 0, layout: 0, cores: 0, flags, tag, operation: 0 };
         session.insert_or_reference(Key { allocator, kind, address }, &buffer).map_or_else(outcome, |()| Outcome::Recorded)
     })

@@ -7,9 +7,10 @@
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ttmon_ledger::layout::TAG_BYTES_MAX;
+use ttmon_ledger::writer::Session;
 
 use crate::record::in_session;
 use crate::report::Outcome;
@@ -19,16 +20,14 @@ const DEPTH_MAX: usize = 64;
 /// No more of a text is looked at.
 const TEXT_BYTES_MAX: usize = 4 * TAG_BYTES_MAX;
 
-/// Counts the ledgers of this process and of those it was forked from. A child after fork has a ledger, and so a table
-/// of tags, of its own: numbers that were pushed before mean nothing there, and count as none.
-static LEDGER: AtomicU32 = AtomicU32::new(0);
-
 /// Whether any thread ever pushed one: the thread's own cells take a call to find in a library that was loaded late.
 static ARE_USED: AtomicBool = AtomicBool::new(false);
 
+/// A number in the table of one ledger. A child after fork has a ledger, and so a table of tags, of its own: numbers that were
+/// pushed before mean nothing there, and count as none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
-    ledger: u32,
+    ledger: u64,
     id: u32,
 }
 
@@ -37,11 +36,6 @@ const NO_TAG: Tag = Tag { ledger: 0, id: 0 };
 thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     static TAGS: [Cell<Tag>; DEPTH_MAX] = const { [const { Cell::new(NO_TAG) }; DEPTH_MAX] };
-}
-
-/// From now on tags belong to a new ledger.
-pub(crate) fn ledger_created() {
-    LEDGER.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn push(text: *const c_char) -> Outcome {
@@ -67,18 +61,17 @@ pub(crate) fn pop() -> Outcome {
     }
 }
 
-/// The tag of what is allocated now, in the ledger that there is now: to be asked within a session, since that is what
-/// starts one. 0 is none.
+/// The tag of what is allocated in this session; 0 is none.
 #[inline]
-pub(crate) fn top() -> u32 {
+pub(crate) fn top(session: &Session<'_>) -> u32 {
     // Relaxed: a thread sees its own push.
-    if ARE_USED.load(Ordering::Relaxed) { top_of_thread() } else { 0 }
+    if ARE_USED.load(Ordering::Relaxed) { top_of_thread(session.ledger()) } else { 0 }
 }
 
-fn top_of_thread() -> u32 {
+fn top_of_thread(ledger: u64) -> u32 {
     let Some(top) = DEPTH.get().checked_sub(1) else { return 0 };
     let tag = TAGS.with(|tags| tags.get(top).or(tags.last()).map_or(NO_TAG, Cell::get));
-    if tag.ledger == LEDGER.load(Ordering::Relaxed) { tag.id } else { 0 }
+    if tag.ledger == ledger { tag.id } else { 0 }
 }
 
 fn number(text: *const c_char) -> (Tag, Outcome) {
@@ -91,8 +84,7 @@ fn number(text: *const c_char) -> (Tag, Outcome) {
     let text = Text::lossy(bytes);
     let mut tag = NO_TAG;
     let outcome = in_session(|session| {
-        let id = session.tag(text.as_str());
-        tag = Tag { ledger: LEDGER.load(Ordering::Relaxed), id };
+        tag = Tag { ledger: session.ledger(), id: session.tag(text.as_str()) };
         Outcome::Recorded
     });
     (tag, outcome)
@@ -169,7 +161,7 @@ mod tests {
             assert_eq!(push(std::ptr::null()), Outcome::BadArgument);
         }
         for _ in 0..DEPTH_MAX + 3 {
-            assert_eq!(top(), 0);
+            assert_eq!(top_of_thread(7), 0);
             assert_eq!(pop(), Outcome::Recorded);
         }
         assert_eq!(pop(), Outcome::BadArgument);

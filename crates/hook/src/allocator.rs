@@ -383,7 +383,7 @@ fn refused(witness: &Witness, message: &[u8]) {
                 banks,
                 free_per_bank: statistics.free,
                 largest_free_per_bank: statistics.largest_free,
-                tag: hooked::tag(),
+                tag: hooked::tag(session),
                 operation,
                 message: words_of(message, &mut words),
             });
@@ -403,7 +403,8 @@ fn not_freed(witness: &Witness, _message: &[u8]) {
         quietly(|| {
             tables::with(|session, tables| {
                 if let Some(known) = tables.find(this) {
-                    session.restore(Key { allocator: known.id, kind, address }, &known.buffer(&facts, 0, 0));
+                    let buffer = known.buffer(session, &facts, 0, 0);
+                    session.restore(Key { allocator: known.id, kind, address }, &buffer);
                 }
             });
         });

@@ -414,7 +414,7 @@ fn clashed(witness: &Witness, message: &[u8]) {
                 banks,
                 free_per_bank: statistics.free,
                 largest_free_per_bank: statistics.largest_free,
-                tag: hooked::tag(),
+                tag: hooked::tag(session),
                 operation,
                 message: words_of(message, &mut words),
             });

@@ -227,10 +227,10 @@ impl Allocator {
     pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &Facts, address: u64, flags: u16, operation: u32) {
         let key = Key { allocator: self.id, kind: facts.kind, address };
         // What it could not record is counted in the ledger.
-        let _ = session.insert(key, &self.buffer(facts, flags, operation));
+        let _ = session.insert(key, &self.buffer(session, facts, flags, operation));
     }
 
-    pub(crate) fn buffer(&self, facts: &Facts, flags: u16, operation: u32) -> Buffer {
+    pub(crate) fn buffer(&self, session: &Session<'_>, facts: &Facts, flags: u16, operation: u32) -> Buffer {
         Buffer {
             size: facts.size,
             per_bank: if facts.kind == kind::HOST { 0 } else { u32::try_from(self.taken(facts)).unwrap_or(0) },
@@ -238,7 +238,7 @@ impl Allocator {
             layout: facts.layout,
             cores: u16::try_from(facts.cores).unwrap_or(u16::MAX),
             flags,
-            tag: hooked::tag(),
+            tag: hooked::tag(session),
             operation,
         }
     }

@@ -142,7 +142,7 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
         let sizes = (u32::try_from(per_bank), u32::try_from(PAGE_BYTES));
         let (Ok(per_bank), Ok(page)) = sizes else { break };
         hooked::with(|session| {
-            let buffer = Buffer { size, per_bank, page, tag: hooked::tag(), ..Buffer::default() };
+            let buffer = Buffer { size, per_bank, page, tag: hooked::tag(session), ..Buffer::default() };
             session.insert(Key { allocator, kind: number, address }, &buffer)
         });
         if is_weight {

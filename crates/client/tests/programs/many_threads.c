@@ -1,4 +1,4 @@
-/* 64 threads report at once, from the first report on; each leaves one buffer. */
+/* 64 threads report at once, from the first report on; each leaves one buffer, with its tag. */
 #include <pthread.h>
 
 #include "check.h"
@@ -23,6 +23,18 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* Live entries that carry a tag. */
+static int tagged(void) {
+    int count, found = 0;
+    uint64_t left = word(ENTRIES_USED);
+    const volatile unsigned char *start = ledger(&count);
+    const volatile unsigned char *entry = start + *(const volatile uint64_t *)(start + ENTRIES);
+    for (; left > 0; left--, entry += 64) {
+        found += entry[0] == 2 && *(const volatile uint32_t *)(entry + 0x30) != 0;
+    }
+    return found;
+}
+
 int main(void) {
     pthread_t threads[THREADS];
     uintptr_t i;
@@ -35,6 +47,7 @@ int main(void) {
     }
     EQUAL(word(LIVE_ENTRIES), THREADS);
     EQUAL(word(LIVE_BYTES), THREADS * 64);
+    EQUAL(tagged(), THREADS);
     EQUAL(word(LOST_REENTRY) + word(LOST_LOCK_TIMEOUT) + word(LOST_UNKNOWN_FREE) + word(LOST_REPLACED), 0);
     return 0;
 }
