@@ -130,7 +130,7 @@ impl Tables {
     pub(crate) fn hit(&mut self, session: &mut Session<'_>, feature: Feature) {
         let Some(hits) = self.hits.get_mut(feature as usize) else { return };
         *hits = hits.wrapping_add(1);
-        if *hits < HITS_TOGETHER {
+        if *hits <= HITS_TOGETHER {
             session.hits(feature as u8, 1);
         } else if hits.is_multiple_of(HITS_TOGETHER) {
             session.hits(feature as u8, HITS_TOGETHER);

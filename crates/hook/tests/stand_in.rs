@@ -424,6 +424,22 @@ fn threads_are_counted_exactly() {
     assert!(!totals.allocators[0].self_check.is_inexact);
 }
 
+/// One by one at first, then 64 at a time: never more than there were.
+#[test]
+fn calls_are_counted_and_not_more_than_there_were() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    let mut hits = Vec::new();
+    for number in 1..=200 {
+        let buffer = program.allocate("0 0 1024 256");
+        program.say(&format!("free {buffer}"));
+        if [63, 64, 127, 128, 200].contains(&number) {
+            hits.push((program.feature("allocations").1, program.feature("frees").1));
+        }
+    }
+    assert_eq!(hits, [63, 64, 64, 128, 192].map(|hits| (hits, hits)));
+}
+
 /// Of one call in 251 our own lines are measured, allocations and frees in turn; those in which the machine did something else do not count.
 #[test]
 fn what_recording_costs_is_measured() {
