@@ -37,16 +37,21 @@ impl Pace {
     }
 
     fn postpone(&mut self) {
-        self.next = self.events.saturating_add(LATER);
+        self.rest(LATER);
+    }
+
+    /// Not again before so many events.
+    fn rest(&mut self, events: u32) {
+        // Beyond the longest pace the count itself means nothing: it must not come to its end.
+        if self.events > u32::MAX / 2 {
+            self.events = LONGEST;
+        }
+        self.next = self.events + events;
     }
 
     /// Whether that was the second difference in a row.
     fn done(&mut self, is_same: bool) -> bool {
-        let step = self.events.saturating_mul(3).clamp(FIRST, LONGEST);
-        self.next = if self.events > u32::MAX / 2 { 0 } else { self.events.saturating_add(step) };
-        if self.next == 0 {
-            *self = Self { next: LONGEST, ..Self::NEW };
-        }
+        self.rest(self.events.saturating_mul(3).clamp(FIRST, LONGEST));
         self.differences = if is_same { 0 } else { self.differences.saturating_add(1) };
         self.differences == 2
     }
@@ -118,9 +123,13 @@ mod tests {
 
     #[test]
     fn counting_never_ends_the_checks() {
-        let mut pace = Pace { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
-        assert!(pace.tick());
-        pace.done(true);
-        assert!((0..LONGEST).any(|_| pace.tick()));
+        let rests: [fn(&mut Pace); 2] = [Pace::postpone, |pace| assert!(!pace.done(true))];
+        for rest in rests {
+            let mut pace = Pace { events: u32::MAX - 2, next: u32::MAX - 1, differences: 0 };
+            for _ in 0..3 {
+                assert!((0..LONGEST).any(|_| pace.tick()));
+                rest(&mut pace);
+            }
+        }
     }
 }
