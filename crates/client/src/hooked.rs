@@ -1,6 +1,8 @@
 //! For the hook alone, the library that is preloaded into programs of TT-Metal and contains this crate: it writes what it sees
 //! into the ledger that reports go to, so that a process has one ledger, and tags reach what the hook sees.
 
+use std::ffi::CStr;
+
 use ttmon_ledger::layout::Lost;
 use ttmon_ledger::writer::{Key, Session, Writer};
 
@@ -10,6 +12,11 @@ use crate::{switch, tags};
 /// To be said once, when the library is loaded.
 pub fn be_the_writer() {
     switch::is_the_hook();
+}
+
+/// Whether a variable of the environment begins with `1`, as those that turn tracking on.
+pub fn is_set(variable: &CStr) -> bool {
+    switch::is_set(variable)
 }
 
 /// Whether tracking is known to be off: one load.

@@ -134,12 +134,15 @@ fn decide() -> State {
 }
 
 fn is_asked_for() -> bool {
-    VARIABLES.iter().any(|name| {
-        // SAFETY: the name ends with NUL. The result is null or a string of the environment, of which the first byte is
-        // always there; a program that changes its environment in another thread at this moment breaks C's own rule.
-        unsafe {
-            let value = libc::getenv(name.as_ptr());
-            !value.is_null() && value.cast::<u8>().read() == b'1'
-        }
-    })
+    VARIABLES.into_iter().any(is_set)
+}
+
+/// Whether a variable of the environment begins with `1`.
+pub(crate) fn is_set(variable: &CStr) -> bool {
+    // SAFETY: the name ends with NUL. The result is null or a string of the environment, of which the first byte is
+    // always there; a program that changes its environment in another thread at this moment breaks C's own rule.
+    unsafe {
+        let value = libc::getenv(variable.as_ptr());
+        !value.is_null() && value.cast::<u8>().read() == b'1'
+    }
 }

@@ -22,8 +22,8 @@ pub(crate) fn is_hybrid() -> bool {
 }
 
 /// Reads the variable.
-pub(crate) fn look_for_hybrid() -> bool {
-    hot::look(HYBRID, &HOT.hybrid)
+pub(crate) fn look_for_hybrid() {
+    hot::look(HYBRID, &HOT.hybrid);
 }
 
 /// The flags of what this thread allocates now.
