@@ -5,7 +5,7 @@
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Lost, Refused, flag};
-use ttmon_ledger::writer::{Failure, Key, SelfCheck, Session};
+use ttmon_ledger::writer::{Key, SelfCheck, Session};
 
 use crate::buffer::{self, Facts};
 use crate::calls::Call;
@@ -16,8 +16,8 @@ use crate::device::Device;
 use crate::edge::{is_off, quietly, swiftly};
 use crate::geometry::{Asked, BANKED};
 use crate::library::Library;
-use crate::message::words_of;
 use crate::operation::{self, Name};
+use crate::refusal::Refusal;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
 use crate::{cost, identity, thread};
@@ -214,20 +214,18 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
 
 /// What is allocated, and where.
 fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
-    let mut name = Name::EMPTY;
-    if operation::is_wanted() {
-        operation::name(&mut name);
-    }
+    let name = operation::current();
+    let name = name.as_ref();
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find_mut(this) else { return false };
         is_due = known.pace.tick() && !known.is_unchecked;
-        record(session, known, facts, address, flags, &name);
+        record(session, known, facts, address, flags, name);
         true
     });
     if is_known == Some(false) {
-        quietly(|| first_allocated(library, this, buffer, facts, address, flags, &name));
+        quietly(|| first_allocated(library, this, buffer, facts, address, flags, name));
     }
     if is_due {
         quietly(|| check::compare(call, library, this));
@@ -236,7 +234,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
 
 /// The first buffer of an allocator whose device was not seen to open.
 #[cold]
-fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, name: &Name) {
+fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, name: Option<&Name>) {
     // SAFETY: the buffer was just allocated in it, on that device.
     let description = unsafe { describe(library, this, buffer::device(library, library.way(), buffer)) };
     tables::with(|session, tables| {
@@ -247,23 +245,14 @@ fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts:
 }
 
 #[inline]
-fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, name: &Name) {
-    let operation = operation_of(session, name);
+fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, name: Option<&Name>) {
+    let operation = operation::number(session, name);
     if flags & flag::PER_CORE != 0 && !known.is_unchecked {
         known.is_unchecked = true;
         hit(Feature::PerCore);
         session.check(known.id, SelfCheck::PerCore);
     }
     known.insert(session, facts, address, flags, operation);
-}
-
-#[inline]
-fn operation_of(session: &mut Session<'_>, name: &Name) -> u32 {
-    if name.is_empty() {
-        return 0;
-    }
-    hit(Feature::Operations);
-    session.tag(name.as_str())
 }
 
 /// A buffer that is not laid out as known: what is not recorded is said.
@@ -358,10 +347,7 @@ fn refused(witness: &Witness, message: &[u8]) {
     // SAFETY: the buffer is the caller's and lives; the allocator has asked it the same before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, library.way(), argument) }) else { return };
     quietly(|| {
-        let mut name = Name::EMPTY;
-        if operation::is_wanted() {
-            operation::name(&mut name);
-        }
+        let name = operation::current();
         // SAFETY: it has just refused a buffer on that device.
         let (asked, description) = unsafe {
             let device = buffer::device(library, library.way(), argument);
@@ -371,22 +357,9 @@ fn refused(witness: &Witness, message: &[u8]) {
         let statistics = number.and_then(|number| asked.statistics(number)).unwrap_or_default();
         tables::with(|session, tables| {
             let Some(known) = tables.open(session, &description) else { return };
-            let banks = known.geometry.kinds.get(usize::from(facts.kind)).map_or(0, |kind| kind.banks);
-            let operation = operation_of(session, &name);
-            let mut words = [0; 512];
-            session.failed(&Failure {
-                what: Refused::OutOfMemory,
-                allocator: known.id,
-                kind: facts.kind,
-                size: facts.size,
-                per_bank: known.taken(&facts),
-                banks,
-                free_per_bank: statistics.free,
-                largest_free_per_bank: statistics.largest_free,
-                tag: hooked::tag(session),
-                operation,
-                message: words_of(message, &mut words),
-            });
+            let Facts { kind, size, .. } = facts;
+            let per_bank = known.taken(&facts);
+            Refusal { what: Refused::OutOfMemory, kind, size, per_bank, statistics, name, message }.record(session, known);
         });
     });
 }

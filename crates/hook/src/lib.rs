@@ -28,6 +28,7 @@ mod object;
 mod opening;
 mod operation;
 mod program;
+mod refusal;
 mod regions;
 mod symbols;
 mod tables;

@@ -14,7 +14,9 @@ use std::sync::atomic::{
 
 use libc::c_char;
 use ttmon_ledger::layout::TAG_BYTES_MAX;
+use ttmon_ledger::writer::Session;
 
+use crate::coverage::{Feature, hit};
 use crate::hot::{self, HOT};
 use crate::object;
 
@@ -46,13 +48,26 @@ pub(crate) fn is_wanted() -> bool {
     hot::is_set(c"TTMON_OPS", &HOT.operations)
 }
 
+/// The name of the operation that this thread is in, where names are wanted and there is one.
+#[inline]
+pub(crate) fn current() -> Option<Name> {
+    if is_wanted() { find() } else { None }
+}
+
+/// The number of a name in the ledger's table of tags; 0 for none.
+#[inline]
+pub(crate) fn number(session: &mut Session<'_>, name: Option<&Name>) -> u32 {
+    let Some(name) = name else { return 0 };
+    hit(Feature::Operations);
+    session.tag(name.as_str())
+}
+
 struct Stack {
     addresses: [usize; FRAMES_MAX],
     count: usize,
 }
 
-/// The name of the operation that this thread is in, into `text`; empty where there is none.
-pub(crate) fn name(text: &mut Name) {
+fn find() -> Option<Name> {
     let mut stack = Stack { addresses: [0; FRAMES_MAX], count: 0 };
     // SAFETY: the unwinder calls `note` with the pointer to `stack`, which lives until it returned.
     unsafe { _Unwind_Backtrace(note, (&raw mut stack).cast()) };
@@ -66,13 +81,11 @@ pub(crate) fn name(text: &mut Name) {
             best = Some(found);
         }
     }
-    if let Some(operation) = best {
-        text.set(operation);
-    }
+    best.map(Name::new)
 }
 
 unsafe extern "C" fn note(context: *mut c_void, stack: *mut c_void) -> c_int {
-    // SAFETY: the unwinder's context, and the stack that `name` passed.
+    // SAFETY: the unwinder's context, and the stack that `find` passed.
     unsafe {
         let stack = &mut *stack.cast::<Stack>();
         let Some(place) = stack.addresses.get_mut(stack.count) else { return 5 };
@@ -157,24 +170,18 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(crate) const EMPTY: Self = Self { bytes: [0; TAG_BYTES_MAX], length: 0 };
-
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
-    }
-
-    fn set(&mut self, operation: Operation<'_>) {
+    fn new(operation: Operation<'_>) -> Self {
         let prefix: &[u8] = if operation.rank == 1 { b"ttnn::prim::" } else { b"ttnn::" };
-        self.length = 0;
-        for (place, byte) in self.bytes.iter_mut().zip(prefix.iter().chain(operation.name)) {
+        let mut name = Self { bytes: [0; TAG_BYTES_MAX], length: 0 };
+        for (place, byte) in name.bytes.iter_mut().zip(prefix.iter().chain(operation.name)) {
             *place = *byte;
-            self.length += 1;
+            name.length += 1;
         }
+        name
+    }
+
+    fn as_str(&self) -> &str {
+        self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 }
 
@@ -183,11 +190,8 @@ mod tests {
     use super::*;
 
     fn check(mangled: &str, expected: &str) {
-        let mut name = Name::EMPTY;
-        if let Some(operation) = parse(mangled.as_bytes()) {
-            name.set(operation);
-        }
-        assert_eq!(name.as_str(), expected, "{mangled}");
+        let name = parse(mangled.as_bytes()).map(Name::new);
+        assert_eq!(name.as_ref().map_or("", Name::as_str), expected, "{mangled}");
     }
 
     #[test]
@@ -209,8 +213,6 @@ mod tests {
 
     #[test]
     fn a_stack_without_operations_has_no_name() {
-        let mut text = Name::EMPTY;
-        name(&mut text);
-        assert_eq!(text.as_str(), "");
+        assert!(find().is_none());
     }
 }

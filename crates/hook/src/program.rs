@@ -11,7 +11,7 @@ use std::ptr;
 
 use ttmon_client::hooked;
 use ttmon_ledger::layout::{Refused, kind};
-use ttmon_ledger::writer::{Circular, Failure, Session};
+use ttmon_ledger::writer::{Circular, Session};
 
 use crate::buffer::low;
 use crate::caught::{Witness, watched};
@@ -20,11 +20,10 @@ use crate::device::Device;
 use crate::edge::{is_off, quietly};
 use crate::geometry::Asked;
 use crate::library::Library;
-use crate::message::words_of;
-use crate::operation::{self, Name};
+use crate::refusal::Refusal;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
-use crate::{cost, memory, opening};
+use crate::{cost, memory, opening, operation};
 
 /// Ranges of one circular buffer that are looked at.
 const RANGES_MAX: usize = 256;
@@ -397,28 +396,9 @@ fn clashed(witness: &Witness, message: &[u8]) {
         let Some(known) = known else { return };
         // SAFETY: the device is open, and its allocator with it; nobody holds its lock here.
         let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
-        let mut name = Name::EMPTY;
-        if operation::is_wanted() {
-            operation::name(&mut name);
-        }
-        tables::with(|session, _| {
-            let operation = if name.is_empty() { 0 } else { session.tag(name.as_str()) };
-            let banks = known.geometry.kinds.get(usize::from(kind::L1)).map_or(0, |kind| kind.banks);
-            let mut words = [0; 512];
-            session.failed(&Failure {
-                what: Refused::Clash,
-                allocator: known.id,
-                kind: kind::L1,
-                size: 0,
-                per_bank: 0,
-                banks,
-                free_per_bank: statistics.free,
-                largest_free_per_bank: statistics.largest_free,
-                tag: hooked::tag(session),
-                operation,
-                message: words_of(message, &mut words),
-            });
-        });
+        let name = operation::current();
+        let clash = Refusal { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, message };
+        tables::with(|session, _| clash.record(session, &known));
     });
 }
 

@@ -1,0 +1,43 @@
+//! What TT-Metal refuses a program: memory, or bytes of L1 that circular buffers and another buffer both want.
+
+use ttmon_client::hooked;
+use ttmon_ledger::layout::{Refused, failure};
+use ttmon_ledger::writer::{Failure, Session};
+
+use crate::geometry::Statistics;
+use crate::message::words_of;
+use crate::operation::{self, Name};
+use crate::tables::Allocator;
+
+pub(crate) struct Refusal<'a> {
+    pub(crate) what: Refused,
+    pub(crate) kind: u8,
+    /// What was asked for, and of each bank; 0 where that is not told.
+    pub(crate) size: u64,
+    pub(crate) per_bank: u64,
+    /// What the allocator itself says of the kind.
+    pub(crate) statistics: Statistics,
+    pub(crate) name: Option<Name>,
+    /// As it was thrown.
+    pub(crate) message: &'a [u8],
+}
+
+impl Refusal<'_> {
+    pub(crate) fn record(&self, session: &mut Session<'_>, known: &Allocator) {
+        let mut words = [0; failure::MESSAGE_BYTES];
+        let operation = operation::number(session, self.name.as_ref());
+        session.failed(&Failure {
+            what: self.what,
+            allocator: known.id,
+            kind: self.kind,
+            size: self.size,
+            per_bank: self.per_bank,
+            banks: known.geometry.kinds.get(usize::from(self.kind)).map_or(0, |kind| kind.banks),
+            free_per_bank: self.statistics.free,
+            largest_free_per_bank: self.statistics.largest_free,
+            tag: hooked::tag(session),
+            operation,
+            message: words_of(self.message, &mut words),
+        });
+    }
+}
