@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn allocate_buffer(this: usize, buffer: usize) -> u
         let address = watched(real, &witness);
         let begun = cost::resume(spent);
         hooked::expect();
-        if let Some(facts) = &buffer::facts(library, library.way(), buffer) {
+        if let Some(facts) = &buffer::facts(library, buffer) {
             let flags = thread::flags() | per_core_flag(library, buffer);
             swiftly(|| allocated(&call, library, this, buffer, facts, address, flags));
         } else {
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn deallocate_buffer(this: usize, buffer: usize) {
         let begun = cost::begin();
         let _call = Call::begin();
         hooked::expect();
-        let place = buffer::place(library, library.way(), buffer);
+        let place = buffer::place(library, buffer);
         let was_removed = place.is_some_and(|(kind, address)| swiftly(|| freed(this, kind, address)) == Some(true));
         let witness = Witness { library, tell: not_freed, this, argument: buffer, was_removed };
         cost::end(begun, 1);
@@ -236,7 +236,7 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
 #[cold]
 fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, name: Option<&Name>) {
     // SAFETY: the buffer was just allocated in it, on that device.
-    let description = unsafe { describe(library, this, buffer::device(library, library.way(), buffer)) };
+    let description = unsafe { describe(library, this, buffer::device(library, buffer)) };
     tables::with(|session, tables| {
         if let Some(known) = tables.open(session, &description) {
             record(session, known, facts, address, flags, name);
@@ -345,12 +345,12 @@ fn restored(this: usize) {
 fn refused(witness: &Witness, message: &[u8]) {
     let Witness { library, this, argument, .. } = *witness;
     // SAFETY: the buffer is the caller's and lives; the allocator has asked it the same before it threw.
-    let Some(facts) = (unsafe { buffer::facts(library, library.way(), argument) }) else { return };
+    let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
     quietly(|| {
         let name = operation::current();
         // SAFETY: it has just refused a buffer on that device.
         let (asked, description) = unsafe {
-            let device = buffer::device(library, library.way(), argument);
+            let device = buffer::device(library, argument);
             (Asked::new(library, this), describe(library, this, device))
         };
         let number = BANKED.iter().find(|(kind, _)| *kind == facts.kind).map(|(_, number)| *number);
@@ -371,7 +371,7 @@ fn not_freed(witness: &Witness, _message: &[u8]) {
         return;
     }
     // SAFETY: as in `refused`; its place was asked for before, and nothing has changed it.
-    let (facts, place) = unsafe { (buffer::facts(library, library.way(), argument), buffer::place(library, library.way(), argument)) };
+    let (facts, place) = unsafe { (buffer::facts(library, argument), buffer::place(library, argument)) };
     if let (Some(facts), Some((kind, address))) = (facts, place) {
         quietly(|| {
             tables::with(|session, tables| {

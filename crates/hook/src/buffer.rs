@@ -93,12 +93,12 @@ pub(crate) const fn low(register: u64) -> u32 {
 /// refused: it asked the same questions itself, so that they do not throw.
 ///
 /// # Safety
-/// `buffer` is a live `Buffer` of `library`, and `way` is that library's.
+/// `buffer` is a live `Buffer` of `library`.
 #[inline]
-pub(crate) unsafe fn facts(library: &Library, way: Way, buffer: usize) -> Option<Facts> {
-    // SAFETY: `way` says which functions there are.
+pub(crate) unsafe fn facts(library: &Library, buffer: usize) -> Option<Facts> {
+    // SAFETY: the way says which functions there are.
     unsafe {
-        let old = match way {
+        let old = match library.way() {
             Way::Functions => Old {
                 device: 0,
                 size: ask(library, Symbol::BufferSize, buffer),
@@ -125,10 +125,10 @@ pub(crate) unsafe fn facts(library: &Library, way: Way, buffer: usize) -> Option
 ///
 /// # Safety
 /// As `facts`.
-pub(crate) unsafe fn device(library: &Library, way: Way, buffer: usize) -> usize {
+pub(crate) unsafe fn device(library: &Library, buffer: usize) -> usize {
     // SAFETY: as in `facts`.
     unsafe {
-        match way {
+        match library.way() {
             Way::Functions => usize::try_from(ask(library, Symbol::BufferDevice, buffer)).unwrap_or(0),
             Way::OldLayout => old_layout(library, buffer).map_or(0, |old| old.device),
             Way::Aside => 0,
@@ -141,10 +141,10 @@ pub(crate) unsafe fn device(library: &Library, way: Way, buffer: usize) -> usize
 /// # Safety
 /// As `facts`.
 #[inline]
-pub(crate) unsafe fn place(library: &Library, way: Way, buffer: usize) -> Option<(u8, u64)> {
+pub(crate) unsafe fn place(library: &Library, buffer: usize) -> Option<(u8, u64)> {
     // SAFETY: as in `facts`. The real free asks for the address first, and throws what this throws.
     unsafe {
-        let kind = match way {
+        let kind = match library.way() {
             Way::Functions => low(ask(library, Symbol::BufferType, buffer)),
             Way::OldLayout => old_layout(library, buffer)?.kind,
             Way::Aside => return None,
