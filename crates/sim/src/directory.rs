@@ -15,26 +15,26 @@ use rustix::process::{Pid, geteuid, test_kill_process};
 
 const PREFIX: &str = "ttmon-sim-";
 const IN_MEMORY: &str = "/dev/shm";
-/// What the largest machine's files may need, page by page: 32 devices of about 60 files, and as many regions.
-const BYTES_NEEDED: u64 = 32 << 20;
+/// What the files of a device may need, page by page: about 60 of them, and a region of three pages.
+const BYTES_PER_DEVICE: u64 = 256 * 1024;
 
-/// Makes a directory that nobody else can look into.
-pub(crate) fn create() -> io::Result<PathBuf> {
+/// Makes a directory for the files of so many devices that nobody else can look into.
+pub(crate) fn create(devices: usize) -> io::Result<PathBuf> {
     let random = RandomState::new().hash_one(std::process::id());
     let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
     let make = |parent: PathBuf| {
         let path = parent.join(&name);
         DirBuilder::new().mode(0o700).create(&path).map(|()| path)
     };
-    if has_room(Path::new(IN_MEMORY)) {
+    if has_room(Path::new(IN_MEMORY), BYTES_PER_DEVICE.saturating_mul(devices as u64)) {
         make(PathBuf::from(IN_MEMORY)).or_else(|_| make(std::env::temp_dir()))
     } else {
         make(std::env::temp_dir())
     }
 }
 
-fn has_room(parent: &Path) -> bool {
-    statvfs(parent).is_ok_and(|filesystem| filesystem.f_bavail.saturating_mul(filesystem.f_frsize) >= BYTES_NEEDED)
+fn has_room(parent: &Path, bytes: u64) -> bool {
+    statvfs(parent).is_ok_and(|filesystem| filesystem.f_bavail.saturating_mul(filesystem.f_frsize) >= bytes)
 }
 
 /// Holds the directory: while the result lives, nobody sweeps it up. Pids alone would not do, since processes that do not
@@ -144,9 +144,17 @@ mod tests {
 
     #[test]
     fn directories_are_private() {
-        let path = create().unwrap();
+        let path = create(1).unwrap();
         assert!(is_ours(&path), "{}", path.display());
         remove(&path);
         assert!(!path.exists());
+    }
+
+    /// The largest machine's files fill most of what a container has in memory.
+    #[test]
+    fn room_is_asked_for_by_what_is_to_lie_there() {
+        let free = statvfs(IN_MEMORY).unwrap();
+        let free = free.f_bavail * free.f_frsize;
+        assert!(has_room(Path::new(IN_MEMORY), free / 2) && !has_room(Path::new(IN_MEMORY), free * 2));
     }
 }

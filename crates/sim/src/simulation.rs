@@ -34,9 +34,9 @@ impl Simulation {
     /// Starts a machine. When this returns, its tree is whole and its processes run. The program must call
     /// [`crate::run_as_part`] first thing in its `main`.
     pub fn start(spec: &Spec, seed: u64) -> Result<Self, StartError> {
-        Machine::new(spec, seed).map_err(StartError::Spec)?;
+        let machine = Machine::new(spec, seed).map_err(StartError::Spec)?;
         directory::sweep();
-        let root = directory::create().map_err(StartError::Directory)?;
+        let root = directory::create(machine.chips.len()).map_err(StartError::Directory)?;
         let errand = Errand { spec: spec.clone(), seed, directory: root.clone() };
         let mut command = part::command("engine");
         errand.give_to(&mut command);
