@@ -215,6 +215,14 @@ pub enum FeatureState {
 }
 
 impl FeatureState {
+    /// Every one of them.
+    pub const ALL: [Self; 3] = [Self::Found, Self::SteppedAside, Self::Missing];
+
+    /// The state a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {

@@ -91,6 +91,14 @@ pub enum Source {
 }
 
 impl Source {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Ledger, Self::Server, Self::Shm, Self::Fdinfo];
+
+    /// The source a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.name() == name)
+    }
+
     /// The contract's word.
     pub fn name(self) -> &'static str {
         match self {

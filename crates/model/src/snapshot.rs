@@ -209,6 +209,14 @@ pub enum State {
 }
 
 impl State {
+    /// Every one of them.
+    pub const ALL: [Self; 5] = [Self::Ok, Self::Resetting, Self::Gone, Self::Unreadable, Self::Unknown];
+
+    /// The state a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
     /// The contract's word.
     pub fn name(self) -> &'static str {
         match self {
@@ -235,6 +243,14 @@ pub enum Health {
 }
 
 impl Health {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Unknown, Self::Ok, Self::Warning, Self::Critical];
+
+    /// The health a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|health| health.name() == name)
+    }
+
     /// The contract's word.
     pub fn name(self) -> &'static str {
         match self {
@@ -355,6 +371,14 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every one of them.
+    pub const ALL: [Self; 6] = [Self::Tracked, Self::Connected, Self::Reported, Self::Open, Self::NoPermission, Self::Dead];
+
+    /// The status a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
     /// The contract's word.
     pub fn name(self) -> &'static str {
         match self {

@@ -13,7 +13,8 @@ use std::ptr;
 use std::time::Duration;
 
 pub use shapes::*;
-use ttmon_model::{Kind, Missing};
+use ttmon_model::snapshot::{Health, State, Status};
+use ttmon_model::{Kind, Missing, Source};
 
 use crate::fill;
 use crate::gate::{self, Failure, pass};
@@ -203,25 +204,25 @@ pub extern "C" fn ttmon_monitor_kind_name(kind: u8) -> *const c_char {
 /// The word for a TTMON_STATUS_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_status_name(status: u32) -> *const c_char {
-    word(&fill::STATUSES.map(fill::status), status)
+    word(&Status::ALL.map(fill::status), status)
 }
 
 /// The word for a TTMON_SOURCE_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_source_name(source: u64) -> *const c_char {
-    word(&fill::SOURCES.map(fill::source), source)
+    word(&Source::ALL.map(fill::source), source)
 }
 
 /// The word for a TTMON_STATE_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_state_name(state: u32) -> *const c_char {
-    word(&fill::STATES.map(fill::state), state)
+    word(&State::ALL.map(fill::state), state)
 }
 
 /// The word for a TTMON_HEALTH_...
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmon_monitor_health_name(health: u32) -> *const c_char {
-    word(&fill::HEALTHS.map(fill::health), health)
+    word(&Health::ALL.map(fill::health), health)
 }
 
 fn word<T: Copy + PartialEq>(words: &[(T, &'static CStr)], number: T) -> *const c_char {

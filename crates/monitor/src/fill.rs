@@ -29,9 +29,6 @@ pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
     }
 }
 
-pub(crate) const STATUSES: [Status; 6] =
-    [Status::Tracked, Status::Connected, Status::Reported, Status::Open, Status::NoPermission, Status::Dead];
-
 pub(crate) fn status(status: Status) -> (u32, &'static CStr) {
     match status {
         Status::Tracked => (TTMON_STATUS_TRACKED, c"tracked"),
@@ -43,8 +40,6 @@ pub(crate) fn status(status: Status) -> (u32, &'static CStr) {
     }
 }
 
-pub(crate) const SOURCES: [Source; 4] = [Source::Ledger, Source::Server, Source::Shm, Source::Fdinfo];
-
 pub(crate) fn source(source: Source) -> (u64, &'static CStr) {
     match source {
         Source::Ledger => (TTMON_SOURCE_LEDGER, c"ledger"),
@@ -53,8 +48,6 @@ pub(crate) fn source(source: Source) -> (u64, &'static CStr) {
         Source::Fdinfo => (TTMON_SOURCE_FDINFO, c"fdinfo"),
     }
 }
-
-pub(crate) const STATES: [State; 5] = [State::Ok, State::Resetting, State::Gone, State::Unreadable, State::Unknown];
 
 pub(crate) fn state(state: State) -> (u32, &'static CStr) {
     match state {
@@ -65,8 +58,6 @@ pub(crate) fn state(state: State) -> (u32, &'static CStr) {
         State::Unknown => (TTMON_STATE_UNKNOWN, c"unknown"),
     }
 }
-
-pub(crate) const HEALTHS: [Health; 4] = [Health::Unknown, Health::Ok, Health::Warning, Health::Critical];
 
 pub(crate) fn health(health: Health) -> (u32, &'static CStr) {
     match health {
@@ -200,10 +191,10 @@ mod tests {
             missings.iter().map(|(number, _)| u64::try_from(*number).unwrap()).collect(),
             Missing::ALL.iter().map(|one| (missing(*one).1, one.name())).collect(),
         );
-        check(STATUSES.map(|one| u64::from(status(one).0)).to_vec(), STATUSES.map(|one| (status(one).1, one.name())).to_vec());
-        check(SOURCES.map(|one| source(one).0).to_vec(), SOURCES.map(|one| (source(one).1, one.name())).to_vec());
-        check(STATES.map(|one| u64::from(state(one).0)).to_vec(), STATES.map(|one| (state(one).1, one.name())).to_vec());
-        check(HEALTHS.map(|one| u64::from(health(one).0)).to_vec(), HEALTHS.map(|one| (health(one).1, one.name())).to_vec());
+        check(Status::ALL.map(|one| u64::from(status(one).0)).to_vec(), Status::ALL.map(|one| (status(one).1, one.name())).to_vec());
+        check(Source::ALL.map(|one| source(one).0).to_vec(), Source::ALL.map(|one| (source(one).1, one.name())).to_vec());
+        check(State::ALL.map(|one| u64::from(state(one).0)).to_vec(), State::ALL.map(|one| (state(one).1, one.name())).to_vec());
+        check(Health::ALL.map(|one| u64::from(health(one).0)).to_vec(), Health::ALL.map(|one| (health(one).1, one.name())).to_vec());
         check(Kind::ALL.map(|one| u64::from(kind(one).0)).to_vec(), Kind::ALL.map(|one| (kind(one).1, one.name())).to_vec());
         assert_eq!(Kind::ALL.map(|one| usize::from(kind(one).0)), [0, 1, 2, 3, 4, 5], "places in kinds");
         assert_eq!((kind_of(4), kind_of(6)), (Some(Kind::Cb), None));

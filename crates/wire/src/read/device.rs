@@ -24,8 +24,8 @@ pub(super) fn read(item: &Item<'_>) -> Option<Device> {
         unique_id: item.meaning("unique_id", |text| text.parse().ok()),
         serial: item.text("serial"),
         numa_node: item.whole("numa_node"),
-        state: item.meaning("state", state).unwrap_or(State::Unknown),
-        health: item.meaning("health", health).unwrap_or(Health::Unknown),
+        state: item.meaning("state", State::from_name).unwrap_or(State::Unknown),
+        health: item.meaning("health", Health::from_name).unwrap_or(Health::Unknown),
         health_reasons: item.texts("health_reasons"),
         temperature: celsius("temperature"),
         temperature_limit: celsius("temperature_limit"),
@@ -51,14 +51,6 @@ pub(super) fn read(item: &Item<'_>) -> Option<Device> {
 
 pub(super) fn id(number: u64) -> Option<DeviceId> {
     u32::try_from(number).ok().map(DeviceId)
-}
-
-fn state(name: &str) -> Option<State> {
-    [State::Ok, State::Resetting, State::Gone, State::Unreadable, State::Unknown].into_iter().find(|state| state.name() == name)
-}
-
-fn health(name: &str) -> Option<Health> {
-    [Health::Unknown, Health::Ok, Health::Warning, Health::Critical].into_iter().find(|health| health.name() == name)
 }
 
 fn pcie(item: &Item<'_>) -> Pcie {
@@ -121,7 +113,5 @@ pub(super) fn figure(kind: Option<&Item<'_>>) -> Figure {
 }
 
 pub(super) fn source(item: &Item<'_>) -> Reading<Source> {
-    item.meaning("source", |name| {
-        [Source::Ledger, Source::Server, Source::Shm, Source::Fdinfo].into_iter().find(|source| source.name() == name)
-    })
+    item.meaning("source", Source::from_name)
 }

@@ -96,11 +96,10 @@ fn not_asked_for(reason: Missing) -> Missing {
 }
 
 fn coverage(item: &Item<'_>) -> Reading<Vec<LedgerFeature>> {
-    let states = [FeatureState::Found, FeatureState::SteppedAside, FeatureState::Missing];
     let features = item.parts("coverage")?.into_iter().map(|(name, feature)| LedgerFeature {
         name,
         hits: feature.whole("hits").unwrap_or(0),
-        state: feature.meaning("state", |name| states.into_iter().find(|state| state.name() == name)).unwrap_or(FeatureState::Missing),
+        state: feature.meaning("state", FeatureState::from_name).unwrap_or(FeatureState::Missing),
         reason: feature.text("reason").ok(),
     });
     Ok(features.collect())

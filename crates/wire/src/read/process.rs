@@ -28,16 +28,10 @@ pub(super) fn read(item: &Item<'_>) -> Option<Process> {
         launches: item.whole("launches"),
         launches_per_s: item.float("launches_per_s"),
         last_launch: item.moment("last_launch"),
-        status: item.meaning("status", status).unwrap_or(Status::Open),
+        status: item.meaning("status", Status::from_name).unwrap_or(Status::Open),
         devices: uses.iter().map(device_use).collect::<Option<_>>()?,
         unmapped: unmapped.iter().map(unmapped_chip).collect::<Option<_>>()?,
     })
-}
-
-fn status(name: &str) -> Option<Status> {
-    [Status::Tracked, Status::Connected, Status::Reported, Status::Open, Status::NoPermission, Status::Dead]
-        .into_iter()
-        .find(|status| status.name() == name)
 }
 
 fn kinds(item: &Item<'_>) -> PerKind<Figure> {
