@@ -6,7 +6,7 @@ use std::time::Duration;
 use ttmon_model::snapshot::Location;
 use ttmon_model::{Device, DeviceId, Missing, Snapshot};
 
-use crate::happenings::is_same;
+use crate::identity::Identity;
 
 /// All chips that were ever listed.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +14,7 @@ pub(crate) struct Chips(BTreeMap<DeviceId, Known>);
 
 #[derive(Clone, Debug)]
 struct Known {
-    /// As last seen, with what it said of itself before.
-    device: Device,
+    identity: Identity,
     answered: Duration,
 }
 
@@ -23,23 +22,18 @@ impl Chips {
     /// Takes in a look at a moment.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
-            let before = self.0.get(&device.id).filter(|known| is_same(&known.device, device));
-            let silent_since = before.filter(|_| is_silent(device)).map(|known| known.answered);
-            let known = Known { device: self.identified(device), answered: silent_since.unwrap_or(at) };
-            self.0.insert(device.id, known);
+            let known = self.0.entry(device.id).or_insert_with(|| Known { identity: Identity::of(device), answered: at });
+            if !known.identity.meet(device) || !is_silent(device) {
+                known.answered = at;
+            }
         }
     }
 
     /// The device, with its identity as it was known last where it does not say it itself: in a reset, or while its files hang.
     pub(crate) fn identified(&self, device: &Device) -> Device {
         let mut device = device.clone();
-        if let Some(Known { device: known, .. }) = self.0.get(&device.id).filter(|known| is_same(&known.device, &device)) {
-            device.bdf = device.bdf.or(known.bdf);
-            device.board = device.board.or_else(|_| known.board.clone());
-            device.arch = device.arch.or(known.arch);
-            device.chip = device.chip.or(known.chip);
-            device.asic_id = device.asic_id.or_else(|_| known.asic_id.clone());
-            device.serial = device.serial.or_else(|_| known.serial.clone());
+        if let Some(known) = self.0.get(&device.id).filter(|known| known.identity.is(&device)) {
+            known.identity.complete(&mut device);
         }
         device
     }

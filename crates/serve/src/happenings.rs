@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Device, Snapshot};
 
+use crate::identity::is_same;
 use crate::limits::HAPPENINGS_MAX;
 
 /// One thing that happened.
@@ -172,14 +173,6 @@ impl Journal {
     pub(crate) fn count(&self) -> u64 {
         self.told
     }
-}
-
-/// Whether two devices of one id are the same chip.
-pub(crate) fn is_same(before: &Device, now: &Device) -> bool {
-    let asic = |device: &Device| device.asic_id.clone().ok();
-    let (known, seen) = (asic(before), asic(now));
-    // One that is away publishes nothing: that alone makes it no other.
-    (known.is_none() || seen.is_none() || known == seen) && (before.bdf.is_err() || now.bdf.is_err() || before.bdf == now.bdf)
 }
 
 /// What is different now.

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use ttmon_model::fields::{DeviceField, Value};
 use ttmon_model::units::Unit;
-use ttmon_model::{Device, Snapshot};
+use ttmon_model::{Device, DeviceId, Snapshot};
 
 use column::Column;
 pub(crate) use query::Query;
 use ring::Ring;
 
-use crate::happenings::is_same;
+use crate::identity::Identity;
 
 /// What the fine ring spans.
 const FINE_SPAN: Duration = Duration::from_secs(3600);
@@ -35,8 +35,8 @@ pub(crate) struct History {
     fields: Vec<DeviceField>,
     fine: Ring,
     coarse: Ring,
-    /// As last seen, in the order of the rings' devices.
-    devices: Vec<Device>,
+    /// In the order of the rings' devices.
+    devices: Vec<(DeviceId, Identity)>,
     /// The slots that are being filled, and what fell into them: a look may be shorter than a step.
     filling_fine: Filling,
     filling_coarse: Filling,
@@ -94,30 +94,21 @@ impl History {
 
     /// Where a device's columns are. Another chip in the place of one begins anew.
     fn place(&mut self, device: &Device) -> usize {
-        let index = match self.devices.iter().position(|known| known.id == device.id) {
-            Some(index) => {
-                if !is_same(&self.devices[index], device) {
-                    self.fine.forget(index);
-                    self.coarse.forget(index);
-                    self.filling_fine.sums[index].fill(Sum::default());
-                    self.filling_coarse.sums[index].fill(Sum::default());
-                }
-                index
+        if let Some(index) = self.devices.iter().position(|(id, _)| *id == device.id) {
+            if !self.devices[index].1.meet(device) {
+                self.fine.forget(index);
+                self.coarse.forget(index);
+                self.filling_fine.sums[index].fill(Sum::default());
+                self.filling_coarse.sums[index].fill(Sum::default());
             }
-            None => {
-                self.devices.push(device.clone());
-                self.filling_fine.sums.push(vec![Sum::default(); self.fields.len()]);
-                self.filling_coarse.sums.push(vec![Sum::default(); self.fields.len()]);
-                self.fine.grow(self.devices.len(), self.fields.len());
-                self.coarse.grow(self.devices.len(), self.fields.len());
-                self.devices.len() - 1
-            }
-        };
-        // While it is away it publishes no identity: what was known of it stays.
-        if device.asic_id.is_ok() || self.devices[index].asic_id.is_err() {
-            self.devices[index] = device.clone();
+            return index;
         }
-        index
+        self.devices.push((device.id, Identity::of(device)));
+        self.filling_fine.sums.push(vec![Sum::default(); self.fields.len()]);
+        self.filling_coarse.sums.push(vec![Sum::default(); self.fields.len()]);
+        self.fine.grow(self.devices.len(), self.fields.len());
+        self.coarse.grow(self.devices.len(), self.fields.len());
+        self.devices.len() - 1
     }
 
     /// Writes the means of the slot that is over.

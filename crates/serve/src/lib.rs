@@ -19,6 +19,7 @@ mod guarded;
 mod happenings;
 mod history;
 mod http;
+mod identity;
 mod limits;
 mod metrics;
 mod newest;

@@ -3,18 +3,19 @@
 //! It walks on the clock that neither jumps nor stops while the machine sleeps. A look that comes late leaves a gap in
 //! the history; nothing is carried over into it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Device, DeviceId, Kind, PerKind, Sample, Snapshot};
+use ttmon_model::{DeviceId, Kind, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Machine};
 
-use crate::happenings::{What, differences, is_same};
+use crate::happenings::{What, differences};
+use crate::identity::Identity;
 use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN};
 use crate::newest::{Published, boot_time};
 use crate::service::{Service, now};
@@ -149,36 +150,37 @@ type Peak = (u64, UnixTime);
 
 /// The highest use of each device since the service began, as seen from one look to the next.
 #[derive(Debug, Default)]
-struct Peaks {
-    highest: HashMap<DeviceId, PerKind<Option<Peak>>>,
-    /// Which chips they are of.
-    chips: HashMap<DeviceId, Device>,
+struct Peaks(BTreeMap<DeviceId, Highest>);
+
+#[derive(Debug)]
+struct Highest {
+    /// Which chip it is of.
+    identity: Identity,
+    kinds: PerKind<Option<Peak>>,
 }
 
 impl Peaks {
     fn apply(&mut self, snapshot: &mut Snapshot) {
         for device in &snapshot.devices {
-            if self.chips.get(&device.id).is_some_and(|known| !is_same(known, device)) {
-                self.highest.remove(&device.id);
+            let new = || Highest { identity: Identity::of(device), kinds: PerKind::default() };
+            let highest = self.0.entry(device.id).or_insert_with(new);
+            if !highest.identity.meet(device) {
+                highest.kinds = PerKind::default();
             }
-            if device.asic_id.is_ok() {
-                self.chips.insert(device.id, device.clone());
-            }
-            let highest = self.highest.entry(device.id).or_default();
             for (kind, memory) in device.memory.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
-                raise(&mut highest[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
+                raise(&mut highest.kinds[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
             }
         }
         // What one process had at its own peak, the device had too. Each figure is looked at once: there may be thousands.
         for use_of in snapshot.processes.iter().flat_map(|process| &process.devices) {
-            let Some(highest) = self.highest.get_mut(&use_of.device) else { continue };
+            let Some(highest) = self.0.get_mut(&use_of.device) else { continue };
             for (kind, figure) in use_of.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
-                raise(&mut highest[kind], figure.peak.ok().zip(figure.peak_time.ok()));
+                raise(&mut highest.kinds[kind], figure.peak.ok().zip(figure.peak_time.ok()));
             }
         }
         for device in &mut snapshot.devices {
-            let Some(highest) = self.highest.get(&device.id) else { continue };
-            for (kind, highest) in highest.iter() {
+            let Some(highest) = self.0.get(&device.id) else { continue };
+            for (kind, highest) in highest.kinds.iter() {
                 if let Some((peak, at)) = highest {
                     let figure = &mut device.memory.kinds[kind].figure;
                     (figure.peak, figure.peak_time) = (Ok(*peak), Ok(*at));

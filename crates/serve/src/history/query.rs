@@ -66,7 +66,7 @@ impl History {
     }
 
     fn chosen<'a>(&'a self, query: &'a Query) -> impl Iterator<Item = (usize, DeviceId)> + 'a {
-        let known = self.devices.iter().map(|device| device.id).enumerate();
+        let known = self.devices.iter().map(|(id, _)| *id).enumerate();
         known.filter(|(_, id)| query.devices.is_empty() || query.devices.contains(id))
     }
 
