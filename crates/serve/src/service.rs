@@ -147,7 +147,8 @@ impl Service {
             Ok(_) if lock(&self.figures).failure.is_some() => return Readiness::Not(self.why("the last look failed".to_owned())),
             Ok(newest) => newest,
         };
-        match lock(&self.chips).silent(newest.sample.at, &newest.snapshot, self.stale_after()) {
+        let silent = lock(&self.chips).silent(newest.sample.at, &newest.snapshot, self.stale_after());
+        match silent {
             Some((device, silence)) => {
                 Readiness::Not(format!("device {device} has not answered for {:.1} s; all else is fresh", silence.as_secs_f64()))
             }
@@ -205,7 +206,10 @@ impl Service {
             Dialect::Text => Form::MetricsText,
             Dialect::Open => Form::MetricsOpen,
         };
-        let make = |snapshot: &Snapshot| metrics::machine(snapshot, &lock(&self.chips).clone(), dialect, self.processes);
+        let make = |snapshot: &Snapshot| {
+            let chips = lock(&self.chips).clone();
+            metrics::machine(snapshot, &chips, dialect, self.processes)
+        };
         let machine = fresh.as_ref().map(|fresh| fresh.text(form, View::Whole, make));
         let figures = lock(&self.figures).clone();
         let own = Own {
@@ -253,4 +257,40 @@ pub(crate) fn now() -> UnixTime {
 /// What is behind these locks is whole at every moment: a panic of another thread spoils nothing.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Whoever asks whether the service is ready may have to wait for the journal, or for a file system: the sampler does not.
+    #[test]
+    fn a_snapshot_is_published_whoever_asks() {
+        let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+        let published = || {
+            let sample = ttmon_model::Sample { at: boot_time(), ..crate::fixture::sample() };
+            Arc::new(Published::new(1, crate::fixture::machine(), sample, Vec::new(), Vec::new()))
+        };
+        let first = published();
+        service.publish(Duration::ZERO, Arc::clone(&first));
+        let journal = lock(&service.journal);
+        let asked = Arc::clone(&service);
+        let asking = thread::spawn(move || asked.readiness());
+        while Arc::strong_count(&first) < 3 {
+            thread::yield_now();
+        }
+        (0..1000).for_each(|_| thread::yield_now());
+        let (other, next) = (Arc::clone(&service), published());
+        let publishing = thread::spawn(move || other.publish(Duration::from_secs(1), next));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !publishing.is_finished() && Instant::now() < deadline {
+            thread::yield_now();
+        }
+        let is_published = publishing.is_finished();
+        drop(journal);
+        assert!(asking.join().is_ok() && publishing.join().is_ok() && is_published);
+    }
 }
