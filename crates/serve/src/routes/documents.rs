@@ -1,12 +1,13 @@
 //! The JSON documents. Whatever takes longer than a moment is made on another thread, so that other questions are not held up.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hyper::Response;
 use serde_json::{Value, json};
-use ttmon_model::Snapshot;
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::{Device, ProcessKey, Snapshot};
 use ttmon_source::ledgers::{self, Detail};
 use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
@@ -110,15 +111,44 @@ fn with_buffers(newest: &Published, view: View, pid: Option<u32>) -> Snapshot {
         let process = newest.snapshot.processes.iter().find(|process| process.key == key);
         process.is_some_and(|process| view.has(process)) && pid.is_none_or(|pid| pid == key.pid)
     };
-    let mut sample = newest.sample.clone();
-    for found in newest.ledgers.iter().filter(|found| is_wanted(found.owner)) {
-        let content = ledgers::read(&found.region, Detail::Buffers);
-        sample.ledgers.retain(|ledger| ledger.owner != found.owner);
-        sample.ledgers.push(LedgerSample { owner: found.owner, content });
-    }
-    let mut snapshot = Snapshot::derive(&sample, None);
+    let read = newest.ledgers.iter().filter(|found| is_wanted(found.owner));
+    let read = read.map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Buffers) });
+    let mut snapshot = renewed(newest, read.collect());
     snapshot.buffers.retain(|buffer| is_wanted(buffer.process));
     snapshot
+}
+
+/// The snapshot with what some ledgers say now.
+fn renewed(newest: &Published, read: Vec<LedgerSample>) -> Snapshot {
+    let mut sample = newest.sample.clone();
+    renew(&mut sample.ledgers, read);
+    let mut snapshot = Snapshot::derive(&sample, None);
+    // Rates and the peaks of devices take more than one look.
+    for (device, known) in snapshot.devices.iter_mut().zip(&newest.snapshot.devices) {
+        let mut memory = device.memory.clone();
+        for (kind, known) in known.memory.kinds.iter() {
+            let figure = &mut memory.kinds[kind].figure;
+            (figure.peak, figure.peak_time) = match (known.figure.peak, figure.used) {
+                (Ok(peak), Ok(used)) if used > peak => (Ok(used), Ok(snapshot.time)),
+                (peak, _) => (peak, known.figure.peak_time),
+            };
+        }
+        *device = Device { memory, ..known.clone() };
+    }
+    for process in &mut snapshot.processes {
+        let known = newest.snapshot.processes.binary_search_by_key(&process.key, |known| known.key);
+        if let Some(known) = known.ok().and_then(|index| newest.snapshot.processes.get(index)) {
+            (process.cpu, process.launches_per_s) = (known.cpu, known.launches_per_s);
+        }
+    }
+    snapshot
+}
+
+/// Puts what was read in the place of what was known of the same processes. One may have two ledgers: its own, and the service's.
+fn renew(ledgers: &mut Vec<LedgerSample>, read: Vec<LedgerSample>) {
+    let owners: HashSet<ProcessKey> = read.iter().map(|ledger| ledger.owner).collect();
+    ledgers.retain(|ledger| !owners.contains(&ledger.owner));
+    ledgers.extend(read);
 }
 
 /// The past, on an even grid.
@@ -154,4 +184,19 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
         Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
     });
     Ok(aged(text.await?, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use ttmon_model::Missing;
+
+    use super::*;
+
+    #[test]
+    fn both_ledgers_of_a_process_are_read_anew() {
+        let ledger = |pid: u32, reason: Missing| LedgerSample { owner: ProcessKey { pid, start_ticks: 1 }, content: Err(reason) };
+        let mut ledgers = vec![ledger(1, Missing::Gone), ledger(2, Missing::Gone), ledger(1, Missing::Gone)];
+        renew(&mut ledgers, vec![ledger(1, Missing::Timeout), ledger(1, Missing::IoError)]);
+        assert_eq!(ledgers, [ledger(2, Missing::Gone), ledger(1, Missing::Timeout), ledger(1, Missing::IoError)]);
+    }
 }

@@ -68,6 +68,12 @@ fn buffers_and_commands_are_for_those_who_may() {
     let of_one = server.unix(&format!("/api/v1/buffers?pid={pid}")).json();
     assert!(of_one["buffers"].as_array().is_some_and(|buffers| !buffers.is_empty() && buffers.iter().all(|buffer| buffer["pid"] == pid)));
     assert_eq!(server.unix("/api/v1/buffers?pid=1").json()["count"], 0);
+    // Rates and peaks of devices, which take more than one look, are there with buffers as they are without.
+    for path in ["/api/v1/memory", "/api/v1/memory?banks=true"] {
+        server.until("rates", || server.unix(path).json()["processes"][0]["cpu"].is_number());
+        let memory = server.unix(path).json();
+        assert!(memory["devices"][0]["memory"]["kinds"]["dram"]["peak"].as_u64() > Some(0), "{path}: {}", memory["devices"][0]["memory"]);
+    }
     let command = |answer: Answer| answer.json()["processes"][0]["command"].clone();
     assert_eq!(command(server.get("/api/v1/processes")), Value::Null);
     assert!(command(server.with("/api/v1/processes", &token)).is_string());
