@@ -5,6 +5,7 @@
 //! processes would. Requests that a web page of another site made are refused, whatever name that site gave this host.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use std::path::Path;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
-use ttmon_model::{Missing, Process, Snapshot};
+use ttmon_model::{Missing, Process, ProcessKey, Snapshot};
 
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 
@@ -44,15 +45,24 @@ impl View {
             return Cow::Borrowed(snapshot);
         }
         let mut seen = snapshot.clone();
-        let is_seen: Vec<_> = snapshot.processes.iter().filter(|process| self.has(process)).map(|process| process.key).collect();
-        for process in seen.processes.iter_mut().filter(|process| !self.has(process)) {
+        self.hide(&mut seen);
+        Cow::Owned(seen)
+    }
+
+    /// Takes away what this one may not see.
+    pub(crate) fn hide(self, snapshot: &mut Snapshot) {
+        if self == Self::Whole {
+            return;
+        }
+        let seen: HashSet<ProcessKey> = snapshot.processes.iter().filter(|process| self.has(process)).map(|process| process.key).collect();
+        for process in snapshot.processes.iter_mut().filter(|process| !seen.contains(&process.key)) {
             process.command = Err(Missing::NoPermission);
             process.cpu = Err(Missing::NoPermission);
             process.rss = Err(Missing::NoPermission);
         }
-        seen.allocators.retain(|allocator| is_seen.contains(&allocator.process));
-        seen.buffers.retain(|buffer| is_seen.contains(&buffer.process));
-        Cow::Owned(seen)
+        snapshot.allocators.retain(|allocator| seen.contains(&allocator.process));
+        snapshot.buffers.retain(|buffer| seen.contains(&buffer.process));
+        snapshot.circulars.retain(|circular| seen.contains(&circular.process));
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::mem;
 use std::sync::Arc;
 
 use hyper::Response;
 use serde_json::{Value, json};
 use ttmon_model::ledger::LedgerSample;
-use ttmon_model::{Device, ProcessKey, Snapshot};
+use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 use ttmon_source::ledgers::{self, Detail};
 use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
@@ -60,8 +61,8 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
     let age = newest.age().as_secs();
     let version = service.version;
     let text = service.turns.make(view, move || {
-        let snapshot = with_buffers(&newest, view, asked.pid);
-        let mut buffers = snapshot.buffers.clone();
+        let mut snapshot = with_buffers(&newest, view, asked.pid);
+        let mut buffers = mem::take(&mut snapshot.buffers);
         let count = buffers.len();
         buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
         buffers.truncate(asked.limit);
@@ -71,23 +72,29 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
     Ok(aged(text.await?, age))
 }
 
-/// What `ttmon mem` shows. Without buffers, banks and blocks it is as old as the snapshot; those are read when asked for.
+/// What `ttmon mem` shows: the snapshot as it is or, where asked for, of one process, and with what is read then.
 pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memory) -> Result<Response<Body>, Problem> {
     let has_parts = asked.parts != MemoryParts::default();
     if has_parts && view == View::Public {
         return Err(Problem::NeedsToken);
     }
+    if !has_parts && asked.pid.is_none() {
+        return part(service, Answer::Snapshot, view).await;
+    }
     let newest = service.fresh().map_err(Problem::Stale)?;
     let age = newest.age().as_secs();
     let making = Arc::clone(service);
-    let make = move || {
+    let text = service.turns.make(view, move || {
         let service = making;
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
         let ended = asked.pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
-        let detail = if has_parts { Detail::Buffers } else { Detail::Totals };
         let mut snapshot = match ended {
-            Some(past) => past.snapshot(&newest, detail),
-            None if has_parts => view.of(&with_buffers(&newest, view, asked.pid)).into_owned(),
+            Some(past) => past.snapshot(&newest, if has_parts { Detail::Buffers } else { Detail::Totals }),
+            None if has_parts => {
+                let mut snapshot = with_buffers(&newest, view, asked.pid);
+                view.hide(&mut snapshot);
+                snapshot
+            }
             None => view.of(&newest.snapshot).into_owned(),
         };
         if let Some(pid) = asked.pid {
@@ -100,21 +107,19 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
         }
         let document = MemoryJson { snapshot: SnapshotJson { snapshot: &snapshot, version: service.version }, parts: asked.parts };
         Ok(ttmon_wire::to_string(&document, Layout::Line) + "\n")
-    };
-    let text = if has_parts { service.turns.make(view, make).await? } else { aside(make).await??.into() };
-    Ok(aged(text, age))
+    });
+    Ok(aged(text.await?, age))
 }
 
 /// The snapshot with the live buffers of what this one may see.
 fn with_buffers(newest: &Published, view: View, pid: Option<u32>) -> Snapshot {
-    let is_wanted = |key: ttmon_model::ProcessKey| {
-        let process = newest.snapshot.processes.iter().find(|process| process.key == key);
-        process.is_some_and(|process| view.has(process)) && pid.is_none_or(|pid| pid == key.pid)
-    };
-    let read = newest.ledgers.iter().filter(|found| is_wanted(found.owner));
-    let read = read.map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Buffers) });
-    let mut snapshot = renewed(newest, read.collect());
-    snapshot.buffers.retain(|buffer| is_wanted(buffer.process));
+    let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
+    let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
+    let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));
+    let read: Vec<LedgerSample> =
+        read.map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Buffers) }).collect();
+    let mut snapshot = renewed(newest, read);
+    snapshot.buffers.retain(|buffer| wanted.contains(&buffer.process));
     snapshot
 }
 
