@@ -25,6 +25,7 @@ mod metrics;
 mod newest;
 mod past;
 mod patience;
+mod places;
 mod problem;
 mod routes;
 mod sampler;

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) const TCP_CONNECTIONS_MAX: usize = 2048;
 /// Connections over the Unix socket at once; its peers are programs of this host, each for a moment.
 pub(crate) const UNIX_CONNECTIONS_MAX: usize = 512;
-/// Event streams at once, of both together: each costs a copy of what happens.
+/// Event streams at once, of both together: each costs a copy of what happens. One user has at most half of them.
 pub(crate) const STREAMS_MAX: usize = 256;
 /// From the first byte of a request, or the end of the last one, to the end of the next one's header.
 pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,7 +34,7 @@ pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const STREAM_QUEUE_MAX: usize = 64;
 /// A stream that has nothing to say says so, lest a proxy takes it for dead.
 pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Streams of recorders at once: each reads the ledgers by itself.
+/// Streams of recorders at once: each reads the ledgers by itself. One user has at most half of them.
 pub(crate) const RECORDER_STREAMS_MAX: usize = 16;
 /// What a stream of recorders writes at once.
 pub(crate) const RECORDER_PIECE_BYTES: usize = 64 * 1024;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use ttmon_model::Snapshot;
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
@@ -17,6 +17,7 @@ use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN,
 use crate::metrics::{self, Counters, Dialect, Own, Processes};
 use crate::newest::{Form, Published, boot_time};
 use crate::past::{Keeper, Past};
+use crate::places::Places;
 use crate::turns::Turns;
 
 /// The service's memory. Locks are held for a moment and never two at once.
@@ -40,9 +41,9 @@ pub(crate) struct Service {
     /// Answers that cost much.
     pub(crate) turns: Turns,
     /// Places for streams of what happens.
-    pub(crate) stream_places: Arc<Semaphore>,
+    pub(crate) stream_places: Arc<Places>,
     /// Places for streams of recorders.
-    pub(crate) recorder_places: Arc<Semaphore>,
+    pub(crate) recorder_places: Arc<Places>,
 }
 
 /// The sampler's own figures.
@@ -84,8 +85,8 @@ impl Service {
             keeper: OnceLock::new(),
             chips: Mutex::default(),
             turns: Turns::default(),
-            stream_places: Arc::new(Semaphore::new(STREAMS_MAX)),
-            recorder_places: Arc::new(Semaphore::new(RECORDER_STREAMS_MAX)),
+            stream_places: Places::new(STREAMS_MAX),
+            recorder_places: Places::new(RECORDER_STREAMS_MAX),
         }
     }
 

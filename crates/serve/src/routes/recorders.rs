@@ -43,7 +43,7 @@ pub(super) async fn events(
     if wants_json(question) {
         return Ok(typed("application/json", service.turns.make(view, move || follower.document()).await?));
     }
-    let place = Arc::clone(&service.recorder_places).try_acquire_owned().map_err(|_| Problem::Streams)?;
+    let place = service.recorder_places.take(view)?;
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
     if question.method == hyper::Method::GET {
         tokio::spawn(async move {

@@ -29,7 +29,7 @@ pub(super) fn events(service: &Arc<Service>, view: View, question: &Question<'_>
         return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));
     }
     // Taken before the answer: those who ask at once must not all find the same place free.
-    let place = Arc::clone(&service.stream_places).try_acquire_owned().map_err(|_| Problem::Streams)?;
+    let place = service.stream_places.take(view)?;
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
     let after = asked.after.unwrap_or_else(|| service.last_happening());
     if question.method == hyper::Method::GET {
@@ -132,17 +132,19 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let headers = hyper::HeaderMap::new();
-            let ask = |method: &hyper::Method| {
+            let ask = |view: View, method: &hyper::Method| {
                 let question = Question { door: Door::Unix(0), authority: None, method, path: "", query: "", headers: &headers };
-                events(&service, View::Whole, &question, ask::Events { after: None, snapshots: false })
+                events(&service, view, &question, ask::Events { after: None, snapshots: false })
             };
-            let open: Vec<_> = (0..STREAMS_MAX).map(|_| ask(&hyper::Method::GET).expect("a stream")).collect();
-            assert_eq!(ask(&hyper::Method::GET).err(), Some(Problem::Streams));
+            let half = |view: View| -> Vec<_> { (0..STREAMS_MAX / 2).map(|_| ask(view, &hyper::Method::GET).expect("a stream")).collect() };
+            let open = [half(View::Whole), half(View::Public)];
+            assert_eq!(ask(View::User(7), &hyper::Method::GET).err(), Some(Problem::Streams));
             drop(open);
-            while service.stream_places.available_permits() < STREAMS_MAX {
+            let free = |view: View| (0..STREAMS_MAX / 2).map(|_| service.stream_places.take(view)).collect::<Result<Vec<_>, _>>();
+            while free(View::Whole).is_err() || free(View::Public).is_err() {
                 tokio::task::yield_now().await;
             }
-            assert!(ask(&hyper::Method::HEAD).is_ok() && service.stream_places.available_permits() == STREAMS_MAX);
+            assert!(ask(View::Public, &hyper::Method::HEAD).is_ok() && free(View::Public).is_ok());
         });
     }
 }

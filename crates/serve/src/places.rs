@@ -1,0 +1,74 @@
+//! Places for streams: so many in all, of which one user has at most half, so that there are some for the others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::access::View;
+use crate::problem::Problem;
+
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    /// By user, as long as they have any.
+    taken: Mutex<HashMap<View, usize>>,
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    of: Arc<Places>,
+    view: View,
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default() })
+    }
+
+    /// A place, if there is one for this user.
+    pub(crate) fn take(self: &Arc<Self>, view: View) -> Result<Place, Problem> {
+        let mut taken = self.taken();
+        let own = taken.get(&view).copied().unwrap_or_default();
+        if own >= self.most / 2 || taken.values().sum::<usize>() >= self.most {
+            return Err(Problem::Streams);
+        }
+        taken.insert(view, own + 1);
+        Ok(Place { of: Arc::clone(self), view })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<View, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.of.taken();
+        let left = taken.get(&self.view).copied().unwrap_or_default().saturating_sub(1);
+        if left == 0 {
+            taken.remove(&self.view);
+        } else {
+            taken.insert(self.view, left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_half_to_the_others() {
+        let places = Places::new(8);
+        let take = |view: View, count: usize| -> Result<Vec<Place>, Problem> { (0..count).map(|_| places.take(view)).collect() };
+        let first = take(View::User(7), 4).expect("half of them");
+        assert_eq!(places.take(View::User(7)).err(), Some(Problem::Streams));
+        let second = take(View::Public, 3).expect("some of the rest");
+        let last = places.take(View::Whole).expect("the last");
+        assert_eq!(places.take(View::User(8)).err(), Some(Problem::Streams));
+        drop(last);
+        assert!(places.take(View::User(8)).is_ok());
+        drop((first, second));
+        assert!(take(View::Whole, 4).is_ok() && places.taken().is_empty());
+    }
+}
