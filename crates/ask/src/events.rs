@@ -1,30 +1,29 @@
 //! Server-sent events, one after the other, for as long as the service lives.
 
-use std::io;
+use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
 use crate::stream::{Deadline, Stream};
-use crate::{PIECE_BYTES, Trouble, status};
+use crate::{Trouble, status};
 
+/// What is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
 /// Fields of a header: the service's has six.
 const HEADERS_MAX: usize = 64;
 /// Longest line.
-const LINE_BYTES_MAX: usize = 1024 * 1024;
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Events as they come.
 pub struct Events {
-    stream: Box<dyn Stream>,
+    stream: BufReader<Box<dyn Stream>>,
     deadline: Deadline,
     silence: Duration,
-    /// What came and was not taken yet.
-    buffer: Vec<u8>,
-    piece: Vec<u8>,
 }
 
 impl Events {
     /// Takes the header of the answer, which must be a good one.
     pub(crate) fn new(stream: Box<dyn Stream>, deadline: Deadline, silence: Duration) -> Result<Self, Trouble> {
-        let mut events = Self { stream, deadline, silence, buffer: Vec::new(), piece: vec![0; PIECE_BYTES] };
+        let mut events = Self { stream: BufReader::with_capacity(PIECE_BYTES, stream), deadline, silence };
         match status(&events.line()?) {
             Some(200) => {}
             Some(401 | 403) => return Err(Trouble::Refused),
@@ -55,38 +54,17 @@ impl Events {
 
     /// Whether another one is here already, in whole or in part. Between them are empty lines.
     pub fn has_more(&self) -> bool {
-        self.buffer.iter().any(|byte| !byte.is_ascii_whitespace())
+        self.stream.buffer().iter().any(|byte| !byte.is_ascii_whitespace())
     }
 
     /// The next line, without its end.
     fn line(&mut self) -> Result<String, Trouble> {
-        let mut looked = 0;
-        let end = loop {
-            match self.buffer[looked..].iter().position(|byte| *byte == b'\n') {
-                Some(position) => break looked + position,
-                None => looked = self.buffer.len(),
-            }
-            if looked > LINE_BYTES_MAX {
-                return Err(Trouble::Endless);
-            }
-            self.fill()?;
-        };
-        let line: Vec<u8> = self.buffer.drain(..=end).collect();
+        let mut line = Vec::new();
+        (&mut self.stream).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(Trouble::silent)?;
+        if !line.ends_with(b"\n") {
+            return Err(if line.len() as u64 >= LINE_BYTES_MAX { Trouble::Endless } else { Trouble::Half });
+        }
         let line = String::from_utf8(line).map_err(|_| Trouble::NotText)?;
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
-    }
-
-    fn fill(&mut self) -> Result<(), Trouble> {
-        loop {
-            match self.stream.read(&mut self.piece) {
-                Ok(0) => return Err(Trouble::Half),
-                Ok(count) => {
-                    self.buffer.extend_from_slice(&self.piece[..count]);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Trouble::silent(error)),
-            }
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! Asks a service of ttmon: this host's, by its Unix socket, or another's, by HTTP or HTTPS.
 //!
 //! One question a connection, in HTTP/1.0: the answer ends where the connection does, so there are no lengths to trust and no
-//! chunks to count. Every question has a deadline for all of it, from the first look at a name to the last byte, and
-//! an answer has a size beyond which it is not read. Whoever may not wait asks from a thread of its own.
+//! chunks to count. Every question has a deadline for all of it, to the last byte, and an answer has a size beyond which it is
+//! not read. Only the look at a host's name takes as long as the resolver likes: whoever may not wait asks from a thread of its own.
 
 mod events;
 mod past;
@@ -31,8 +31,6 @@ use stream::{Deadline, Stream};
 
 /// Longest answer taken: 256 devices and a thousand processes need a tenth of it, 300,000 buffers all of it.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What is read at once.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// A service that can be asked.
 #[derive(Debug)]
@@ -87,21 +85,14 @@ impl Service {
 
     /// The text at a path.
     pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
-        let mut stream = self.ask(path, "application/json", Deadline::after(patience))?;
+        let stream = self.ask(path, "application/json", Deadline::after(patience))?;
         let mut answer = Vec::new();
-        let mut piece = vec![0; PIECE_BYTES];
-        loop {
-            match stream.read(&mut piece) {
-                Ok(0) => break,
-                Ok(count) if answer.len() + count > ANSWER_BYTES_MAX => return Err(Trouble::Endless),
-                Ok(count) => answer.extend_from_slice(&piece[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A peer of TLS that closes without saying so has sent less than it promised, or all of it: see below.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-                Err(error) => return Err(Trouble::silent(error)),
-            }
+        match stream.take(ANSWER_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
+            // A peer of TLS that closes without saying so has sent less than it promised, or all of it: see below.
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
+            _ if answer.len() > ANSWER_BYTES_MAX => Err(Trouble::Endless),
+            _ => understand(answer),
         }
-        understand(answer)
     }
 
     /// The events at a path, as they come. It has so long to begin, and may then be silent for so long.
