@@ -224,7 +224,8 @@ fn spawn<E: Send + 'static>(
     })
 }
 
-/// Each connection is a descriptor, and the usual limit is 1,024 where the kernel would grant many more.
+/// Each connection is a descriptor, and a process that reports on the allocation socket is two more; the usual limit is 1,024 where the
+/// kernel would grant many more.
 fn raise_descriptor_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some() && current != maximum {

@@ -30,7 +30,7 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a request's header.
 pub(crate) const HEADERS_MAX: usize = 64;
-/// What a stream may be behind before it is cut off: a minute of events at their worst.
+/// Parts that a stream may be behind before it is cut off: what happened is one, a snapshot three, so that it is some 20 s behind.
 pub(crate) const STREAM_QUEUE_MAX: usize = 64;
 /// A stream that has nothing to say says so, lest a proxy takes it for dead.
 pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -48,7 +48,7 @@ pub(crate) const DEPARTED_SPAN: Duration = Duration::from_secs(10);
 pub(crate) const DEPARTED_MAX: usize = 256;
 /// Things that happened which are remembered: a day of a restless machine.
 pub(crate) const HAPPENINGS_MAX: usize = 4096;
-/// Documents kept ready for one snapshot: one a user who asks.
+/// Documents kept ready for one snapshot: one for each form of it and each user who asks.
 pub(crate) const READY_MAX: usize = 64;
 /// Buffers in one answer, unless more are asked for.
 pub(crate) const BUFFERS_DEFAULT: usize = 10_000;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::{Sample, Snapshot};
 use ttmon_source::Departed;
 use ttmon_source::ledgers::Found;
+use ttmon_source::read::boot_time;
 
 use crate::access::View;
 use crate::limits::READY_MAX;
@@ -69,10 +69,4 @@ impl Published {
     fn ready(&self) -> std::sync::MutexGuard<'_, HashMap<(Form, View), Bytes>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Now, on the clock that a sample's `at` is of: it never jumps and goes on while the machine sleeps.
-pub(crate) fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }

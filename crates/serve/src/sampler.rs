@@ -12,12 +12,13 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
+use ttmon_source::read::boot_time;
 use ttmon_source::{Departed, Error, Machine};
 
 use crate::happenings::{What, differences};
 use crate::identity::Identity;
 use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN};
-use crate::newest::{Published, boot_time};
+use crate::newest::Published;
 use crate::service::{Service, now};
 
 /// Looks until somebody says stop, or is gone.

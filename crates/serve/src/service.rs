@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use ttmon_model::Snapshot;
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
+use ttmon_source::read::boot_time;
 
 use crate::access::{Token, View};
 use crate::chips::Chips;
@@ -15,7 +16,7 @@ use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
 use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
 use crate::metrics::{self, Counters, Dialect, Own, Processes};
-use crate::newest::{Form, Published, boot_time};
+use crate::newest::{Form, Published};
 use crate::past::{Keeper, Past};
 use crate::places::Places;
 use crate::turns::Turns;

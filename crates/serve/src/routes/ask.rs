@@ -7,12 +7,12 @@ use hyper::header::HeaderName;
 use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
+use ttmon_source::read::boot_time;
 use ttmon_wire::MemoryParts;
 
 use super::Parameter;
 use crate::history::Query;
 use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, CELLS_MAX, POINTS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
-use crate::newest::boot_time;
 use crate::problem::Problem;
 use crate::service::{Service, now};
 

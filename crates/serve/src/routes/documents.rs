@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 use ttmon_source::ledgers::{self, Detail};
+use ttmon_source::read::boot_time;
 use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
 use super::{Answer, aged, ask};
@@ -178,7 +179,7 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
         let document = json!({
             "schema": SCHEMA,
             "version": service.version,
-            "time": service.wall_time(crate::newest::boot_time()).rfc3339(),
+            "time": service.wall_time(boot_time()).rfc3339(),
             "start": service.wall_time(answer.start).rfc3339(),
             "step_s": answer.step.as_secs_f64(),
             "points": answer.points,

@@ -1,13 +1,13 @@
 //! The host's sampler, history, API and metrics as a part of the service.
 
 use std::env;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttmon_serve::{Host, Options, StartError, Token};
 
+use super::places;
 use super::systemd::Opened;
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
@@ -56,16 +56,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
 /// A machine that is not this one does not take the place where this one's service is looked for.
 fn api(context: &Context, args: &ServeArgs) -> Option<PathBuf> {
     let is_real = matches!(context.place, Place::Real);
-    args.api.clone().or_else(|| is_real.then(|| default_api(&|name| env::var_os(name)))?)
-}
-
-/// Where the service of this host is: the system's, or the user's own.
-pub(crate) fn default_api(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Some(PathBuf::from("/run/ttmon/api.sock"));
-    }
-    let directory = variable("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty())?;
-    Some(PathBuf::from(directory).join("ttmon/api.sock"))
+    args.api.clone().or_else(|| is_real.then(places::runtime)?.map(|directory| directory.join("api.sock")))
 }
 
 fn listen(text: &str) -> Result<Option<SocketAddr>, Failure> {

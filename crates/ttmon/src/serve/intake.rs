@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
@@ -75,7 +73,6 @@ pub(super) fn read(context: &Context, args: &ServeArgs, placed: &Placed) -> Resu
 /// Everything that may be refused.
 pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, reading: Reading, opened: Opened) -> Result<Prepared, Failure> {
     let Reading { machine, snapshot } = reading;
-    raise_descriptor_limit();
     let own = own_directory(context, placed);
     let state = state(context, args, placed);
     make_parent(&state)?;
@@ -239,12 +236,6 @@ fn parse_mode(text: Option<&str>) -> Result<u32, Failure> {
         .ok()
         .filter(|mode| *mode <= 0o777)
         .ok_or_else(|| Failure::usage(format!("--socket-mode {text}: give octal digits, such as 0666 or 0660")))
-}
-
-/// As many descriptors as this user may have: each peer takes one, and each process that reports two more.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 #[cfg(test)]
