@@ -282,4 +282,22 @@ mod tests {
             }
         }
     }
+    /// What the description says of numbers is what questions are held to.
+    #[test]
+    fn the_table_has_the_limits() {
+        use crate::limits::{BUFFERS_DEFAULT, BUFFERS_MAX, RECORDED_DEFAULT, RECORDED_MAX};
+        for (answer, name, word, limit) in [
+            (Answer::Buffers, "limit", "default", BUFFERS_DEFAULT),
+            (Answer::Buffers, "limit", "maximum", BUFFERS_MAX),
+            (Answer::Recorders, "limit", "default", RECORDED_DEFAULT),
+            (Answer::Recorders, "limit", "maximum", RECORDED_MAX),
+            (Answer::Recorders, "device", "maxItems", ask::DEVICES_MAX),
+            (Answer::History, "fields", "maxItems", ask::FIELDS_MAX),
+        ] {
+            let route = ROUTES.iter().find(|route| route.answer == answer).expect("a route");
+            let parameter = route.parameters.iter().find(|parameter| parameter.name == name).expect("a parameter");
+            let schema: serde_json::Value = serde_json::from_str(parameter.schema).expect("a schema");
+            assert_eq!(schema[word], limit, "{} {name} {word}", route.path);
+        }
+    }
 }

@@ -20,8 +20,8 @@ use crate::service::{Service, now};
 const SINCE_DEFAULT: Duration = Duration::from_secs(600);
 const FIELDS_DEFAULT: [&str; 4] = ["temperature", "power", "aiclk_mhz", "memory.used"];
 /// Fields and devices of one question.
-const FIELDS_MAX: usize = 64;
-const DEVICES_MAX: usize = 256;
+pub(super) const FIELDS_MAX: usize = 64;
+pub(super) const DEVICES_MAX: usize = 256;
 
 /// Words and their values, each at most once.
 #[derive(Debug, PartialEq, Eq)]

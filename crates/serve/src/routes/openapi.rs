@@ -6,6 +6,7 @@ use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS};
 use ttmon_model::units::Unit;
 
 use super::{Answer, ROUTES, Route};
+use crate::limits::HEADER_BYTES_MAX;
 
 /// The whole document.
 pub(super) fn document(version: &str) -> String {
@@ -60,7 +61,7 @@ fn operation(route: &Route) -> Value {
     for (status, meaning) in statuses(route) {
         responses[status] = json!({"description": meaning, "content": {"application/problem+json": {"schema": reference("Problem")}}});
     }
-    responses["431"] = json!({"description": "The header of the request is longer than 64 KiB."});
+    responses["431"] = json!({"description": format!("The header of the request is longer than {} KiB.", HEADER_BYTES_MAX / 1024)});
     let mut operation = json!({"operationId": route.id, "summary": route.summary, "parameters": parameters, "responses": responses});
     // Without a token most paths show less; this one shows nothing.
     operation["security"] =
