@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -103,15 +104,17 @@ async fn serve_tcp(listener: TcpListener, door: Door, tls: Option<Acceptor>, ser
 /// One connection, until it ends or takes too long.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Door, service: Arc<Service>, _place: impl Send) {
     let _open = service.counters.connection();
-    let stream = TokioIo::new(Patient::new(stream, Arc::clone(&service)));
+    let stream = Patient::new(stream, Arc::clone(&service));
+    let is_asking = stream.is_asking();
     let answering = service_fn(|request| reply(request, door, Arc::clone(&service)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(stream, answering);
-    if connection.await.is_err_and(|error| error.is_timeout()) {
+        .serve_connection(TokioIo::new(stream), answering);
+    // The time for a header runs for the next question, too, which nobody has to ask.
+    if connection.await.is_err_and(|error| error.is_timeout()) && is_asking.load(Ordering::Relaxed) {
         service.counters.slow.add_one();
     }
 }
@@ -127,4 +130,57 @@ async fn reply(request: Request<Incoming>, door: Door, service: Arc<Service>) ->
         headers: request.headers(),
     };
     Ok(routes::answer(&service, question).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::metrics::Processes;
+
+    /// What becomes of a connection whose peer does this: how many were cut off as slow when it is over. Time flies while nobody acts.
+    fn cut_off<F: Future<Output = DuplexStream>>(peer: impl FnOnce(DuplexStream) -> F) -> u64 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        runtime.block_on(async {
+            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let (ours, theirs) = duplex(256);
+            let talking = tokio::spawn(converse(ours, Door::Loopback, Arc::clone(&service), ()));
+            let _theirs = peer(theirs).await;
+            talking.await.expect("an end");
+            service.counters.slow.get()
+        })
+    }
+
+    async fn asks(mut peer: DuplexStream, question: &str) -> DuplexStream {
+        peer.write_all(question.as_bytes()).await.expect("a question");
+        peer
+    }
+
+    async fn takes(mut peer: DuplexStream, bytes: usize) -> DuplexStream {
+        peer.read_exact(&mut vec![0; bytes]).await.expect("an answer");
+        peer
+    }
+
+    const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const LARGE: &str = "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    #[test]
+    fn who_takes_no_answer_is_cut_off() {
+        assert_eq!(cut_off(|peer| asks(peer, LARGE)), 1);
+        let a_little = |peer| async { takes(asks(peer, LARGE).await, 1000).await };
+        assert_eq!(cut_off(a_little), 1);
+    }
+
+    #[test]
+    fn who_does_not_end_a_question_is_cut_off() {
+        assert_eq!(cut_off(|peer| asks(peer, "GET /healthz HTTP/1.1\r\nHo")), 1);
+    }
+
+    /// A scraper that comes once a minute keeps its connection: that it is closed meanwhile is nobody's slowness.
+    #[test]
+    fn who_asks_nothing_more_is_not_slow() {
+        assert_eq!(cut_off(|peer| async { takes(asks(peer, HEALTH).await, 17).await }), 0);
+        assert_eq!(cut_off(|peer| async { peer }), 0);
+    }
 }

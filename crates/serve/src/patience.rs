@@ -6,6 +6,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub(crate) struct Patient<S> {
     /// Since when the peer takes nothing, and until when it may; `None` while it takes something.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     debt: Debt,
+    /// Whether something came that was not answered yet.
+    is_asking: Arc<AtomicBool>,
 }
 
 /// How long we waited for a peer, less what it paid off.
@@ -44,13 +47,22 @@ impl Debt {
 
 impl<S> Patient<S> {
     pub(crate) fn new(stream: S, service: Arc<Service>) -> Self {
-        Self { stream, service, waiting: None, debt: Debt::default() }
+        Self { stream, service, waiting: None, debt: Debt::default(), is_asking: Arc::default() }
+    }
+
+    /// Whether the peer began a question that it has no answer to. One that only holds a connection open is not slow.
+    pub(crate) fn is_asking(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_asking)
     }
 
     fn judge<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>, bytes: impl Fn(&T) -> usize) -> Poll<io::Result<T>> {
         if let Poll::Ready(result) = &poll {
+            let taken = result.as_ref().map_or(0, bytes);
+            if taken > 0 {
+                self.is_asking.store(false, Ordering::Relaxed);
+            }
             self.waiting.take().into_iter().for_each(|(since, _)| self.debt.waited(since.elapsed()));
-            self.debt.took(result.as_ref().map_or(0, bytes));
+            self.debt.took(taken);
             return poll;
         }
         let left = self.debt.left();
@@ -67,7 +79,12 @@ impl<S> Patient<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.is_asking.store(true, Ordering::Relaxed);
+        }
+        poll
     }
 }
 
