@@ -8,14 +8,14 @@ use crate::identity::{DeviceId, ProcessKey};
 use crate::limits::START_TIME_SLACK;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
-use crate::region::Slot;
+use crate::region;
 use crate::sample::{Problem, ProcessSample, RegionSample, Sample};
 use crate::snapshot::{DeviceUse, Process, Status, Unmapped};
 
 /// What TT-Metal's statistics say, sorted out: by process and chip.
 pub(super) struct Attribution {
-    /// Bytes of live processes: index of the process, where, how much.
-    live: Vec<Slots>,
+    /// Bytes of live processes, by the index of the process.
+    live: Vec<Vec<Slot>>,
     /// Slots whose bytes cannot be: index of the process, and where.
     nonsense: Vec<(usize, Target)>,
     /// Rows whose statistics this user may not read.
@@ -26,8 +26,8 @@ pub(super) struct Attribution {
     pub(super) confirmed: Vec<Option<u64>>,
 }
 
-/// Index of a process, where its slot lies, and its bytes.
-type Slots = (usize, Target, PerKind<u64>);
+/// Where bytes lie, and how many.
+type Slot = (Target, PerKind<u64>);
 
 /// Where memory lies: on a row, or on a chip that none matches for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,12 +38,13 @@ pub(super) enum Target {
 
 pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Attribution {
     let mut attribution = Attribution {
-        live: Vec::new(),
+        live: vec![Vec::new(); sample.processes.len()],
         nonsense: Vec::new(),
         denied: vec![false; rows.len()],
         stale_bytes: vec![0; rows.len()],
         confirmed: vec![None; rows.len()],
     };
+    let numbered = Numbered::of(sample);
     for region in &sample.regions {
         let row = row_of(rows, region.unique_id);
         let content = match &region.content {
@@ -60,7 +61,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Pr
         }
         let target = row.map_or(Target::Unmapped(region.unique_id), Target::Row);
         for slot in &content.slots {
-            match owner(sample, rows, region, slot, row) {
+            match owner(&numbered, rows, region, slot, row) {
                 Some(process) if row.is_some_and(|row| !fits_chip(&slot.used, &rows[row])) => {
                     attribution.nonsense.push((process, target));
                     problems.push(Problem {
@@ -69,7 +70,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Pr
                         detail: "it says it uses more memory than the chip has".to_owned(),
                     });
                 }
-                Some(process) => attribution.live.push((process, target, slot.used.clone())),
+                Some(process) => attribution.live[process].push((target, slot.used.clone())),
                 None => {
                     if let Some(row) = row {
                         let bytes = slot.used.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
@@ -99,9 +100,27 @@ pub(super) fn row_of(rows: &[Row<'_>], unique_id: u64) -> Option<usize> {
     first.filter(|_| matching.next().is_none())
 }
 
+/// Processes by their pids inside their namespaces: there may be thousands of slots and hundreds of processes.
+struct Numbered<'a>(Vec<(usize, &'a ProcessSample)>);
+
+impl<'a> Numbered<'a> {
+    fn of(sample: &'a Sample) -> Self {
+        let mut processes: Vec<_> = sample.processes.iter().enumerate().collect();
+        processes.sort_by_key(|(_, process)| process.namespace_pid);
+        Self(processes)
+    }
+
+    /// Those of a pid, with their indices.
+    fn with(&self, pid: u32) -> &[(usize, &'a ProcessSample)] {
+        let first = self.0.partition_point(|(_, process)| process.namespace_pid < pid);
+        let count = self.0[first..].iter().take_while(|(_, process)| process.namespace_pid == pid).count();
+        &self.0[first..first + count]
+    }
+}
+
 /// The living process a slot belongs to. A slot carries the pid of the writer's own namespace and is never removed
 /// after a crash, so the process must have started before the slot was last written.
-fn owner(sample: &Sample, rows: &[Row<'_>], region: &RegionSample, slot: &Slot, row: Option<usize>) -> Option<usize> {
+fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot: &region::Slot, row: Option<usize>) -> Option<usize> {
     // Of one that holds the chip and about which nothing else could be read, this is taken for granted.
     let is_older = |process: &ProcessSample| match &process.facts {
         Ok(facts) => {
@@ -112,20 +131,17 @@ fn owner(sample: &Sample, rows: &[Row<'_>], region: &RegionSample, slot: &Slot, 
     };
     let holders: &[u32] = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(&[], |users| &users.pids);
     let is_holder = |process: &ProcessSample| holders.contains(&process.key.pid);
-    let of_host = |process: &ProcessSample| process.key.pid == slot.pid && process.namespace_pid == slot.pid;
-    let of_namespace = |process: &ProcessSample| process.namespace_pid == slot.pid;
+    let of_host = |process: &ProcessSample| process.key.pid == slot.pid;
     let is_named = |process: &ProcessSample| process.facts.as_ref().is_ok_and(|facts| facts.name == slot.name);
-    // The cheapest question first: there may be thousands of slots and hundreds of processes.
     let find = |fits: &dyn Fn(&ProcessSample) -> bool| {
-        let of_pid = |process: &ProcessSample| process.namespace_pid == slot.pid;
-        let mut found = sample.processes.iter().enumerate().filter(|(_, process)| of_pid(process) && fits(process) && is_older(process));
-        let first = found.next().map(|(index, _)| index);
+        let mut found = numbered.with(slot.pid).iter().filter(|(_, process)| fits(process) && is_older(process));
+        let first = found.next().map(|(index, _)| *index);
         first.filter(|_| found.next().is_none())
     };
     match region.through {
-        Some(_) => find(&|process| is_holder(process) && of_namespace(process)).or_else(|| find(&of_namespace)),
+        Some(_) => find(&is_holder).or_else(|| find(&|_| true)),
         None => find(&|process| is_holder(process) && of_host(process))
-            .or_else(|| find(&|process| is_holder(process) && of_namespace(process)))
+            .or_else(|| find(&is_holder))
             .or_else(|| find(&|process| of_host(process) && is_named(process))),
     }
 }
@@ -159,10 +175,10 @@ struct Reports<'a> {
 impl Reports<'_> {
     fn process(&self, sample: &Sample, previous: Option<&Sample>, index: usize, process: &ProcessSample) -> Process {
         let ledger = self.tracked.of(process.key);
-        let mut mine: Vec<Slots> = self.attribution.live.iter().filter(|(owner, ..)| *owner == index).cloned().collect();
+        let mut mine = self.attribution.live[index].clone();
         if let Some(Ok(ledger)) = ledger {
             // TT-Metal's statistics know unique ids alone.
-            mine.iter_mut().for_each(|(_, target, _)| *target = ledger.named(*target));
+            mine.iter_mut().for_each(|(target, _)| *target = ledger.named(*target));
         }
         let facts = process.facts.as_ref().map_err(|reason| *reason);
         let tracked = ledger.unwrap_or(Err(Missing::NotTracked));
@@ -204,7 +220,7 @@ impl Reports<'_> {
         self.rows.iter().zip(&self.attribution.denied).any(|(row, is_denied)| *is_denied && self.holds(process, row))
     }
 
-    fn devices(&self, number: usize, process: &ProcessSample, mine: &[Slots], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
+    fn devices(&self, number: usize, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
         let denied = matches!(self.tracked.of(process.key), Some(Err(Missing::NoPermission)));
         let mut devices = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
@@ -221,7 +237,7 @@ impl Reports<'_> {
                 () => Missing::NotTracked,
             };
             // One that reports on other rows and not here has nothing here, unless it reports on a chip we cannot place.
-            let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(_, target, _)| matches!(target, Target::Row(_)));
+            let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(target, _)| matches!(target, Target::Row(_)));
             let reported = reported.or_else(|| is_elsewhere.then(PerKind::default));
             let kinds = figures(tracked, reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent);
             devices.push(DeviceUse { device: row.id, kinds });
@@ -230,8 +246,8 @@ impl Reports<'_> {
     }
 }
 
-fn unmapped(mine: &[Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
-    let reported = mine.iter().map(|(_, target, _)| *target);
+fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
+    let reported = mine.iter().map(|(target, _)| *target);
     let tracked = ledger.into_iter().flat_map(|ledger| ledger.targets());
     let mut ids: Vec<u64> = reported
         .chain(tracked)
@@ -246,7 +262,7 @@ fn unmapped(mine: &[Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
     let of = |id| {
         let target = Target::Unmapped(id);
         let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);
-        let is_reported = mine.iter().any(|(_, at, _)| *at == target);
+        let is_reported = mine.iter().any(|(at, _)| *at == target);
         // What only those statistics know has no other id.
         let unique_id = unique_ids.get(&id).copied().or(is_reported.then_some(id));
         Unmapped { id, unique_id: unique_id.ok_or(Missing::NoSource), kinds }
@@ -254,8 +270,8 @@ fn unmapped(mine: &[Slots], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
     ids.into_iter().map(of).collect()
 }
 
-fn used_on(mine: &[Slots], target: Target) -> Option<PerKind<u64>> {
-    let mut slots = mine.iter().filter(|(_, at, _)| *at == target).map(|(.., used)| used);
+fn used_on(mine: &[Slot], target: Target) -> Option<PerKind<u64>> {
+    let mut slots = mine.iter().filter(|(at, _)| *at == target).map(|(_, used)| used);
     let first = slots.next()?.clone();
     Some(slots.fold(first, |sum, used| PerKind::from_fn(|kind| sum[kind].saturating_add(used[kind]))))
 }
