@@ -99,14 +99,24 @@ pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Optio
     let stat = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
     let facts = ProcessFacts {
+        name: stat.name,
+        uid: facts.uid,
+        user: facts.user.clone(),
         parent: u32::try_from(stat.parent).unwrap_or(0),
         // By today's clock, as if it were read anew.
         start_time: UnixTime(scale.boot.0.saturating_add(nanos(stat.start_ticks, scale))),
         cpu_time: Duration::from_nanos(nanos(stat.cpu_ticks, scale)),
         rss: stat.rss_pages.saturating_mul(scale.page_bytes),
-        ..facts.clone()
     };
-    Some((ProcessSample { facts: Ok(facts), ..known.clone() }, stat.shape))
+    let sample = ProcessSample {
+        key: known.key,
+        namespace_pid: known.namespace_pid,
+        facts: Ok(facts),
+        command: known.command.clone(),
+        workload: known.workload.clone(),
+        fdinfo: known.fdinfo.clone(),
+    };
+    Some((sample, stat.shape))
 }
 
 fn nanos(ticks: u64, scale: Scale) -> u64 {
