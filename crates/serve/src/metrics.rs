@@ -35,8 +35,17 @@ pub(crate) mod families {
     pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
     pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: Sort::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
 
-    /// Those of devices and processes, in the order of the scrape.
-    pub(crate) const ALL: [Family; 8] = [DEVICE_INFO, FIRMWARE_INFO, STATE, HEALTH, PROCESSES, WORKLOAD_INFO, PROCESS_MEMORY, PROCESS_INFO];
+    /// Those of devices and processes, in the order of the scrape, with their labels.
+    pub(crate) const ALL: [(Family, &str); 8] = [
+        (DEVICE_INFO, "device, asic_id, serial, chip, location"),
+        (FIRMWARE_INFO, "device, asic_id, firmware, m3_fw, arc_fw, eth_fw"),
+        (STATE, "device, bdf, board, arch, asic_id, state"),
+        (HEALTH, "device, bdf, board, arch, asic_id, health"),
+        (PROCESSES, "device, bdf, board, arch, asic_id"),
+        (WORKLOAD_INFO, "device, asic_id, container, pod, slurm_job"),
+        (PROCESS_MEMORY, "device, pid, name, kind"),
+        (PROCESS_INFO, "pid, user, container, pod, slurm_job"),
+    ];
 }
 
 /// Whether each process has series of its own: they come and go, so they are asked for.
@@ -207,24 +216,9 @@ pub fn markdown() -> String {
     page.push_str(". `dram` and `trace` lie in DRAM; `l1`, `l1_small` and `cb` in L1; `kernel` is the size of loaded programs and belongs to no sum.\n\n| metric | type | field | meaning |\n| --- | --- | --- | --- |\n");
     rows(&mut page, DEVICE_KIND, "memory.kinds.KIND.");
     page.push_str("\n## States, identities, workloads, processes\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
-    const FIVE: &str = "device, bdf, board, arch, asic_id";
-    let labels = [
-        "device, asic_id, serial, chip, location".to_owned(),
-        "device, asic_id, firmware, m3_fw, arc_fw, eth_fw".to_owned(),
-        format!("{FIVE}, state"),
-        format!("{FIVE}, health"),
-        FIVE.to_owned(),
-        "device, asic_id, container, pod, slurm_job".to_owned(),
-        "device, pid, name, kind".to_owned(),
-        "pid, user, container, pod, slurm_job".to_owned(),
-    ];
-    for (family, labels) in families::ALL.iter().zip(labels) {
-        page.push_str(&format!("| `{}` | {} | {labels} | {} |\n", family.name, family.sort.name(), family.help));
-    }
+    families_of(&mut page, &families::ALL);
     page.push_str("\n## The service itself\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
-    for (family, labels) in service::ALL {
-        page.push_str(&format!("| `{}` | {} | {labels} | {} |\n", family.name, family.sort.name(), family.help));
-    }
+    families_of(&mut page, &service::ALL);
     page.push_str(
         "\n## Joining\n\n\
          Power of each Slurm job's devices:\n\n\
@@ -232,6 +226,12 @@ pub fn markdown() -> String {
          With a separate scrape configuration per cluster, keep `honor_labels` off: no label here collides with the storage's own.\n",
     );
     page
+}
+
+fn families_of(page: &mut String, families: &[(Family<'_>, &str)]) {
+    for (family, labels) in families {
+        page.push_str(&format!("| `{}` | {} | {labels} | {} |\n", family.name, family.sort.name(), family.help));
+    }
 }
 
 fn rows<T>(page: &mut String, table: &[Field<T>], prefix: &str) {
