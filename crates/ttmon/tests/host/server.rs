@@ -89,9 +89,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !thread::panicking() {
-            let _ = self.child.try_wait();
-        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -118,7 +115,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// The title of a problem document, and that it is one.
+    /// Which problem a document is about, and that it is one.
     pub(crate) fn problem(&self) -> String {
         assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let document = self.json();
