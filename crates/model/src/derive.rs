@@ -125,8 +125,7 @@ fn memory(
         _ if !is_complete => Err(Missing::NoPermission),
         _ => Ok(0),
     };
-    let is_here = |allocator: &&Allocator| allocator.is_open && allocator.devices.contains(&device.id);
-    let here: Vec<&Allocator> = tracked.allocators.iter().filter(is_here).collect();
+    let here: Vec<&Allocator> = tracked.open_on(device.id).collect();
     let kinds = PerKind::from_fn(|kind| {
         let total = match kind {
             Kind::Dram => dram_total,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::blocks::Table;
-use super::circulars::{Occupancy, Work, by_allocator, occupancy};
+use super::circulars::{Occupancy, Work, by_allocator};
 use crate::ledger::{BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerCircular, LedgerRow, LedgerWriter};
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::Missing;
@@ -157,12 +157,10 @@ fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &Led
 /// Circular buffers of the programs that ran on an allocator, on the chip with most.
 fn of_programs(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> Option<AllocatorKind> {
     let allocator = ledger.allocators.get(index)?;
-    let mine = lists.circulars(index);
-    // Chips differ only where a buffer names one.
-    let differ = mine.iter().any(|circular| circular.chip.is_some());
+    let differ = lists.circulars(index).iter().any(|circular| circular.chip.is_some());
     let mut most = Occupancy::default();
     for chip in 0..if differ { allocator.chips.len() } else { 1 } {
-        let on_chip = occupancy(mine.iter().copied().filter(|circular| circular.chip.is_none_or(|at| at == chip)), work)?;
+        let on_chip = work.occupancy(lists, index, chip)?;
         if on_chip.bytes >= most.bytes {
             most = on_chip;
         }

@@ -1,8 +1,9 @@
 //! What circular and dataflow buffers take of L1: on each core the union of the ranges that live programs have there, for
 //! programs use the same bytes one after another.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
+use super::allocator::Lists;
 use crate::ledger::{Ledger, LedgerCircular};
 
 /// What they take.
@@ -20,20 +21,37 @@ pub(super) struct Occupancy {
 
 /// What may still be done for one ledger. No machine needs as much: whoever writes such a ledger is told nothing.
 #[derive(Debug)]
-pub(super) struct Work(usize);
+pub(super) struct Work {
+    left: usize,
+    /// What was worked out already, by allocator and chip.
+    known: HashMap<(usize, usize), Option<Occupancy>>,
+}
 
 impl Default for Work {
     fn default() -> Self {
-        Self(30_000_000)
+        Self { left: 30_000_000, known: HashMap::new() }
     }
 }
 
 impl Work {
     /// Whether so much more can be done; then it is taken away.
     fn take(&mut self, steps: usize) -> bool {
-        let rest = self.0.checked_sub(steps);
-        self.0 = rest.unwrap_or(0);
+        let rest = self.left.checked_sub(steps);
+        self.left = rest.unwrap_or(0);
         rest.is_some()
+    }
+
+    /// What the programs of one allocator take of a chip of its. It is asked for by the allocator and by the chip.
+    pub(super) fn occupancy(&mut self, lists: &Lists<'_>, allocator: usize, chip: usize) -> Option<Occupancy> {
+        let circulars = lists.circulars(allocator);
+        // Chips differ only where a buffer names one.
+        let chip = if circulars.iter().any(|circular| circular.chip.is_some()) { chip } else { 0 };
+        if let Some(known) = self.known.get(&(allocator, chip)) {
+            return *known;
+        }
+        let found = occupancy(circulars.iter().copied().filter(|circular| circular.chip.is_none_or(|at| at == chip)), self);
+        self.known.insert((allocator, chip), found);
+        found
     }
 }
 
@@ -48,18 +66,18 @@ pub(super) fn by_allocator(ledger: &Ledger) -> HashMap<usize, Vec<&LedgerCircula
 
 /// What these take of one chip; `None` where there are more than can be.
 pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work) -> Option<Occupancy> {
-    let (mut count, mut programs, mut ranges) = (0, BTreeSet::new(), BTreeSet::new());
+    let (mut count, mut programs, mut ranges) = (0, Vec::new(), Vec::new());
     for circular in circulars {
         count += 1;
-        programs.insert(circular.program);
+        programs.push(circular.program);
         if !circular.is_global && circular.size > 0 {
-            ranges.insert((circular.address, circular.address.saturating_add(circular.size), circular.cores));
+            ranges.push((circular.address, circular.address.saturating_add(circular.size), circular.cores));
         }
     }
+    let (programs, ranges) = (distinct(programs), distinct(ranges));
     // Cores differ only where a range begins or ends.
     let edges = |first: usize, last: usize| -> Vec<u64> {
-        let edges: BTreeSet<u64> = ranges.iter().flat_map(|(_, _, cores)| [u64::from(cores[first]), u64::from(cores[last]) + 1]).collect();
-        edges.into_iter().collect()
+        distinct(ranges.iter().flat_map(|(_, _, cores)| [u64::from(cores[first]), u64::from(cores[last]) + 1]).collect())
     };
     let (columns, rows) = (edges(0, 2), edges(1, 3));
     if !work.take(columns.len().saturating_mul(rows.len()).saturating_mul(ranges.len()).saturating_add(ranges.len())) {
@@ -84,6 +102,13 @@ pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>,
         }
     }
     Some(sum)
+}
+
+/// Each of them once, in order.
+fn distinct<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort_unstable();
+    values.dedup();
+    values
 }
 
 #[cfg(test)]
@@ -125,7 +150,7 @@ mod tests {
         let many: Vec<LedgerCircular> =
             (0..65_536).map(|n: u32| circular(n, n.into(), 8, [(n % 60) as u8, (n % 61) as u8, 63, 63])).collect();
         assert_eq!(occupancy(many.iter()), None);
-        let mut work = Work(1000);
+        let mut work = Work { left: 1000, ..Work::default() };
         let one = [circular(1, 0, 10, [0, 0, 1, 1])];
         while super::occupancy(one.iter(), &mut work).is_some() {}
         assert_eq!(super::occupancy(one.iter(), &mut work), None, "many little ones are much too");

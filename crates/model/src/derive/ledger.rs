@@ -18,15 +18,21 @@ use crate::snapshot::{Allocator, AllocatorKind, Buffer, Circular};
 
 /// What all ledgers say.
 pub(super) struct Tracked {
-    processes: Vec<(ProcessKey, LedgerWriter, Reading<OfProcess>)>,
+    /// In the order of their keys, once all are taken in.
+    processes: Vec<Known>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) buffers: Vec<Buffer>,
     pub(super) circulars: Vec<Circular>,
+    /// Indices of the open allocators of each device.
+    open: HashMap<DeviceId, Vec<usize>>,
     /// The unique id under which a row was found, by row.
     pub(super) confirmed: Vec<Option<u64>>,
     /// What there is of this machine's memory that no row matches for certain.
     homeless: Option<Homeless>,
 }
+
+/// A process, who told of it, and what.
+type Known = (ProcessKey, LedgerWriter, Reading<OfProcess>);
 
 /// Where memory may lie that no row matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +57,22 @@ pub(super) struct OfProcess {
 impl Tracked {
     /// A process's ledger, if it has one.
     pub(super) fn of(&self, process: ProcessKey) -> Option<Result<&OfProcess, Missing>> {
-        let (.., content) = self.processes.iter().find(|(key, ..)| *key == process)?;
+        let (.., content) = self.find(process)?;
         Some(content.as_ref().map_err(|reason| *reason))
     }
 
     /// Whether the best that is known of it is what it told the service.
     pub(super) fn is_served(&self, process: ProcessKey) -> bool {
-        self.processes.iter().any(|(key, writer, _)| *key == process && *writer == LedgerWriter::Service)
+        self.find(process).is_some_and(|(_, writer, _)| *writer == LedgerWriter::Service)
+    }
+
+    fn find(&self, process: ProcessKey) -> Option<&Known> {
+        self.processes.get(self.processes.binary_search_by_key(&process, |(key, ..)| *key).ok()?)
+    }
+
+    /// The open allocators of a device.
+    pub(super) fn open_on(&self, device: DeviceId) -> impl Iterator<Item = &Allocator> {
+        self.open.get(&device).into_iter().flatten().filter_map(|index| self.allocators.get(*index))
     }
 
     /// Whether memory that was reported may lie on this row without being counted there.
@@ -146,6 +161,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
         allocators: Vec::new(),
         buffers: Vec::new(),
         circulars: Vec::new(),
+        open: HashMap::new(),
         confirmed: vec![None; rows.len()],
         homeless: None,
     };
@@ -176,6 +192,12 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
             Some(known) if content.is_ok() => *known = (found.owner, writer, content),
             Some(_) => {}
             None => tracked.processes.push((found.owner, writer, content)),
+        }
+    }
+    tracked.processes.sort_by_key(|(key, ..)| *key);
+    for (index, allocator) in tracked.allocators.iter().enumerate().filter(|(_, allocator)| allocator.is_open) {
+        for device in &allocator.devices {
+            tracked.open.entry(*device).or_default().push(index);
         }
     }
     tracked
@@ -226,7 +248,6 @@ fn take(
             chips.map(|chip| row_of_chip(*chip, ledger, rows).unwrap_or(Target::Unmapped(unmapped_chips.name(*chip, allocator)))).collect()
         })
         .collect();
-    let mut names = Vec::with_capacity(ledger.allocators.len());
     for (index, (allocator, targets)) in ledger.allocators.iter().zip(&targets).enumerate() {
         for (chip, target) in allocator.chips.iter().zip(targets) {
             if let (Target::Row(row), Some(id)) = (target, chip.unique_id) {
@@ -243,19 +264,17 @@ fn take(
             all.for_each(|kind| kinds[kind].iter_mut().for_each(|item| item.figure.source = Ok(Source::Server)));
             others.iter_mut().for_each(|(_, item)| item.figure.source = Ok(Source::Server));
         }
-        let name = format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation);
-        let devices: Vec<DeviceId> = targets.iter().filter_map(|target| device_of(*target, rows)).collect();
         let unmapped = targets.iter().filter_map(|target| match target {
             Target::Unmapped(id) => Some(*id),
             Target::Row(_) => None,
         });
         tracked.allocators.push(Allocator {
-            id: name.clone(),
+            id: format!("{}.{}.{}", owner.pid, allocator.slot, allocator.generation),
             process: owner,
             slot: allocator.slot,
             is_open: allocator.is_open,
             mesh: allocator.mesh,
-            devices: devices.clone(),
+            devices: targets.iter().filter_map(|target| device_of(*target, rows)).collect(),
             unmapped: unmapped.collect(),
             // The client looks at nothing by itself.
             coverage: if allocator.origin == LedgerWriter::Hook { Ok(ledger.coverage.clone()) } else { Err(Missing::NoSource) },
@@ -263,7 +282,6 @@ fn take(
             kinds,
             others,
         });
-        names.push((name, devices));
     }
     let first = tracked.allocators.len() - ledger.allocators.len();
     places::add_buffers(&mut process, ledger, &targets, &tracked.allocators[first..]);
@@ -279,8 +297,8 @@ fn take(
         tracked.circulars.push(Circular { process: owner, devices, entry: *entry });
     }
     for buffer in &ledger.buffers {
-        if let Some((allocator, devices)) = names.get(buffer.allocator) {
-            let (allocator, devices) = (allocator.clone(), devices.clone());
+        if let Some(Allocator { id, devices, .. }) = tracked.allocators[first..].get(buffer.allocator) {
+            let (allocator, devices) = (id.clone(), devices.clone());
             tracked.buffers.push(Buffer { process: owner, allocator, devices, entry: buffer.clone() });
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::allocator::{Lists, looks_at_programs, of_occupancy};
-use super::circulars::{Work, occupancy};
+use super::circulars::{Occupancy, Work, occupancy};
 use super::ledger::OfProcess;
 use super::process::Target;
 use crate::ledger::{Ledger, LedgerAllocator, LedgerSharedPeak, LedgerWriter};
@@ -16,6 +16,8 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
     let mut hooked: HashSet<(Target, Kind)> = HashSet::new();
     let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
     let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
+    // Where only one of them tells there is nothing to keep apart.
+    let are_both = !by_hook.is_empty() && !by_program.is_empty();
     for (index, is_hook) in by_hook.into_iter().map(|index| (index, true)).chain(by_program.into_iter().map(|index| (index, false))) {
         let kinds = &allocators[index].kinds;
         let LedgerAllocator { chips, origin, .. } = &ledger.allocators[index];
@@ -23,7 +25,7 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
             let shared = chips.get(at).and_then(|chip| ledger.shared_on(chip, *origin));
             let place = process.entry(*target);
             for (kind, item) in kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))) {
-                if is_hook {
+                if is_hook && are_both {
                     hooked.insert((*target, kind));
                 }
                 let is_counted_else = if is_hook { kind == Kind::Cb } else { hooked.contains(&(*target, kind)) };
@@ -66,19 +68,24 @@ pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[
     }
     let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
     // By where the chip stands in each allocator that has it; where no buffer names a chip, all of a mesh are alike.
-    let mut known: HashMap<Vec<(usize, usize)>, Option<Figure>> = HashMap::new();
+    let mut known: HashMap<Vec<(usize, usize)>, Option<Occupancy>> = HashMap::new();
     for (target, place) in &mut process.places {
-        let Some(here) = here.get(target) else { continue };
-        let alike = here.iter().map(|(index, chip)| (*index, if names_chips { *chip } else { 0 })).collect();
-        let figure = known.entry(alike).or_insert_with(|| {
-            let on_chip = here.iter().flat_map(|(index, chip)| {
-                let mine = lists.circulars(*index).iter().copied();
-                mine.filter(|circular| circular.chip.is_none_or(|at| at == *chip))
-            });
-            occupancy(on_chip, work).as_ref().map(of_occupancy)
-        });
-        if figure.is_some() {
-            place[Kind::Cb].clone_from(figure);
+        let found = match here.get(target).map(Vec::as_slice) {
+            None => continue,
+            Some([(index, chip)]) => work.occupancy(lists, *index, *chip),
+            Some(several) => {
+                let alike = several.iter().map(|(index, chip)| (*index, if names_chips { *chip } else { 0 })).collect();
+                *known.entry(alike).or_insert_with(|| {
+                    let on_chip = several.iter().flat_map(|(index, chip)| {
+                        let mine = lists.circulars(*index).iter().copied();
+                        mine.filter(|circular| circular.chip.is_none_or(|at| at == *chip))
+                    });
+                    occupancy(on_chip, work)
+                })
+            }
+        };
+        if let Some(found) = found {
+            place[Kind::Cb] = Some(of_occupancy(&found));
         }
     }
 }
