@@ -249,8 +249,8 @@ fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
 /// More than one region of TT-Metal's statistics.
 const PLAIN_READ_BYTES: usize = 12 * 1024;
 
-/// Most files have less than a hundred bytes.
-const FIRST_READ_BYTES: usize = 512;
+/// Most files have less than a hundred bytes, and the `stat` of a process some 300: those below half of this are read at once.
+const FIRST_READ_BYTES: usize = 1024;
 
 fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> Result<usize, Failure> {
     loop {
