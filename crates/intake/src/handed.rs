@@ -68,13 +68,15 @@ impl PostMortem {
 pub(crate) struct Handed {
     receiver: Option<Receiver>,
     kept: PostMortem,
+    /// Those that are not kept any more: giving back what they take is not for the loop.
+    forgotten: Vec<Kept>,
     last: u64,
     refused: u64,
 }
 
 impl Handed {
     pub(crate) fn new(receiver: Option<Receiver>) -> Self {
-        Self { receiver, kept: PostMortem::default(), last: 0, refused: 0 }
+        Self { receiver, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0 }
     }
 
     pub(crate) fn receiver(&self) -> Option<&Receiver> {
@@ -100,10 +102,13 @@ impl Handed {
                 continue;
             }
             // A process has one ledger: one that became another program has a new one.
-            kept.retain(|known| known.owner != owner);
-            if kept.len() >= HANDED_MAX && !make_place(&mut kept, handed.uid) {
-                self.refused += 1;
-                continue;
+            self.forgotten.extend(kept.extract_if(.., |known| known.owner == owner));
+            if kept.len() >= HANDED_MAX {
+                let Some(oldest) = make_place(&mut kept, handed.uid) else {
+                    self.refused += 1;
+                    continue;
+                };
+                self.forgotten.push(oldest);
             }
             self.last += 1;
             let number = self.last & 0xFFFF_FFFF_FFFF;
@@ -157,7 +162,7 @@ impl Handed {
         while kept.iter().map(bytes_of).fold(0, u64::saturating_add) > HANDED_DEAD_BYTES_MAX {
             let most = user_with_most(&kept, bytes_of);
             let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.uid) == most) else { break };
-            kept.remove(oldest);
+            self.forgotten.push(kept.remove(oldest));
         }
         Some(region)
     }
@@ -176,7 +181,13 @@ impl Handed {
     }
 
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        self.kept.lock().retain(|known| known.ended.is_none_or(|ended| now < ended.at + HANDED_DEAD_TIME));
+        let is_old = |known: &mut Kept| known.ended.is_some_and(|ended| now >= ended.at + HANDED_DEAD_TIME);
+        self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
+    }
+
+    /// What nobody keeps any more, for somebody who has the time to drop it.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.forgotten)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -207,12 +218,12 @@ pub(crate) fn live(region: &Region) -> (u64, u64) {
 
 /// All places are taken: the user who has most of them gives up the oldest, of a process that has ended if there is one. Whoever
 /// has most by himself gets no place of a process that lives.
-fn make_place(kept: &mut Vec<Kept>, newcomer: u32) -> bool {
-    let Some(most) = user_with_most(kept, |_| 1) else { return false };
+fn make_place(kept: &mut Vec<Kept>, newcomer: u32) -> Option<Kept> {
+    let most = user_with_most(kept, |_| 1)?;
     let is_theirs = |known: &Kept| known.uid == most;
     let oldest = kept.iter().position(|known| is_theirs(known) && known.ended.is_some());
     let oldest = oldest.or_else(|| kept.iter().position(is_theirs).filter(|_| most != newcomer));
-    oldest.map(|oldest| kept.remove(oldest)).is_some()
+    oldest.map(|oldest| kept.remove(oldest))
 }
 
 fn user_with_most(kept: &[Kept], of: impl Fn(&Kept) -> u64) -> Option<u32> {
@@ -279,7 +290,7 @@ mod tests {
     #[test]
     fn whoever_has_most_gives_a_place_up() {
         let handed = handed(&[(1, None), (2, None), (1, None), (1, None)]);
-        let make_place = |newcomer| make_place(&mut handed.kept.lock(), newcomer);
+        let make_place = |newcomer| make_place(&mut handed.kept.lock(), newcomer).is_some();
         assert!(!make_place(1), "not for himself, while all of his live");
         assert!(make_place(2));
         assert_eq!(numbers(&handed), [1, 2, 3], "the oldest one");
@@ -295,5 +306,9 @@ mod tests {
         assert!(handed.ended(3).is_some());
         assert_eq!(numbers(&handed), [0, 2, 3], "the oldest of the user with most");
         assert!(handed.ended(3).is_none(), "an end comes once");
+        handed.forget_old(Instant::now() + HANDED_DEAD_TIME);
+        assert_eq!(numbers(&handed), [0; 0]);
+        let forgotten: Vec<u64> = handed.take_forgotten().iter().map(|known| known.number).collect();
+        assert_eq!(forgotten, [1, 0, 2, 3], "what they take is given back elsewhere");
     }
 }

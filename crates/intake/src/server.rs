@@ -491,6 +491,10 @@ impl Server {
             self.handover_on(now);
         }
         self.handed.forget_old(now);
+        let forgotten = self.handed.take_forgotten();
+        if !forgotten.is_empty() {
+            self.workers.close(forgotten);
+        }
     }
 
     fn time_is_up(&mut self, number: u64) {

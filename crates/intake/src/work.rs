@@ -146,7 +146,7 @@ pub(crate) struct Workers {
     clerk: Worker<(About, Vec<ToDump>)>,
     coroner: Worker<(u64, Arc<Region>)>,
     undertaker: Worker<Hosted>,
-    closer: Worker<OwnedFd>,
+    closer: Worker<Box<dyn Send>>,
     sampler: Worker<()>,
 }
 
@@ -205,9 +205,9 @@ impl Workers {
         self.coroner.ask((number, region));
     }
 
-    /// Closes what may take long to close.
-    pub(crate) fn close(&self, descriptor: OwnedFd) {
-        self.closer.ask(descriptor);
+    /// Drops what may take long to drop: descriptors of others, memory of the dead.
+    pub(crate) fn close(&self, what: impl Send + 'static) {
+        self.closer.ask(Box::new(what));
     }
 
     /// Gives the memory of a dead process's ledger back.
