@@ -556,25 +556,6 @@ impl Server {
         let (pid, bytes) = (connection.peer_pid, connection.unread.len());
         self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
     }
-
-    /// One connection less of a process.
-    fn let_go(&mut self, number: u64) {
-        let Some(process) = self.processes.get_mut(number) else { return };
-        process.connections = process.connections.saturating_sub(1);
-        if process.connections == 0 && process.tracked.is_none() {
-            self.forget_process(number);
-        }
-    }
-
-    /// A process that has nothing here any more.
-    fn forget_process(&mut self, number: u64) {
-        if let Some(process) = self.processes.remove(number) {
-            let _ = epoll::delete(&self.ends, &process.held.pidfd);
-            if self.by_pid.get(&process.held.key.pid) == Some(&number) {
-                self.by_pid.remove(&process.held.key.pid);
-            }
-        }
-    }
 }
 
 /// What an epoll has to tell, without waiting for it.

@@ -1,4 +1,4 @@
-//! Processes that end: noticed at once, and all they had goes with them.
+//! Processes that end: noticed at once, and all they had goes with them; and those that nothing is known of any more.
 
 use std::time::Instant;
 
@@ -54,6 +54,25 @@ impl Server {
             }
         }
         self.say("");
+    }
+
+    /// One connection less of a process.
+    pub(super) fn let_go(&mut self, number: u64) {
+        let Some(process) = self.processes.get_mut(number) else { return };
+        process.connections = process.connections.saturating_sub(1);
+        if process.connections == 0 && process.tracked.is_none() {
+            self.forget_process(number);
+        }
+    }
+
+    /// A process that has nothing here any more.
+    fn forget_process(&mut self, number: u64) {
+        if let Some(process) = self.processes.remove(number) {
+            let _ = epoll::delete(&self.ends, &process.held.pidfd);
+            if self.by_pid.get(&process.held.key.pid) == Some(&number) {
+                self.by_pid.remove(&process.held.key.pid);
+            }
+        }
     }
 
     /// Ledgers came that processes handed over.
