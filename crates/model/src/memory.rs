@@ -25,6 +25,8 @@ pub enum Kind {
 impl Kind {
     /// Every kind, in the order of the contract.
     pub const ALL: [Self; 6] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Cb, Self::Kernel];
+    /// Those that are made of buffers, whose blocks an allocator keeps.
+    pub const BANKED: [Self; 4] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace];
     /// What the DRAM bar is made of.
     pub const DRAM_BAR: [Self; 2] = [Self::Dram, Self::Trace];
     /// What the L1 bar is made of.

@@ -9,9 +9,6 @@ use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::Missing;
 use crate::snapshot::{AllocatorKind, Banks, NoBlocks, Programs};
 
-/// Kinds whose blocks an allocator keeps.
-const BANKED: [Kind; 4] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
-
 /// Live blocks of a ledger, by allocator and kind.
 #[derive(Debug, Default)]
 pub(super) struct Lists<'a> {
@@ -66,7 +63,7 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
     // An allocator whose banks are known and that never had a buffer has none: that is not nothing known.
-    let nothing = || (BANKED.contains(&kind) && allocator.geometry[kind].is_some()).then(|| empty(kind));
+    let nothing = || (Kind::BANKED.contains(&kind) && allocator.geometry[kind].is_some()).then(|| empty(kind));
     let row = row.cloned().or_else(nothing)?;
     let mut item = of_row(&row);
     if let Some(banks) = banks(ledger, index, kind, &row, lists) {
@@ -112,7 +109,7 @@ pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
 
 fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lists<'_>) -> Option<Banks> {
     let allocator = ledger.allocators.get(index)?;
-    let geometry = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && BANKED.contains(&kind))?;
+    let geometry = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && Kind::BANKED.contains(&kind))?;
     let lower_end = allocator.self_check.l1_lower_end.filter(|_| kind == Kind::L1).unwrap_or(geometry.base);
     let end = geometry.base.saturating_add(geometry.bank_bytes);
     let start = geometry.base.max(lower_end).min(end);

@@ -19,9 +19,6 @@ use crate::theme::Role;
 const CORES_MIN: u16 = 118;
 const CORES_COLUMNS: u16 = 40;
 
-/// Kinds that are made of buffers.
-const BUFFER_KINDS: [Kind; 4] = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
-
 /// A column of the table of kinds.
 type KindColumn = (&'static str, u16);
 const KIND_COLUMNS: [KindColumn; 7] = [("KIND", 9), ("USED", 9), ("ALLOCATED", 9), ("FREE", 9), ("BUFFERS", 8), ("PEAK", 9), ("SOURCE", 7)];
@@ -134,7 +131,7 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
     let rows = usize::from(area.height.saturating_sub(2));
     let first = scrolled(state.scroll, state.scroll, rows, buffers.len());
     let more = if buffers.len() > rows { format!(", from {} on", first + 1) } else { String::new() };
-    let counted: u64 = BUFFER_KINDS.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).sum();
+    let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).sum();
     // A recording need not have all that were counted.
     let is_cut = state.replay.is_some() && counted > buffers.len() as u64;
     let count = if is_cut { format!("{} of {counted}", buffers.len()) } else { format!("of {}", buffers.len()) };

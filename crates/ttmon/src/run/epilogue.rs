@@ -105,8 +105,7 @@ impl Writer<'_> {
     }
 
     fn chip(&self, chip: &OnChip) -> String {
-        let shown = [Kind::Dram, Kind::L1, Kind::L1Small, Kind::Trace];
-        let kinds = shown.into_iter().filter_map(|kind| Some((kind, chip.kinds.get(&BufferKind::Of(kind))?)));
+        let kinds = Kind::BANKED.into_iter().filter_map(|kind| Some((kind, chip.kinds.get(&BufferKind::Of(kind))?)));
         let mut parts: Vec<String> =
             kinds.filter(|(_, of_kind)| of_kind.peak > 0).map(|(kind, of_kind)| self.peak(kind, of_kind)).collect();
         parts.push(match (chip.leaked, chip.cached) {
