@@ -42,6 +42,7 @@ pub use rows::{Allocator, Chip, Geometry, Marked, Row, SelfCheck};
 pub use shared::{SharedChip, SharedPeak};
 pub use totals::{Mark, Totals};
 
+use crate::layout::{VERSION_MAJOR, VERSION_MINOR};
 use bytes::Source;
 use header::Header;
 
@@ -151,7 +152,9 @@ impl fmt::Display for Refusal {
             Self::NotRegular => f.write_str("not a regular file"),
             Self::TooShort => f.write_str("shorter than a ledger"),
             Self::NotReady => f.write_str("no ledger yet"),
-            Self::Version { major, minor } => write!(f, "ledger of version {major}.{minor}; this program reads 1.x from 1.1 on"),
+            Self::Version { major, minor } => {
+                write!(f, "ledger of version {major}.{minor}; this program reads {VERSION_MAJOR}.x from {VERSION_MAJOR}.{VERSION_MINOR} on")
+            }
             Self::Geometry(rule) => write!(f, "broken ledger: {rule}"),
             Self::Io(kind) => write!(f, "cannot be read: {kind}"),
         }

@@ -72,8 +72,9 @@ fn versions() {
     let mut region = Encoder::new(Shape::small());
     region.put16(0x00A, 7);
     assert!(open(&region.bytes).is_ok(), "a later minor version");
-    region.put16(0x00A, 0);
-    assert_eq!(refused(&region.bytes), Refusal::Version { major: 1, minor: 0 }, "it has not the tables");
+    region.put16(0x00A, 1);
+    assert_eq!(refused(&region.bytes), Refusal::Version { major: 1, minor: 1 }, "it has not the tables");
+    assert_eq!(refused(&region.bytes).to_string(), "ledger of version 1.1; this program reads 1.x from 1.2 on");
     region.put16(0x00A, 7);
     for major in [0, 2, u16::MAX] {
         region.put16(0x008, major);
