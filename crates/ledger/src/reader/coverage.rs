@@ -34,34 +34,45 @@ pub struct Launches {
 const TRIES: u32 = 4;
 
 pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, Refusal> {
-    let table = region.header.tables.coverage;
-    let mut found = Vec::new();
     if used == 0 {
-        return Ok(found);
+        return Ok(Vec::new());
     }
+    let table = region.header.tables.coverage;
     let stride = table.stride as usize;
-    let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
-    region.source.chunks(table, 0, used, &mut scratch, |_, chunk| bytes.extend_from_slice(chunk))?;
+    let mut scratch = Vec::new();
+    let mut copy = |into: &mut Vec<u8>| {
+        into.clear();
+        region.source.chunks(table, 0, used, &mut scratch, |_, chunk| into.extend_from_slice(chunk))
+    };
+    let (mut bytes, mut after) = (Vec::new(), Vec::new());
+    copy(&mut after)?;
     for _ in 0..TRIES {
-        let before: Vec<u64> = bytes.chunks_exact(stride).map(|record| u64_at(record, coverage::STATE)).collect();
-        bytes.clear();
-        region.source.chunks(table, 0, used, &mut scratch, |_, chunk| bytes.extend_from_slice(chunk))?;
-        if bytes.chunks_exact(stride).map(|record| u64_at(record, coverage::STATE)).eq(before) {
+        std::mem::swap(&mut bytes, &mut after);
+        copy(&mut after)?;
+        if bytes.chunks_exact(stride).map(state).eq(after.chunks_exact(stride).map(state)) {
             break;
         }
     }
-    for (feature, record) in (0..).zip(bytes.chunks_exact(stride)) {
-        if let Some(state) = Coverage::from_byte(u64_at(record, coverage::STATE).to_le_bytes()[0]) {
-            found.push(Feature {
-                feature,
-                name: text_at(record, coverage::NAME, coverage::NAME_BYTES),
-                hits: u64_at(record, coverage::HITS),
-                state,
-                reason: text_at(record, coverage::REASON, coverage::REASON_BYTES),
-            });
-        }
+    // Texts are whole where the state is the same after they were read: it counts changes.
+    let records = bytes.chunks_exact(stride).zip(after.chunks_exact(stride));
+    let whole = (0..).zip(records).filter(|(_, (record, after))| state(record) == state(after));
+    Ok(whole.filter_map(|(feature, (record, _))| Feature::decode(feature, record)).collect())
+}
+
+fn state(record: &[u8]) -> u64 {
+    u64_at(record, coverage::STATE)
+}
+
+impl Feature {
+    fn decode(feature: u8, record: &[u8]) -> Option<Self> {
+        Some(Self {
+            feature,
+            name: text_at(record, coverage::NAME, coverage::NAME_BYTES),
+            hits: u64_at(record, coverage::HITS),
+            state: Coverage::from_byte(state(record).to_le_bytes()[0])?,
+            reason: text_at(record, coverage::REASON, coverage::REASON_BYTES),
+        })
     }
-    Ok(found)
 }
 
 pub(super) fn launches(region: &Region, used: u32) -> Result<Vec<Launches>, Refusal> {

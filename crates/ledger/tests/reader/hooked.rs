@@ -1,7 +1,11 @@
 //! What only a hook writes: circular buffers, launches, coverage, failures, what free-alls left. From bytes written by hand.
 
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
 use ttmon_ledger::layout::{Coverage, Refused};
-use ttmon_ledger::reader::{Circular, Feature, Large, Launches};
+use ttmon_ledger::reader::{Circular, Feature, Large, Launches, ReadAt, Region};
 
 use super::encoder::{Encoder, Entry, Shape, filled};
 use super::open;
@@ -90,6 +94,49 @@ fn launches_and_coverage() {
         };
         assert_eq!(totals.coverage, [expected]);
     }
+}
+
+/// Coverage that changes while it is copied for the second time, behind the state of its record.
+struct Midway {
+    bytes: Mutex<Vec<u8>>,
+    afterwards: Vec<u8>,
+    table: u64,
+    copies: AtomicU32,
+}
+
+impl ReadAt for Midway {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let (at, mut bytes) = (usize::try_from(offset).unwrap(), self.bytes.lock().unwrap());
+        let is_second = offset == self.table && self.copies.fetch_add(1, SeqCst) == 1;
+        let (state, rest) = buffer.split_at_mut(if is_second { 0x10 } else { buffer.len() });
+        state.copy_from_slice(&bytes[at..at + state.len()]);
+        if is_second {
+            bytes.clone_from(&self.afterwards);
+        }
+        rest.copy_from_slice(&bytes[at + state.len()..at + state.len() + rest.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn coverage_that_changes_is_not_torn() {
+    let cover = |changes: u64, state: u64, name: &[u8], reason: &[u8]| {
+        let mut region = Encoder::new(Shape::small());
+        let at = Encoder::at(region.coverage, 0);
+        region.put64(at + 8, changes << 8 | state);
+        region.text(at + 0x10, name);
+        region.text(at + 0x38, reason);
+        region.put64(0x2F8, 1);
+        region
+    };
+    let (before, after) = (cover(1, 1, b"allocate_buffer", b""), cover(2, 2, b"allocate", b"layout not known"));
+    let (table, length) = (before.coverage.offset, before.bytes.len() as u64);
+    let midway = Midway { bytes: Mutex::new(before.bytes), afterwards: after.bytes, table, copies: AtomicU32::new(0) };
+    let totals = Region::over(Box::new(midway), 0, length).unwrap().totals().unwrap();
+    let [feature] = &totals.coverage[..] else { panic!("one: {:?}", totals.coverage) };
+    let told = (feature.state, feature.name.as_str(), feature.reason.as_str());
+    let whole = [(Coverage::Found, "allocate_buffer", ""), (Coverage::SteppedAside, "allocate", "layout not known")];
+    assert!(whole.contains(&told), "{told:?}");
 }
 
 #[test]
