@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use ttmon_ledger::layout::{CIRCULARS, Coverage, LEFT, Lost, WriterKind, kind};
+use ttmon_ledger::layout::{CIRCULARS, Coverage, LEFT, Lost, WriterKind, header, kind};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen,
@@ -103,6 +103,7 @@ fn another_service_takes_over() {
         put(&mut first, id, address, 3);
     }
     first.session().lose(Lost::UnknownFree);
+    let tags = ["pid 1", "pid 2"].map(|text| first.tag(text));
     // As a kill leaves it: nothing is closed.
     std::mem::forget(first);
     let mut second = Hosted::adopt(file.try_clone().unwrap(), &CONFIG).unwrap();
@@ -110,6 +111,7 @@ fn another_service_takes_over() {
     assert_eq!((second.live_entries(), second.lost(Lost::UnknownFree)), (70_000, 1));
     let again = open(&mut second, 5);
     assert_eq!(again, id, "the device is known");
+    assert_eq!(["pid 1", "pid 2"].map(|text| second.tag(text)), tags, "and so are texts");
     put(&mut second, again, 70_000, 3);
     for address in (0..70_000).step_by(2) {
         assert!(second.has_room(1) || second.make_room().is_ok());
@@ -120,6 +122,32 @@ fn another_service_takes_over() {
     let listing = Region::open(file).unwrap().list().unwrap();
     assert_eq!(listing.entries.len(), 35_002);
     assert_eq!(listing.totals.allocators[0].rows[0].peak, 70_001 * 3);
+}
+
+/// A ledger with room for so many entries.
+fn small(file: &File, capacity: u32) -> Hosted {
+    drop(Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap());
+    let table = ttmon_ledger::layout::entries(capacity);
+    file.write_all_at(&capacity.to_le_bytes(), header::TABLES + 5 * 16 + 8).unwrap();
+    file.write_all_at(&table.end().to_le_bytes(), header::REGION_BYTES).unwrap();
+    file.set_len(table.end()).unwrap();
+    Hosted::adopt(file.try_clone().unwrap(), &CONFIG).unwrap()
+}
+
+/// What is unlisted is known to this service alone. A table that is used up is cleared of the dead first, wherever they are.
+#[test]
+fn nothing_goes_unlisted_while_the_dead_take_room() {
+    const CAPACITY: u32 = 4096;
+    let file = file();
+    let mut hosted = small(&file, CAPACITY);
+    let (zero, one) = (open(&mut hosted, 0), open(&mut hosted, 1));
+    (0..3000).for_each(|address| put(&mut hosted, zero, address, 1));
+    (3000..u64::from(CAPACITY)).for_each(|address| put(&mut hosted, one, address, 1));
+    hosted.session().free_all(one);
+    (0..500).for_each(|address| put(&mut hosted, one, address, 1));
+    let listing = Region::open(file).unwrap().list().unwrap();
+    assert_eq!(listing.entries.len(), 3500);
+    assert!(listing.totals.allocators.iter().flat_map(|allocator| &allocator.rows).all(|row| row.unlisted_count == 0));
 }
 
 #[test]

@@ -139,6 +139,7 @@ impl Hosted {
         books.region.header(header::PID).store(pair(identity.pid.unsigned_abs(), config.kind as u32), Relaxed);
         books.region.header(header::START_TICKS).store(identity.start_ticks, Relaxed);
         books.take_over_allocators();
+        books.take_over_tags();
         books.rebuild(clock::now(clock));
         Ok(hosted)
     }

@@ -16,7 +16,7 @@ use super::{
 
 /// Slots looked at for each allocation while there are dead entries.
 const A_LITTLE: u32 = 2;
-/// Slots looked at when the table is full, before a buffer goes unlisted.
+/// Slots looked at when the table is full, before a buffer goes unlisted. In a service's ledger nothing does: there it is all of them.
 const A_LOT: u32 = 1024;
 
 impl Books {
@@ -56,7 +56,8 @@ impl Books {
 
     /// The table is full: looks further, and says whether a slot became free.
     pub(super) fn sweep_for_a_slot(&self) -> bool {
-        self.dead.load(Relaxed) != 0 && (0..A_LOT).any(|_| self.sweep_next().is_some_and(|slot| self.is_listed(slot)))
+        let slots = if self.is_hosted() { self.region.capacity } else { A_LOT };
+        self.dead.load(Relaxed) != 0 && (0..slots).any(|_| self.sweep_next().is_some_and(|slot| self.is_listed(slot)))
     }
 
     /// Looks at the next slot, and returns it if a dead entry was cleared from it.

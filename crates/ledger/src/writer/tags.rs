@@ -110,6 +110,19 @@ impl Books {
         TAG_OTHER
     }
 
+    /// Finds the texts again that a writer which is gone has left in the region.
+    pub(super) fn take_over_tags(&self) {
+        let used = low(self.region.header(header::TAGS_USED).load(Relaxed));
+        for tag in 1..used.min(TAG_OTHER) {
+            let record = self.region.tag(tag as usize);
+            let hash = hash(&std::array::from_fn(|number| record.get(number as u64 * 8)));
+            let mut cells = (0..CELLS).map_while(|step| self.tags.cell((hash as usize).wrapping_add(step)));
+            if let Some(cell) = cells.find(|cell| cell.load(Relaxed) == 0) {
+                cell.store(u64::from(hash) << 32 | u64::from(tag), Relaxed);
+            }
+        }
+    }
+
     fn append(&self, words: &[u64; 8]) -> u32 {
         let used = self.region.header(header::TAGS_USED);
         let tag = low(used.load(Relaxed)).max(1);
