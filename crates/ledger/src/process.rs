@@ -54,7 +54,8 @@ pub fn as_started() {
 /// # Errors
 /// As the system says: no such process, or not ours.
 pub fn send(pid: u32, signal: i32) -> io::Result<()> {
-    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // 0 would be all processes of our group.
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: takes numbers and no memory.
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
