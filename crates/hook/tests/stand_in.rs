@@ -534,8 +534,8 @@ fn the_environment_is_what_it_was_when_the_device_opened() {
     program.say("setenv TT_VISIBLE_DEVICES 2,3");
     program.say("setenv TT_METAL_SIMULATOR /somewhere");
     let seen = |program: &Program| {
-        let region = program.region().expect("a ledger");
-        (region.identity().visible_devices.clone(), region.identity().is_mock)
+        let environment = program.listing().totals.environment;
+        (environment.visible_devices, environment.is_mock)
     };
     assert_eq!(seen(&program), (None, false));
     program.load(&workshop.library("new"));

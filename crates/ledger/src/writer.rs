@@ -12,6 +12,7 @@ mod checks;
 mod circulars;
 mod clock;
 mod coverage;
+mod environment;
 mod event;
 mod failures;
 mod hosted;
@@ -43,8 +44,9 @@ use std::{
 pub use checks::SelfCheck;
 pub use circulars::Circular;
 pub use clock::ClockChoice;
+pub use environment::Seen;
 pub use failures::Failure;
-pub use hosted::{Hosted, Owner, Room, Seen};
+pub use hosted::{Hosted, Owner, Room};
 pub use marks::RowFigures;
 
 use crate::{

@@ -45,7 +45,9 @@ fn the_header_names_the_owner() {
         let identity = region.identity();
         assert_eq!((identity.owner_pid, identity.owner_start_ticks, identity.machine), (4242, 99, 7));
         assert_eq!((identity.pid, identity.writer), (std::process::id(), Some(WriterKind::Service)));
-        assert_eq!((identity.program.as_str(), &identity.visible_devices, identity.is_visible_cut), ("model.py", &expected, is_cut));
+        assert_eq!(identity.program, "model.py");
+        let environment = region.totals().unwrap().environment;
+        assert_eq!((environment.visible_devices, environment.is_visible_cut), (expected, is_cut));
         assert_eq!(hosted.owner(), (4242, 99));
     }
 }

@@ -28,6 +28,7 @@ use made::{CONFIG, Random, key, open};
 use raw::{Raw, Truth};
 use ttmon_ledger::{
     layout::{Lost, status},
+    reader::{Exactness, Region},
     writer::{AllocatorId, Buffer, ClockChoice, Config, Writer},
 };
 
@@ -46,6 +47,7 @@ fn main() {
     cases::run(&[
         Case { name: "made_as_promised", run: made_as_promised },
         Case { name: "environment_in_the_header", run: environment_in_the_header },
+        Case { name: "environment_that_changes_before_a_device_opens", run: environment_that_changes_before_a_device_opens },
         Case { name: "fork_starts_anew", run: fork_starts_anew },
         Case { name: "raw_clone_starts_anew", run: raw_clone_starts_anew },
         Case { name: "fork_while_another_thread_is_inside", run: fork_while_another_thread_is_inside },
@@ -123,12 +125,16 @@ fn says(variables: &[(&str, &str)], expected: (Option<&str>, bool, bool)) {
             unsafe { std::env::set_var(name, value) };
         }
         started();
-        let region = ttmon_ledger::reader::Region::open(opened()).expect("a ledger");
-        let identity = region.identity();
-        assert_eq!((identity.visible_devices.as_deref(), identity.is_visible_cut, identity.is_mock), expected);
-        assert_eq!(region.totals().expect("totals").live_bytes, 100);
+        check_environment(&Region::open(opened()).expect("a ledger"), expected);
     });
     assert_eq!(status, 0, "{variables:?}");
+}
+
+fn check_environment(region: &Region, expected: (Option<&str>, bool, bool)) {
+    let totals = region.totals().expect("totals");
+    let environment = &totals.environment;
+    assert_eq!((environment.visible_devices.as_deref(), environment.is_visible_cut, environment.is_mock), expected);
+    assert_eq!((totals.exactness, totals.live_bytes), (Exactness::Exact, 100));
 }
 
 fn environment_in_the_header() {
@@ -143,6 +149,25 @@ fn environment_in_the_header() {
     let text = "0,".repeat(104);
     says(&[("TT_VISIBLE_DEVICES", &text[..207])], (Some(&text[..207]), false, false));
     says(&[("TT_VISIBLE_DEVICES", &text)], (Some(&text[..207]), true, false));
+}
+
+/// Readers that had opened the ledger before see it too, and nothing happens where nothing changed.
+fn environment_that_changes_before_a_device_opens() {
+    // SAFETY: the case's process has one thread.
+    let set = |name: &str, value: &str| unsafe { std::env::set_var(name, value) };
+    set("TT_VISIBLE_DEVICES", "0,1,2,3");
+    set("TT_METAL_SIMULATOR", "");
+    started();
+    let region = Region::open(opened()).expect("a ledger");
+    check_environment(&region, (Some("0,1,2,3"), false, false));
+    let events = truth().seq / 2;
+    WRITER.session().expect("session").see_environment();
+    assert_eq!(truth().seq / 2, events);
+    set("TT_VISIBLE_DEVICES", "2");
+    set("TT_METAL_SIMULATOR", "/sim.so");
+    WRITER.session().expect("session").see_environment();
+    check_environment(&region, (Some("2"), false, true));
+    assert_eq!(truth().seq / 2, events + 1);
 }
 
 /// In a child: the parent's ledger stays as it is, an own one comes with the first event.

@@ -244,16 +244,16 @@ pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
         }
     };
     let circulars = region.circulars(&totals).map_err(unreadable)?;
-    let identity = region.identity();
+    let environment = &totals.environment;
     let places = Places::of(&totals);
     let buffers = |(entries, tags): &(Vec<Entry>, Vec<String>)| entries.iter().filter_map(|entry| buffer(entry, &places, tags)).collect();
     Ok(Ledger {
         is_exact: totals.status & status::INEXACT == 0,
         is_changing: totals.exactness == Exactness::Changing,
         is_listed: listed.is_some(),
-        writer: identity.writer.map_or(LedgerWriter::Unknown, writer),
-        is_mock: identity.is_mock,
-        visible_devices: match (&identity.visible_devices, identity.is_visible_cut) {
+        writer: region.identity().writer.map_or(LedgerWriter::Unknown, writer),
+        is_mock: environment.is_mock,
+        visible_devices: match (&environment.visible_devices, environment.is_visible_cut) {
             (_, true) => VisibleDevices::Cut,
             (Some(text), false) => VisibleDevices::Only(text.clone()),
             (None, false) => VisibleDevices::All,

@@ -26,12 +26,6 @@ pub struct Identity {
     pub program: String,
     /// Version of the writer.
     pub version: String,
-    /// TT_VISIBLE_DEVICES as the program sees it; `None` where it is not set.
-    pub visible_devices: Option<String>,
-    /// Whether that text is only the beginning: the list was longer than its field.
-    pub is_visible_cut: bool,
-    /// Whether the chips are mock, or simulated by TT-Metal.
-    pub is_mock: bool,
     /// When the ledger was made.
     pub created_unix_ns: u64,
 }
@@ -68,8 +62,6 @@ fn identity(bytes: &[u8], creation: &Creation) -> Identity {
         3 => Some(WriterKind::Service),
         _ => None,
     };
-    let visible_is = u32_at(bytes, header::VISIBLE_IS_SET);
-    let visible = text_at(bytes, header::VISIBLE, header::VISIBLE_BYTES);
     Identity {
         pid: u32_at(bytes, header::PID),
         start_ticks: u64_at(bytes, header::START_TICKS),
@@ -80,10 +72,6 @@ fn identity(bytes: &[u8], creation: &Creation) -> Identity {
         owner_start_ticks: u64_at(bytes, header::OWNER_START_TICKS),
         program: text_at(bytes, header::PROGRAM, header::PROGRAM_BYTES),
         version: text_at(bytes, header::VERSION_TEXT, header::VERSION_TEXT_BYTES),
-        visible_devices: (visible_is != 0).then_some(visible),
-        // What a later version may say besides is no whole list either.
-        is_visible_cut: visible_is > header::VISIBLE_WHOLE,
-        is_mock: u32_at(bytes, header::FLAGS) & header::FLAG_MOCK != 0,
         created_unix_ns: creation.realtime,
     }
 }

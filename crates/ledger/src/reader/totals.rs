@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::bytes::u64_at;
 use super::coverage::{self, Feature, Launches};
+use super::environment::Environment;
 use super::header::Counters;
 use super::rows::{Allocator, Row, RowRecord};
 use super::shared::SharedChip;
@@ -32,6 +33,8 @@ pub struct Totals {
     pub repairs: u64,
     /// When the last event was, in nanoseconds since 1970; 0 is never.
     pub last_time: u64,
+    /// Which devices the program sees.
+    pub environment: Environment,
     /// Every allocator there was and whose slot was not taken again, closed ones included.
     pub allocators: Vec<Allocator>,
     /// Chips that several allocators shared at a time.
@@ -73,6 +76,7 @@ pub(super) struct Frame {
     /// Whether an event stayed half done while we tried: its writer is dead, or stopped.
     pub(super) is_stalled: bool,
     pub(super) counters: Counters,
+    pub(super) environment: Environment,
     /// Every row there is, by number, in use or not.
     pub(super) rows: Vec<RowRecord>,
     pub(super) allocators: Vec<Allocator>,
@@ -99,6 +103,7 @@ impl Frame {
             lost: self.counters.lost,
             repairs: self.counters.repairs,
             last_time: self.last_time,
+            environment: self.environment,
             allocators: self.allocators,
             shared: self.shared,
             coverage: self.coverage,
@@ -156,6 +161,7 @@ enum Found {
 #[derive(Default)]
 struct Raw {
     scratch: Vec<u8>,
+    environment: Vec<u8>,
     allocators: Vec<u8>,
     rows: Vec<u8>,
     shared: Vec<u8>,
@@ -165,6 +171,8 @@ impl Raw {
     fn read(&mut self, region: &Region) -> Result<Counters, Refusal> {
         let tables = &region.header.tables;
         let counters = Counters::read(&region.source, tables)?;
+        self.environment.resize(Environment::BYTES, 0);
+        region.source.read(&mut self.environment, Environment::AT)?;
         let used = counters.allocators_used;
         let mut copy = |table: Table, count: u32, into: &mut Vec<u8>| {
             into.clear();
@@ -210,6 +218,7 @@ impl Raw {
             coverage: coverage::features(region, counters.coverage_used)?,
             launches: coverage::launches(region, counters.launches_used)?,
             counters,
+            environment: Environment::decode(&self.environment),
             rows,
             allocators,
         };

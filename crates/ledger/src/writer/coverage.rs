@@ -8,7 +8,7 @@ use super::{
     Session, Writer,
     books::Books,
     clock,
-    memory::{Region, position},
+    memory::{Region, beginning, position, words_of},
 };
 
 impl Writer {
@@ -116,29 +116,15 @@ impl Books {
     }
 }
 
-/// The word of a text from `at` on: its bytes, cut to the field with a NUL behind them.
-fn word_of(text: &str, bytes_max: usize, at: usize) -> u64 {
-    let mut end = text.len().min(bytes_max - 1);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let rest = text.as_bytes().get(at..end).unwrap_or_default();
-    let mut word = [0; 8];
-    for (to, from) in word.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    u64::from_le_bytes(word)
-}
-
 /// Writes a text into the field of a record, with zeros behind it.
 pub(super) fn write_text(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) {
-    for at in (0..bytes_max).step_by(8) {
-        region.more(table, record, field + at as u64).store(word_of(text, bytes_max, at), Relaxed);
+    for (at, word) in words_of(beginning(text, bytes_max - 1), bytes_max) {
+        region.more(table, record, field + at).store(word, Relaxed);
     }
 }
 
 fn text_is(region: &Region, table: Table, record: usize, field: u64, bytes_max: usize, text: &str) -> bool {
-    (0..bytes_max).step_by(8).all(|at| region.more(table, record, field + at as u64).load(Relaxed) == word_of(text, bytes_max, at))
+    words_of(beginning(text, bytes_max - 1), bytes_max).all(|(at, word)| region.more(table, record, field + at).load(Relaxed) == word)
 }
 
 const _: () = assert!(coverage::NAME_BYTES.is_multiple_of(8) && coverage::REASON_BYTES.is_multiple_of(8));

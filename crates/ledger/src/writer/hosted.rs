@@ -22,6 +22,7 @@ use super::{
     AllocatorId, AllocatorSpec, Config, Key, Session,
     books::Books,
     clock,
+    environment::{Environment, Seen},
     identity::Identity,
     lock::Held,
     memory::{self, Backing, PAGE, Region, low, pair, position},
@@ -41,17 +42,6 @@ pub struct Owner<'a> {
     pub seen: Seen<'a>,
     /// Whether its chips are TT-Metal's mock or simulated ones.
     pub is_mock: bool,
-}
-
-/// TT_VISIBLE_DEVICES of the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen<'a> {
-    /// It is not set.
-    All,
-    /// What it says.
-    Only(&'a [u8]),
-    /// The service may not look, or it is too long: which device is which cannot be told.
-    Unknown,
 }
 
 /// The writer of one such ledger. One thread uses it at a time.
@@ -98,20 +88,13 @@ impl Hosted {
         hosted.populate(0, PAGE as u64)?;
         // With these whole, a free never needs memory: one that is refused would leave the figures wrong for good.
         hosted.make_room_for(Room { events: EVENTS.records, graves: GRAVEYARD.records, ..Room::default() })?;
-        let visible = match owner.seen {
-            Seen::Only(text) => Some(text),
-            Seen::All | Seen::Unknown => None,
-        };
         let mut identity = Identity::of_this_process().called(owner.program);
-        (identity.visible, identity.is_mock) = (visible, owner.is_mock);
+        identity.environment = Environment { seen: owner.seen, is_mock: owner.is_mock };
         let books = hosted.books();
         let set = |field, value| books.region.header(field).store(value, Relaxed);
         start::write_header(&books.region, config, clock, &identity);
         set(header::CLOCK, pair(clock as u32, owner.pid));
         set(header::OWNER_START_TICKS, owner.start_ticks);
-        if owner.seen == Seen::Unknown {
-            set(header::VISIBLE_IS_SET, pair(header::VISIBLE_CUT, if owner.is_mock { header::FLAG_MOCK } else { 0 }));
-        }
         Ok(hosted)
     }
 

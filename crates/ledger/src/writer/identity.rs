@@ -4,16 +4,17 @@ use std::ffi::{CStr, c_void};
 
 use crate::layout::header;
 
-use super::memory::{low, position};
+use super::{
+    environment::Environment,
+    memory::{low, position},
+};
 
 /// A process as its ledger's header names it.
 pub(super) struct Identity<'a> {
     pub(super) pid: libc::pid_t,
     pub(super) start_ticks: u64,
     pub(super) pid_namespace: u64,
-    pub(super) visible: Option<&'a [u8]>,
-    /// TT-Metal works on chips that are not there.
-    pub(super) is_mock: bool,
+    pub(super) environment: Environment<'a>,
     program: [u8; 256],
     program_from: usize,
     program_to: usize,
@@ -32,10 +33,7 @@ impl Identity<'_> {
             pid: unsafe { libc::getpid() },
             start_ticks: start_ticks(),
             pid_namespace: inode_of(c"/proc/self/ns/pid"),
-            visible: variable(c"TT_VISIBLE_DEVICES"),
-            is_mock: [c"TT_METAL_MOCK_CLUSTER_DESC_PATH", c"TT_METAL_SIMULATOR"]
-                .iter()
-                .any(|name| variable(name).is_some_and(|value| !value.is_empty())),
+            environment: Environment::of_this_process(),
             program,
             program_from: from,
             program_to: length,
@@ -78,18 +76,6 @@ pub(super) fn caller() -> u64 {
     // SAFETY: neither call has conditions.
     let (pid, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     u64::from(pid.unsigned_abs()) << 32 | u64::from(low(thread.unsigned_abs()))
-}
-
-fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: a C string in, a C string or null out. It stays the program's; we copy it at once, as getenv's users do.
-    let value = unsafe {
-        let value = libc::getenv(name.as_ptr());
-        if value.is_null() {
-            return None;
-        }
-        CStr::from_ptr(value)
-    };
-    Some(value.to_bytes())
 }
 
 fn inode_of(path: &CStr) -> u64 {

@@ -297,10 +297,40 @@ impl Region {
         self.record(position(layout::entries(0).offset) + (slot & (self.capacity - 1)) as usize * 64)
     }
 
+    /// Writes a text of the header, cut to its field with a NUL behind it.
+    pub(super) fn set_header_text(&self, field: u64, bytes_max: usize, text: &[u8]) {
+        for (at, word) in words_of(text, bytes_max) {
+            self.header(field + at).store(word, Relaxed);
+        }
+    }
+
+    pub(super) fn has_header_text(&self, field: u64, bytes_max: usize, text: &[u8]) -> bool {
+        words_of(text, bytes_max).all(|(at, word)| self.header(field + at).load(Relaxed) == word)
+    }
+
     /// Adds to a counter of the header that may also change without the lock.
     pub(super) fn count(&self, field: u64) {
         self.header(field).fetch_add(1, Relaxed);
     }
+}
+
+/// As many bytes of a text at most, cut between two characters.
+pub(super) fn beginning(text: &str, bytes_max: usize) -> &[u8] {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.as_bytes().get(..end).unwrap_or_default()
+}
+
+/// The words of a text that is cut to its field, with zeros behind it: at least one NUL.
+pub(super) fn words_of(text: &[u8], bytes_max: usize) -> impl Iterator<Item = (u64, u64)> {
+    let text = text.get(..bytes_max - 1).unwrap_or(text);
+    (0..bytes_max).step_by(8).map(move |at| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(text.get(at..).unwrap_or_default()).for_each(|(to, from)| *to = *from);
+        (at as u64, u64::from_le_bytes(word))
+    })
 }
 
 const ROW_WORDS: usize = layout::row::WORDS;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    Config, Session,
+    Config,
     books::{Books, FIGURES},
     circulars::Circulars,
     clock::{self, ClockChoice},
@@ -192,50 +192,11 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     set(header::CREATED_MONOTONIC, tsc::monotonic_ns());
     set(header::CREATED_REALTIME, tsc::realtime_ns());
     set(header::CREATED_CLOCK, clock::now(clock));
-    write_environment(region, identity);
-    text(region, header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
-    text(region, header::PROGRAM, header::PROGRAM_BYTES, identity.program());
+    identity.environment.write(region);
+    region.set_header_text(header::VERSION_TEXT, header::VERSION_TEXT_BYTES, config.version.as_bytes());
+    region.set_header_text(header::PROGRAM, header::PROGRAM_BYTES, identity.program());
     // Everything before it is there when the magic is: pairs with the reader's first pread.
     region.header(header::MAGIC).store(layout::MAGIC, Release);
-}
-
-/// What the environment says about devices.
-fn write_environment(region: &Region, identity: &Identity) {
-    let visible = match identity.visible {
-        None => 0,
-        // A NUL stands behind it.
-        Some(value) if value.len() < header::VISIBLE_BYTES => header::VISIBLE_WHOLE,
-        Some(_) => header::VISIBLE_CUT,
-    };
-    let flags = if identity.is_mock { header::FLAG_MOCK } else { 0 };
-    region.header(header::VISIBLE_IS_SET).store(pair(visible, flags), Relaxed);
-    // What a longer value left.
-    for at in (header::VISIBLE..header::VISIBLE + header::VISIBLE_BYTES as u64).step_by(8) {
-        region.header(at).store(0, Relaxed);
-    }
-    text(region, header::VISIBLE, header::VISIBLE_BYTES, identity.visible.unwrap_or_default());
-}
-
-impl Session<'_> {
-    /// Reads TT_VISIBLE_DEVICES and the like again: a program may set them between its first report and its first device, and
-    /// TT-Metal looks when that opens.
-    pub fn see_environment(&mut self) {
-        if !self.books.is_hosted() {
-            write_environment(&self.books.region, &Identity::of_this_process());
-        }
-    }
-}
-
-/// Writes a text, cut to its field with a NUL behind it.
-fn text(region: &Region, field: u64, bytes_max: usize, bytes: &[u8]) {
-    let bytes = bytes.get(..bytes.len().min(bytes_max - 1)).unwrap_or_default();
-    for (chunk, at) in bytes.chunks(8).zip((field..).step_by(8)) {
-        let mut word = [0; 8];
-        for (to, from) in word.iter_mut().zip(chunk) {
-            *to = *from;
-        }
-        region.header(at).store(u64::from_le_bytes(word), Relaxed);
-    }
 }
 
 fn bytes_for(capacity: u32) -> usize {

@@ -9,7 +9,7 @@ use crate::layout::{TAG_BYTES_MAX, TAG_OTHER, TAGS, header};
 
 use super::{
     books::Books,
-    memory::{self, Backing, Record, low},
+    memory::{self, Backing, Record, beginning, low},
 };
 
 const CELLS: usize = TAGS.records as usize * 2;
@@ -52,15 +52,10 @@ impl Tags {
 
 /// A tag's text as the region has it: its length, the bytes, zeros.
 fn packed(text: &str) -> [u64; 8] {
+    let text = beginning(text, TAG_BYTES_MAX);
     let mut bytes = [0_u8; 64];
-    let mut length = text.len().min(TAG_BYTES_MAX);
-    while !text.is_char_boundary(length) {
-        length -= 1;
-    }
-    for (to, from) in bytes.iter_mut().skip(1).zip(text.as_bytes().iter().take(length)) {
-        *to = *from;
-    }
-    bytes[0] = u8::try_from(length).unwrap_or(0);
+    bytes[0] = u8::try_from(text.len()).unwrap_or(0);
+    bytes.iter_mut().skip(1).zip(text).for_each(|(to, from)| *to = *from);
     let mut words = [0; 8];
     for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*chunk);

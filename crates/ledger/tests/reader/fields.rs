@@ -38,7 +38,8 @@ fn identity() {
     assert_eq!((identity.machine, identity.writer), (77, Some(WriterKind::Service)));
     assert_eq!((identity.owner_pid, identity.owner_start_ticks), (815, 999));
     assert_eq!((identity.program.as_str(), identity.version.as_str()), ("python3", "0.1.0"));
-    assert_eq!((identity.visible_devices.as_deref(), identity.is_mock), (Some("0,3"), true));
+    let environment = read.totals().unwrap().environment;
+    assert_eq!((environment.visible_devices.as_deref(), environment.is_visible_cut, environment.is_mock), (Some("0,3"), false, true));
     assert_eq!(identity.created_unix_ns, unix(1_000));
 }
 
@@ -48,7 +49,8 @@ fn identity_of_little() {
     region.put32(0x084, 9);
     region.text(0x0F0, &[0xFF; 64]);
     let read = open(&region.bytes).unwrap();
-    assert_eq!((read.identity().writer, &read.identity().visible_devices, read.identity().is_mock), (None, &None, false));
+    let environment = read.totals().unwrap().environment;
+    assert_eq!((read.identity().writer, environment.visible_devices, environment.is_mock), (None, None, false));
     assert_eq!(read.identity().program, "\u{FFFD}".repeat(64), "no NUL, no UTF-8");
 }
 
