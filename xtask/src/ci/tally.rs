@@ -57,14 +57,14 @@ impl fmt::Display for Tally {
     }
 }
 
-/// `test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s`
+/// `test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s`, or as far as `failed`
 fn rust(line: &str) -> Option<(u64, u64)> {
     let words: Vec<&str> = line.strip_prefix("test result: ")?.split_whitespace().collect();
     let count = |label: &str| {
-        let at = words.iter().position(|word| *word == label)?;
+        let at = words.iter().position(|word| word.trim_end_matches(';') == label)?;
         words.get(at.checked_sub(1)?)?.parse().ok()
     };
-    Some((count("passed;")?, count("failed;")?))
+    Some((count("passed")?, count("failed")?))
 }
 
 /// `Ran 12 tests in 0.345s`
@@ -115,6 +115,7 @@ mod tests {
             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: \u{1b}[32mok\u{1b}[m. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s";
         check(output, "41 passed, 1 failed");
+        check("test result: FAILED. 3 passed; 2 failed\n", "3 passed, 2 failed");
         check(&format!("{output}\nRan 3 tests in 0.012s\n\nOK\n"), "44 passed, 1 failed");
     }
 

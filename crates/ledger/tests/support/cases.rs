@@ -17,12 +17,13 @@ pub fn run(cases: &[Case]) -> ! {
         exit(0);
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let mut failed = 0;
+    let (mut passed, mut failed) = (0, 0);
     for case in cases.iter().filter(|case| wanted.is_none_or(|wanted| case.name.contains(wanted.as_str()))) {
         let status = in_child(case.run);
         println!("test {} ... {}", case.name, if status == 0 { "ok".to_owned() } else { format!("FAILED ({status:#x})") });
-        failed += i32::from(status != 0);
+        if status == 0 { passed += 1 } else { failed += 1 }
     }
+    println!("\ntest result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
     exit(i32::from(failed != 0))
 }
 
