@@ -4,6 +4,7 @@
 //! or it could not be tried here and says so loudly. Tests are counted from what they print.
 
 mod api;
+mod loom;
 mod prometheus;
 mod python;
 mod stub;
@@ -43,6 +44,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "docs", run: |gate| docs::check(gate.project).into() },
     Stage { name: "screens", run: |gate| screens::check(gate.project).into() },
     Stage { name: "doc", run: rustdoc },
+    Stage { name: "loom", run: loom::run },
     Stage { name: "header", run: headers },
     Stage { name: "python", run: python::run },
     Stage { name: "stub", run: stub::run },

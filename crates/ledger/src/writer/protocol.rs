@@ -1,6 +1,6 @@
 //! The order of stores that readers rely on, and nothing else: small enough to be checked with loom (below).
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p ttmon-ledger --lib protocol`
+//! `cargo xtask ci --only loom`
 
 use std::sync::atomic::{
     AtomicU64,
