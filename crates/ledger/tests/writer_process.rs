@@ -6,6 +6,8 @@ mod cases;
 mod limits;
 #[path = "support/made.rs"]
 mod made;
+#[path = "writer_process/memory.rs"]
+mod memory;
 #[path = "support/raw.rs"]
 mod raw;
 
@@ -25,6 +27,7 @@ use limits::{
     no_descriptor_left,
 };
 use made::{CONFIG, Random, key, open};
+use memory::{address_space_is_given_back, pages_are_small_and_not_dumped, without_proc_there_is_none};
 use raw::{Raw, Truth};
 use ttmon_ledger::{
     layout::{Lost, status},
@@ -64,6 +67,9 @@ fn main() {
         Case { name: "address_space_limit", run: address_space_limit },
         Case { name: "no_descriptor_left", run: no_descriptor_left },
         Case { name: "memfd_refused", run: memfd_refused },
+        Case { name: "without_proc_there_is_none", run: without_proc_there_is_none },
+        Case { name: "pages_are_small_and_not_dumped", run: pages_are_small_and_not_dumped },
+        Case { name: "address_space_is_given_back", run: address_space_is_given_back },
         Case { name: "mlockall_locks_nothing_untouched", run: mlockall_locks_nothing_untouched },
         Case { name: "all_descriptors_closed", run: all_descriptors_closed },
         Case { name: "errno_is_kept", run: errno_is_kept },
