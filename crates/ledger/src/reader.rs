@@ -46,6 +46,7 @@ pub use totals::{Mark, Totals};
 
 use crate::layout::{VERSION_MAJOR, VERSION_MINOR};
 use bytes::Source;
+use clock::Converter;
 use header::Header;
 
 /// An opened ledger.
@@ -83,8 +84,9 @@ impl Region {
 
     /// The figures, without the single entries: a few short reads, unless the writer is stuck in the middle of an event.
     pub fn totals(&self) -> Result<Totals, Refusal> {
-        let frame = totals::frame(self)?;
-        if frame.is_exact { Ok(frame.into_totals(Exactness::Exact)) } else { list::recount(self) }
+        let converter = self.converter();
+        let frame = totals::frame(self, converter)?;
+        if frame.is_exact { Ok(frame.into_totals(Exactness::Exact)) } else { list::recount(self, converter) }
     }
 
     /// Everything that is live, the figures of the same moment, and what was live at each row's peak.
@@ -106,6 +108,11 @@ impl Region {
     /// The recorded events after number `after`; 0 asks for all there are.
     pub fn events(&self, after: u64) -> Result<Recorded, Refusal> {
         events::read(self, after)
+    }
+
+    /// For all times of one reading, so that they fit each other: where clocks were set it costs a moment, and is measured anew.
+    fn converter(&self) -> Converter {
+        self.header.creation.converter()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is counted without the writer's lock: programs launched, and how often each hooked function was called.
 
 use super::bytes::{text_at, u64_at};
+use super::clock::Converter;
 use super::{Refusal, Region};
 use crate::layout::{Coverage, coverage, launches};
 
@@ -75,9 +76,8 @@ impl Feature {
     }
 }
 
-pub(super) fn launches(region: &Region, used: u32) -> Result<Vec<Launches>, Refusal> {
+pub(super) fn launches(region: &Region, used: u32, converter: &Converter) -> Result<Vec<Launches>, Refusal> {
     let table = region.header.tables.launches;
-    let converter = region.header.creation.converter();
     let mut found = Vec::new();
     region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {
         for record in chunk.chunks_exact(table.stride as usize) {

@@ -59,7 +59,7 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, Refusal> {
     let counters = Counters::read(&region.source, tables)?;
     let oldest = (counters.seq / 2 + 2).saturating_sub(ring).max(counters.rows_believable_from);
     let tags = tags::read(region, counters.tags_used)?;
-    let converter = region.header.creation.converter();
+    let converter = region.converter();
     let events: Vec<Event> = records
         .iter()
         .filter(|record| record.number >= oldest)

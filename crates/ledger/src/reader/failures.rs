@@ -1,6 +1,7 @@
 //! What the program was refused, as the writer noted it.
 
 use super::bytes::{position, text_at, u8_at, u16_at, u32_at, u64_at};
+use super::clock::Converter;
 use super::header::Counters;
 use super::{Refusal, Region, tags};
 use crate::layout::{Refused, failure};
@@ -75,12 +76,13 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, Refusal> {
         again.extend(chunk.chunks_exact(stride).map(|record| u64_at(record, failure::NUMBER)));
     })?;
     let texts = tags::read(region, Counters::read(&region.source, tables)?.tags_used)?;
+    let converter = region.converter();
     let mut failures: Vec<Failure> = bytes
         .chunks_exact(stride)
         .zip(again)
         // The number is stored last and taken away first: the same on both sides is a whole record.
         .filter(|(record, number)| *number != 0 && u64_at(record, failure::NUMBER) == *number)
-        .filter_map(|(record, _)| Failure::decode(record, &texts, region))
+        .filter_map(|(record, _)| Failure::decode(record, &texts, &converter))
         .collect();
     failures.sort_unstable_by_key(|failure| failure.number);
     failures.dedup_by_key(|failure| failure.number);
@@ -88,7 +90,7 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, Refusal> {
 }
 
 impl Failure {
-    fn decode(record: &[u8], texts: &[String], region: &Region) -> Option<Self> {
+    fn decode(record: &[u8], texts: &[String], converter: &Converter) -> Option<Self> {
         let text = |id: u32| texts.get(id as usize).cloned().unwrap_or_default();
         let count = u32_at(record, failure::LARGEST_COUNT).min(8);
         let message = text_at(record, failure::MESSAGE, failure::MESSAGE_BYTES);
@@ -96,7 +98,7 @@ impl Failure {
         (kind < 8).then_some(())?;
         Some(Self {
             number: u64_at(record, failure::NUMBER),
-            time: region.header.creation.converter().unix_ns(u64_at(record, failure::TIME)),
+            time: converter.unix_ns(u64_at(record, failure::TIME)),
             event: u64_at(record, failure::EVENT),
             what: Refused::from_byte(u8_at(record, failure::WHAT))?,
             kind,

@@ -16,11 +16,10 @@ pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>
     let counters = Counters::read(&region.source, &region.header.tables)?;
     if counters.left_used > 0 {
         let table = region.header.tables.left;
-        let converter = region.header.creation.converter();
         let mut seen: HashSet<u64> = left.iter().map(|entry| entry.event).collect();
         region.source.chunks(table, 0, counters.left_used, &mut Vec::new(), |_, chunk| {
             for record in chunk.chunks_exact(table.stride as usize).filter(|record| u8_at(record, entry::STATE) == entry::LIVE) {
-                let Some(mut entry) = Entry::decode(u32::MAX, record, &converter) else { continue };
+                let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) else { continue };
                 let row = frame.rows.get(row_index(entry.allocator, entry.kind));
                 let belongs = row.is_some_and(|row| row.is_used && row.begun < entry.event && entry.event <= row.epoch);
                 if belongs && seen.insert(entry.event) {

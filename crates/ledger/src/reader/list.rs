@@ -5,6 +5,7 @@
 //! another in its place.
 
 use super::bytes::u8_at;
+use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Counters;
 use super::left;
@@ -36,13 +37,14 @@ pub struct Listing {
 
 /// Everything, for [`Region::list`].
 pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
-    let mut taken = Taken::take(region)?;
+    let converter = region.converter();
+    let mut taken = Taken::take(region, converter)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     let is_settled = taken.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
     // Where the writer stands still, another copy would not come out better.
     if !is_settled && !taken.frame.is_stalled {
         drop(taken);
-        taken = Taken::take(region)?;
+        taken = Taken::take(region, converter)?;
         peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     }
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
@@ -53,10 +55,10 @@ pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
 }
 
 /// The figures alone, counted from the entries.
-pub(super) fn recount(region: &Region) -> Result<Totals, Refusal> {
-    let mut taken = Taken::take(region)?;
+pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, Refusal> {
+    let mut taken = Taken::take(region, converter)?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
-        taken = Taken::take(region)?;
+        taken = Taken::take(region, converter)?;
     }
     // The writer's own figures may be had by now; that the list does not fit them is of no concern here.
     let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
@@ -76,13 +78,13 @@ struct Taken {
 }
 
 impl Taken {
-    fn take(region: &Region) -> Result<Self, Refusal> {
+    fn take(region: &Region, converter: Converter) -> Result<Self, Refusal> {
         // In this order: a slot used first by an event after this one is in the copy or in the replay.
         let from = region.source.seq()? / 2;
         let before = Counters::read(&region.source, &region.header.tables)?;
-        let mut copy = Copy::read(region, &before)?;
-        let mut frame = totals::frame(region)?;
-        let changes = match replay::changes(region, from, frame.events())? {
+        let mut copy = Copy::read(region, &before, &converter)?;
+        let mut frame = totals::frame(region, converter)?;
+        let changes = match replay::changes(region, from, frame.events(), &converter)? {
             Some(mut changes) => {
                 changes.complete(region)?;
                 Some(changes)
@@ -123,9 +125,8 @@ struct Copy {
 }
 
 impl Copy {
-    fn read(region: &Region, counters: &Counters) -> Result<Self, Refusal> {
+    fn read(region: &Region, counters: &Counters, converter: &Converter) -> Result<Self, Refusal> {
         let tables = &region.header.tables;
-        let converter = region.header.creation.converter();
         let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into());
         let mut entries = pages::vec_with_capacity(usize::try_from(likely).unwrap_or(0));
         let mut nonsense = Vec::new();
@@ -133,7 +134,7 @@ impl Copy {
             for (slot, record) in (first..).zip(chunk.chunks_exact(tables.entries.stride as usize)) {
                 match u8_at(record, entry::STATE) {
                     entry::FREE | entry::WRITING => {}
-                    entry::LIVE => match Entry::decode(slot, record, &converter) {
+                    entry::LIVE => match Entry::decode(slot, record, converter) {
                         Some(entry) => entries.push(entry),
                         None => nonsense.push(slot),
                     },

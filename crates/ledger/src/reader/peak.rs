@@ -112,7 +112,7 @@ pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[En
     }
     if sets.iter().any(|set| set.sum() < set.peak) {
         let mut buried = vec![Vec::new(); sets.len()];
-        graveyard(region, frame.counters.tags_used, |entry, peak_event| {
+        graveyard(region, frame, |entry, peak_event| {
             if let Some(set) = set_of(&entry).filter(|&set| sets[set].has(&entry) && sets[set].span.event == peak_event) {
                 buried[set].push(entry);
             }
@@ -132,14 +132,13 @@ fn bytes(entries: &[Entry]) -> u64 {
 }
 
 /// Hands over each record with the peak event that it belongs to.
-fn graveyard(region: &Region, tags_used: u32, mut each: impl FnMut(Entry, u64)) -> Result<(), Refusal> {
+fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), Refusal> {
     let table = region.header.tables.graveyard;
-    let converter = region.header.creation.converter();
     region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
         for record in chunk.chunks_exact(table.stride as usize) {
-            if let Some(mut entry) = Entry::decode(u32::MAX, record, &converter) {
+            if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
                 (entry.thread, entry.operation, entry.refs) = (0, entry.refs, 1);
-                entry.know_tags(tags_used);
+                entry.know_tags(frame.counters.tags_used);
                 each(entry, u64_at(record, entry::PEAK_EVENT));
             }
         }

@@ -101,7 +101,7 @@ pub(super) struct Changes {
 const MARGIN: u64 = 64;
 
 /// The changes of the events after `from` up to `to`; `None` where they are not all there, or the writer repaired its ledger.
-pub(super) fn changes(region: &Region, from: u64, to: u64) -> Result<Option<Changes>, Refusal> {
+pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter) -> Result<Option<Changes>, Refusal> {
     let tables = &region.header.tables;
     let room = u64::from(tables.events.records).saturating_sub(MARGIN);
     let mut changes = Changes::default();
@@ -111,10 +111,9 @@ pub(super) fn changes(region: &Region, from: u64, to: u64) -> Result<Option<Chan
     if to < from || to - from >= room {
         return Ok(None);
     }
-    let converter = region.header.creation.converter();
     let mut is_whole = true;
     records(region, from + 1, to, |record| {
-        is_whole &= record.is_some_and(|record| changes.add(&record, tables, &converter));
+        is_whole &= record.is_some_and(|record| changes.add(&record, tables, converter));
     })?;
     // Whatever the writer did meanwhile, it was not where we read.
     let now = region.source.seq()? / 2;

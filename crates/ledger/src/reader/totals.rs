@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::bytes::u64_at;
+use super::clock::Converter;
 use super::coverage::{self, Feature, Launches};
 use super::environment::Environment;
 use super::header::Counters;
@@ -75,6 +76,7 @@ pub(super) struct Frame {
     pub(super) is_exact: bool,
     /// Whether an event stayed half done while we tried: its writer is dead, or stopped.
     pub(super) is_stalled: bool,
+    pub(super) converter: Converter,
     pub(super) counters: Counters,
     pub(super) environment: Environment,
     /// Every row there is, by number, in use or not.
@@ -127,7 +129,7 @@ impl Frame {
 }
 
 /// Reads the figures, of one moment if that can be had within a few tries.
-pub(super) fn frame(region: &Region) -> Result<Frame, Refusal> {
+pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, Refusal> {
     let mut raw = Raw::default();
     let mut before = region.source.seq()?;
     let first = before;
@@ -141,13 +143,13 @@ pub(super) fn frame(region: &Region) -> Result<Frame, Refusal> {
         let after = region.source.seq()?;
         moved |= after != first;
         if before == after && counters.seq == before && before.is_multiple_of(2) {
-            return raw.decode(region, counters, Found::Exact);
+            return raw.decode(region, converter, counters, Found::Exact);
         }
         before = after;
     }
     let counters = raw.read(region)?;
     let found = if !moved && counters.seq == first { Found::Stalled } else { Found::Moving };
-    raw.decode(region, counters, found)
+    raw.decode(region, converter, counters, found)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -184,9 +186,8 @@ impl Raw {
         Ok(counters)
     }
 
-    fn decode(&self, region: &Region, counters: Counters, found: Found) -> Result<Frame, Refusal> {
+    fn decode(&self, region: &Region, converter: Converter, counters: Counters, found: Found) -> Result<Frame, Refusal> {
         let tables = &region.header.tables;
-        let converter = region.header.creation.converter();
         let row_bytes = tables.rows.stride as usize;
         let mut allocators = Vec::new();
         let mut rows = Vec::with_capacity(self.rows.len() / row_bytes);
@@ -208,6 +209,7 @@ impl Raw {
         let mut frame = Frame {
             is_exact: found == Found::Exact,
             is_stalled: found == Found::Stalled,
+            converter,
             last_time: converter.unix_ns(counters.last_time),
             mark: (counters.mark_event != 0).then(|| Mark { event: counters.mark_event, time: converter.unix_ns(counters.mark_time) }),
             shared: self
@@ -216,7 +218,7 @@ impl Raw {
                 .filter_map(|record| SharedChip::decode(record, &converter))
                 .collect(),
             coverage: coverage::features(region, counters.coverage_used)?,
-            launches: coverage::launches(region, counters.launches_used)?,
+            launches: coverage::launches(region, counters.launches_used, &converter)?,
             counters,
             environment: Environment::decode(&self.environment),
             rows,
