@@ -162,7 +162,7 @@ impl Tracked {
     /// Memory for one more allocation.
     #[inline]
     fn room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
-        if self.hosted.has_room(1) { Ok(()) } else { self.more_room(budget) }
+        if self.hosted.has_room() { Ok(()) } else { self.more_room(budget) }
     }
 
     #[cold]
@@ -174,7 +174,7 @@ impl Tracked {
         } else {
             let made: io::Result<()> = self.hosted.make_room();
             self.charge(budget);
-            if made.is_ok() && self.hosted.has_room(1) {
+            if made.is_ok() && self.hosted.has_room() {
                 self.full_since = None;
                 return Ok(());
             }

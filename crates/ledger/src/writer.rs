@@ -46,7 +46,7 @@ pub use circulars::Circular;
 pub use clock::ClockChoice;
 pub use environment::Seen;
 pub use failures::Failure;
-pub use hosted::{Hosted, Owner, Room};
+pub use hosted::{Hosted, Owner};
 pub use marks::RowFigures;
 
 use crate::{

@@ -16,10 +16,10 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use crate::layout::{self, ALLOCATORS, Clock, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, entry, header, row};
+use crate::layout::{self, ALLOCATORS, Clock, GRAVEYARD, KINDS, Lost, ROWS, TAGS, Table, allocator, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Config, Key, Session,
+    AllocatorId, AllocatorSpec, Config, Session,
     books::Books,
     clock,
     environment::{Environment, Seen},
@@ -51,12 +51,10 @@ pub struct Hosted {
     room: Room,
 }
 
-/// Records of each table that have memory behind them.
+/// Records of each table that have memory behind them. Recorder and graveyard have it as a whole.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Room {
-    events: u32,
+struct Room {
     entries: u32,
-    graves: u32,
     allocators: u32,
     tags: u32,
 }
@@ -70,11 +68,6 @@ const EVENTS: Table = Table { records: 16_384, ..layout::EVENTS };
 /// Records that get memory together at first; later as many as there are, up to [`STEP_MAX`].
 const STEP_MIN: u32 = 1024;
 const STEP_MAX: u32 = 16_384;
-/// Events that one change may take, and graves that it may look at.
-const EVENTS_EACH: u32 = 3;
-const GRAVES_EACH: u32 = 8;
-/// Changes that [`Hosted::make_room`] makes room for at least.
-pub(super) const CHANGES_MAX: u32 = 128;
 
 impl Hosted {
     /// A new ledger in an empty file. `config` says for which machine, and which version writes.
@@ -84,10 +77,8 @@ impl Hosted {
         file.set_len(bytes as u64)?;
         let region = map(&file, bytes, capacity)?;
         let clock = clock::pick(config.clock);
-        let mut hosted = Self::over(file, region, clock)?;
-        hosted.populate(0, PAGE as u64)?;
-        // With these whole, a free never needs memory: one that is refused would leave the figures wrong for good.
-        hosted.make_room_for(Room { events: EVENTS.records, graves: GRAVEYARD.records, ..Room::default() })?;
+        let hosted = Self::over(file, region, clock)?;
+        hosted.populate_always()?;
         let mut identity = Identity::of_this_process().called(owner.program);
         identity.environment = Environment { seen: owner.seen, is_mock: owner.is_mock };
         let books = hosted.books();
@@ -104,19 +95,11 @@ impl Hosted {
         let (capacity, clock) = check(&file, config)?;
         let region = map(&file, position(layout::entries(capacity).end()), capacity)?;
         let mut hosted = Self::over(file, region, clock)?;
-        hosted.populate(0, PAGE as u64)?;
-        let books = hosted.books();
-        let used = |field| low(books.region.header(field).load(Relaxed));
-        let (entries, tags) = (used(header::ENTRIES_USED).min(capacity), used(header::TAGS_USED));
-        let allocators = used(header::ALLOCATORS_USED);
-        hosted.make_room_for(Room {
-            entries: entries.max(1),
-            // They are there already.
-            events: EVENTS.records,
-            graves: GRAVEYARD.records,
-            allocators: allocators + 1,
-            tags,
-        })?;
+        hosted.populate_always()?;
+        let used = |field| low(hosted.books().region.header(field).load(Relaxed));
+        let (entries, tags) = (used(header::ENTRIES_USED).max(1), used(header::TAGS_USED));
+        let allocators = used(header::ALLOCATORS_USED).saturating_add(1);
+        hosted.make_room_for(Room { entries, allocators, tags })?;
         let books = hosted.books();
         let identity = Identity::of_this_process();
         books.region.header(header::PID).store(pair(identity.pid.unsigned_abs(), config.kind as u32), Relaxed);
@@ -157,41 +140,24 @@ impl Hosted {
         Session { books, time, guess: None }
     }
 
-    /// Whether `changes` more allocations can be stored, for which memory is there already. Frees need none.
+    /// Whether one more allocation can be stored, for which memory is there already. Frees need none.
     #[inline]
-    pub fn has_room(&self, changes: u32) -> bool {
+    pub fn has_room(&self) -> bool {
         let books = self.books();
-        let room = &self.room;
         let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
-        let next = self.events() + u64::from(changes * EVENTS_EACH);
-        (room.events == EVENTS.records || next < u64::from(room.events))
-            && (room.entries == books.region.capacity
-                || used + changes <= room.entries
-                // One that was given back has its memory.
-                || changes == 1 && books.index.first_free().is_some())
-            && (room.graves == GRAVEYARD.records || books.grave_cursor.load(Relaxed) + changes * GRAVES_EACH <= room.graves)
+        // One that was given back has its memory.
+        used < self.room.entries || self.room.entries == books.region.capacity || books.index.first_free().is_some()
     }
 
-    /// Asks the file system for memory for the next changes, at least 128 of them.
+    /// Asks the file system for memory for the next allocations, a thousand of them or more.
     pub fn make_room(&mut self) -> io::Result<()> {
-        let books = self.books();
-        let used = low(books.region.header(header::ENTRIES_USED).load(Relaxed));
-        let next = self.events() + u64::from(CHANGES_MAX * EVENTS_EACH);
-        let cursor = books.grave_cursor.load(Relaxed);
-        self.make_room_for(Room {
-            events: u32::try_from(next).unwrap_or(u32::MAX),
-            entries: used.saturating_add(CHANGES_MAX),
-            graves: cursor.saturating_add(CHANGES_MAX * GRAVES_EACH),
-            allocators: 0,
-            tags: 0,
-        })
+        let used = low(self.books().region.header(header::ENTRIES_USED).load(Relaxed));
+        self.make_room_for(Room { entries: used.saturating_add(1), ..Room::default() })
     }
 
     fn make_room_for(&mut self, wanted: Room) -> io::Result<()> {
         let capacity = self.books().region.capacity;
-        self.room.events = self.reach(EVENTS, self.room.events, wanted.events.saturating_add(1))?;
         self.room.entries = self.reach(layout::entries(capacity), self.room.entries, wanted.entries)?;
-        self.room.graves = self.reach(GRAVEYARD, self.room.graves, wanted.graves)?;
         let rows = Table { records: ROWS.records / KINDS, stride: ROWS.stride * KINDS, ..ROWS };
         let allocators = wanted.allocators.min(ALLOCATORS.records);
         if allocators > self.room.allocators {
@@ -201,6 +167,14 @@ impl Hosted {
         }
         self.room.tags = self.reach(TAGS, self.room.tags, wanted.tags)?;
         Ok(())
+    }
+
+    /// Header, recorder and graveyard. With these whole, a free never needs memory: one that is refused would leave the figures
+    /// wrong for good.
+    fn populate_always(&self) -> io::Result<()> {
+        self.populate(0, layout::HEADER_BYTES.into())?;
+        self.grow(EVENTS, 0, EVENTS.records)?;
+        self.grow(GRAVEYARD, 0, GRAVEYARD.records)
     }
 
     /// Memory for at least the first `wanted` records of a table that has it for `have`; says for how many it has then.
@@ -236,10 +210,6 @@ impl Hosted {
                 return Err(error);
             }
         }
-    }
-
-    fn events(&self) -> u64 {
-        self.books().region.header(header::SEQ).load(Relaxed) / 2
     }
 
     /// The open allocator of that name, or a new one for which memory is asked for first.
@@ -319,9 +289,9 @@ impl Hosted {
     pub fn memory_bytes(&self) -> u64 {
         let room = &self.room;
         let part = |records: u32, stride: u32| u64::from(records) * u64::from(stride);
-        part(room.events, EVENTS.stride)
+        part(EVENTS.records, EVENTS.stride)
+            + part(GRAVEYARD.records, GRAVEYARD.stride)
             + part(room.entries, 64 + 8)
-            + part(room.graves, 64)
             + part(room.allocators, ALLOCATORS.stride + ROWS.stride * KINDS)
             + part(room.tags, TAGS.stride)
     }
@@ -336,14 +306,6 @@ impl Hosted {
             // SAFETY: whole pages of our own mapping, which nobody uses any more: `self` is gone after this.
             unsafe { libc::madvise(region.start.add(offset).as_ptr().cast(), bytes, libc::MADV_REMOVE) };
         }
-    }
-}
-
-impl Session<'_> {
-    /// The flags a live buffer was reported with.
-    pub fn flags(&self, key: Key) -> Option<u16> {
-        let record = self.books.record_in(self.live(key)?.slot);
-        u16::try_from(record.get(entry::ROW) >> 48).ok()
     }
 }
 
@@ -399,5 +361,3 @@ fn check(file: &File, config: &Config) -> io::Result<(u32, Clock)> {
     }
     Ok((capacity, if low(word(header::CLOCK)) == Clock::Tsc as u32 { Clock::Tsc } else { Clock::Monotonic }))
 }
-
-const _: () = assert!(CHANGES_MAX * EVENTS_EACH < STEP_MIN && CHANGES_MAX * GRAVES_EACH <= STEP_MIN);

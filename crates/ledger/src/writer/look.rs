@@ -38,6 +38,12 @@ impl Session<'_> {
         self.newest_of(allocator, address, &ALL)
     }
 
+    /// The flags a live buffer was reported with.
+    pub fn flags(&self, key: Key) -> Option<u16> {
+        let record = self.books.record_in(self.live(key)?.slot);
+        u16::try_from(record.get(entry::ROW) >> 48).ok()
+    }
+
     pub(super) fn live(&self, key: Key) -> Option<Place> {
         self.live_in(self.books.row_for(key)?, key.address)
     }
