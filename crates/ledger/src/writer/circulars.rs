@@ -6,7 +6,7 @@
 //! Which records a program has is known privately: chains of slots, one for each remainder of the program's number.
 
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -50,11 +50,13 @@ pub struct Circular {
 pub(super) struct Circulars {
     words: AtomicPtr<AtomicU64>,
     free: AtomicU32,
+    /// Some died with their allocator since the chains were made.
+    has_dead: AtomicBool,
 }
 
 impl Circulars {
     pub(super) const fn new() -> Self {
-        Self { words: AtomicPtr::new(std::ptr::null_mut()), free: AtomicU32::new(0) }
+        Self { words: AtomicPtr::new(std::ptr::null_mut()), free: AtomicU32::new(0), has_dead: AtomicBool::new(false) }
     }
 
     /// Maps the chains with the first buffer.
@@ -206,8 +208,18 @@ impl Books {
             used.store(u64::from(next + 1), Release);
             return Some(next);
         }
-        self.sort_circulars();
+        // A table full of the living is looked through once, not by each that finds no place.
+        if self.circulars.has_dead.load(Relaxed) {
+            self.sort_circulars();
+        }
         self.circulars.take()
+    }
+
+    /// A row was freed as a whole.
+    pub(super) fn note_dead_circulars(&self, number: usize) {
+        if number % crate::layout::KINDS as usize == usize::from(kind::CB) {
+            self.circulars.has_dead.store(true, Relaxed);
+        }
     }
 
     /// Frees the records that died with their allocator, and makes chains and free list anew.
@@ -222,6 +234,7 @@ impl Books {
                 self.circulars.give(slot);
             }
         }
+        self.circulars.has_dead.store(false, Relaxed);
     }
 
     /// In a repair: states are the truth, the rest is made anew.

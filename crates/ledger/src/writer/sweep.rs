@@ -34,6 +34,7 @@ impl Books {
         self.dead.store(self.dead.load(Relaxed).wrapping_add(count), Relaxed);
         // The store that kills them all; the figures follow, and are recounted if they do not.
         row.publish(row::EPOCH, event.n);
+        self.note_dead_circulars(number);
         self.note_left(event, row, count, bytes);
         for field in [row::LIVE_BYTES, row::ALLOCATED_BYTES, row::UNLISTED_COUNT, row::UNLISTED_BYTES, row::UNLISTED_ALLOCATED] {
             row.set(field, 0);
