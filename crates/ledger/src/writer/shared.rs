@@ -24,11 +24,14 @@ impl Session<'_> {
     /// What the process has on a chip of one kind of memory, and the most it had, closed allocators included; `None` where no
     /// allocator was there. What the hook sees (the higher origin) is not added to what the program reports itself.
     pub fn figures_on(&self, metal_id: u32, kind: u8) -> Option<RowFigures> {
+        if u32::from(kind) >= KINDS {
+            return None;
+        }
         let books = self.books;
         let origin = (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)).map(|slot| books.origin_of(slot)).max()?;
         let mut sum = RowFigures::default();
         for slot in books.slots_on(metal_id, origin) {
-            let row = books.region.row(slot * KINDS as usize + usize::from(kind % 8));
+            let row = books.region.row(slot * KINDS as usize + usize::from(kind));
             sum.used = sum.used.saturating_add(row.get(row::LIVE_BYTES));
             sum.allocated = sum.allocated.saturating_add(row.get(row::ALLOCATED_BYTES));
             sum.count = sum.count.saturating_add(row.count());
@@ -54,9 +57,12 @@ impl Session<'_> {
     /// From now on [`RowFigures::peak`] of [`Session::figures_on`] counts anew. The peak that others see stays what it is.
     pub fn reset_peak_on(&mut self, metal_id: u32, kind: u8) {
         let books = self.books;
+        if u32::from(kind) >= KINDS {
+            return;
+        }
         // Words which no reader takes for anything but themselves: no event.
         for slot in (0..books.allocators_used()).filter(|slot| books.is_on(*slot, metal_id)) {
-            let row = books.region.row(slot * KINDS as usize + usize::from(kind % 8));
+            let row = books.region.row(slot * KINDS as usize + usize::from(kind));
             if row.get(row::INNER_PEAK) != 0 {
                 row.set(row::INNER_PEAK, row.get(row::LIVE_BYTES));
             }
