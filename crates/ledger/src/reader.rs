@@ -5,7 +5,7 @@
 //! an error and not a signal. docs/ledger.md section 4 says why what comes out is exact although the writer never stops.
 //!
 //! Left to the caller: finding the file, opening it without blocking, whether its file system may be trusted to answer
-//! (docs/ledger.md: tmpfs alone), and whether the process that the [`Identity`] names is the one it was found at.
+//! (docs/ledger.md: a memfd's, or the service's tmpfs), and whether the process that the [`Identity`] names is the one it was found at.
 
 mod bytes;
 mod circulars;

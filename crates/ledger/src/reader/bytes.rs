@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use super::Refusal;
 use crate::layout::{Table, header};
 
-/// Bytes a single read asks for at most: larger ones were no faster (docs/ledger.md's experiments: 256 KiB was the best).
+/// Bytes a single read asks for at most: of those tried, larger ones were no faster.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
 /// What a ledger can be read from.

@@ -122,7 +122,7 @@ impl Books {
     pub(super) fn lose(&self, reason: Lost) {
         self.region.count(header::LOST + reason as u64 * 8);
         if makes_inexact(reason) {
-            self.region.header(header::STATUS).fetch_or(status::INEXACT, Relaxed);
+            self.mark_status(status::INEXACT);
         }
     }
 

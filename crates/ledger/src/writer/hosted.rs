@@ -341,8 +341,7 @@ fn check(file: &File, config: &Config) -> io::Result<(u32, Clock)> {
     if word(header::MAGIC) != layout::MAGIC {
         return refuse("no ledger");
     }
-    let version = u64::from(layout::VERSION_MAJOR) | u64::from(layout::VERSION_MINOR) << 16 | u64::from(layout::HEADER_BYTES) << 32;
-    if word(header::VERSION_MAJOR) != version {
+    if word(header::VERSION_MAJOR) != start::VERSION {
         return refuse("a ledger of another version");
     }
     let entries = word(header::TABLES + 5 * 16 + 8);

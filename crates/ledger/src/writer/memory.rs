@@ -103,7 +103,7 @@ pub(super) struct Words {
 impl Words {
     /// `count` is a power of two.
     pub(super) fn reserve(count: usize) -> Option<Self> {
-        let count = count.next_power_of_two();
+        debug_assert!(count.is_power_of_two());
         Some(Self { start: map(count * 8, Backing::Private)?, mask: count - 1 })
     }
 

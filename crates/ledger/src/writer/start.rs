@@ -37,17 +37,25 @@ const DESCRIPTOR_MIN: libc::c_int = 500;
 /// Of a limited address space the ledger takes at most this part.
 const ADDRESS_SPACE_SHARE: u64 = 8;
 
+/// The word of the header with both versions and its length.
+pub(super) const VERSION: u64 = layout::VERSION_MAJOR as u64 | (layout::VERSION_MINOR as u64) << 16 | (layout::HEADER_BYTES as u64) << 32;
+
 /// A new ledger, or `None` if the process has no room for one now.
 pub(super) fn start(config: &Config, capacity_max: u32, under_way: &UnderWay) -> Option<NonNull<Books>> {
     let made = region(capacity_max, under_way)?;
     let books = fill(config, made);
     if books.is_none() {
-        under_way.forget();
-        // SAFETY: nobody else has it.
-        unsafe { memory::unmap(made.start, made.bytes) };
-        close_own(made.descriptor, made.inode);
+        discard(made, under_way);
     }
     books
+}
+
+/// Gives back what was made in vain.
+fn discard(made: Made, under_way: &UnderWay) {
+    under_way.forget();
+    // SAFETY: nobody else has it.
+    unsafe { memory::unmap(made.start, made.bytes) };
+    close_own(made.descriptor, made.inode);
 }
 
 /// A ledger that is being made, for a child that a fork makes meanwhile: the child has the descriptor and the mapping, but
@@ -172,8 +180,7 @@ pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descri
 
 pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, identity: &Identity<'_>) {
     let set = |field, value| region.header(field).store(value, Relaxed);
-    let version = u64::from(layout::VERSION_MAJOR) | u64::from(layout::VERSION_MINOR) << 16;
-    set(header::VERSION_MAJOR, version | u64::from(layout::HEADER_BYTES) << 32);
+    set(header::VERSION_MAJOR, VERSION);
     set(header::REGION_BYTES, region.bytes as u64);
     let events = layout::Table { records: region.events, ..layout::EVENTS };
     let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, events, layout::entries(region.capacity)];
@@ -281,10 +288,7 @@ fn populated(made: Made, under_way: &UnderWay) -> Option<Made> {
     if result == 0 || errno() == libc::EINVAL {
         return Some(made);
     }
-    under_way.forget();
-    // SAFETY: nobody else has it.
-    unsafe { memory::unmap(made.start, made.bytes) };
-    close_own(made.descriptor, made.inode);
+    discard(made, under_way);
     None
 }
 

@@ -11,7 +11,7 @@ use ttmon_ledger::reader::{Refusal, Region};
 use super::encoder::{Encoder, Shape, filled};
 use super::{file, open};
 
-/// Reads all there is. Nothing that comes back is larger than the tables of version 1.1.
+/// Reads all there is. Nothing that comes back is larger than the tables of this version.
 fn read_all(region: &Region) {
     let totals = region.totals().unwrap();
     assert!(totals.allocators.len() <= 256);
