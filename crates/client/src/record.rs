@@ -1,13 +1,11 @@
 //! From a report to the ledger: what a repeated allocation means, and which buffer a free without a kind is.
 
-use ttmon_ledger::layout::{Lost, flag, kind};
+use ttmon_ledger::layout::{Lost, flag, kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, KindGeometry, RowFigures, Session};
 
 use crate::report::{Outcome, Report};
 use crate::{devices, switch, tags};
 
-/// Allocators of this API, beside those of the hook and the socket.
-const ORIGIN_CLIENT: u32 = 1;
 /// Kinds that a plain allocation can have, by its buffer type: TT-Metal's `BufferType`.
 const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
 
@@ -28,7 +26,7 @@ pub(crate) fn record(report: Report) -> Outcome {
             freed(device, kernel_id, |_, allocator| Some(Key { allocator, kind: kind::KERNEL, address: kernel_id }))
         }
         Report::DeviceClose { device } => on_device(device, 0, |session, given_id| {
-            if let Some(allocator) = session.allocator(ORIGIN_CLIENT, given_id) {
+            if let Some(allocator) = session.allocator(origin::CLIENT, given_id) {
                 session.close_allocator(allocator);
             }
             Outcome::Recorded
@@ -69,7 +67,7 @@ fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -
 /// another size it is another buffer, whose predecessor's free was missed: the ledger replaces and counts it.
 fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outcome {
     on_device(device, address, |session, given_id| {
-        let allocator = match session.allocator(ORIGIN_CLIENT, given_id) {
+        let allocator = match session.allocator(origin::CLIENT, given_id) {
             Some(allocator) => allocator,
             None => match open(session, given_id) {
                 Ok(allocator) => allocator,
@@ -85,7 +83,7 @@ fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outc
 /// Drops one reference; the last one frees.
 fn freed(device: i32, address: u64, which: impl FnOnce(&mut Session<'_>, AllocatorId) -> Option<Key>) -> Outcome {
     on_device(device, address, |session, given_id| {
-        let key = session.allocator(ORIGIN_CLIENT, given_id).and_then(|allocator| which(session, allocator));
+        let key = session.allocator(origin::CLIENT, given_id).and_then(|allocator| which(session, allocator));
         if key.and_then(|key| session.unreference(key)).is_none() {
             session.lose(Lost::UnknownFree);
         }
@@ -114,7 +112,7 @@ fn buffer_at(session: &mut Session<'_>, allocator: AllocatorId, address: u64) ->
 fn open(session: &mut Session<'_>, given_id: u32) -> Result<AllocatorId, Lost> {
     let chips = [Chip { metal_id: given_id, unique_id: devices::unique_id(given_id), flags: 0 }];
     let kinds = [KindGeometry::default(); 6];
-    session.open_allocator(&AllocatorSpec { given_id, origin: ORIGIN_CLIENT, mesh: (0, 0), kinds, chips: &chips })
+    session.open_allocator(&AllocatorSpec { given_id, origin: origin::CLIENT, mesh: (0, 0), kinds, chips: &chips })
 }
 
 /// `address` is where the report will look, as a hint.

@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ttmon_client::hooked;
-use ttmon_ledger::layout::{Lost, kind};
+use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, Session};
 
 use crate::buffer::Facts;
@@ -21,8 +21,6 @@ use crate::library::Library;
 
 /// As many as the ledger has open at once.
 const ALLOCATORS_MAX: usize = 256;
-/// Allocators of this library, beside those of the client API and of the socket.
-const ORIGIN_HOOK: u32 = 2;
 
 /// An allocator that is open. What every event needs comes first, in one line of the cache.
 #[derive(Clone, Copy)]
@@ -179,7 +177,7 @@ impl Tables {
             }
             let named = named.get(..chips.chips().len()).unwrap_or_default();
             let given_id = chips.chips().first().copied().unwrap_or(u32::MAX);
-            let spec = AllocatorSpec { given_id, origin: ORIGIN_HOOK, mesh: chips.mesh, kinds: geometry.kinds, chips: named };
+            let spec = AllocatorSpec { given_id, origin: origin::HOOK, mesh: chips.mesh, kinds: geometry.kinds, chips: named };
             let id = session.open_allocator(&spec).ok()?;
             cover(session, library);
             *self.allocators.get_mut(place)? = Some(Allocator {

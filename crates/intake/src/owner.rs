@@ -3,15 +3,13 @@
 use std::io;
 use std::time::Instant;
 
-use ttmon_ledger::layout::{Lost, kind};
+use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Hosted, Key, KindGeometry, Session};
 use ttmon_model::ledger::VisibleDevices;
 
 use crate::limits::{ENTRIES_MAX, FULL_PAUSE, MEMORY_BYTES_MAX};
 use crate::lines::Done;
 
-/// Allocators of the socket, beside those of client and hook.
-const ORIGIN_SOCKET: u32 = 3;
 /// Kinds that a plain allocation can have, by its buffer type: TT-Metal's `BufferType`.
 pub(crate) const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
 
@@ -151,7 +149,7 @@ impl Tracked {
     fn open(&mut self, device: i32, budget: &mut Budget) -> Result<AllocatorId, Refusal> {
         let given_id = u32::try_from(device).map_err(|_| Refusal::Device)?;
         let chips = [Chip { metal_id: given_id, unique_id: 0, flags: 0 }];
-        let spec = AllocatorSpec { given_id, origin: ORIGIN_SOCKET, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
+        let spec = AllocatorSpec { given_id, origin: origin::SOCKET, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
         let opened = self.hosted.open_allocator(&spec);
         self.charge(budget);
         let id = opened.map_err(|lost| if lost == Lost::NoAllocator { Refusal::Devices } else { Refusal::Full })?;

@@ -157,9 +157,10 @@ pub mod allocator {
     pub const CHIPS: u64 = 0x1C;
     pub const GIVEN_ID: u64 = 0x20;
     pub const ORIGIN: u64 = 0x24;
-    /// Six of 24 bytes: banks u32, alignment u32, bytes of a bank u64, base u64.
+    /// Of each of the first kinds 24 bytes: banks u32, alignment u32, bytes of a bank u64, base u64.
     pub const KINDS: u64 = 0x28;
-    pub const KIND_BYTES: u64 = 24;
+    /// Kinds that lie on chips; host memory and other have neither banks nor peaks of a chip.
+    pub const KINDS_MAX: usize = 6;
     /// Bits of [`check`](super::check).
     pub const CHECK: u64 = 0xB8;
     pub const CHECKS: u64 = 0xC0;
@@ -167,7 +168,6 @@ pub mod allocator {
     pub const L1_LOWER_END: u64 = 0xD0;
     /// 64 of 16 bytes: metal id u32, flags u32, unique id u64.
     pub const CHIP_LIST: u64 = 0x100;
-    pub const CHIP_BYTES: u64 = 16;
     pub const CHIPS_MAX: u32 = 64;
     /// A chip's metal id that is not known.
     pub const METAL_ID_UNKNOWN: u32 = u32::MAX;
@@ -176,6 +176,26 @@ pub mod allocator {
     pub const WRITING: u8 = 1;
     pub const OPEN: u8 = 2;
     pub const SHUT: u8 = 3;
+
+    /// Where the geometry of a kind is.
+    pub const fn geometry(kind: usize) -> u64 {
+        KINDS + kind as u64 * 24
+    }
+
+    /// Where a chip of the list is.
+    pub const fn chip(place: u64) -> u64 {
+        CHIP_LIST + place * 16
+    }
+
+    const _: () = assert!(geometry(KINDS_MAX) <= CHECK && chip(CHIPS_MAX as u64) <= super::ALLOCATORS.stride as u64);
+}
+
+/// Who opened an allocator.
+pub mod origin {
+    #![allow(missing_docs, reason = "the allocator's table in docs/ledger.md says what each is")]
+    pub const CLIENT: u32 = 1;
+    pub const HOOK: u32 = 2;
+    pub const SOCKET: u32 = 3;
 }
 
 /// Offsets in a row.
@@ -292,7 +312,7 @@ pub mod launches {
     pub const LAST_TIME: u64 = 0x10;
 }
 
-/// Offsets in the record of a chip that several allocators share; of each kind below [`KINDS_MAX`](shared::KINDS_MAX).
+/// Offsets in the record of a chip that several allocators share; of each kind below [`allocator::KINDS_MAX`].
 pub mod shared {
     #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
     /// Metal id + 1, and the origin in the high half.
@@ -304,7 +324,6 @@ pub mod shared {
     pub const TIME: u64 = 8;
     pub const ALLOCATED: u64 = 16;
     pub const ALLOCATED_TIME: u64 = 24;
-    pub const KINDS_MAX: usize = 6;
 
     pub const fn inner_peak(kind: usize) -> u64 {
         INNER_PEAKS + kind as u64 * 8
@@ -314,7 +333,7 @@ pub mod shared {
         PEAKS + kind as u64 * PEAK_BYTES
     }
 
-    const _: () = assert!(PEAKS + KINDS_MAX as u64 * PEAK_BYTES == super::SHARED.stride as u64);
+    const _: () = assert!(peaks(super::allocator::KINDS_MAX) == super::SHARED.stride as u64);
 }
 
 /// Offsets in a record of the coverage.

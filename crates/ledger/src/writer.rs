@@ -372,12 +372,12 @@ pub struct KindGeometry {
 pub struct AllocatorSpec<'a> {
     /// The number the program gave it: the device id of client and socket.
     pub given_id: u32,
-    /// 1 client, 2 hook, 3 socket.
+    /// `layout::origin`.
     pub origin: u32,
     /// Rows and columns of its mesh, 0 if it has none.
     pub mesh: (u16, u16),
-    /// Kinds 0 to 5.
-    pub kinds: [KindGeometry; 6],
+    /// Of the first kinds.
+    pub kinds: [KindGeometry; layout::allocator::KINDS_MAX],
     /// At most 64 are kept.
     pub chips: &'a [Chip],
 }

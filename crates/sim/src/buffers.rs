@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use ttmon_client::hooked;
-use ttmon_ledger::layout::kind;
+use ttmon_ledger::layout::{kind, origin};
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip as LedgerChip, Circular, Key, KindGeometry};
 use ttmon_model::product::{Arch, Product};
 use ttmon_model::{Kind, PerKind};
@@ -12,8 +12,6 @@ use ttmon_model::{Kind, PerKind};
 use crate::bank::{Bank, End};
 use crate::chip::Chip;
 
-/// Allocators that the hook sees.
-const ORIGIN_HOOK: u32 = 2;
 /// Pages are tiles of 32 x 32 halves.
 const PAGE_BYTES: u64 = 2048;
 /// Blocks of a bank are multiples of this.
@@ -65,7 +63,7 @@ impl Buffers {
     pub(crate) fn new(chip: &Chip) -> Self {
         let kinds = geometry(chip.product);
         let chips = [LedgerChip { metal_id: chip.id, unique_id: chip.unique_id, flags: 0 }];
-        let spec = AllocatorSpec { given_id: chip.id, origin: ORIGIN_HOOK, mesh: (1, 1), kinds, chips: &chips };
+        let spec = AllocatorSpec { given_id: chip.id, origin: origin::HOOK, mesh: (1, 1), kinds, chips: &chips };
         let allocator = hooked::with(|session| session.open_allocator(&spec).ok()).flatten();
         let live = |kind: Kind| {
             let (_, number) = BANKED.into_iter().find(|(banked, _)| *banked == kind)?;

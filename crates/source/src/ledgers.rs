@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 
-use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, status};
+use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, origin, status};
 use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{
@@ -341,9 +341,9 @@ fn allocator(allocator: &Allocator) -> LedgerAllocator {
 
 fn origin(number: u32) -> LedgerWriter {
     match number {
-        1 => LedgerWriter::Client,
-        2 => LedgerWriter::Hook,
-        3 => LedgerWriter::Service,
+        origin::CLIENT => LedgerWriter::Client,
+        origin::HOOK => LedgerWriter::Hook,
+        origin::SOCKET => LedgerWriter::Service,
         _ => LedgerWriter::Unknown,
     }
 }

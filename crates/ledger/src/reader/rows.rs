@@ -16,7 +16,7 @@ pub struct Allocator {
     pub is_open: bool,
     /// The id that the program gave.
     pub given_id: u32,
-    /// 1 client, 2 hook, 3 socket.
+    /// [`layout::origin`](crate::layout::origin).
     pub origin: u32,
     /// Rows and columns of a mesh.
     pub mesh: Option<(u16, u16)>,
@@ -27,7 +27,7 @@ pub struct Allocator {
     /// When it was closed.
     pub closed: Option<u64>,
     /// How its kinds of memory are laid out, used or not, where the writer knows.
-    pub geometry: [Option<Geometry>; 6],
+    pub geometry: [Option<Geometry>; allocator::KINDS_MAX],
     /// What its writer found when it compared itself with the allocator.
     pub self_check: SelfCheck,
     /// Its kinds of memory that were ever used.
@@ -193,7 +193,7 @@ impl SelfCheck {
 
 impl Chip {
     fn decode(record: &[u8], chip: u32) -> Self {
-        let at = allocator::CHIP_LIST + allocator::CHIP_BYTES * u64::from(chip);
+        let at = allocator::chip(chip.into());
         Self {
             metal_id: Some(u32_at(record, at)).filter(|&id| id != allocator::METAL_ID_UNKNOWN),
             unique_id: Some(u64_at(record, at + 8)).filter(|&id| id != 0),
@@ -203,11 +203,8 @@ impl Chip {
 }
 
 impl Geometry {
-    /// Kinds that an allocator describes; host memory and other have no banks.
-    const KINDS: u8 = 6;
-
     fn decode(record: &[u8], kind: u8) -> Option<Self> {
-        let at = allocator::KINDS + allocator::KIND_BYTES * u64::from(kind);
+        let at = allocator::geometry(kind.into());
         let geometry = Self {
             banks: u32_at(record, at),
             alignment: u32_at(record, at + 4),
@@ -215,7 +212,7 @@ impl Geometry {
             base: u64_at(record, at + 16),
         };
         let is_known = geometry != Self { banks: 0, alignment: 0, bank_bytes: 0, base: 0 };
-        (kind < Self::KINDS && is_known).then_some(geometry)
+        (usize::from(kind) < allocator::KINDS_MAX && is_known).then_some(geometry)
     }
 }
 

@@ -2,17 +2,17 @@
 
 use super::bytes::{u32_at, u64_at};
 use super::clock::Converter;
-use crate::layout::shared;
+use crate::layout::{allocator, shared};
 
 /// The peaks of a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedChip {
     /// TT-Metal's number of the chip.
     pub metal_id: u32,
-    /// Of which allocators: 1 client, 2 hook, 3 socket.
+    /// Of which allocators: [`layout::origin`](crate::layout::origin).
     pub origin: u32,
     /// By kind, of the first six.
-    pub peaks: [SharedPeak; shared::KINDS_MAX],
+    pub peaks: [SharedPeak; allocator::KINDS_MAX],
 }
 
 /// Most bytes since a second allocator opened, of all there then. Times are nanoseconds since 1970.

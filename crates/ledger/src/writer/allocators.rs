@@ -102,7 +102,7 @@ impl Books {
         }
     }
 
-    /// The newest open allocator of that name.
+    /// The open allocator of that name; of several any.
     pub(super) fn named(&self, origin: u32, given_id: u32) -> Option<AllocatorId> {
         let name = pair(given_id, origin);
         let used = self.allocators_used();
@@ -165,8 +165,8 @@ impl Books {
             self.set_figure(slot, NAME, name);
             self.set_figure(slot, GENERATION, generation);
             self.set_figure(slot, OPEN, if is_open { generation } else { 0 });
-            for (kind, at) in (0..ROWS_EACH).zip((allocator::KINDS..allocator::CHIP_LIST).step_by(24)).take(6) {
-                let banks = low(self.region.allocator(slot, at).load(Relaxed));
+            for kind in 0..allocator::KINDS_MAX {
+                let banks = low(self.region.allocator(slot, allocator::geometry(kind)).load(Relaxed));
                 self.set_figure(slot, BANKS + kind, u64::from(banks));
             }
         }
@@ -297,7 +297,7 @@ impl Books {
 impl Books {
     /// Another layout of its memory, after it was shrunk or reset; inside an event. A kind with live buffers keeps its banks:
     /// what they take was counted with those.
-    pub(super) fn set_kinds(&self, slot: usize, kinds: &[KindGeometry; 6]) {
+    pub(super) fn set_kinds(&self, slot: usize, kinds: &[KindGeometry; allocator::KINDS_MAX]) {
         for (kind, geometry) in kinds.iter().enumerate() {
             let number = slot * ROWS_EACH + kind;
             let old = self.figure(slot, BANKS + kind);
@@ -312,7 +312,7 @@ impl Books {
 }
 
 fn each_geometry_word(kind: usize, geometry: &KindGeometry, each: impl Fn(u64, u64) -> bool) -> bool {
-    let at = allocator::KINDS + kind as u64 * allocator::KIND_BYTES;
+    let at = allocator::geometry(kind);
     each(at, pair(geometry.banks, geometry.alignment)) && each(at + 8, geometry.bank_bytes) && each(at + 16, geometry.base)
 }
 
@@ -325,9 +325,8 @@ fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool 
         && each(allocator::GIVEN_ID, pair(spec.given_id, spec.origin))
         && spec.kinds.iter().enumerate().all(|(kind, geometry)| each_geometry_word(kind, geometry, &each))
         && chips
-            .zip((allocator::CHIP_LIST..).step_by(16))
+            .zip((0..).map(allocator::chip))
             .all(|(chip, at)| each(at, pair(chip.metal_id, chip.flags)) && each(at + 8, chip.unique_id))
 }
 
-const _: () = assert!(allocator::KIND_BYTES == 24 && allocator::CHIP_BYTES == 16);
-const _: () = assert!(COUNTED + ROWS_EACH <= FIGURES_EACH && BANKS + 6 <= 8);
+const _: () = assert!(COUNTED + ROWS_EACH <= FIGURES_EACH && BANKS + allocator::KINDS_MAX <= 8);

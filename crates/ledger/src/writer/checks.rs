@@ -58,7 +58,7 @@ impl Session<'_> {
     }
 
     /// Another layout of the allocator's memory. A kind that has live buffers keeps its number of banks.
-    pub fn set_geometry(&mut self, allocator: AllocatorId, kinds: &[KindGeometry; 6]) {
+    pub fn set_geometry(&mut self, allocator: AllocatorId, kinds: &[KindGeometry; allocator::KINDS_MAX]) {
         if !self.books.is_open(allocator) {
             return;
         }

@@ -39,7 +39,7 @@ impl Session<'_> {
             sum.peak_ever = sum.peak_ever.max(row.get(row::PEAK));
         }
         let kind = usize::from(kind);
-        if let Some(record) = books.shared_record(metal_id, origin).filter(|_| kind < shared::KINDS_MAX) {
+        if let Some(record) = books.shared_record(metal_id, origin).filter(|_| kind < allocator::KINDS_MAX) {
             let word = |field| books.region.more(SHARED, record, field).load(Relaxed);
             sum.peak = sum.peak.max(word(shared::inner_peak(kind)));
             sum.peak_ever = sum.peak_ever.max(word(shared::peaks(kind)));
@@ -67,7 +67,7 @@ impl Session<'_> {
                 row.set(row::INNER_PEAK, row.get(row::LIVE_BYTES));
             }
         }
-        let is_it = |record: &usize| low(books.shared_key(*record)) == metal_id.wrapping_add(1) && usize::from(kind) < shared::KINDS_MAX;
+        let is_it = |record: &usize| low(books.shared_key(*record)) == metal_id.wrapping_add(1) && usize::from(kind) < allocator::KINDS_MAX;
         for record in (0..books.shared_used()).filter(is_it) {
             let (used, _) = books.together(record, usize::from(kind));
             books.region.more(SHARED, record, shared::inner_peak(usize::from(kind))).store(used, Relaxed);
@@ -105,7 +105,7 @@ impl Books {
     #[cold]
     pub(super) fn raise_shared(&self, event: Event, number: usize) {
         let (slot, kind) = (number / KINDS as usize, number % KINDS as usize);
-        for record in (0..self.shared_used()).filter(|_| kind < shared::KINDS_MAX) {
+        for record in (0..self.shared_used()).filter(|_| kind < allocator::KINDS_MAX) {
             if self.sharing.get(record * WORDS_EACH + slot / 64) >> (slot % 64) & 1 == 1 {
                 self.raise_record(event, record, kind);
             }
@@ -115,7 +115,7 @@ impl Books {
     /// After rows were counted again.
     pub(super) fn raise_all_shared(&self, event: Event) {
         for record in 0..self.shared_used() {
-            for kind in 0..shared::KINDS_MAX {
+            for kind in 0..allocator::KINDS_MAX {
                 self.raise_record(event, record, kind);
             }
         }
@@ -192,6 +192,6 @@ impl Books {
     pub(super) fn chips_of(&self, slot: usize) -> impl Iterator<Item = u32> {
         let word = move |field| self.region.allocator(slot, field).load(Relaxed);
         let chips = high(word(allocator::MESH_ROWS)).min(allocator::CHIPS_MAX);
-        (0..u64::from(chips)).map(move |chip| low(word(allocator::CHIP_LIST + chip * allocator::CHIP_BYTES)))
+        (0..u64::from(chips)).map(move |chip| low(word(allocator::chip(chip))))
     }
 }
