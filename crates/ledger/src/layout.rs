@@ -375,6 +375,30 @@ pub mod failure {
     pub const MESSAGE_BYTES: usize = 384;
 }
 
+/// Offsets in the record of an event, and where those fields lie that share a word.
+pub mod event {
+    #![allow(missing_docs, reason = "the table in docs/ledger.md says what each is")]
+    pub const TIME: u64 = 0x00;
+    pub const ADDRESS: u64 = 0x08;
+    /// Size, row and op.
+    pub const WHAT: u64 = 0x10;
+    /// Slot, tag and number; stored last.
+    pub const WHOLE: u64 = 0x18;
+    pub const PER_BANK: u64 = 0x20;
+    pub const PAGE: u64 = 0x24;
+
+    pub const SIZE_MASK: u64 = super::SIZE_END - 1;
+    pub const ROW_SHIFT: u32 = 40;
+    pub const OP_SHIFT: u32 = 56;
+    pub const SLOT_MASK: u64 = super::ENTRIES_MAX as u64 - 1;
+    pub const TAG_SHIFT: u32 = 20;
+    pub const TAG_MASK: u64 = super::TAGS.records as u64 - 1;
+    pub const NUMBER_SHIFT: u32 = 32;
+
+    const _: () = assert!(SIZE_MASK >> ROW_SHIFT == 0 && super::ROWS.records <= 1 << (OP_SHIFT - ROW_SHIFT));
+    const _: () = assert!(SLOT_MASK >> TAG_SHIFT == 0 && TAG_MASK >> (NUMBER_SHIFT - TAG_SHIFT) == 0);
+}
+
 /// Sizes of this and more are refused: events carry 40 bits.
 pub const SIZE_END: u64 = 1 << 40;
 /// Tag of everything after the last one there is room for.

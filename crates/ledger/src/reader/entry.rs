@@ -3,9 +3,9 @@
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::replay::Record;
-use super::rows::Geometry;
+use super::rows::{Geometry, place_of};
 use super::tags;
-use crate::layout::{KINDS, SIZE_END, entry};
+use crate::layout::{SIZE_END, entry};
 
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +52,11 @@ impl Entry {
     #[inline]
     pub(super) fn decode(slot: u32, record: &[u8], converter: &Converter) -> Option<Self> {
         let record: &[u8; 64] = record.first_chunk()?;
-        let (row, kind) = (u16_at(record, entry::ROW), u8_at(record, entry::KIND));
+        let (allocator, kind) = place_of(u16_at(record, entry::ROW));
         let entry = Self {
             slot,
             event: u64_at(record, entry::STATE) >> 8,
-            allocator: row / 8,
+            allocator,
             kind,
             address: u64_at(record, entry::ADDRESS),
             size: u64_at(record, entry::SIZE),
@@ -71,7 +71,7 @@ impl Entry {
             thread: u32_at(record, entry::THREAD),
             operation: u32_at(record, entry::OPERATION),
         };
-        let is_sane = u32::from(kind) == u32::from(row) % KINDS && entry.size < SIZE_END && entry.event != Self::NO_EVENT;
+        let is_sane = kind == u8_at(record, entry::KIND) && entry.size < SIZE_END && entry.event != Self::NO_EVENT;
         is_sane.then_some(entry)
     }
 

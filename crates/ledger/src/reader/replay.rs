@@ -6,8 +6,9 @@ use super::bytes::{position, u32_at, u64_at};
 use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Tables;
+use super::rows::place_of;
 use super::{Refusal, Region};
-use crate::layout::{Op, entry};
+use crate::layout::{Op, entry, event};
 
 /// A record of the ring as it lies there.
 #[derive(Clone, Copy, Debug)]
@@ -27,31 +28,31 @@ pub(super) struct Record {
 impl Record {
     /// The record of event `number`, unless another one lies there, or half of one.
     fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
-        let (what, last) = (u64_at(bytes, 16), u64_at(bytes, 24));
+        let (what, whole) = (u64_at(bytes, event::WHAT), u64_at(bytes, event::WHOLE));
         #[allow(clippy::cast_possible_truncation, reason = "fields of fewer bits")]
         let record = Self {
             number,
-            time: u64_at(bytes, 0),
-            address: u64_at(bytes, 8),
-            size: what & ((1 << 40) - 1),
-            row: (what >> 40) as u16,
-            op: (what >> 56) as u8,
-            slot: (last & 0xF_FFFF) as u32,
-            tag: (last >> 20 & 0xFFF) as u32,
-            per_bank: u32_at(bytes, 32),
-            page: u32_at(bytes, 36),
+            time: u64_at(bytes, event::TIME),
+            address: u64_at(bytes, event::ADDRESS),
+            size: what & event::SIZE_MASK,
+            row: (what >> event::ROW_SHIFT) as u16,
+            op: (what >> event::OP_SHIFT) as u8,
+            slot: (whole & event::SLOT_MASK) as u32,
+            tag: (whole >> event::TAG_SHIFT & event::TAG_MASK) as u32,
+            per_bank: u32_at(bytes, event::PER_BANK),
+            page: u32_at(bytes, event::PAGE),
         };
-        (last >> 32 == number & 0xFFFF_FFFF).then_some(record)
+        (whole >> event::NUMBER_SHIFT == number & 0xFFFF_FFFF).then_some(record)
     }
 
     /// The kind of memory of its row.
     pub(super) fn kind(&self) -> u8 {
-        self.row.to_le_bytes()[0] % 8
+        place_of(self.row).1
     }
 
     /// The allocator of its row.
     pub(super) fn allocator(&self) -> u16 {
-        self.row / 8
+        place_of(self.row).0
     }
 }
 

@@ -276,6 +276,12 @@ impl RowRecord {
     }
 }
 
+/// The allocator of a row, and its kind.
+pub(super) fn place_of(row: u16) -> (u16, u8) {
+    const _: () = assert!(KINDS == 8);
+    (row / 8, row.to_le_bytes()[0] % 8)
+}
+
 /// Number of a row.
 pub(super) fn row_index(allocator: u16, kind: u8) -> usize {
     position(u64::from(allocator) * u64::from(KINDS) + u64::from(kind))

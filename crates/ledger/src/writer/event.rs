@@ -1,6 +1,6 @@
 //! One event: odd, change, record, even. docs/ledger.md sections 3 and 5 say why in this order.
 
-use crate::layout::{EVENTS, Op, entry, header, row, status};
+use crate::layout::{EVENTS, Op, entry, event as layout, header, row, status};
 
 use super::{
     Buffer,
@@ -46,17 +46,16 @@ impl Books {
 
     #[inline]
     fn record(&self, event: Event, op: Op, fact: &Fact) {
-        const SIZE: u64 = (1 << 40) - 1;
         let [time, address, what, whole, detail] = self.region.event(event.n);
         // The old record stops being whole before it changes, the new one is whole after: pairs with the reader's check of
         // this word.
         protocol::withdraw(whole, 0);
         time.set(event.time);
         address.set(fact.address);
-        what.set(fact.size.min(SIZE) | (fact.row as u64 & 0xFFFF) << 40 | (op as u64) << 56);
+        what.set(fact.size.min(layout::SIZE_MASK) | (fact.row as u64 & 0xFFFF) << layout::ROW_SHIFT | (op as u64) << layout::OP_SHIFT);
         detail.set(fact.detail);
-        let place = u64::from(fact.slot) & 0xF_FFFF | (u64::from(fact.tag) & 0xFFF) << 20;
-        whole.publish(place | event.n << 32);
+        let place = u64::from(fact.slot) & layout::SLOT_MASK | (u64::from(fact.tag) & layout::TAG_MASK) << layout::TAG_SHIFT;
+        whole.publish(place | event.n << layout::NUMBER_SHIFT);
     }
 
     /// A new entry for a key that has none.
@@ -196,5 +195,6 @@ pub(super) fn creation_of(record: Record<'_>) -> Option<u64> {
     (state & 0xFF == u64::from(entry::LIVE)).then_some(state >> 8)
 }
 
-const _: () = assert!(EVENTS.stride == 40 && entry::PAGE == entry::PER_BANK + 4 && entry::REFS == entry::TAG + 4);
+const _: () = assert!(EVENTS.stride == 40 && layout::WHOLE == 3 * 8 && layout::PER_BANK == 4 * 8 && layout::PAGE == layout::PER_BANK + 4);
+const _: () = assert!(entry::PAGE == entry::PER_BANK + 4 && entry::REFS == entry::TAG + 4);
 const _: () = assert!(entry::KIND == entry::ROW + 2 && entry::CORES == entry::ROW + 4 && entry::OPERATION == entry::THREAD + 4);
