@@ -97,7 +97,6 @@ const READY: u64 = 1;
 const WAITING: u64 = 2;
 /// Another copy of this code writes the ledger of this process.
 const OFF: u64 = 3;
-const STAGES: u64 = 4;
 
 /// How long a session waits for another thread that starts the ledger.
 const START_WAIT_NS: u64 = 1_000_000_000;
@@ -193,7 +192,6 @@ impl Writer {
     }
 
     fn find_or_start(&self) -> Result<&Books, Lost> {
-        let me = identity::caller();
         let mut since = None;
         loop {
             let stage = self.stage.load(Acquire);
@@ -210,17 +208,16 @@ impl Writer {
                     }
                 }
                 OFF => return Err(Lost::NoMemory),
-                starting if starting >= STAGES => {
-                    if starting == me {
-                        return Err(Lost::Reentry);
-                    }
-                    // Another pid: the fork came while the parent started, and that thread is not here.
-                    if starting >> 32 == me >> 32 {
-                        wait_a_little(&mut since)?;
-                        continue;
-                    }
-                }
                 _ => {}
+            }
+            let me = identity::caller();
+            if stage == me {
+                return Err(Lost::Reentry);
+            }
+            // Another pid: the fork came while the parent started, and that thread is not here.
+            if stage >> 32 == me >> 32 {
+                wait_a_little(&mut since)?;
+                continue;
             }
             if self.stage.compare_exchange(stage, me, AcqRel, Relaxed).is_ok() {
                 return self.start();
