@@ -106,4 +106,5 @@ fn a_kill_at_any_moment_leaves_it_exact() {
         lost += u32::from(listing.peak_sets.iter().any(|set| set.lost.0 > 0));
     }
     println!("of {rounds} kills: {recounted} in the middle of an event, {overflowed} with unlisted, {lost} with forgotten members");
+    assert!(rounds < ROUNDS || recounted > 0 && overflowed > 0, "{recounted} in the middle of an event, {overflowed} with unlisted");
 }
