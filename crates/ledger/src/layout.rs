@@ -426,7 +426,6 @@ pub enum Op {
     AddCircular = 13,
     RemoveProgram = 14,
     Nothing = 15,
-    Geometry = 16,
 }
 
 impl Op {
@@ -448,7 +447,6 @@ impl Op {
             13 => Self::AddCircular,
             14 => Self::RemoveProgram,
             15 => Self::Nothing,
-            16 => Self::Geometry,
             _ => return None,
         })
     }

@@ -5,9 +5,9 @@ mod made;
 #[path = "support/raw.rs"]
 mod raw;
 
-use std::{collections::BTreeMap, fs::File, thread};
+use std::{fs::File, thread};
 
-use made::{circular, key, open, refused, spec, writer};
+use made::{circular, key, open, refused, writer};
 use proptest::prelude::*;
 use raw::{Raw, Truth};
 use ttmon_ledger::{
@@ -396,60 +396,29 @@ fn a_free_that_did_not_happen_is_taken_back() {
 }
 
 #[test]
-fn another_geometry_and_self_checks() {
+fn self_checks() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
-    session.insert(key(id, 1, 64), &Buffer { size: 100, per_bank: 10, ..Buffer::default() }).expect("room");
-    let mut kinds = spec(0).kinds;
-    (kinds[1].banks, kinds[1].bank_bytes, kinds[2].banks) = (7, 5000, 9);
-    session.set_geometry(id, &kinds);
     for outcome in [SelfCheck::Same, SelfCheck::Different, SelfCheck::Inexact, SelfCheck::PerCore] {
         session.check(id, outcome);
     }
     session.check(id, SelfCheck::Shrunk { l1_lower_end: 0x3_0000 });
     drop(session);
-    truth(&writer);
-    let read = |writer: &Writer| list(writer).totals.allocators[0].clone();
-    let allocator = read(&writer);
-    let banks: Vec<_> = allocator.geometry.iter().map(|kind| kind.map(|kind| (kind.banks, kind.bank_bytes))).collect();
-    assert_eq!(banks[..3], [Some((12, 1 << 30)), Some((64, 5000)), Some((9, 0))], "banks with buffers on them stay");
-    let check = allocator.self_check;
+    let read = |writer: &Writer| list(writer).totals.allocators[0].self_check;
+    let check = read(&writer);
     assert_eq!((check.checks, check.differences, check.l1_lower_end), (2, 1, Some(0x3_0000)));
     assert_eq!((check.is_inexact, check.is_restored, check.is_per_core), (true, false, true));
     let mut session = writer.session().expect("session");
-    session.set_geometry(id, &spec(0).kinds);
     session.check(id, SelfCheck::Unshrunk);
     session.close_allocator(id);
     session.check(id, SelfCheck::Restored);
     let again = open(&mut session, 0);
     session.check(again, SelfCheck::Restored);
     drop(session);
-    let check = read(&writer).self_check;
+    let check = read(&writer);
     assert_eq!((check.is_inexact, check.is_restored, check.is_per_core), (true, true, false), "only the first stays");
     assert_eq!((check.checks, check.l1_lower_end), (2, None));
-}
-
-/// A thread that dies in the middle of things: the circulars' private chains are made anew.
-#[test]
-fn circulars_after_a_repair() {
-    let writer = writer(1024);
-    let id = open(&mut writer.session().expect("session"), 0);
-    for program in 0..5 {
-        writer.session().expect("session").add_circular(&Circular { program, ..circular(id) }).expect("room");
-    }
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut session = writer.session().expect("session");
-        session.remove_program(1);
-        std::panic::resume_unwind(Box::new(()));
-    }));
-    assert!(panicked.is_err());
-    let mut session = writer.session().expect("session");
-    session.remove_program(3);
-    session.add_circular(&Circular { program: 8, ..circular(id) }).expect("room");
-    drop(session);
-    let programs: BTreeMap<u32, u32> = truth(&writer).circulars[&0].iter().map(|one| (one.0, one.1)).collect();
-    assert_eq!(programs.keys().copied().collect::<Vec<_>>(), [0, 2, 4, 8]);
 }
 
 /// What made the peak is asked for when it is long gone.

@@ -251,7 +251,6 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     writer.session().expect("session").mark();
     writer.session().expect("session").remove(key(id, 0, 64));
     writer.session().expect("session").restore(key(id, 0, 64), &buffer(20));
-    writer.session().expect("session").set_geometry(id, &made::spec(0).kinds);
     // Another on the same chip: together they have more than either, twice, and less in between.
     let other = open(&mut writer.session().expect("session"), 1);
     writer.session().expect("session").insert(key(other, 1, 64), &buffer(3)).expect("room");

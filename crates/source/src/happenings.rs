@@ -91,6 +91,6 @@ fn word(op: Op) -> Option<&'static str> {
         Op::Mark => "mark",
         Op::AddCircular => "cb",
         Op::RemoveProgram => "program gone",
-        Op::Ref | Op::Unref | Op::Repair | Op::Nothing | Op::Geometry => return None,
+        Op::Ref | Op::Unref | Op::Repair | Op::Nothing => return None,
     })
 }

@@ -277,7 +277,7 @@ fn op(record: &Record) -> Option<Op> {
         RecordOp::Open => Op::Open,
         RecordOp::Close => Op::Close,
         RecordOp::Mark => Op::Mark,
-        RecordOp::Repair | RecordOp::Nothing | RecordOp::Geometry => return None,
+        RecordOp::Repair | RecordOp::Nothing => return None,
     })
 }
 

@@ -144,7 +144,7 @@ impl Changes {
             Some(Op::FreeAll) => {
                 self.epochs.insert(record.row, record.number);
             }
-            Some(Op::UnlistedAlloc | Op::UnlistedFree | Op::Open | Op::Close | Op::Geometry) => {}
+            Some(Op::UnlistedAlloc | Op::UnlistedFree | Op::Open | Op::Close) => {}
             Some(Op::Failed | Op::Mark | Op::Nothing | Op::AddCircular | Op::RemoveProgram) => {}
             // A repair changes entries without an event for each.
             Some(Op::Repair) | None => return false,

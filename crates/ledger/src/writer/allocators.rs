@@ -8,7 +8,7 @@ use std::sync::atomic::{
 use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 
 use super::{
-    AllocatorId, AllocatorSpec, Key, KindGeometry,
+    AllocatorId, AllocatorSpec, Key,
     books::Books,
     event::{Event, Fact},
     memory::{low, pair},
@@ -294,28 +294,6 @@ impl Books {
     }
 }
 
-impl Books {
-    /// Another layout of its memory, after it was shrunk or reset; inside an event. A kind with live buffers keeps its banks:
-    /// what they take was counted with those.
-    pub(super) fn set_kinds(&self, slot: usize, kinds: &[KindGeometry; allocator::KINDS_MAX]) {
-        for (kind, geometry) in kinds.iter().enumerate() {
-            let number = slot * ROWS_EACH + kind;
-            let old = self.figure(slot, BANKS + kind);
-            let banks = if self.region.row(number).count() == 0 { u64::from(geometry.banks) } else { old };
-            self.set_figure(slot, BANKS + kind, banks);
-            each_geometry_word(kind, &KindGeometry { banks: low(banks), ..*geometry }, |field, value| {
-                self.region.allocator(slot, field).store(value, Relaxed);
-                true
-            });
-        }
-    }
-}
-
-fn each_geometry_word(kind: usize, geometry: &KindGeometry, each: impl Fn(u64, u64) -> bool) -> bool {
-    let at = allocator::geometry(kind);
-    each(at, pair(geometry.banks, geometry.alignment)) && each(at + 8, geometry.bank_bytes) && each(at + 16, geometry.base)
-}
-
 /// Hands over each word that describes an allocator, while `each` agrees; says whether it always did.
 fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool {
     let chips = spec.chips.iter().take(allocator::CHIPS_MAX as usize);
@@ -323,10 +301,12 @@ fn each_word(spec: &AllocatorSpec<'_>, each: impl Fn(u64, u64) -> bool) -> bool 
     let shape = u64::from(rows) | u64::from(columns) << 16 | (chips.len() as u64) << 32;
     each(allocator::MESH_ROWS, shape)
         && each(allocator::GIVEN_ID, pair(spec.given_id, spec.origin))
-        && spec.kinds.iter().enumerate().all(|(kind, geometry)| each_geometry_word(kind, geometry, &each))
-        && chips
-            .zip((0..).map(allocator::chip))
-            .all(|(chip, at)| each(at, pair(chip.metal_id, chip.flags)) && each(at + 8, chip.unique_id))
+        && spec
+            .kinds
+            .iter()
+            .zip((0..).map(allocator::geometry))
+            .all(|(kind, at)| each(at, pair(kind.banks, kind.alignment)) && each(at + 8, kind.bank_bytes) && each(at + 16, kind.base))
+        && chips.zip((0..).map(allocator::chip)).all(|(chip, at)| each(at, pair(chip.metal_id, chip.flags)) && each(at + 8, chip.unique_id))
 }
 
 const _: () = assert!(COUNTED + ROWS_EACH <= FIGURES_EACH && BANKS + allocator::KINDS_MAX <= 8);

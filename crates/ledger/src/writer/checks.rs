@@ -1,10 +1,10 @@
-//! What the hook found when it compared the ledger with the allocator's own statistics, and other layouts of its memory.
+//! What the hook found when it compared the ledger with the allocator's own statistics.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::layout::{KINDS, Op, allocator, check};
+use crate::layout::{allocator, check};
 
-use super::{AllocatorId, KindGeometry, Session, books::Books, event::Fact};
+use super::{AllocatorId, Session, books::Books};
 
 /// Something about an allocator that decides how far its figures may be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +55,6 @@ impl Session<'_> {
                 word(allocator::L1_LOWER_END).store(0, Relaxed);
             }
         }
-    }
-
-    /// Another layout of the allocator's memory. A kind that has live buffers keeps its number of banks.
-    pub fn set_geometry(&mut self, allocator: AllocatorId, kinds: &[KindGeometry; allocator::KINDS_MAX]) {
-        if !self.books.is_open(allocator) {
-            return;
-        }
-        let event = self.books.begin(self.time);
-        self.books.set_kinds(allocator.slot(), kinds);
-        self.books.end(event, Op::Geometry, &Fact { row: allocator.slot() * KINDS as usize, ..Fact::default() });
     }
 }
 
