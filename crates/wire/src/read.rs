@@ -83,8 +83,10 @@ fn problem(item: &Item<'_>) -> Option<Problem> {
 
 /// The moment of a document, without reading the rest of it.
 pub fn time_of(text: &str) -> Option<UnixTime> {
-    let from = text.find("\"time\"")?;
-    let mut parts = text[from + 6..].splitn(3, '"');
-    (parts.next()?.trim() == ":").then_some(())?;
-    UnixTime::parse_rfc3339(parts.next()?)
+    // A host may be called so, too.
+    text.match_indices("\"time\"").find_map(|(from, name)| {
+        let mut parts = text[from + name.len()..].splitn(3, '"');
+        (parts.next()?.trim() == ":").then_some(())?;
+        UnixTime::parse_rfc3339(parts.next()?)
+    })
 }

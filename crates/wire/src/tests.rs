@@ -291,6 +291,13 @@ proptest! {
     }
 }
 
+#[test]
+fn the_moment_of_a_host_called_time() {
+    let written = r#"{"schema":1,"host":"time","time":"2026-11-15T08:12:45.120Z"}"#;
+    assert_eq!(time_of(written), ttmon_model::units::UnixTime::parse_rfc3339("2026-11-15T08:12:45.120Z"));
+    assert!(time_of(written).is_some() && time_of(r#"{"host":"time"}"#).is_none());
+}
+
 /// Read back and written again it is the same document.
 fn check_round_trip(snapshot: &Snapshot) {
     let written = to_string(&SnapshotJson { snapshot, version: "0.1.0" }, Layout::Line);
