@@ -249,6 +249,12 @@ pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16
         .collect()
 }
 
+/// Columns of the process table that are on the screen.
+pub(crate) fn columns_shown(state: &State) -> Vec<usize> {
+    let width = frame(state.size).map_or(0, |frame| main_of(state, frame.body).processes.width);
+    process_columns(state, width).into_iter().map(|(column, ..)| column).collect()
+}
+
 /// A window in the middle of an area.
 pub(crate) fn window(area: Rect, width: u16, height: u16) -> Rect {
     let (width, height) = (width.min(area.width), height.min(area.height));

@@ -260,9 +260,7 @@ pub(super) fn sort_by(state: &mut State, column: usize) {
 
 /// The column beside it on the screen; the first one there if it is not on the screen itself.
 fn sort_by_neighbour(state: &mut State, step: Step) {
-    let Some(frame) = layout::frame(state.size) else { return };
-    let area = layout::main_of(state, frame.body).processes;
-    let shown: Vec<usize> = layout::process_columns(state, area.width).into_iter().map(|(column, ..)| column).collect();
+    let shown = layout::columns_shown(state);
     let at = shown.iter().position(|column| *column == state.settings.sort);
     let next = at.map_or(shown.first(), |at| shown.get(stepped(at, step, shown.len())));
     if let Some(next) = next.copied().filter(|next| *next != state.settings.sort) {

@@ -8,7 +8,7 @@ use ttmon_print::quantity::{age, size};
 use crate::canvas::{Canvas, Field, spark};
 use crate::columns::COLUMNS;
 use crate::keys::KEYS;
-use crate::layout::{scrolled, window};
+use crate::layout::{columns_shown, scrolled, window};
 use crate::signals::SIGNALS;
 use crate::state::{Dialog, Owner, SignalDialog, State};
 use crate::theme::Role;
@@ -66,7 +66,11 @@ fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, bo
 }
 
 fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let line = |index: &usize| format!("{:<14} {}", COLUMNS[*index].title, COLUMNS[*index].help);
+    let shown = columns_shown(state);
+    let line = |index: &usize| {
+        let hidden = if shown.contains(index) { "" } else { "(hidden) " };
+        format!("{:<14} {hidden}{}", COLUMNS[*index].title, COLUMNS[*index].help)
+    };
     let lines: Vec<String> = state.columns().iter().map(line).collect();
     choices("Sort by: Enter chooses, Esc leaves it", &lines, at, canvas, body);
 }
