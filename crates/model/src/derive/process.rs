@@ -139,7 +139,7 @@ fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot:
         first.filter(|_| found.next().is_none())
     };
     match region.through {
-        Some(_) => find(&is_holder).or_else(|| find(&|_| true)),
+        Some(through) => find(&|process| process.key == through).or_else(|| find(&is_holder)).or_else(|| find(&|_| true)),
         None => find(&|process| is_holder(process) && of_host(process))
             .or_else(|| find(&is_holder))
             .or_else(|| find(&|process| of_host(process) && is_named(process))),

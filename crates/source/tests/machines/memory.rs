@@ -233,6 +233,25 @@ fn statistics_inside_a_container() {
     assert_eq!(tree.snapshot().processes[0].workload.container.as_deref(), Some("abababababab"));
 }
 
+/// Two containers on one chip, whose programs have the same pid inside: each region is that of the process it was seen through.
+#[test]
+fn statistics_inside_two_containers() {
+    let tree = tree_with_holder(4242);
+    tree.process(977, "python3", MINUTE);
+    tree.pids(0, "4242\n977\n");
+    for (name, mounts) in [("self", "mnt:[1]"), ("4242", "mnt:[2]"), ("977", "mnt:[3]")] {
+        fs::create_dir_all(tree.path(&format!("proc/{name}/ns"))).unwrap();
+        symlink(mounts, tree.path(&format!("proc/{name}/ns/mnt"))).unwrap();
+    }
+    for (pid, bytes) in [(4242, GB), (977, 2 * GB)] {
+        tree.put(&format!("proc/{pid}/status"), &format!("Name:\tpython3\nUid:\t0\nNSpid:\t{pid}\t1"));
+        tree.region(&format!("proc/{pid}/root/dev/shm"), LEFT, &[(1, "python3", bytes, 0)]);
+    }
+    assert_eq!(used(&tree).left, (Ok(3 * GB), 0, 0));
+    let totals: Vec<_> = tree.snapshot().processes.iter().map(|process| (process.key.pid, process.total(Kind::Dram))).collect();
+    assert_eq!(totals, [(977, Ok(2 * GB)), (4242, Ok(GB))]);
+}
+
 /// A pid of the container's own namespace in the host's shared /dev/shm: the holder of the device is meant.
 #[test]
 fn shared_memory_with_the_host_but_other_pids() {
