@@ -64,6 +64,11 @@ impl Canvas<'_> {
         }
     }
 
+    /// A whole row as a heading, with a text at its beginning.
+    pub(crate) fn heading(&mut self, area: Rect, text: &str) {
+        self.field(area, Field::left(0, area.width), 0, text, self.theme.style(Role::Heading));
+    }
+
     /// A bar of that many columns: what is used shows at least a sliver, and only what is full looks full.
     pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64, style: impl Into<Style>) {
         let text = bar(share, usize::from(at.width), self.glyphs().fill);

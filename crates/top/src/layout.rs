@@ -1,7 +1,7 @@
 //! Where things are: pure functions of the size of the screen and of how much there is to show. Drawing and the mouse use
 //! the same ones, so that a click always hits what is seen.
 
-use ratatui_core::layout::Rect;
+use ratatui_core::layout::{Position, Rect};
 use ttmon_print::names;
 
 use crate::columns;
@@ -90,7 +90,7 @@ pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
     let at = lines.iter().position(|line| *line == chosen).unwrap_or(0);
     // The heading of the first device of a machine is seen with it.
     let heading = lines.iter().position(|line| line.host == chosen.host).unwrap_or(at);
-    let first = scrolled(state.device_scroll, at, rows, lines.len());
+    let first = scrolled(0, at, rows, lines.len());
     if at - heading < rows { first.min(heading) } else { first }
 }
 
@@ -143,6 +143,67 @@ fn chart_rows(width: u16, devices: usize) -> u16 {
         1 => 12,
         2..=8 if width >= SIDE_MIN => 16,
         _ => 8,
+    }
+}
+
+/// Where the devices of one machine are in the main view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceList {
+    /// Without the heading and the sums.
+    pub(crate) area: Rect,
+    /// Beside each other.
+    pub(crate) columns: u16,
+    /// Of each of them, and the blank between two.
+    pub(crate) width: u16,
+    gap: u16,
+    /// Cells of the grid go row by row; rows fill a column from the top, so that neighbours stay neighbours.
+    pub(crate) is_grid: bool,
+    /// How many of the devices lie before the first one that is seen, so that the chosen one is.
+    pub(crate) first: usize,
+}
+
+impl DeviceList {
+    /// `None` where several machines are listed.
+    pub(crate) fn new(layout: &Main, chosen: usize, count: usize) -> Option<Self> {
+        let area = layout.devices;
+        let rows = area.height.saturating_sub(1 + u16::from(layout.has_sums));
+        let list = Rect { y: area.y + 1, height: rows, ..area };
+        match layout.form {
+            Form::Rows { columns } => {
+                let first = scrolled(0, chosen, usize::from(rows) * usize::from(columns), count);
+                let width = (area.width - (columns - 1)) / columns.max(1);
+                Some(Self { area: list, columns, width, gap: 1, is_grid: false, first })
+            }
+            Form::Grid { columns } => {
+                let beside = usize::from(columns.max(1));
+                let first = scrolled(0, chosen / beside, usize::from(rows), count.div_ceil(beside)) * beside;
+                Some(Self { area: list, columns, width: CELL_COLUMNS, gap: 0, is_grid: true, first })
+            }
+            Form::Groups => None,
+        }
+    }
+
+    /// How many are seen at once.
+    pub(crate) fn page(&self) -> usize {
+        usize::from(self.area.height) * usize::from(self.columns)
+    }
+
+    /// The left edge of a column.
+    pub(crate) fn left(&self, column: u16) -> u16 {
+        self.area.x + column * (self.width + self.gap)
+    }
+
+    /// Where one of those that are seen is.
+    pub(crate) fn place(&self, index: u16) -> Rect {
+        let (columns, rows) = (self.columns.max(1), self.area.height.max(1));
+        let (column, row) = if self.is_grid { (index % columns, index / columns) } else { (index / rows, index % rows) };
+        Rect { x: self.left(column), y: self.area.y + row, width: self.width, height: 1 }
+    }
+
+    /// Which of the devices is at a place of the screen.
+    pub(crate) fn at(&self, at: Position) -> Option<usize> {
+        let places = (0..u16::try_from(self.page()).unwrap_or(u16::MAX)).map(|index| self.place(index));
+        places.zip(self.first..).find(|(place, _)| place.contains(at)).map(|(_, device)| device)
     }
 }
 
@@ -290,6 +351,27 @@ mod tests {
                         assert!(parts[..index].iter().all(|other| !other.intersects(*part)), "{width}x{height} {devices}");
                     }
                     assert!(main.processes.height >= 6, "{width}x{height} {devices}: {:?}", main.processes);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_click_hits_the_device_that_is_seen() {
+        for (width, height) in [(80, 24), (120, 40), (200, 50)] {
+            for count in [1, 8, 16, 32, 64, 256] {
+                let main = main(frame((width, height)).unwrap().body, count);
+                for chosen in [0, count / 2, count - 1] {
+                    let list = DeviceList::new(&main, chosen, count).unwrap();
+                    let seen = list.first..count.min(list.first + list.page());
+                    assert!(seen.contains(&chosen), "{width}x{height} {count}");
+                    for (index, device) in (0..).zip(seen) {
+                        let place = list.place(index);
+                        assert!(is_inside(list.area, place), "{width}x{height} {count}: {place:?}");
+                        let corners = [(place.x, place.y), (place.right() - 1, place.y)];
+                        assert!(corners.into_iter().all(|corner| list.at(corner.into()) == Some(device)), "{width}x{height} {count}");
+                    }
+                    assert_eq!(list.at((0, main.devices.y).into()), None, "the heading");
                 }
             }
         }

@@ -143,7 +143,6 @@ pub(crate) struct State {
     pub(crate) process_place: usize,
     /// First row shown of the list that scrolls in this view.
     pub(crate) scroll: usize,
-    pub(crate) device_scroll: usize,
     pub(crate) message: Option<Message>,
     pub(crate) environment: Option<Environment>,
     /// The machine that was asked for its live buffers.
@@ -175,7 +174,6 @@ impl State {
             process: None,
             process_place: 0,
             scroll: 0,
-            device_scroll: 0,
             message: None,
             environment: None,
             buffers_of: None,
@@ -247,6 +245,12 @@ impl State {
             devices.sort_by_key(|device| (std::cmp::Reverse(badness(device)), device.id));
         }
         devices
+    }
+
+    /// Where the chosen one is among them.
+    pub(crate) fn device_row(&self, snapshot: &Snapshot, devices: &[&Device]) -> usize {
+        let chosen = self.chosen_device(snapshot).map(|device| device.id);
+        devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0)
     }
 
     /// The chosen device, or the first.

@@ -314,6 +314,20 @@ pub(crate) fn scene(state: &State) -> Scene {
     }
 }
 
+/// A text at the end of an area's first row; nothing else there is touched.
+fn at_the_end(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
+    if !text.is_empty() {
+        canvas.say(area, area.width.saturating_sub(width(text) + 1), 0, &format!(" {text}"), Role::Strong);
+    }
+}
+
+/// The same on a rule, which goes on behind it.
+fn on_the_rule(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
+    if !text.is_empty() {
+        at_the_end(canvas, Rect { width: area.width.saturating_sub(2), ..area }, &format!("{text} "));
+    }
+}
+
 /// How much lies above and below what is seen of a list; nothing where all of it is.
 fn more(canvas: &Canvas<'_>, above: usize, below: usize) -> String {
     let part = |count: usize, glyph: &str| if count > 0 { format!("+{count} {glyph} ") } else { String::new() };

@@ -2,11 +2,10 @@
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui_core::layout::{Position, Rect};
-use ttmon_model::Snapshot;
 
 use super::{Effect, act, dialog, show};
 use crate::keys::{Action, KEYS, Motion};
-use crate::layout::{self, CELL_COLUMNS, Form, Main, scrolled};
+use crate::layout::{self, DeviceList, Form, Main, scrolled};
 use crate::state::{Focus, Row, State, View};
 use crate::view::{process_rows, scene};
 
@@ -46,12 +45,11 @@ fn click(state: &mut State, layout: &Main, at: Position) -> Vec<Effect> {
         return click_line(state, layout.devices, at);
     }
     let Some(snapshot) = state.shown().cloned() else { return Vec::new() };
-    if let Some(place) = device_at(state, &snapshot, layout, at) {
-        let chosen = state.devices(&snapshot).get(place).map(|device| device.id);
-        if chosen.is_some() {
-            state.here_mut().device = chosen;
-            state.focus = Focus::Devices;
-        }
+    let devices = state.devices(&snapshot);
+    let list = DeviceList::new(layout, state.device_row(&snapshot, &devices), devices.len());
+    if let Some(device) = list.and_then(|list| list.at(at)).and_then(|place| devices.get(place)) {
+        state.here_mut().device = Some(device.id);
+        state.focus = Focus::Devices;
     }
     Vec::new()
 }
@@ -88,34 +86,6 @@ fn click_process(state: &mut State, area: Rect, at: Position) -> Vec<Effect> {
             let is_again = state.focus == Focus::Processes && state.process == Some(owner);
             (state.focus, state.process, state.scroll) = (Focus::Processes, Some(owner), first);
             if is_again { act(state, Action::Details) } else { Vec::new() }
-        }
-    }
-}
-
-/// Which device of the list is under the mouse.
-fn device_at(state: &State, snapshot: &Snapshot, layout: &Main, at: Position) -> Option<usize> {
-    let area = layout.devices;
-    let rows = area.height.checked_sub(1 + u16::from(layout.has_sums))?;
-    let list = Rect { y: area.y + 1, height: rows, ..area };
-    if !list.contains(at) {
-        return None;
-    }
-    let (column, row) = (at.x - list.x, at.y - list.y);
-    let devices = state.devices(snapshot);
-    let chosen = state.chosen_device(snapshot).map(|device| device.id);
-    let chosen_row = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
-    match layout.form {
-        Form::Rows { columns } => {
-            let width = (area.width - (columns - 1)) / columns.max(1) + 1;
-            let first = scrolled(state.device_scroll, chosen_row, usize::from(rows) * usize::from(columns), devices.len());
-            Some(first + usize::from(column / width) * usize::from(rows) + usize::from(row))
-        }
-        Form::Groups => None,
-        Form::Grid { columns } => {
-            let lines = devices.len().div_ceil(usize::from(columns.max(1)));
-            let first = scrolled(state.device_scroll, chosen_row / usize::from(columns.max(1)), usize::from(rows), lines);
-            (column / CELL_COLUMNS < columns)
-                .then(|| (first + usize::from(row)) * usize::from(columns) + usize::from(column / CELL_COLUMNS))
         }
     }
 }

@@ -5,7 +5,7 @@ use ttmon_model::{Device, Snapshot};
 
 use super::Extent;
 use super::chart::Chart;
-use crate::canvas::{Canvas, Field};
+use crate::canvas::Canvas;
 use crate::layout::panes;
 use crate::metric::METRICS;
 use crate::settings::ZOOMS;
@@ -101,10 +101,7 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
 /// How many charts lie above and below.
 fn hidden(canvas: &mut Canvas<'_>, area: Rect, all: usize, first: usize, shown: usize) {
     let text = super::more(canvas, first, all.saturating_sub(first + shown));
-    let head = Rect { y: area.y.saturating_sub(1), height: 1, ..area };
-    if !text.is_empty() {
-        canvas.field(head, Field::right(head.width.saturating_sub(14), 13), 0, &text, canvas.style(Role::Strong));
-    }
+    super::at_the_end(canvas, Rect { y: area.y.saturating_sub(1), height: 1, ..area }, &text);
 }
 
 /// A column of space between panes.

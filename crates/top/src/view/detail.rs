@@ -9,7 +9,7 @@ use ttmon_print::names;
 use ttmon_print::quantity::{size, with_unit};
 
 use super::Extent;
-use crate::canvas::{Canvas, Field, width as width_of};
+use crate::canvas::{Canvas, Field};
 use crate::metric::Unit as ChartUnit;
 use crate::state::State;
 use crate::theme::Role;
@@ -51,13 +51,8 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         let (column, row) = (place / area.height, place % area.height);
         draw_line(canvas, Rect { x: area.x + column * width, width: width - 1, ..area }, row, line);
     }
-    let below = lines.len().saturating_sub(first + per_page);
-    if below > 0 || first > 0 {
-        let text = format!(" {} ", super::more(canvas, first, below));
-        let columns = width_of(&text);
-        let field = Field::left(body.width.saturating_sub(columns + 2), columns);
-        canvas.field(Rect { height: 1, ..body }, field, 0, &text, canvas.style(Role::Strong));
-    }
+    let hidden = super::more(canvas, first, lines.len().saturating_sub(first + per_page));
+    super::on_the_rule(canvas, body, &hidden);
 }
 
 /// Columns of lines, and how many lines that makes.

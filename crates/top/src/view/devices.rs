@@ -11,7 +11,7 @@ use ttmon_print::{Severity, health_word, lower_bound};
 use super::fullness;
 use crate::canvas::{Canvas, Field, spark};
 use crate::host::Host;
-use crate::layout::{CELL_COLUMNS, Form, Main, scrolled};
+use crate::layout::{DeviceList, Main};
 use crate::metric;
 use crate::state::{Focus, State};
 use crate::theme::Role;
@@ -105,60 +105,35 @@ fn heading(part: Part) -> &'static str {
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
     let devices = state.devices(snapshot);
-    let sums = u16::from(layout.has_sums);
-    let rows = area.height.saturating_sub(1 + sums);
-    let list = Rect { y: area.y + 1, height: rows, ..area };
-    let (columns, is_grid) = match layout.form {
-        Form::Rows { columns } => (columns, false),
-        Form::Grid { columns } => (columns, true),
-        Form::Groups => return,
-    };
-    let chosen = state.chosen_device(snapshot).map(|device| device.id);
-    let chosen_row = devices.iter().position(|device| Some(device.id) == chosen).unwrap_or(0);
-    // Columns are filled from the top, so that neighbours stay neighbours; the grid goes row by row.
-    let per_page = usize::from(rows) * usize::from(columns);
-    let first = if is_grid {
-        let lines = devices.len().div_ceil(usize::from(columns.max(1)));
-        scrolled(state.device_scroll, chosen_row / usize::from(columns.max(1)), usize::from(rows), lines) * usize::from(columns)
-    } else {
-        scrolled(state.device_scroll, chosen_row, per_page, devices.len())
-    };
-    let width = if is_grid { CELL_COLUMNS } else { (area.width - (columns - 1)) / columns.max(1) };
-    head(canvas, area, columns, width, is_grid);
-    let shown = devices.iter().skip(first).take(per_page);
-    for (place, device) in (0u16..).zip(shown) {
-        let (column, row) = if is_grid { (place % columns, place / columns) } else { (place / rows.max(1), place % rows.max(1)) };
-        let cell = Rect { x: area.x + column * (width + u16::from(!is_grid)), y: list.y + row, width, height: 1 };
-        let is_chosen = Some(device.id) == chosen && devices.len() > 1;
-        if is_grid {
-            grid_cell(state, device, canvas, cell, is_chosen);
+    let chosen = state.device_row(snapshot, &devices);
+    let Some(list) = DeviceList::new(layout, chosen, devices.len()) else { return };
+    for column in 0..list.columns {
+        let area = Rect { x: list.left(column), y: area.y, width: list.width, height: 1 };
+        if list.is_grid { canvas.heading(area, "ID TEMP  PWR DRAM") } else { head(canvas, area) }
+    }
+    for (index, (number, device)) in (0u16..).zip(devices.iter().enumerate().skip(list.first).take(list.page())) {
+        let is_chosen = number == chosen && devices.len() > 1;
+        if list.is_grid {
+            grid_cell(state, device, canvas, list.place(index), is_chosen);
         } else {
-            device_row(state, state.here(), device, canvas, cell, is_chosen);
+            device_row(state, state.here(), device, canvas, list.place(index), is_chosen);
         }
     }
-    let hidden = devices.len().saturating_sub(first + per_page);
+    let hidden = super::more(canvas, list.first, devices.len().saturating_sub(list.first + list.page()));
     if layout.has_sums {
-        sums_row(&devices, canvas, Rect { y: list.bottom(), height: 1, ..area }, hidden);
-    } else if hidden > 0 {
-        let text = format!("+{hidden} devices {}", canvas.glyphs().down);
-        canvas.field(area, Field::right(area.width.saturating_sub(20), 20), 0, &text, canvas.style(Role::Strong));
+        sums_row(&devices, canvas, Rect { y: list.area.bottom(), height: 1, ..area }, &hidden);
+    } else {
+        super::at_the_end(canvas, Rect { height: 1, ..area }, &hidden);
     }
 }
 
-pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect, columns: u16, width: u16, is_grid: bool) {
-    let style = canvas.style(Role::Heading);
-    canvas.buffer.set_style(Rect { height: 1, ..area }, style);
-    for column in 0..columns {
-        let area = Rect { x: area.x + column * (width + u16::from(!is_grid)), y: area.y, width, height: 1 };
-        if is_grid {
-            canvas.put(area, 0, 0, "ID TEMP  PWR DRAM", style);
-            continue;
-        }
-        for (part, field) in parts(width) {
-            // Where a clock has no room for its unit, the heading has it.
-            let text = if part == Part::Clock && field.width < 5 { "MHz" } else { heading(part) };
-            canvas.field(area, field, 0, text, style);
-        }
+/// The headings of a row's parts.
+pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect) {
+    canvas.heading(area, "");
+    for (part, field) in parts(area.width) {
+        // Where a clock has no room for its unit, the heading has it.
+        let text = if part == Part::Clock && field.width < 5 { "MHz" } else { heading(part) };
+        canvas.field(area, field, 0, text, canvas.style(Role::Heading));
     }
 }
 
@@ -305,12 +280,10 @@ fn dashes(text: &str) -> &str {
     if text == "N/A" { "--" } else { text }
 }
 
-fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: usize) {
-    let (mut parts, ill) = sums(devices, canvas);
-    if hidden > 0 {
-        parts.push(format!("+{hidden} {}", canvas.glyphs().down));
-    }
+fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
+    let (parts, ill) = sums(devices, canvas);
     canvas.say(area, 0, 0, &parts.join("  "), if ill > 0 { Role::Warning } else { Role::Strong });
+    super::at_the_end(canvas, area, hidden);
 }
 
 /// How many there are, the hottest, their power and memory together, and how many are ill.

@@ -14,7 +14,7 @@ use crate::theme::Role;
 
 pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
-    devices::head(canvas, area, 1, area.width, false);
+    devices::head(canvas, Rect { height: 1, ..area });
     let lines = state.lines();
     let rows = usize::from(area.height.saturating_sub(1));
     let first = crate::layout::first_line(state, &lines, rows);
@@ -32,11 +32,8 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
             None => heading(state, line, canvas, place, *line == chosen),
         }
     }
-    let (above, below) = (first, lines.len().saturating_sub(first + rows));
-    if above > 0 || below > 0 {
-        let text = format!("+{above} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
-        canvas.field(area, Field::right(area.width.saturating_sub(16), 16), 0, &text, canvas.style(Role::Strong));
-    }
+    let hidden = super::more(canvas, first, lines.len().saturating_sub(first + rows));
+    super::at_the_end(canvas, area, &hidden);
 }
 
 fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {

@@ -71,11 +71,9 @@ fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first:
     if state.settings.tree {
         text += "  tree";
     }
-    let below = shown.saturating_sub(first + rows(area));
-    if below > 0 || first > 0 {
-        text += &format!("  +{first} {} +{below} {}", canvas.glyphs().up, canvas.glyphs().down);
-    }
     canvas.rule(area, 0, &text, Role::Strong);
+    let hidden = super::more(canvas, first, shown.saturating_sub(first + rows(area)));
+    super::on_the_rule(canvas, area, &hidden);
 }
 
 fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
