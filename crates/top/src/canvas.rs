@@ -2,7 +2,7 @@
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use ratatui_core::style::Style;
+use ratatui_core::style::{Modifier, Style};
 use ttmon_print::text::{self, Align, Cut};
 
 use crate::theme::{Glyphs, Role, Theme};
@@ -73,6 +73,15 @@ impl Canvas<'_> {
     pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64, style: impl Into<Style>) {
         let text = bar(share, usize::from(at.width), self.glyphs().fill);
         self.put(area, at.column, row, &text, style);
+    }
+
+    /// What was drawn here is old: without colour and dim. The cursor and headings stay what they are.
+    pub(crate) fn fade(&mut self, area: Rect) {
+        for position in area.intersection(self.buffer.area).positions() {
+            let cell = &mut self.buffer[position];
+            let kept = cell.modifier & (Modifier::REVERSED | Modifier::UNDERLINED);
+            cell.set_style(Style::reset().add_modifier(kept | Modifier::DIM));
+        }
     }
 
     /// Empties an area and draws a frame around it, with a title. Returns what is inside.
@@ -171,7 +180,7 @@ mod tests {
         let canvas = &mut Canvas { buffer: &mut buffer, theme: Theme::default() };
         canvas.say(area, 0, 0, "----", Role::Dim);
         canvas.say(area, 1, 0, "ab", Role::Strong);
-        assert_eq!(buffer[(1, 0)].modifier, ratatui_core::style::Modifier::BOLD);
+        assert_eq!(buffer[(1, 0)].modifier, Modifier::BOLD);
     }
 
     #[test]

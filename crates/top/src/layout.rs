@@ -232,6 +232,9 @@ pub(crate) fn panes(area: Rect, count: usize, width_min: u16, height_min: u16) -
 /// From here on every view is named in the title, not only the one that is shown.
 pub(crate) const TITLE_WIDE_MIN: u16 = 110;
 
+/// The clock and the pace at the end of the title.
+pub(crate) const TITLE_END_COLUMNS: u16 = 12;
+
 /// What the title says of a view.
 pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
     if width >= TITLE_WIDE_MIN || view == shown { format!("{} {}", view.number(), view.title()) } else { view.number().to_string() }
@@ -241,7 +244,7 @@ pub(crate) fn tab(view: View, shown: View, width: u16) -> String {
 pub(crate) fn tabs(width: u16, shown: View) -> Vec<(u16, u16)> {
     let lengths = View::ALL.map(|view| u16::try_from(tab(view, shown, width).len()).unwrap_or(0));
     let total: u16 = lengths.iter().map(|length| length + 1).sum();
-    let mut at = width.saturating_sub(total + 13);
+    let mut at = width.saturating_sub(total + TITLE_END_COLUMNS + 1);
     let mut place = |length: &u16| {
         let tab = (at, at + length);
         at += length + 1;

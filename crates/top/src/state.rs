@@ -201,6 +201,11 @@ impl State {
         self.hosts.len() > 1
     }
 
+    /// Whether all of them are on the screen, and not one alone.
+    pub(crate) fn is_overview(&self) -> bool {
+        self.has_groups() && self.view == View::Main
+    }
+
     /// The snapshot on the screen.
     pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
         self.here().shown()

@@ -14,11 +14,13 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
+use ttmon_model::units::UnixTime;
 use ttmon_print::quantity;
 use ttmon_print::text::Cut;
 
 use crate::alerts::{Alert, Grade};
 use crate::canvas::{Canvas, Field, width};
+use crate::host::Host;
 use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
 use crate::state::{Dialog, Owner, State, View};
@@ -40,8 +42,12 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
             View::Memory => memory::draw(state, snapshot, canvas, frame.body),
             View::Mesh => mesh::draw(state, snapshot, canvas, frame.body),
         },
-        None if state.view == View::Main && state.has_groups() => main(state, canvas, frame.body),
+        None if state.is_overview() => main(state, canvas, frame.body),
         None => waiting(state, canvas, frame.body),
+    }
+    // Among several machines each row is as old as its own.
+    if state.shown().is_some() && state.here().is_stale() && !state.is_overview() {
+        canvas.fade(frame.body);
     }
     status(state, canvas, frame.status);
     footer(state, canvas, frame.footer);
@@ -94,10 +100,11 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.say(area, from, 0, &layout::tab(view, state.view, area.width), role);
     }
     let time = state.shown().map_or_else(String::new, |snapshot| state.clock.minute(snapshot.time));
-    let (text, role) = pace(state, canvas);
-    let end = Field::right(area.width.saturating_sub(13), 12);
-    let role = if state.is_frozen() { Role::Selected } else { role };
-    canvas.field(area, end, 0, &format!("{time} {text}"), canvas.style(role));
+    let (pace, role) = pace(state, canvas);
+    let columns = layout::TITLE_END_COLUMNS;
+    // Where there is no room for both, the clock gives way.
+    let text = Some(format!("{time} {pace}")).filter(|both| width(both) <= columns).unwrap_or(pace);
+    canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
 fn title_parts(state: &State, snapshot: &Snapshot, is_wide: bool, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
@@ -138,14 +145,23 @@ fn pace(state: &State, canvas: &Canvas<'_>) -> (String, Role) {
         let speed = if position.speed >= 4 { format!("x{}", position.speed / 4) } else { format!("x1/{}", 4 / position.speed) };
         return (if position.is_paused { "PAUSED".to_owned() } else { speed }, Role::Strong);
     }
-    let silent_for = state.here().silent_for;
-    let is_told_below = state.has_groups() && state.view == View::Main;
-    if !silent_for.is_zero() && !is_told_below {
-        return (format!("{}{}s", canvas.glyphs().age, silent_for.as_secs()), Role::Warning);
+    // Among several machines each says so itself.
+    let host = Some(state.here()).filter(|_| !state.is_overview());
+    if host.is_some_and(|host| host.lost.is_some()) {
+        return ("AWAY".to_owned(), Role::Critical);
+    }
+    if let Some(silence) = host.and_then(|host| silence(host, canvas)) {
+        return (silence, Role::Warning);
     }
     let millis = state.settings.refresh.as_millis();
     let text = if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") };
     (text, Role::Dim)
+}
+
+/// For how long a machine has told nothing, if that is too long.
+fn silence(host: &Host, canvas: &Canvas<'_>) -> Option<String> {
+    let nanoseconds = u64::try_from(host.silent_for.as_nanos()).unwrap_or(u64::MAX);
+    (nanoseconds > 0).then(|| format!("{}{}", canvas.glyphs().age, quantity::age(UnixTime(0), UnixTime(nanoseconds))))
 }
 
 fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
@@ -174,8 +190,7 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = canvas.clean(&message.text);
         return canvas.rule(area, 0, &text, Role::Strong);
     }
-    let is_told_above = state.has_groups() && state.view == View::Main;
-    if let Some(lost) = state.here().lost.as_ref().filter(|_| !is_told_above) {
+    if let Some(lost) = state.here().lost.as_ref().filter(|_| !state.is_overview()) {
         let since = if state.here().place.is_some() { format!(" since {}", state.clock.second(lost.since)) } else { String::new() };
         let words = if state.replay.is_some() { String::new() } else { format!("no answer{since}: ") };
         let text = canvas.clean(&format!("{words}{}", lost.why));

@@ -1,12 +1,17 @@
 //! Several machines at once: what is chosen, what is lost and comes back, whom a key is for.
 
+use std::time::Duration;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_core::buffer::Cell;
+use ratatui_core::style::{Color, Modifier};
 use ttmon_model::units::UnixTime;
 
-use super::{drawn, machine, several, text};
+use super::{drawn, machine, several, text, watched};
 use crate::event::Event;
-use crate::feed::{News, Request};
+use crate::feed::{Lost, News, Request};
 use crate::state::{Focus, State, View};
+use crate::theme::{Colors, Theme};
 use crate::update::{Effect, update};
 
 fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
@@ -109,4 +114,50 @@ fn buffers_follow_the_choice() {
     let moved = press(&mut state, KeyCode::Char(']'));
     assert_eq!(moved, [Effect::Ask(0, Request::Buffers(false)), Effect::Ask(1, Request::Buffers(true))]);
     assert_eq!(state.view, View::Memory);
+}
+
+/// Nothing old keeps its colour, in no view, and the cursor is still seen.
+#[test]
+fn what_is_old_is_dim() {
+    let theme = Theme { colors: Colors::True, ..Theme::default() };
+    let mut state = watched(&super::eight(), (120, 40), theme, 3);
+    state.hosts[0].place = Some("tt-a:9477".to_owned());
+    let lost = Lost { message: "cannot be reached (Connection refused)".to_owned(), is_no_device: false, since: state.now() };
+    for news in [None, Some(News::Lost(lost))] {
+        match news {
+            None => update(&mut state, Event::Silence(0, Duration::from_secs(9))),
+            Some(news) => update(&mut state, Event::News(0, news)),
+        };
+        for view in View::ALL {
+            state.view = view;
+            let buffer = drawn(&state);
+            let body = (1..38).flat_map(|row| (0..120).map(move |column| (column, row)));
+            let is_old = |cell: &Cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset) && cell.modifier.contains(Modifier::DIM);
+            for place in body.filter(|place| buffer[*place].symbol() != " ") {
+                assert!(is_old(&buffer[place]), "{view:?} {place:?}: {:?}", buffer[place]);
+            }
+        }
+        state.view = View::Main;
+        assert!(drawn(&state).content.iter().filter(|cell| cell.modifier.contains(Modifier::REVERSED)).count() > 100, "a row is chosen");
+    }
+    assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 AWAY"));
+}
+
+#[test]
+fn the_cursor_is_seen_on_a_machine_that_is_away() {
+    let mut state = several((120, 40));
+    (state.focus, state.at) = (Focus::Devices, 1);
+    let buffer = drawn(&state);
+    let row = text(&buffer).lines().position(|line| line.contains("n300 L")).unwrap();
+    assert!(buffer[(60, u16::try_from(row).unwrap())].modifier.contains(Modifier::REVERSED));
+}
+
+#[test]
+fn a_long_silence_is_told_whole() {
+    for (ascii, expected) in [(true, "age 1h2m"), (false, "08:12 ◷1h2m")] {
+        let mut state = watched(&machine::n300(), (80, 24), Theme { ascii, ..Theme::default() }, 3);
+        update(&mut state, Event::Silence(0, Duration::from_secs(3725)));
+        let screen = text(&drawn(&state));
+        assert!(screen.lines().next().unwrap().ends_with(expected), "{screen}");
+    }
 }

@@ -2,7 +2,6 @@
 //! so, since when and why, and what was last known of it is dim.
 
 use ratatui_core::layout::Rect;
-use ratatui_core::style::Style;
 use ttmon_model::Device;
 
 use super::devices;
@@ -26,7 +25,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
             Some(device) => {
                 devices::device_row(state, host, device, canvas, place, *line == chosen);
                 if host.is_stale() {
-                    canvas.buffer.set_style(place, Style::reset().patch(canvas.theme.style(Role::Dim)));
+                    canvas.fade(place);
                 }
             }
             None => heading(state, line, canvas, place, *line == chosen),
@@ -59,10 +58,8 @@ fn told(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
         return ("asking".to_owned(), Role::Dim);
     };
     let devices: Vec<&Device> = snapshot.devices.iter().collect();
-    let (mut parts, ill) = devices::sums(&devices, canvas);
-    if !host.silent_for.is_zero() {
-        parts.insert(0, format!("{}{}s", canvas.glyphs().age, host.silent_for.as_secs()));
-    }
+    let (sums, ill) = devices::sums(&devices, canvas);
+    let mut parts: Vec<String> = super::silence(host, canvas).into_iter().chain(sums).collect();
     if let (Ok(driver), false) = (&snapshot.driver, host.is_folded) {
         parts.push(format!("driver {driver}"));
     }

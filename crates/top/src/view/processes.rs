@@ -1,7 +1,6 @@
 //! The process table: the columns chosen that fit, sorted, filtered, as a list or a tree.
 
 use ratatui_core::layout::Rect;
-use ratatui_core::style::Style;
 use ttmon_model::units::UnixTime;
 
 use crate::canvas::{Canvas, Field};
@@ -52,8 +51,8 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
             canvas.field(area, field, row, &text, canvas.style(role));
         }
         let row_area = Rect { y: area.y + row, height: 1, ..area };
-        if state.hosts[process.host].is_stale() && state.has_groups() {
-            canvas.buffer.set_style(row_area, Style::reset().patch(canvas.theme.style(Role::Dim)));
+        if state.hosts[process.host].is_stale() {
+            canvas.fade(row_area);
         }
         if is_chosen && state.focus == Focus::Processes {
             canvas.buffer.set_style(row_area, canvas.theme.style(Role::Selected));
