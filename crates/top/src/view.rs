@@ -16,7 +16,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity;
-use ttmon_print::text::Cut;
+use ttmon_print::text::{self, Cut};
 
 use crate::alerts::{Alert, Grade};
 use crate::canvas::{Canvas, Field, width};
@@ -25,6 +25,9 @@ use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
 use crate::state::{Dialog, Owner, State, View};
 use crate::theme::Role;
+
+/// A name in the title is not cut further than this.
+const NAME_MIN: u16 = 8;
 
 /// Draws everything.
 pub(crate) fn view(state: &State, buffer: &mut Buffer) {
@@ -84,22 +87,18 @@ fn too_small(canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    let is_wide = area.width >= layout::TITLE_WIDE_MIN;
     let tabs = layout::tabs(area.width, state.view);
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
+    let shown = looked_at(state);
     let mut at = canvas.say(left, 1, 0, "ttmon", Role::Strong) + 2;
-    if let Some(snapshot) = state.shown() {
-        for (text, role) in title_parts(state, snapshot, is_wide, canvas) {
-            at = canvas.say(left, at, 0, &text, role) + 2;
-        }
-    } else if state.has_groups() {
-        canvas.say(left, at, 0, &format!("{} hosts", state.hosts.len()), Role::Plain);
+    for (text, role) in title_parts(state, &shown, left.width.saturating_sub(at), canvas) {
+        at = canvas.say(left, at, 0, &text, role) + 2;
     }
     for (view, (from, _)) in View::ALL.into_iter().zip(tabs) {
         let role = if view == state.view { Role::Selected } else { Role::Dim };
         canvas.say(area, from, 0, &layout::tab(view, state.view, area.width), role);
     }
-    let time = state.shown().map_or_else(String::new, |snapshot| state.clock.minute(snapshot.time));
+    let time = shown.iter().map(|snapshot| snapshot.time).max().map_or_else(String::new, |time| state.clock.minute(time));
     let (pace, role) = pace(state, canvas);
     let columns = layout::TITLE_END_COLUMNS;
     // Where there is no room for both, the clock gives way.
@@ -107,32 +106,51 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.field(area, Field::right(area.width.saturating_sub(columns + 1), columns), 0, &text, canvas.style(role));
 }
 
-fn title_parts(state: &State, snapshot: &Snapshot, is_wide: bool, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
-    let mut parts = Vec::new();
+/// The snapshots on the screen: of every machine, or of one alone.
+fn looked_at(state: &State) -> Vec<&Snapshot> {
+    let hosts = if state.is_overview() { &state.hosts[..] } else { std::slice::from_ref(state.here()) };
+    hosts.iter().filter_map(|host| host.shown().map(AsRef::as_ref)).collect()
+}
+
+/// What is looked at: what it is if not a machine as it is now, its name, how much of it. As far as there is room: a long
+/// name is cut, and what comes last is left out.
+fn title_parts(state: &State, shown: &[&Snapshot], room: u16, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+    let is_wide = state.size.0 >= layout::TITLE_WIDE_MIN;
+    let mut marks = Vec::new();
     if state.replay.is_some() {
-        parts.push(("[REPLAY]".to_owned(), Role::Warning));
+        marks.push(("[REPLAY]".to_owned(), Role::Warning));
     }
-    match snapshot.origin {
-        Origin::Sim => parts.push(("[SIMULATED]".to_owned(), Role::Warning)),
-        Origin::Server => parts.push(("[FROM SERVER]".to_owned(), Role::Plain)),
-        Origin::Local => {}
+    match shown.iter().filter(|snapshot| snapshot.origin == Origin::Sim).count() {
+        0 => {}
+        count if count == shown.len() => marks.push(("[SIMULATED]".to_owned(), Role::Warning)),
+        count => marks.push((format!("[{count} SIMULATED]"), Role::Warning)),
     }
-    let count = if state.has_groups() && state.view == View::Main {
-        parts = vec![(format!("{} hosts", state.hosts.len()), Role::Plain)];
-        state.hosts.iter().filter_map(|host| host.shown()).map(|snapshot| snapshot.devices.len()).sum()
-    } else {
-        parts.push((canvas.clean(&snapshot.host), Role::Plain));
-        snapshot.devices.len()
-    };
-    let word = match (is_wide, count) {
-        (true, 1) => "device",
-        (true, _) => "devices",
-        (false, _) => "dev",
-    };
-    parts.push((format!("{count} {word}"), Role::Plain));
-    if let Some(driver) = snapshot.driver.as_ref().ok().filter(|_| !state.has_groups()) {
-        parts.push((format!("{} {}", if is_wide { "driver" } else { "drv" }, canvas.clean(driver)), Role::Plain));
+    if !state.is_overview() && shown.iter().any(|snapshot| snapshot.origin == Origin::Server) {
+        marks.push(("[FROM SERVER]".to_owned(), Role::Plain));
     }
+    let mut figures = Vec::new();
+    if !shown.is_empty() {
+        let count: usize = shown.iter().map(|snapshot| snapshot.devices.len()).sum();
+        let word = match (is_wide, count) {
+            (true, 1) => "device",
+            (true, _) => "devices",
+            (false, _) => "dev",
+        };
+        figures.push((format!("{count} {word}"), Role::Plain));
+    }
+    let columns = |parts: &[(String, Role)]| parts.iter().map(|(text, _)| width(text) + 2).sum::<u16>();
+    let left = room.saturating_sub(columns(&marks) + columns(&figures));
+    let name = if state.is_overview() { format!("{} hosts", state.hosts.len()) } else { canvas.clean(state.here().name()) };
+    let name = text::cut(&name, usize::from(left.max(NAME_MIN)), Cut::End, canvas.glyphs().ellipsis);
+    if let ([snapshot], false) = (shown, state.has_groups())
+        && let Ok(driver) = &snapshot.driver
+    {
+        figures.push((format!("{} {}", if is_wide { "driver" } else { "drv" }, canvas.clean(driver)), Role::Plain));
+    }
+    let mut parts = marks;
+    parts.extend((!name.is_empty()).then_some((name, Role::Plain)));
+    parts.extend(figures);
+    while columns(&parts) > room + 2 && parts.pop().is_some() {}
     parts
 }
 

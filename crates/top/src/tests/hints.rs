@@ -199,11 +199,30 @@ fn a_frozen_moment_knows_nothing_of_what_came_later() {
     assert!(text(&drawn(&state)).contains("later"));
 }
 
+/// The title is about every machine, whichever is chosen: even one that was never reached.
 #[test]
-fn several_machines_are_counted_before_the_first_answers() {
+fn the_title_is_about_all_machines() {
     let mut state = several((80, 24));
-    state.at = 2;
-    assert!(text(&drawn(&state)).lines().next().unwrap().contains("3 hosts"));
+    assert!(text(&drawn(&state)).contains("tt-qb-01  [SIMULATED]"));
+    for at in 0..3 {
+        state.at = at;
+        let screen = text(&drawn(&state));
+        let title = screen.lines().next().unwrap();
+        assert!(title.starts_with(" ttmon  [1 SIMULATED]  3 hosts  10 dev ") && title.ends_with(" 08:12 1s"), "{title}");
+    }
+    state.view = View::Detail;
+    assert!(text(&drawn(&state)).starts_with(" ttmon  tt-c:9477 "), "one that was never reached has a name");
+}
+
+/// What does not fit is cut where it is a name, and left out where it is a number.
+#[test]
+fn a_long_name_leaves_room_in_the_title() {
+    let mut snapshot = eight();
+    snapshot.host = "a-machine-with-a-very-long-name.example.com".to_owned();
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    assert!(text(&drawn(&state)).starts_with(" ttmon  [SIMULATED]  a-machine-with-a-very-…  8 dev "), "{}", text(&drawn(&state)));
+    update(&mut state, Event::News(0, playing()));
+    assert!(text(&drawn(&state)).starts_with(" ttmon  [REPLAY]  [SIMULATED]  a-machine-wi…  8 dev "), "{}", text(&drawn(&state)));
 }
 
 #[test]

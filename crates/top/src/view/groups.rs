@@ -3,6 +3,7 @@
 
 use ratatui_core::layout::Rect;
 use ttmon_model::Device;
+use ttmon_model::sample::Origin;
 
 use super::devices;
 use crate::canvas::{Canvas, Field};
@@ -59,12 +60,11 @@ fn told(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
     };
     let devices: Vec<&Device> = snapshot.devices.iter().collect();
     let (sums, ill) = devices::sums(&devices, canvas);
-    let mut parts: Vec<String> = super::silence(host, canvas).into_iter().chain(sums).collect();
+    // What changes how the rest is read comes first: the end may be cut.
+    let simulated = (snapshot.origin == Origin::Sim).then(|| "[SIMULATED]".to_owned());
+    let mut parts: Vec<String> = simulated.into_iter().chain(super::silence(host, canvas)).chain(sums).collect();
     if let (Ok(driver), false) = (&snapshot.driver, host.is_folded) {
         parts.push(format!("driver {driver}"));
-    }
-    if snapshot.origin == ttmon_model::sample::Origin::Sim {
-        parts.push("[SIMULATED]".to_owned());
     }
     (parts.join("  "), if ill > 0 || host.is_stale() { Role::Warning } else { Role::Plain })
 }
