@@ -133,6 +133,25 @@ pub(crate) fn width(text: &str) -> u16 {
     u16::try_from(text::width(text)).unwrap_or(u16::MAX)
 }
 
+/// A text in lines of at most so many columns, broken between words where that is not far; nothing of it is lost.
+pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while width(rest) > columns {
+        let fits = |(at, character): &(usize, char)| width(&rest[..at + character.len_utf8()]) <= columns;
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let end = rest.char_indices().take_while(fits).last().map_or(first, |(at, character)| at + character.len_utf8());
+        let blank = rest[..end].rfind(' ').filter(|at| *at > end / 2);
+        let (line, behind) = rest.split_at(blank.unwrap_or(end));
+        lines.push(line);
+        rest = behind.strip_prefix(' ').unwrap_or(behind);
+    }
+    if !rest.is_empty() || lines.is_empty() {
+        lines.push(rest);
+    }
+    lines
+}
+
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
 fn bar(share: f64, columns: usize, fill: &[&str]) -> String {
     let steps = fill.len() - 1;
@@ -181,6 +200,15 @@ mod tests {
         canvas.say(area, 0, 0, "----", Role::Dim);
         canvas.say(area, 1, 0, "ab", Role::Strong);
         assert_eq!(buffer[(1, 0)].modifier, Modifier::BOLD);
+    }
+
+    #[test]
+    fn nothing_is_lost_where_a_text_is_folded() {
+        assert_eq!(folded("cannot be reached (Connection refused)", 20), ["cannot be reached", "(Connection refused)"]);
+        assert_eq!(folded("/usr/bin/python3.12 x", 8), ["/usr/bin", "/python3", ".12 x"]);
+        assert_eq!(folded("名前名前", 5), ["名前", "名前"]);
+        assert_eq!(folded("名前", 1), ["名", "前"]);
+        assert_eq!(folded("", 5), [""]);
     }
 
     #[test]

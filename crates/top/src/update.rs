@@ -109,7 +109,7 @@ fn hear(state: &mut State, index: usize, news: News) -> Vec<Effect> {
             host.silent_for = Duration::ZERO;
             let is_first = host.lost.is_none() && host.place.is_some();
             if is_first {
-                host.alerts.note(lost.since, Grade::Critical, lost.message.clone());
+                host.alerts.note(lost.since, Grade::Critical, format!("no answer: {}", lost.message));
             }
             host.lost = Some(Absence { why: lost.message, since: lost.since });
             if is_first && state.settings.bell { vec![Effect::Ring] } else { Vec::new() }

@@ -19,7 +19,7 @@ use ttmon_print::quantity;
 use ttmon_print::text::{self, Cut};
 
 use crate::alerts::{Alert, Grade};
-use crate::canvas::{Canvas, Field, width};
+use crate::canvas::{Canvas, Field, folded, width};
 use crate::host::Host;
 use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
@@ -63,13 +63,17 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
 fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     let host = state.here();
     let text = match (&host.lost, &host.place) {
-        (Some(lost), Some(_)) => format!("no answer since {}: {}; it is asked again and again", state.clock.second(lost.since), lost.why),
+        (Some(lost), Some(place)) => {
+            format!("no answer from {place} since {}: {}; it is asked again and again", state.clock.second(lost.since), lost.why)
+        }
         (Some(lost), None) => lost.why.clone(),
         (None, Some(place)) => format!("asking {place}"),
         (None, None) => "reading the machine".to_owned(),
     };
     let text = canvas.clean(&text);
-    canvas.say(body, 2, 1, &text, Role::Dim);
+    for (row, line) in (1..).zip(folded(&text, body.width.saturating_sub(4))) {
+        canvas.say(body, 2, row, line, Role::Dim);
+    }
 }
 
 /// What a smaller screen is told, as far as it can show even that.
@@ -254,6 +258,16 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
+/// What was told last comes first; each as long as it is.
+fn alert_lines(state: &State, columns: u16) -> Vec<(String, Role)> {
+    let mut lines = Vec::new();
+    for (host, alert) in state.alerts() {
+        let text = text::clean(&alert_text(state, host, alert), state.theme.ascii);
+        lines.extend(folded(&text, columns).into_iter().map(|line| (line.to_owned(), alert_role(alert))));
+    }
+    lines
+}
+
 /// When, where, what.
 fn alert_text(state: &State, host: Option<&str>, alert: &Alert) -> String {
     let name = host.map_or_else(String::new, |host| format!("{host}: "));
@@ -295,6 +309,11 @@ fn fullness(share: f64) -> Role {
 /// Lines of what is told of a process in full.
 pub(crate) fn process_line_count(state: &State, of: Owner) -> usize {
     dialogs::process_line_count(state, of)
+}
+
+/// Lines of everything that happened.
+pub(crate) fn alert_line_count(state: &State) -> usize {
+    alert_lines(state, dialogs::columns(state.size.0)).len()
 }
 
 /// Rows of processes in an area.

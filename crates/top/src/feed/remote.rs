@@ -56,7 +56,7 @@ impl Remote {
                     failures += 1;
                     // What happened meanwhile is told once it is back.
                     (is_known, last) = (false, None);
-                    if !tell(News::Lost(Lost { message: self.complaint(&trouble), is_no_device: false, since })) {
+                    if !tell(News::Lost(Lost { message: trouble.to_string(), is_no_device: false, since })) {
                         return;
                     }
                     pause(failures).max(interval)
@@ -98,10 +98,6 @@ impl Remote {
             Err(Trouble::Refused | Trouble::Status(_)) => self.service.snapshot(PATIENCE),
             other => other,
         }
-    }
-
-    fn complaint(&self, trouble: &Trouble) -> String {
-        format!("{} {trouble}", self.service.place())
     }
 
     /// A service without a past is as good as one whose past nobody asked for.

@@ -44,7 +44,7 @@ fn devices_of_all_machines_are_one_list() {
 #[test]
 fn one_that_comes_back_is_told() {
     let mut state = several((120, 40));
-    assert!(text(&drawn(&state)).contains("tt-b  NO ANSWER since 08:12:45: http://tt-b:9477 cannot be reached"));
+    assert!(text(&drawn(&state)).contains("tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
     let mut back = machine::n300();
     (back.host, back.time) = ("tt-b".to_owned(), UnixTime(state.now().0 + 9 * super::SECOND));
     update(&mut state, Event::News(1, News::Snapshot(Box::new(back))));
@@ -141,6 +141,24 @@ fn what_is_old_is_dim() {
         assert!(drawn(&state).content.iter().filter(|cell| cell.modifier.contains(Modifier::REVERSED)).count() > 100, "a row is chosen");
     }
     assert!(text(&drawn(&state)).lines().next().unwrap().ends_with("08:12 AWAY"));
+}
+
+/// Why a machine is away is read to its end on the smallest screen: in the list, in its own views, among the alerts.
+#[test]
+fn why_a_machine_is_away_is_told_whole() {
+    let mut state = several((80, 24));
+    assert!(text(&drawn(&state)).contains("▾ tt-b  NO ANSWER since 08:12:45: cannot be reached (Connection refused)"));
+    let message = "answers in another way than this ttmon knows (a document of schema 9, which is newer than 1, of version 7.8.9)";
+    let lost = Lost { message: message.to_owned(), is_no_device: false, since: state.now() };
+    update(&mut state, Event::News(2, News::Lost(lost.clone())));
+    (state.at, state.view) = (2, View::Detail);
+    let screen = text(&drawn(&state));
+    assert!(screen.contains("no answer from tt-c:9477 since") && screen.contains("7.8.9); it is asked again"), "{screen}");
+    let mut state = several((80, 24));
+    state.hosts[0].lost = None;
+    update(&mut state, Event::News(0, News::Lost(lost)));
+    press(&mut state, KeyCode::Char('a'));
+    assert!(text(&drawn(&state)).contains("of version 7.8.9)"), "{}", text(&drawn(&state)));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::metric::METRICS;
 use crate::settings::{Settings, ThemeChoice, ZOOMS};
 use crate::signals::SIGNALS;
 use crate::state::{Dialog, State, View};
-use crate::view::process_line_count;
+use crate::view::{alert_line_count, process_line_count};
 
 /// Longest filter typed.
 const FILTER_CHARACTERS_MAX: usize = 200;
@@ -32,7 +32,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
             Vec::new()
         }
         Dialog::Alerts { scroll } => {
-            let count = state.alerts().len();
+            let count = alert_line_count(state);
             match action {
                 Some(Action::Escape | Action::Quit | Action::Alerts | Action::Details) => {}
                 Some(Action::Move(motion)) => state.dialog = Some(Dialog::Alerts { scroll: turned(state, scroll, motion, count) }),

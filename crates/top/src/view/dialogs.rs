@@ -14,6 +14,9 @@ use crate::state::{Dialog, Owner, SignalDialog, State};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
+/// A list to choose from: as wide as what helps to choose.
+const CHOICES_COLUMNS: u16 = 72;
+
 pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
     match dialog {
         Dialog::Help { scroll } => help(*scroll, canvas, body),
@@ -27,42 +30,62 @@ pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body
 }
 
 fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let rows = u16::try_from(KEYS.len()).unwrap_or(u16::MAX) + 2;
-    let inside = canvas.window(window(body, 76, rows), "Help: Esc closes it, Up and Down scroll");
+    let rows = u16::try_from(KEYS.len()).unwrap_or(u16::MAX).saturating_add(2);
+    let area = window(body, 76, rows);
+    let inside = canvas.window(area, "Help: Esc closes it, Up and Down scroll");
     let first = scroll.min(KEYS.len().saturating_sub(usize::from(inside.height)));
     for (row, key) in (0..inside.height).zip(&KEYS[first..]) {
         let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
         canvas.field(inside, Field::left(1, 16), row, &chords.join(" "), canvas.style(Role::Strong));
         canvas.say(inside, 18, row, key.help, Role::Plain);
     }
+    hidden(canvas, area, first, KEYS.len().saturating_sub(first + usize::from(inside.height)));
 }
 
 /// Everything that happened and is kept.
 fn alerts(state: &State, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let alerts = state.alerts();
-    let rows = u16::try_from(alerts.len().max(1)).unwrap_or(u16::MAX).saturating_add(2);
-    let title = format!("Alerts ({}), newest first: Esc closes it, Up and Down scroll", alerts.len());
-    let inside = canvas.window(window(body, body.width - 4, rows), &title);
-    if alerts.is_empty() {
-        canvas.say(inside, 1, 0, "nothing happened since this was started", Role::Dim);
+    let title = format!("Alerts ({}), newest first: Esc closes it, Up and Down scroll", state.alerts().len());
+    let mut lines = super::alert_lines(state, columns(body.width));
+    if lines.is_empty() {
+        lines.push(("nothing happened since this was started".to_owned(), Role::Dim));
     }
-    let first = scroll.min(alerts.len().saturating_sub(usize::from(inside.height)));
-    for (row, (host, alert)) in (0..inside.height).zip(alerts.iter().skip(first)) {
-        let text = canvas.clean(&super::alert_text(state, *host, alert));
-        let field = Field::left(1, inside.width.saturating_sub(2));
-        canvas.field(inside, field, row, &text, canvas.style(super::alert_role(alert)));
+    let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
+    page(&title, &lines, rows, scroll, canvas, body);
+}
+
+/// Columns of a line in a window that is nearly as wide as the screen.
+pub(super) fn columns(width: u16) -> u16 {
+    width.saturating_sub(8)
+}
+
+/// Lines to read, in a window of so many rows if there is room for them.
+fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
+    let area = window(body, columns(body.width) + 4, rows);
+    let inside = canvas.window(area, title);
+    let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
+    for (row, (text, role)) in (0..inside.height).zip(lines.iter().skip(first)) {
+        canvas.say(inside, 1, row, text, *role);
     }
+    hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
+}
+
+/// On the lower edge of a window: how much lies above and below.
+fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, below: usize) {
+    let text = super::more(canvas, above, below);
+    super::on_the_rule(canvas, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, &text);
 }
 
 /// A list with a cursor, in a window.
 fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-    let inside = canvas.window(window(body, 60, rows), title);
+    let area = window(body, CHOICES_COLUMNS, rows);
+    let inside = canvas.window(area, title);
     let first = scrolled(0, at, usize::from(inside.height), lines.len());
     for (row, (index, line)) in (0..inside.height).zip(lines.iter().enumerate().skip(first)) {
         let role = if index == at { Role::Selected } else { Role::Plain };
         canvas.field(inside, Field::left(0, inside.width), row, &format!(" {line}"), canvas.style(role));
     }
+    hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
 }
 
 fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {

@@ -4,6 +4,7 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::Device;
 use ttmon_model::sample::Origin;
+use ttmon_print::text::{self, Cut};
 
 use super::devices;
 use crate::canvas::{Canvas, Field};
@@ -40,9 +41,11 @@ fn heading(state: &State, line: &Line, canvas: &mut Canvas<'_>, area: Rect, is_c
     let host = &state.hosts[line.host];
     let sign = if host.is_folded { canvas.glyphs().folded } else { canvas.glyphs().unfolded };
     let (text, role) = told(state, host, canvas);
-    let at = canvas.say(area, 0, 0, &format!("{sign} {} ", canvas.clean(host.name())), Role::Strong) + 1;
+    // However long it is called, how it is has most of the line.
+    let name = text::cut(&canvas.clean(host.name()), usize::from(area.width / 3), Cut::End, canvas.glyphs().ellipsis);
+    let at = canvas.say(area, 0, 0, &format!("{sign} {name} "), Role::Strong) + 1;
     let text = canvas.clean(&text);
-    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(at, area.width.saturating_sub(at)) };
+    let field = Field { cut: Cut::End, ..Field::left(at, area.width.saturating_sub(at)) };
     canvas.field(area, field, 0, &text, canvas.style(role));
     if is_chosen {
         let row = if state.focus == Focus::Devices { area } else { Rect { width: 1, ..area } };
