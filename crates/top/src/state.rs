@@ -206,6 +206,11 @@ impl State {
         self.has_groups() && self.view == View::Main
     }
 
+    /// Whether processes of a machine could get a signal: those of this one, as it is now.
+    pub(crate) fn can_signal(&self, host: usize) -> bool {
+        !self.is_read_only && self.replay.is_none() && self.hosts[host].place.is_none()
+    }
+
     /// The snapshot on the screen.
     pub(crate) fn shown(&self) -> Option<&Arc<Snapshot>> {
         self.here().shown()

@@ -352,7 +352,6 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
 
 /// What the bottom line is about.
 pub(crate) fn scene(state: &State) -> Scene {
-    let has_own_machine = state.hosts.iter().any(|host| host.place.is_none());
     Scene {
         view: state.view,
         has_dialog: state.dialog.is_some(),
@@ -360,7 +359,7 @@ pub(crate) fn scene(state: &State) -> Scene {
         has_alerts: state.hosts.iter().any(|host| !host.alerts.list().is_empty()),
         is_replay: state.replay.is_some(),
         is_frozen: state.is_frozen(),
-        can_signal: !state.is_read_only && state.replay.is_none() && has_own_machine,
+        can_signal: (0..state.hosts.len()).any(|host| state.can_signal(host)),
         is_by_device: state.settings.by_device,
         can_scroll: extent(state).is_some_and(|extent| extent.last() > 0),
     }

@@ -173,6 +173,28 @@ fn buffers_that_cannot_be_listed_are_not_denied() {
     assert!(text(&drawn(&state)).contains("Largest 1 of "), "{}", text(&drawn(&state)));
 }
 
+/// Everything of a process can be read to its end, nothing is denied that is only not listed, and no key is named in vain.
+#[test]
+fn a_process_is_told_whole() {
+    let mut snapshot = machine::hooked();
+    let command: Vec<String> = (0..60).map(|number| format!("--argument-{number}=value")).collect();
+    snapshot.processes[0].command = Ok(command.join(" "));
+    snapshot.buffers.clear();
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    let of = (0, snapshot.processes[0].key);
+    state.dialog = Some(Dialog::Process { of, scroll: 0 });
+    let mut seen = text(&drawn(&state));
+    assert!(seen.contains("F9 sends a signal") && seen.contains('↓'), "{seen}");
+    for _ in 0..10 {
+        press(&mut state, Chord::PageDown);
+        seen += &text(&drawn(&state));
+    }
+    assert!(command.iter().all(|argument| seen.contains(argument)), "{seen}");
+    assert!(seen.contains("they are being read"), "{seen}");
+    state.is_read_only = true;
+    assert!(!text(&drawn(&state)).contains("F9"));
+}
+
 /// A picture that stands still shows no events of a later time.
 #[test]
 fn a_frozen_moment_knows_nothing_of_what_came_later() {

@@ -1,11 +1,12 @@
 //! What lies over a view: help, lists to choose from, a process in full.
 
 use ratatui_core::layout::Rect;
-use ttmon_model::{Kind, ProcessKey, Snapshot};
-use ttmon_print::names;
-use ttmon_print::quantity::{age, size};
+use ttmon_model::{Kind, Process, Snapshot};
+use ttmon_print::quantity::{ABSENT, age, size, size_or_absent};
+use ttmon_print::{names, text};
 
-use crate::canvas::{Canvas, Field, spark};
+use super::memory;
+use crate::canvas::{Canvas, Field, folded, spark};
 use crate::columns::COLUMNS;
 use crate::keys::KEYS;
 use crate::layout::{columns_shown, scrolled, window};
@@ -14,6 +15,8 @@ use crate::state::{Dialog, Owner, SignalDialog, State};
 use crate::theme::Role;
 use crate::update::setup_rows;
 
+/// Buffers listed of a process, the largest: nobody reads more.
+const BUFFERS_MAX: usize = 1000;
 /// A list to choose from: as wide as what helps to choose.
 const CHOICES_COLUMNS: u16 = 72;
 
@@ -129,30 +132,34 @@ fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {
 }
 
 fn process(state: &State, of: Owner, scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let area = window(body, body.width - 4, body.height);
     let Some(snapshot) = state.hosts[of.0].shown() else { return };
-    let lines = process_lines(state, snapshot, of);
     let host = if state.has_groups() { format!(" on {}", canvas.clean(state.hosts[of.0].name())) } else { String::new() };
-    let title = format!("Process {}{host}: Esc closes it, Up and Down scroll, F9 sends a signal", of.1.pid);
-    let inside = canvas.window(area, &title);
-    let first = scroll.min(lines.len().saturating_sub(usize::from(inside.height)));
-    for (row, (text, role)) in (0..inside.height).zip(lines.iter().skip(first)) {
-        let text = canvas.clean(text);
-        canvas.say(inside, 1, row, &text, *role);
-    }
+    let signal = if state.can_signal(of.0) { ", F9 sends a signal" } else { "" };
+    let title = format!("Process {}{host}: Esc closes it, Up and Down scroll{signal}", of.1.pid);
+    // As high as can be, so that it does not jump when its buffers come.
+    page(&title, &process_lines(state, snapshot, of, columns(body.width)), body.height, scroll, canvas, body);
 }
 
 pub(super) fn process_line_count(state: &State, of: Owner) -> usize {
-    state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, of).len())
+    state.hosts[of.0].shown().map_or(0, |snapshot| process_lines(state, snapshot, of, columns(state.size.0)).len())
 }
 
-/// Everything known of a process: what it is, its memory by chip and kind, its variables, its buffers.
-fn process_lines(state: &State, snapshot: &Snapshot, of: Owner) -> Vec<(String, Role)> {
+/// Everything known of a process, each line as long as it is.
+fn process_lines(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
+    let fold = |(text, role): (String, Role)| {
+        let text = text::clean(&text, state.theme.ascii);
+        folded(&text, columns).into_iter().map(|line| (line.to_owned(), role)).collect::<Vec<_>>()
+    };
+    known_of(state, snapshot, of, columns).into_iter().flat_map(fold).collect()
+}
+
+/// What it is, its memory by chip and kind, its variables, its buffers.
+fn known_of(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<(String, Role)> {
     let (host, key) = of;
     let Some(process) = snapshot.processes.iter().find(|process| process.key == key) else {
         return vec![("it is no longer there".to_owned(), Role::Warning)];
     };
-    let or_absent = |text: Option<&String>| text.map_or("N/A".to_owned(), Clone::clone);
+    let or_absent = |text: Option<&String>| text.map_or_else(|| ABSENT.to_owned(), Clone::clone);
     let mut lines = vec![
         (format!("command    {}", or_absent(process.command.as_ref().ok())), Role::Plain),
         (format!("user       {}", or_absent(process.user.as_ref().ok())), Role::Plain),
@@ -162,8 +169,8 @@ fn process_lines(state: &State, snapshot: &Snapshot, of: Owner) -> Vec<(String, 
         let text = format!("started    {}, {} ago", state.clock.date(start), age(start, snapshot.time));
         lines.push((text, Role::Plain));
     }
-    let memory = process.rss.map_or_else(|_| "N/A".to_owned(), size);
-    let cpu = process.cpu.map_or_else(|_| "N/A".to_owned(), |cpu| format!("{:.0}%", cpu * 100.0));
+    let memory = size_or_absent(process.rss);
+    let cpu = process.cpu.map_or_else(|_| ABSENT.to_owned(), |cpu| format!("{:.0}%", cpu * 100.0));
     lines.push((format!("host       memory {memory}, CPU {cpu}"), Role::Plain));
     if let Ok(launches) = process.launches {
         let rate = process.launches_per_s.map_or_else(|_| String::new(), |rate| format!(", {rate:.1} a second"));
@@ -184,11 +191,13 @@ fn process_lines(state: &State, snapshot: &Snapshot, of: Owner) -> Vec<(String, 
     let values = state.hosts[host].history.process(key);
     let highest = values.iter().flatten().fold(0.0f32, |high, value| high.max(*value));
     if highest > 0.0 {
-        let tail = &values[values.len().saturating_sub(60)..];
-        lines.push((format!("DRAM over time {}", spark(tail, (0.0, f64::from(highest)), state.theme.glyphs().spark)), Role::Plain));
+        let name = "DRAM over time ";
+        let room = usize::from(columns).saturating_sub(name.len());
+        let tail = &values[values.len().saturating_sub(room)..];
+        lines.push((format!("{name}{}", spark(tail, (0.0, f64::from(highest)), state.theme.glyphs().spark)), Role::Plain));
     }
     environment(state, of, &mut lines);
-    buffers(snapshot, key, &mut lines);
+    buffers(state, snapshot, of, process, &mut lines);
     lines
 }
 
@@ -202,11 +211,16 @@ fn environment(state: &State, owner: Owner, lines: &mut Vec<(String, Role)>) {
     }
 }
 
-fn buffers(snapshot: &Snapshot, key: ProcessKey, lines: &mut Vec<(String, Role)>) {
-    let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process == key).collect();
+fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lines: &mut Vec<(String, Role)>) {
+    let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process == of.1).collect();
     buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.entry.size));
+    let mut counts = process.devices.iter().flat_map(|use_of| Kind::ALL.map(|kind| use_of.kinds[kind].count));
+    let is_counted = counts.any(|count| count.is_ok_and(|count| count > 0));
     lines.push((format!("BUFFERS ({})", buffers.len()), Role::Heading));
-    for buffer in buffers.iter().take(1000) {
+    if buffers.is_empty() && is_counted {
+        lines.push((memory::why_unlisted(state, &state.hosts[of.0]).to_owned(), Role::Dim));
+    }
+    for buffer in buffers.iter().take(BUFFERS_MAX) {
         let entry = &buffer.entry;
         let devices = names::ranges(buffer.devices.iter().copied());
         let tag = entry.tag.as_deref().unwrap_or_default();
@@ -218,5 +232,8 @@ fn buffers(snapshot: &Snapshot, key: ProcessKey, lines: &mut Vec<(String, Role)>
             age(entry.time, snapshot.time)
         );
         lines.push((text, Role::Plain));
+    }
+    if let Some(more @ 1..) = buffers.len().checked_sub(BUFFERS_MAX) {
+        lines.push((format!("{more} more, none of them larger; ttmon mem --buffers lists all"), Role::Dim));
     }
 }

@@ -11,6 +11,7 @@ use ttmon_print::quantity::{age, percent, size};
 
 use super::fullness;
 use crate::canvas::{Canvas, Field};
+use crate::host::Host;
 use crate::layout::scrolled;
 use crate::state::State;
 use crate::theme::Role;
@@ -126,6 +127,16 @@ pub(crate) fn buffers<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<&'a Bu
     buffers
 }
 
+/// Why live buffers of a machine are counted and not listed.
+pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
+    match (host.frozen.is_some(), state.replay.is_some(), &host.place) {
+        (true, ..) => "they were not read at this moment: nobody looked at them",
+        (false, true, _) => "none of them was recorded: only the largest of each process are",
+        (false, false, Some(_)) => "the service tells them only to whoever has its token (--token-file)",
+        (false, false, None) => "they are being read; those of other users only root may read",
+    }
+}
+
 fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let buffers = buffers(snapshot, device);
     let rows = usize::from(area.height.saturating_sub(2));
@@ -137,14 +148,9 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
     let count = if is_cut { format!("{} of {counted}", buffers.len()) } else { format!("of {}", buffers.len()) };
     canvas.rule(area, 0, &format!("Largest {count} buffers{more}"), Role::Strong);
     if buffers.is_empty() {
-        let text = match (counted > 0, state.is_frozen(), state.replay.is_some(), &state.here().place) {
-            (false, ..) => "no live buffer is known here: no tracked process has one on this device",
-            (true, true, ..) => "they were not read at this moment: nobody looked at this view",
-            (true, false, true, _) => "none of this device's was recorded: only the largest of each process are",
-            (true, false, false, Some(_)) => "the service tells them only to whom has its token (--token-file)",
-            (true, false, false, None) => "they are being read",
-        };
-        canvas.say(area, 1, 1, text, Role::Dim);
+        // Counted and not listed is another thing than not there.
+        let none = "no live buffer is known here: no tracked process has one on this device";
+        canvas.say(area, 1, 1, if counted > 0 { why_unlisted(state, state.here()) } else { none }, Role::Dim);
         return;
     }
     canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
