@@ -344,9 +344,7 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
         View::Main | View::Mesh => None,
         View::Charts => Some(charts::extent(state, snapshot, body)),
         View::Detail => Some(detail::extent(snapshot, device, body)),
-        View::Memory => {
-            Some(Extent { lines: memory::buffers(snapshot, device).len(), page: memory::buffer_rows(state, snapshot, body).max(1) })
-        }
+        View::Memory => Some(memory::extent(snapshot, device, body)),
     }
 }
 

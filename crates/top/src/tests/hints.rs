@@ -120,6 +120,24 @@ fn charts_scroll_to_the_rest() {
     }
 }
 
+/// So can every row of the map of banks, and every buffer.
+#[test]
+fn the_map_of_banks_and_the_buffers_scroll_to_the_rest() {
+    for size in [(80, 24), (120, 40)] {
+        let mut state = watched(&machine::hooked(), size, Theme::default(), 1);
+        state.view = View::Memory;
+        let mut seen = text(&drawn(&state));
+        for _ in 0..extent(&state).unwrap().last() {
+            press(&mut state, Chord::Down);
+            seen += &text(&drawn(&state));
+        }
+        for row in ["4242.0 dram", "4242.0 l1_small", "4242.1 dram", "4242.1 l1_small", "5000.0 dram", "5000.0 l1", "0x16dfc0"] {
+            assert!(seen.contains(row), "{size:?} {row}: {seen}");
+        }
+        assert!(!text(&drawn(&state)).contains('↓'), "this is the end");
+    }
+}
+
 /// After the end the first step back is seen at once, also in two columns.
 #[test]
 fn details_scroll_no_further_than_there_is_something() {

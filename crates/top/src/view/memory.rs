@@ -9,10 +9,9 @@ use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Device, Kind, Reading, Snapshot};
 use ttmon_print::quantity::{age, percent, size};
 
-use super::fullness;
+use super::{Extent, fullness};
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
-use crate::layout::scrolled;
 use crate::state::State;
 use crate::theme::Role;
 
@@ -38,7 +37,7 @@ fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
     let kinds = Rect { y: body.y + 1, height: 7, ..body };
     let below = body.height.saturating_sub(8);
     let wanted = u16::try_from(map::rows(snapshot, device).len()).unwrap_or(u16::MAX);
-    let map_rows = if wanted == 0 { 0 } else { wanted.min(below / 4).max(1) + 1 };
+    let map_rows = if wanted == 0 { 0 } else { wanted.min(below.div_ceil(4)) + 1 };
     let event_rows = (below / 4).clamp(3, 9);
     let map = Rect { y: kinds.bottom(), height: map_rows, ..body };
     let events = Rect { y: body.bottom() - event_rows, height: event_rows, ..body };
@@ -60,18 +59,39 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
     let parts = parts(snapshot, device, body);
     draw_kinds(snapshot, device, canvas, parts.kinds);
-    map::draw(snapshot, device, canvas, parts.map);
-    draw_buffers(state, snapshot, device, canvas, parts.buffers);
+    let scroll = Scroll::new(snapshot, device, &parts);
+    let first = state.scroll.min(scroll.map + scroll.buffers);
+    map::draw(snapshot, device, canvas, parts.map, first.min(scroll.map));
+    draw_buffers(state, snapshot, device, canvas, parts.buffers, first.saturating_sub(scroll.map));
     if let Some(area) = parts.cores {
         cores::draw(snapshot, device, canvas, area);
     }
     events::draw(state, snapshot, device, canvas, parts.events);
 }
 
-/// Rows of the list of buffers.
-pub(super) fn buffer_rows(state: &State, snapshot: &Snapshot, body: Rect) -> usize {
-    let device = state.chosen_device(snapshot);
-    device.map_or(1, |device| usize::from(parts(snapshot, device, body).buffers.height.saturating_sub(2)))
+/// Rows that do not fit: the arrows go through those of the map first, and then through those of the list of buffers.
+struct Scroll {
+    map: usize,
+    buffers: usize,
+}
+
+impl Scroll {
+    fn new(snapshot: &Snapshot, device: &Device, parts: &Parts) -> Self {
+        let map = map::rows(snapshot, device).len().saturating_sub(map::page(parts.map));
+        let buffers = on(snapshot, device).count().saturating_sub(buffer_rows(parts.buffers));
+        Self { map, buffers }
+    }
+}
+
+/// Rows of the list of buffers: a rule and the heading go off.
+fn buffer_rows(area: Rect) -> usize {
+    usize::from(area.height.saturating_sub(2))
+}
+
+pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent {
+    let parts = parts(snapshot, device, body);
+    let (scroll, page) = (Scroll::new(snapshot, device, &parts), buffer_rows(parts.buffers).max(1));
+    Extent { lines: scroll.map + scroll.buffers + page, page }
 }
 
 fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
@@ -120,11 +140,10 @@ fn or_absent(text: Reading<String>) -> (String, Role) {
     text.map_or_else(|_| ("N/A".to_owned(), Role::Dim), |text| (text, Role::Plain))
 }
 
-/// Buffers of a device, largest first.
-pub(crate) fn buffers<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<&'a Buffer> {
-    let mut buffers: Vec<&Buffer> = snapshot.buffers.iter().filter(|buffer| buffer.devices.contains(&device.id)).collect();
-    buffers.sort_by_key(|buffer| (std::cmp::Reverse(buffer.entry.size), buffer.entry.address));
-    buffers
+/// Buffers of a device.
+fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a Buffer> {
+    let id = device.id;
+    snapshot.buffers.iter().filter(move |buffer| buffer.devices.contains(&id))
 }
 
 /// Why live buffers of a machine are counted and not listed.
@@ -137,16 +156,16 @@ pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
     }
 }
 
-fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
-    let buffers = buffers(snapshot, device);
-    let rows = usize::from(area.height.saturating_sub(2));
-    let first = scrolled(state.scroll, state.scroll, rows, buffers.len());
-    let more = if buffers.len() > rows { format!(", from {} on", first + 1) } else { String::new() };
+fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect, first: usize) {
+    let mut buffers: Vec<&Buffer> = on(snapshot, device).collect();
+    buffers.sort_by_key(|buffer| (std::cmp::Reverse(buffer.entry.size), buffer.entry.address));
     let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).sum();
     // A recording need not have all that were counted.
     let is_cut = state.replay.is_some() && counted > buffers.len() as u64;
     let count = if is_cut { format!("{} of {counted}", buffers.len()) } else { format!("of {}", buffers.len()) };
-    canvas.rule(area, 0, &format!("Largest {count} buffers{more}"), Role::Strong);
+    canvas.rule(area, 0, &format!("Largest {count} buffers"), Role::Strong);
+    let hidden = super::more(canvas, first, buffers.len().saturating_sub(first + buffer_rows(area)));
+    super::on_the_rule(canvas, area, &hidden);
     if buffers.is_empty() {
         // Counted and not listed is another thing than not there.
         let none = "no live buffer is known here: no tracked process has one on this device";

@@ -6,6 +6,7 @@ use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::quantity::{percent, size};
 use ttmon_print::text::Cut;
 
+use super::super::{more, on_the_rule};
 use crate::canvas::{Canvas, Field};
 use crate::theme::Role;
 
@@ -24,17 +25,22 @@ pub(super) fn rows<'a>(snapshot: &'a Snapshot, device: &Device) -> Vec<(&'a Allo
     rows
 }
 
-pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+/// How many of them are seen at once: a rule goes off.
+pub(super) fn page(area: Rect) -> usize {
+    usize::from(area.height.saturating_sub(1))
+}
+
+pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect, first: usize) {
     let rows = rows(snapshot, device);
     if rows.is_empty() || area.height < 2 {
         return;
     }
     let [free, largest, part, used] = canvas.glyphs().map;
-    let hidden = rows.len().saturating_sub(usize::from(area.height) - 1);
-    let more = if hidden > 0 { format!("  +{hidden} {}", canvas.glyphs().down) } else { String::new() };
-    let title = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free block{more}");
+    let title = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free");
     canvas.rule(area, 0, &title, Role::Strong);
-    for (row, (allocator, kind, banks)) in (1..area.height).zip(rows) {
+    let hidden = more(canvas, first, rows.len().saturating_sub(first + page(area)));
+    on_the_rule(canvas, area, &hidden);
+    for (row, (allocator, kind, banks)) in (1..area.height).zip(rows.into_iter().skip(first)) {
         let name = format!("{}.{} {}", allocator.process.pid, allocator.slot, kind.name());
         canvas.field(area, Field { cut: Cut::End, ..Field::left(1, NAME_COLUMNS - 2) }, row, &name, canvas.style(Role::Plain));
         let width = area.width.saturating_sub(NAME_COLUMNS + FIGURES_COLUMNS);
