@@ -66,7 +66,7 @@ const TRAY: (u16, u16) = (4, 2);
 pub(crate) fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
     let links = cluster.map_or_else(Vec::new, |cluster| links(snapshot, cluster));
     let mesh = cluster.and_then(|cluster| described(snapshot, cluster)).or_else(|| by_wires(snapshot, &links));
-    let mesh = mesh.unwrap_or_else(|| by_product(snapshot));
+    let mesh = mesh.unwrap_or_else(|| by_product(snapshot, &links));
     Mesh { links, ..mesh }
 }
 
@@ -81,7 +81,7 @@ fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
     Some(Mesh { origin: format!("{rows}x{columns} by the descriptor's links"), rows, columns, tiles, tray_gap: 0, links: Vec::new() })
 }
 
-fn by_product(snapshot: &Snapshot) -> Mesh {
+fn by_product(snapshot: &Snapshot, links: &[Link]) -> Mesh {
     let devices = &snapshot.devices;
     let is_galaxy = devices.iter().all(|device| board(device).starts_with("galaxy"));
     if devices.len() == GALAXY_CHIPS && is_galaxy {
@@ -91,7 +91,7 @@ fn by_product(snapshot: &Snapshot) -> Mesh {
     if is_n300 && !devices.is_empty() {
         return boards_of_two(devices);
     }
-    plain(devices)
+    plain(devices, links)
 }
 
 /// The device of a descriptor's chip.
@@ -121,17 +121,16 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     for (tray, shelf) in (0..).zip(&shelves) {
         let here = || places.iter().filter(|(place, _)| (place.rack, place.shelf) == *shelf);
         let (left, top) = (here().map(|(place, _)| place.x).min()?, here().map(|(place, _)| place.y).min()?);
-        let tile = |(place, device): &(ClusterPlace, DeviceId)| Tile {
-            device: *device,
-            row: place.y - top,
-            column: columns + place.x - left,
-            tray: (shelves.len() > 1).then_some(tray),
+        // Somebody else's numbers: places too far apart for a screen are no places.
+        let tile = |(place, device): &(ClusterPlace, DeviceId)| {
+            let tray = (shelves.len() > 1).then_some(tray);
+            Some(Tile { device: *device, row: place.y - top, column: (place.x - left).checked_add(columns)?, tray })
         };
-        let added: Vec<Tile> = here().map(tile).collect();
-        columns = added.iter().map(|tile| tile.column + 1).max()?;
+        let added: Vec<Tile> = here().map(tile).collect::<Option<_>>()?;
+        columns = added.iter().map(|tile| tile.column).max()?.checked_add(1)?;
         tiles.extend(added);
     }
-    let rows = tiles.iter().map(|tile| tile.row + 1).max()?;
+    let rows = tiles.iter().map(|tile| tile.row).max()?.checked_add(1)?;
     let is_dense = u32::from(rows) * u32::from(columns) <= 4 * u32::try_from(tiles.len()).ok()?;
     let is_alone = |(index, tile): (usize, &Tile)| !tiles[..index].iter().any(|other| (other.row, other.column) == (tile.row, tile.column));
     if !is_dense || !tiles.iter().enumerate().all(is_alone) {
@@ -178,8 +177,8 @@ fn boards_of_two(devices: &[Device]) -> Mesh {
     Mesh { origin: format!("{name}, {rows}x{columns}, R behind its L"), rows, columns, tiles, tray_gap: 0, links: Vec::new() }
 }
 
-/// Nothing is known of wires: boards in the order of their ids, as square as a screen likes them.
-fn plain(devices: &[Device]) -> Mesh {
+/// Boards in the order of their ids, as square as a screen likes them, whatever wires there are.
+fn plain(devices: &[Device], links: &[Link]) -> Mesh {
     let count = u16::try_from(devices.len()).unwrap_or(u16::MAX).max(1);
     let columns = match count {
         1..=8 => count.min(4),
@@ -189,7 +188,7 @@ fn plain(devices: &[Device]) -> Mesh {
     let tiles =
         (0..).zip(devices).map(|(index, device)| Tile { device: device.id, row: index / columns, column: index % columns, tray: None });
     Mesh {
-        origin: "boards by id, wires not known".to_owned(),
+        origin: if links.is_empty() { "boards by id, wires not known" } else { "boards by id" }.to_owned(),
         rows: count.div_ceil(columns),
         columns,
         tiles: tiles.collect(),
@@ -224,6 +223,7 @@ mod tests {
         let pair = of(&machine::n300(), None);
         assert_eq!((pair.rows, pair.columns), (2, 1));
     }
+
     /// Four boards of two in a ring, as UMD describes a T3000: chips where it says, wires between neighbours and across.
     #[test]
     fn a_descriptor_wins() {
@@ -253,7 +253,12 @@ mod tests {
         assert_eq!(near, [true, true, false]);
         // Two on one place, or one without: then the product decides, and the wires stay.
         cluster.chips[3].place = cluster.chips[2].place;
-        assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id, wires not known");
+        assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
         assert_eq!(of(&snapshot, Some(&cluster)).links.len(), 3);
+        // As far apart as can be written.
+        for (x, y) in [(u16::MAX, 0), (0, u16::MAX)] {
+            cluster.chips[3].place = Some(ClusterPlace { rack: 0, shelf: 0, y, x });
+            assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
+        }
     }
 }

@@ -209,7 +209,7 @@ const ASCII: Glyphs = Glyphs {
     age: "age ",
     branch: "|-",
     last_branch: "`-",
-    dashed: "-",
+    dashed: ".",
     links: ["=", "|"],
     folded: ">",
     unfolded: "v",

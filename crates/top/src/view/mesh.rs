@@ -4,9 +4,10 @@ use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::Location;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::health_word;
+use ttmon_print::text::Cut;
 
 use super::devices::severity_role;
-use crate::canvas::{Canvas, Field};
+use crate::canvas::{Canvas, Field, width};
 use crate::mesh::{self, Link, Mesh, Tile};
 use crate::metric::METRICS;
 use crate::state::State;
@@ -82,8 +83,10 @@ fn draw_link(mesh: &Mesh, link: &Link, grid: &Grid, canvas: &mut Canvas<'_>, are
     let (from, to) = (grid.place(first), grid.place(second));
     let [across, down] = canvas.glyphs().links;
     let (x, y, text) = if first.row == second.row {
-        let room = usize::from(to.x.saturating_sub(from.right()));
-        (from.right(), from.y + from.height / 2, format!("{across}{}{}", link.count, across.repeat(room.saturating_sub(2))))
+        let room = to.x.saturating_sub(from.right());
+        let count = format!("{across}{}", link.count);
+        let rest = across.repeat(usize::from(room.saturating_sub(width(&count))));
+        (from.right(), from.y + from.height / 2, format!("{count}{rest}"))
     } else {
         (from.x + from.width / 2, from.bottom(), format!("{down}{}", link.count))
     };
@@ -103,7 +106,8 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     canvas.say(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Dim);
     let at = canvas.say(area, 0, 0, &device.id.to_string(), id) + 1;
     let label = canvas.clean(&device.label());
-    canvas.field(area, Field::left(at, area.width - at.min(area.width)), 0, &label, canvas.style(Role::Plain));
+    let field = Field { cut: Cut::End, ..Field::left(at, area.width.saturating_sub(at)) };
+    canvas.field(area, field, 0, &label, canvas.style(Role::Plain));
     let inside = Rect { y: area.y + 1, height: area.height - 1, ..area };
     if let Some(share) = share {
         canvas.buffer.set_style(inside.intersection(canvas.buffer.area), canvas.theme.heat(share));
@@ -125,21 +129,65 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
 
 fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
     let metric = &METRICS[state.settings.metric];
-    let limit = snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).reduce(f64::max);
-    let remote = snapshot.devices.iter().filter(|device| device.location == Location::Remote).count();
-    let mut text =
-        limit.map_or_else(|| "no limit to measure against".to_owned(), |limit| format!("scale 0 to {}", metric.unit.show(limit)));
-    if remote > 0 {
-        text += &format!(" {} {remote} chips over Ethernet are dashed", canvas.glyphs().between);
+    let limits: Vec<f64> = snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).collect();
+    let mut parts = vec![match limits.split_first() {
+        None => "no limit to measure against".to_owned(),
+        Some((limit, others)) if others.iter().all(|other| other == limit) => format!("scale 0 to {}", metric.unit.show(*limit)),
+        Some(_) => "scale 0 to each chip's own limit".to_owned(),
+    }];
+    match snapshot.devices.iter().filter(|device| device.location == Location::Remote).count() {
+        0 => {}
+        1 => parts.push("the chip over Ethernet is dashed".to_owned()),
+        remote => parts.push(format!("{remote} chips over Ethernet are dashed")),
     }
-    let far = mesh.links.iter().filter(|link| mesh.neighbours(link).is_none()).count();
-    let between = canvas.glyphs().between;
-    match (mesh.links.len(), is_wired) {
-        (0, _) => {}
-        (_, false) => text += &format!(" {between} wires need a larger screen"),
-        (_, true) if far > 0 => text += &format!(" {between} {far} pairs are wired further across"),
-        (_, true) => {}
+    match mesh.links.iter().filter(|link| mesh.neighbours(link).is_none()).count() {
+        _ if !mesh.links.is_empty() && !is_wired => parts.push("wires need a larger screen".to_owned()),
+        0 => {}
+        1 => parts.push("1 pair is wired further across".to_owned()),
+        far => parts.push(format!("{far} pairs are wired further across")),
     }
-    let text = canvas.clean(&text);
+    let text = canvas.clean(&parts.join(&format!(" {} ", canvas.glyphs().between)));
     canvas.say(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{blank, machine};
+    use crate::theme::Theme;
+    use ratatui_core::buffer::Buffer;
+    use ttmon_model::DeviceId;
+    use ttmon_model::units::Celsius;
+
+    fn legend_of(snapshot: &Snapshot, ascii: bool) -> String {
+        let state = blank((80, 24), Theme { ascii, ..Theme::default() });
+        let area = Rect { x: 0, y: 0, width: 80, height: 1 };
+        let mut buffer = Buffer::empty(area);
+        let canvas = &mut Canvas { buffer: &mut buffer, theme: state.theme };
+        legend(&state, snapshot, &mesh::of(snapshot, None), false, canvas, area);
+        crate::tests::text(&buffer).trim().to_owned()
+    }
+
+    #[test]
+    fn the_legend_says_what_is_drawn() {
+        let mut snapshot = machine::n300();
+        assert_eq!(legend_of(&snapshot, false), "scale 0 to 75°C · the chip over Ethernet is dashed");
+        snapshot.devices[1].temperature_limit = Ok(Celsius(90.0));
+        assert_eq!(legend_of(&snapshot, true), "scale 0 to each chip's own limit - the chip over Ethernet is dashed");
+        let glyphs = Theme { ascii: true, ..Theme::default() }.glyphs();
+        assert_ne!(glyphs.dashed, glyphs.horizontal);
+    }
+
+    #[test]
+    fn wires_stay_between_their_tiles() {
+        let mut snapshot = machine::galaxy();
+        snapshot.devices.truncate(2);
+        let link = Link { ends: (DeviceId(0), DeviceId(1)), count: 12 };
+        let mesh = Mesh { links: vec![link], ..mesh::of(&snapshot, None) };
+        let area = Rect { x: 0, y: 0, width: 80, height: 10 };
+        let grid = Grid::new(&mesh, area, LINK_GAP).unwrap();
+        let mut buffer = Buffer::empty(area);
+        draw_link(&mesh, &link, &grid, &mut Canvas { buffer: &mut buffer, theme: Theme::default() }, area);
+        assert_eq!(crate::tests::text(&buffer).trim(), "═12");
+    }
 }
