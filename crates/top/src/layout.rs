@@ -16,8 +16,8 @@ pub(crate) const CELL_COLUMNS: u16 = 20;
 const TWO_COLUMNS_MIN: u16 = 118;
 /// A longer list is in two columns where they fit.
 const ROWS_IN_A_COLUMN: u16 = 16;
-/// From here on one device has its details beside it.
-const SIDE_MIN: u16 = 190;
+/// From here on one device has its details beside it, and each of a few its chart below them.
+pub(crate) const SIDE_MIN: u16 = 190;
 const SIDE_COLUMNS: u16 = 60;
 /// More devices than this have a line with their sums.
 const SUMS_MIN: usize = 9;

@@ -38,6 +38,9 @@ pub(crate) fn view(state: &State, buffer: &mut Buffer) {
     };
     title(state, canvas, frame.title);
     match state.shown() {
+        Some(snapshot) if snapshot.devices.is_empty() && state.view != View::Main => {
+            canvas.say(frame.body, 2, 1, "there is no device", Role::Dim);
+        }
         Some(snapshot) => match state.view {
             View::Main => main(state, canvas, frame.body),
             View::Charts => charts::draw(state, snapshot, canvas, frame.body),

@@ -213,6 +213,31 @@ fn a_process_is_told_whole() {
     assert!(!text(&drawn(&state)).contains("F9"));
 }
 
+/// Where there is nothing to show, it is said why, in words that are true and fit the smallest screen.
+#[test]
+fn nothing_to_show_is_told() {
+    let mut snapshot = machine::n300();
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    state.hosts[0].history = crate::history::History::default();
+    state.view = View::Charts;
+    assert!(text(&drawn(&state)).contains("nothing was measured of this device since this was started; 3 shows why"));
+    press(&mut state, Chord::Char(']'));
+    assert!(text(&drawn(&state)).contains("a chip reached over Ethernet tells only its memory, once somebody uses it\n"));
+    press(&mut state, Chord::Char('m'));
+    assert!(text(&drawn(&state)).contains("no device tells it"));
+    snapshot.devices.clear();
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    for view in [View::Charts, View::Detail, View::Memory, View::Mesh] {
+        state.view = view;
+        assert!(text(&drawn(&state)).contains("there is no device"), "{view:?}");
+    }
+    let mut state = several((80, 24));
+    for host in &mut state.hosts {
+        (host.live, host.lost) = (None, None);
+    }
+    assert!(!text(&drawn(&state)).contains("no process holds"), "nobody has answered yet");
+}
+
 /// A picture that stands still shows no events of a later time.
 #[test]
 fn a_frozen_moment_knows_nothing_of_what_came_later() {

@@ -117,8 +117,9 @@ impl Chart<'_> {
     fn usual_distance(&self, seen: std::ops::Range<usize>) -> u64 {
         let times = self.times.range(seen.start.min(self.times.len())..seen.end.min(self.times.len()));
         let mut distances: Vec<u64> = times.clone().zip(times.skip(1)).map(|(one, next)| next.0 - one.0).collect();
-        distances.sort_unstable();
-        distances.get(distances.len() / 2).copied().unwrap_or(SECOND).max(SECOND / 20)
+        let middle = distances.len() / 2;
+        let usual = if distances.is_empty() { SECOND } else { *distances.select_nth_unstable(middle).1 };
+        usual.max(SECOND / 20)
     }
 
     fn clock(&self, canvas: &mut Canvas<'_>, area: Rect) {
@@ -228,11 +229,11 @@ impl Dots {
 
     fn draw(&self, canvas: &mut Canvas<'_>, area: Rect, role: Role) {
         let style = canvas.style(if role == Role::Strong { Role::Plain } else { role });
-        for (index, bits) in self.cells.iter().enumerate().filter(|(_, bits)| **bits != 0) {
-            let place = u16::try_from(index).unwrap_or(u16::MAX);
-            let (column, row) = (place % self.width, place / self.width);
-            let sign = if self.across == 1 { '*' } else { char::from_u32(0x2800 + u32::from(*bits)).unwrap_or('*') };
-            canvas.put(area, column, row, sign.encode_utf8(&mut [0; 4]), style);
+        for (row, cells) in (0..).zip(self.cells.chunks(usize::from(self.width.max(1)))) {
+            for (column, bits) in (0..).zip(cells).filter(|(_, bits)| **bits != 0) {
+                let sign = if self.across == 1 { '*' } else { char::from_u32(0x2800 + u32::from(*bits)).unwrap_or('*') };
+                canvas.put(area, column, row, sign.encode_utf8(&mut [0; 4]), style);
+            }
         }
     }
 }
@@ -258,6 +259,18 @@ mod tests {
         dots.set((i32::MAX, i32::MIN));
         assert_eq!(dots.cells.len(), 8);
         assert!(dots.cells.iter().any(|bits| *bits != 0));
+    }
+
+    /// A wall of screens has more cells than a row or a column has numbers.
+    #[test]
+    fn every_dot_of_the_largest_screen_is_where_it_belongs() {
+        let area = Rect { x: 0, y: 0, width: 1000, height: 200 };
+        let mut dots = Dots::new(area, true);
+        dots.set((7, 199));
+        let mut buffer = ratatui_core::buffer::Buffer::empty(area);
+        dots.draw(&mut Canvas { buffer: &mut buffer, theme: crate::theme::Theme::default() }, area, Role::Plain);
+        assert_eq!(buffer[(7, 199)].symbol(), "*");
+        assert_eq!(buffer.content.iter().filter(|cell| cell.symbol() == "*").count(), 1);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Charts: every metric of one device, or one metric of every device, in a grid or all in one.
 
 use ratatui_core::layout::Rect;
+use ttmon_model::snapshot::Location;
 use ttmon_model::{Device, Snapshot};
 
 use super::Extent;
 use super::chart::Chart;
 use crate::canvas::Canvas;
-use crate::layout::panes;
+use crate::layout::{SIDE_MIN, panes};
 use crate::metric::METRICS;
 use crate::settings::ZOOMS;
 use crate::state::{State, View};
@@ -38,7 +39,10 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     let Some(device) = state.chosen_device(snapshot) else { return };
     let known = metrics(state, device);
     if known.is_empty() {
-        let text = "nothing is measured of this device: a chip reached over Ethernet tells only its memory, once somebody uses it";
+        let text = match device.location {
+            Location::Local => "nothing was measured of this device since this was started; 3 shows why",
+            Location::Remote => "a chip reached over Ethernet tells only its memory, once somebody uses it",
+        };
         canvas.say(area, 1, 1, text, Role::Dim);
         return;
     }
@@ -89,6 +93,9 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
         return all(state, snapshot, metric).draw(canvas, inner(area));
     }
     let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
+    if known.is_empty() {
+        canvas.say(area, 1, 1, "no device tells it", Role::Dim);
+    }
     let places = panes(area, known.len(), PANE_SMALL.0, PANE_SMALL.1);
     let first = first(state, known.len(), &places);
     for (device, place) in known.iter().skip(first).zip(&places) {
@@ -114,8 +121,8 @@ pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_
     let metric = state.settings.metric;
     let [device] = snapshot.devices.as_slice() else {
         let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
-        if area.width >= 190 && known.len() <= 8 && area.height >= 10 {
-            for (device, place) in known.iter().zip(panes(area, known.len(), 45, 7)) {
+        if area.width >= SIDE_MIN && known.len() <= 8 && area.height >= 10 {
+            for (device, place) in known.iter().zip(panes(area, known.len(), 45, PANE.1)) {
                 let name = format!("{} {} {}", device.id, device.label(), METRICS[metric].title);
                 one(state, snapshot, device, metric, Some(name)).draw(canvas, inner(place));
             }

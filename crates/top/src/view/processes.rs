@@ -5,6 +5,7 @@ use ttmon_model::units::UnixTime;
 
 use crate::canvas::{Canvas, Field};
 use crate::columns::COLUMNS;
+use crate::host::Host;
 use crate::layout::{process_columns, scrolled};
 use crate::state::{Depth, Focus, State};
 use crate::theme::Role;
@@ -76,8 +77,8 @@ fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first:
 }
 
 fn nothing(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    let mut devices = state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.devices);
-    let is_certain = devices.all(|device| device.memory.dram.used.is_ok());
+    let is_told = |host: &Host| host.shown().is_some_and(|shown| shown.devices.iter().all(|device| device.memory.dram.used.is_ok()));
+    let is_certain = state.hosts.iter().all(is_told);
     let text = match () {
         () if state.process_count() > 0 => "no process passes the filter; Esc drops it",
         () if state.is_frozen() && !state.history().is_whole(state.back()) => "processes are not kept this far back",
