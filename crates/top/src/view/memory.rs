@@ -42,7 +42,7 @@ fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
     let map = Rect { y: kinds.bottom(), height: map_rows, ..body };
     let events = Rect { y: body.bottom() - event_rows, height: event_rows, ..body };
     let rest = Rect { y: map.bottom(), height: events.y.saturating_sub(map.bottom()), ..body };
-    let has_cores = body.width >= CORES_MIN && snapshot.circulars.iter().any(|circular| circular.devices.contains(&device.id));
+    let has_cores = body.width >= CORES_MIN && cores::on(snapshot, device).next().is_some();
     let (buffers, cores) = if has_cores {
         let width = rest.width - CORES_COLUMNS;
         (Rect { width, ..rest }, Some(Rect { x: rest.x + width, width: CORES_COLUMNS, ..rest }))
@@ -141,7 +141,7 @@ fn or_absent(text: Reading<String>) -> (String, Role) {
 }
 
 /// Buffers of a device.
-fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a Buffer> {
+fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a Buffer> + use<'a> {
     let id = device.id;
     snapshot.buffers.iter().filter(move |buffer| buffer.devices.contains(&id))
 }

@@ -2,25 +2,31 @@
 
 use ratatui_core::layout::Rect;
 use ttmon_model::ledger::LedgerCircular;
+use ttmon_model::snapshot::Circular;
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::quantity::size;
 
+use super::super::{more, on_the_rule};
 use crate::canvas::Canvas;
 use crate::theme::Role;
 
 /// No chip has a larger grid of cores.
 const GRID_MAX: usize = 16;
 
+/// Those of programs on a device; global ones lie in L1 buffers, which are counted already.
+pub(super) fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = LedgerCircular> + use<'a> {
+    let id = device.id;
+    let is_here = move |circular: &&Circular| circular.devices.contains(&id) && !circular.entry.is_global;
+    snapshot.circulars.iter().filter(is_here).map(|circular| circular.entry)
+}
+
 pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
-    let circulars: Vec<LedgerCircular> = snapshot
-        .circulars
-        .iter()
-        .filter(|circular| circular.devices.contains(&device.id) && !circular.entry.is_global)
-        .map(|circular| circular.entry)
-        .collect();
+    let circulars: Vec<LedgerCircular> = on(snapshot, device).collect();
     let grid = grid(&circulars);
     let most = grid.iter().flatten().copied().max().unwrap_or(0);
     canvas.rule(area, 0, &format!("CBs by core, most {}", size(most)), Role::Strong);
+    let hidden = more(canvas, 0, grid.len().saturating_sub(usize::from(area.height.saturating_sub(1))));
+    on_the_rule(canvas, area, &hidden);
     let steps = canvas.glyphs().spark;
     for (row, cores) in (1..area.height).zip(&grid) {
         for (column, bytes) in (0u16..).zip(cores) {
@@ -30,26 +36,25 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
     }
 }
 
-/// Bytes on each core, rows first, as far as there are any.
+/// Bytes on each core, rows first, as far as there are any: what several programs use one after another counts once.
 fn grid(circulars: &[LedgerCircular]) -> Vec<Vec<u64>> {
     let columns = circulars.iter().map(|one| usize::from(one.cores[2]) + 1).max().unwrap_or(0).min(GRID_MAX);
     let rows = circulars.iter().map(|one| usize::from(one.cores[3]) + 1).max().unwrap_or(0).min(GRID_MAX);
-    (0..rows).map(|row| (0..columns).map(|column| on_core(circulars, column, row)).collect()).collect()
-}
-
-fn on_core(circulars: &[LedgerCircular], column: usize, row: usize) -> u64 {
-    let is_here = |one: &&LedgerCircular| {
-        let [left, top, right, bottom] = one.cores.map(usize::from);
-        (left..=right).contains(&column) && (top..=bottom).contains(&row)
-    };
-    let mut ranges: Vec<(u64, u64)> =
-        circulars.iter().filter(is_here).map(|one| (one.address, one.address.saturating_add(one.size))).collect();
+    let mut covered = vec![vec![0u64; columns]; rows];
+    let mut reached = covered.clone();
+    // In the order of their addresses each adds what lies behind all before it.
+    let mut ranges: Vec<(u64, u64, [u8; 4])> =
+        circulars.iter().map(|one| (one.address, one.address.saturating_add(one.size), one.cores)).collect();
     ranges.sort_unstable();
-    let mut covered = 0;
-    let mut reached = 0;
-    for (from, to) in ranges {
-        covered += to.saturating_sub(from.max(reached));
-        reached = reached.max(to);
+    for (from, to, cores) in ranges {
+        let [left, top, right, bottom] = cores.map(usize::from);
+        for row in top..rows.min(bottom + 1) {
+            for column in left..columns.min(right + 1) {
+                let new = to.saturating_sub(from.max(reached[row][column]));
+                covered[row][column] = covered[row][column].saturating_add(new);
+                reached[row][column] = reached[row][column].max(to);
+            }
+        }
     }
     covered
 }
