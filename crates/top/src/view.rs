@@ -302,8 +302,17 @@ fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 
 /// The role of a share of something that is better not full.
 fn fullness(share: f64) -> Role {
+    graded(share, 0.99)
+}
+
+/// The role of a share of a limit of temperature, by the rule of health.
+fn warmth(share: f64) -> Role {
+    graded(share, 1.0)
+}
+
+fn graded(share: f64, critical: f64) -> Role {
     match share {
-        share if share >= 0.99 => Role::Critical,
+        share if share >= critical => Role::Critical,
         share if share >= ttmon_model::limits::WARNING_RATIO => Role::Warning,
         _ => Role::Plain,
     }

@@ -156,8 +156,11 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
     }
     let share = now.ok().zip(limit).map_or(0.0, |(now, limit)| now / limit);
     // Power alone is never ill: boards publish limits they may not draw.
-    let is_judged = matches!(metric.name, "temperature" | "dram");
-    let role = if is_judged { super::fullness(share) } else { Role::Plain };
+    let role = match metric.name {
+        "temperature" => super::warmth(share),
+        "dram" => super::fullness(share),
+        _ => Role::Plain,
+    };
     Chart {
         title,
         role: if role == Role::Plain { Role::Strong } else { role },

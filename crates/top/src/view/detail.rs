@@ -6,7 +6,7 @@ use ttmon_model::fields::{DEVICE, Section, Value};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::names;
-use ttmon_print::quantity::{size, with_unit};
+use ttmon_print::quantity::{size, size_or_absent, with_unit};
 
 use super::Extent;
 use crate::canvas::{Canvas, Field};
@@ -117,7 +117,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     lines.push(title("PROCESSES"));
     for (process, use_of) in snapshot.processes_on(device.id) {
         let name = names::process_name(process).unwrap_or_else(|_| "?".to_owned());
-        let dram = use_of.dram().map_or_else(|_| "N/A".to_owned(), size);
+        let dram = size_or_absent(use_of.dram());
         lines.push(Line {
             name: process.key.pid.to_string(),
             value: format!("{dram} {name}"),

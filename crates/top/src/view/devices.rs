@@ -3,21 +3,25 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::State as DeviceState;
-use ttmon_model::{Device, Kind, Reading, Snapshot};
-use ttmon_print::quantity::{percent, size};
+use ttmon_model::{Device, DeviceId, Kind, Reading, Snapshot};
+use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::text::Cut;
 use ttmon_print::{Severity, health_word, lower_bound};
 
 use super::fullness;
-use crate::canvas::{Canvas, Field, spark};
+use crate::canvas::{Canvas, Field, spark, width};
 use crate::host::Host;
 use crate::layout::{DeviceList, Main};
 use crate::metric;
 use crate::state::{Focus, State};
 use crate::theme::Role;
 
-/// From here on a board's name has room for the chip it is reached through.
-const BOARD_WIDE_MIN: u16 = 100;
+/// Columns of a row from which on memory has a bar.
+const BARS_MIN: u16 = 78;
+/// From here on the last minute is drawn, and a board's name is written out.
+const SPARKS_MIN: u16 = 96;
+/// In so many columns a board's name has room for the chip it is reached through.
+const GATEWAY_MIN: u16 = 14;
 /// Less than this and a reason is only half a word.
 const REASON_COLUMNS_MIN: u16 = 24;
 /// What a cell of a sparkline stands for.
@@ -48,18 +52,18 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
     let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
     let mut widths = vec![
         (Part::Id, 3),
-        (Part::Board, if width >= BOARD_WIDE_MIN { 15 } else { from(78, 8).max(6) }),
+        (Part::Board, if width >= SPARKS_MIN { 15 } else { from(BARS_MIN, 8).max(6) }),
         (Part::Temperature, 5),
-        (Part::TemperatureSpark, from(96, SPARK_COLUMNS)),
+        (Part::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
         (Part::Power, 8),
-        (Part::PowerSpark, from(96, SPARK_COLUMNS)),
-        (Part::Clock, if width >= 78 { 7 } else { 4 }),
+        (Part::PowerSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
+        (Part::Clock, if width >= BARS_MIN { 7 } else { 4 }),
         (Part::Link, from(150, 8)),
-        (Part::DramBar, from(78, 9)),
-        (Part::Dram, if width >= 78 { 13 } else { 12 }),
+        (Part::DramBar, from(BARS_MIN, 9)),
+        (Part::Dram, if width >= BARS_MIN { 13 } else { 12 }),
         (Part::L1Bar, from(110, 8)),
         (Part::L1, 5),
-        (Part::Health, if width >= 78 { 10 } else { 6 }),
+        (Part::Health, if width >= BARS_MIN { 10 } else { 6 }),
     ];
     widths.retain(|(_, columns)| *columns > 0);
     let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
@@ -68,8 +72,8 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
     for (part, columns) in &mut widths {
         *columns += match part {
             // Without bars the board's name has what it lacks first.
-            Part::Board if width < 78 => left.min(9),
-            Part::Health if width < 78 => left - left.min(9),
+            Part::Board if width < BARS_MIN => left.min(9),
+            Part::Health if width < BARS_MIN => left - left.min(9),
             Part::DramBar => (left / 3).min(24),
             Part::L1Bar => (left / 8).min(8),
             Part::Health => left - (left / 3).min(24) - (left / 8).min(8),
@@ -138,7 +142,9 @@ pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
-    for (part, field) in parts(area.width) {
+    let parts = parts(area.width);
+    let is_gateway_named = parts.iter().any(|(part, field)| *part == Part::Board && field.width >= GATEWAY_MIN);
+    for (part, field) in parts {
         let (text, role) = match part {
             Part::Id => (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain }),
             Part::Board => (board(device, canvas, field.width), Role::Plain),
@@ -160,7 +166,10 @@ pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &m
                 }
                 continue;
             }
-            Part::Health => health(device, canvas, field.width, area.width >= BOARD_WIDE_MIN),
+            Part::Health => {
+                let gateway = device.via.ok().filter(|_| !is_gateway_named);
+                health(device, gateway, canvas, field.width)
+            }
         };
         let style = canvas.style(role);
         canvas.field(area, field, 0, &text, style);
@@ -173,24 +182,20 @@ pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &m
 fn board(device: &Device, canvas: &Canvas<'_>, width: u16) -> String {
     let label = canvas.clean(&device.label());
     match device.via {
-        Ok(via) if width >= 14 => format!("{label} via {via}"),
+        Ok(via) if width >= GATEWAY_MIN => format!("{label} via {via}"),
         _ => label,
     }
 }
 
-fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> (String, Role) {
-    reading.map_or_else(|_| ("N/A".to_owned(), Role::Dim), |value| (show(value), Role::Plain))
+pub(super) fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) -> (String, Role) {
+    reading.map_or_else(|_| (ABSENT.to_owned(), Role::Dim), |value| (show(value), Role::Plain))
 }
 
 /// Warm is told by the temperature itself, too.
 fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Role) {
     let (text, role) = or_absent(device.temperature, |value| format!("{:.0}{}", value.0, canvas.glyphs().celsius));
     let share = device.temperature.and_then(|now| device.temperature_limit.map(|limit| now.0 / limit.0));
-    match share {
-        Ok(share) if share >= 1.0 => (text, Role::Critical),
-        Ok(share) if share >= ttmon_model::limits::WARNING_RATIO => (text, Role::Warning),
-        _ => (text, role),
-    }
+    (text, share.map_or(role, super::warmth))
 }
 
 fn link(device: &Device) -> (String, Role) {
@@ -211,8 +216,8 @@ fn memory(device: &Device, bar: Bar, width: u16) -> (String, Role) {
     match (bar.used, bar.total) {
         (Ok(used), Ok(total)) if width >= 11 => (format!("{sign}{}/{}", in_unit_of(used, total), size(total)), Role::Plain),
         (Ok(used), _) => (format!("{sign}{}", size(used)), Role::Plain),
-        (Err(_), Ok(total)) if width >= 11 => (format!("N/A/{}", size(total)), Role::Dim),
-        (Err(_), _) => ("N/A".to_owned(), Role::Dim),
+        (Err(_), Ok(total)) if width >= 11 => (format!("{ABSENT}/{}", size(total)), Role::Dim),
+        (Err(_), _) => (ABSENT.to_owned(), Role::Dim),
     }
 }
 
@@ -235,36 +240,37 @@ pub(super) fn severity_role(severity: Severity) -> Role {
     }
 }
 
-/// The word, and where there is room why.
-fn health(device: &Device, canvas: &Canvas<'_>, width: u16, names_gateway: bool) -> (String, Role) {
+/// The word, and where there is room why, or through which chip it is reached.
+fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
     let (word, severity) = health_word(device);
-    let text = match (device.health_reasons.is_empty(), device.via) {
-        (true, Ok(via)) if !names_gateway => format!("{word} via {via}"),
-        (true, _) => word.to_owned(),
-        (false, _) if width < REASON_COLUMNS_MIN => word.to_owned(),
-        (false, _) => format!("{word} {}", canvas.clean(&device.health_reasons.join(", "))),
+    let more = match gateway {
+        _ if !device.health_reasons.is_empty() => Some(device.health_reasons.join(", ")).filter(|_| columns >= REASON_COLUMNS_MIN),
+        Some(via) => Some(format!("via {via}")).filter(|via| width(word) + 1 + width(via) <= columns),
+        None => None,
     };
-    (text, severity_role(severity))
+    (more.map_or_else(|| word.to_owned(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
 }
 
 /// `12  65°  38W ███▌░ W`: colour and a letter for health.
 fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let (word, severity) = health_word(device);
     let role = severity_role(severity);
-    let id = if is_chosen { Role::Selected } else { Role::Plain };
-    canvas.field(area, Field::right(0, 2), 0, &device.id.to_string(), canvas.style(id));
+    let (id, id_role) = (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain });
+    canvas.field(area, Field::right(0, width(&id).max(2)), 0, &id, canvas.style(id_role));
     if matches!(device.state, DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable) {
         canvas.say(area, 3, 0, word, role);
         return;
     }
     let degree = canvas.glyphs().degree;
-    let (temperature, temperature_role) = or_absent(device.temperature, |value| format!("{:.0}{degree}", value.0));
-    canvas.field(area, Field::right(3, 4), 0, dashes(&temperature), canvas.style(temperature_role));
-    let (power, power_role) = or_absent(device.power, |value| format!("{:.0}W", value.0));
-    canvas.field(area, Field::right(8, 4), 0, dashes(&power), canvas.style(power_role));
+    let temperature = device.temperature.map(|value| format!("{:.0}{degree}", value.0));
+    let power = device.power.map(|value| format!("{:.0}W", value.0));
+    for (column, reading) in [(3, temperature), (8, power)] {
+        let (text, role) = reading.map_or_else(|_| ("--".to_owned(), Role::Dim), |text| (text, Role::Plain));
+        canvas.field(area, Field::right(column, 4), 0, &text, canvas.style(role));
+    }
     match device.memory.dram.ratio() {
         Ok(share) => canvas.bar(area, Field::left(13, 4), 0, share, canvas.style(fullness(share))),
-        Err(_) => _ = canvas.say(area, 13, 0, "N/A", Role::Dim),
+        Err(_) => _ = canvas.say(area, 13, 0, ABSENT, Role::Dim),
     }
     let sign = match severity {
         Severity::Fine => " ",
@@ -274,10 +280,6 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     if is_chosen && state.focus == Focus::Devices {
         canvas.buffer.set_style(Rect { width: 19, ..area }, canvas.theme.style(Role::Selected));
     }
-}
-
-fn dashes(text: &str) -> &str {
-    if text == "N/A" { "--" } else { text }
 }
 
 fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
@@ -292,9 +294,11 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
     let hottest = hottest.max_by(|one, other| one.0.total_cmp(&other.0));
     let power: Vec<f64> = devices.iter().filter_map(|device| device.power.ok().map(|value| value.0)).collect();
     let add = |get: fn(&Device) -> Reading<u64>| ttmon_model::memory::sum(devices.iter().map(|device| get(device)));
-    let of = |used: Reading<u64>, total: Reading<u64>| match (used, total) {
-        (Ok(used), Ok(total)) => format!("{}/{}", size(used), size(total)),
-        _ => "N/A".to_owned(),
+    // Where one does not tell all it uses, the sum is no more than what is known.
+    let is_bound = devices.iter().any(|device| device.memory.dram.used.is_err() || !lower_bound(device).is_empty());
+    let dram = match (add(|device| device.memory.dram.used), add(|device| device.memory.dram.total)) {
+        (Ok(used), Ok(total)) => format!("{}{}/{}", if is_bound { ">" } else { "" }, size(used), size(total)),
+        _ => ABSENT.to_owned(),
     };
     let ill = devices.iter().filter(|device| health_word(device).1 >= Severity::Warning).count();
     let mut parts = vec![format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" })];
@@ -302,7 +306,7 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
     if !power.is_empty() {
         parts.push(format!("{:.0}W", power.iter().sum::<f64>()));
     }
-    parts.push(format!("DRAM {}", of(add(|device| device.memory.dram.used), add(|device| device.memory.dram.total))));
+    parts.push(format!("DRAM {dram}"));
     parts.push(if ill == 0 { "none ill".to_owned() } else { format!("{ill} ill") });
     (parts, ill)
 }
@@ -332,5 +336,50 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
             (Err(reason), _) => format!("N/A: {reason}"),
         };
         canvas.say(area, at + 7, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{drawn, eight, machine, text, watched};
+    use crate::theme::Theme;
+    use ratatui_core::buffer::Buffer;
+
+    /// At any width, and the word is never cut for it.
+    #[test]
+    fn the_gateway_is_named_once_or_not_at_all() {
+        let snapshot = machine::n300();
+        let state = watched(&snapshot, (80, 24), Theme::default(), 1);
+        for width in 57..240 {
+            let area = Rect { x: 0, y: 0, width, height: 1 };
+            let mut buffer = Buffer::empty(area);
+            let canvas = &mut Canvas { buffer: &mut buffer, theme: state.theme };
+            device_row(&state, state.here(), &snapshot.devices[1], canvas, area, false);
+            let row = text(&buffer);
+            assert!(row.matches("via").count() <= 1 && !row.contains('…') && row.contains('?'), "{width}: {row}");
+        }
+    }
+
+    #[test]
+    fn a_sum_of_what_is_not_all_known_is_a_lower_bound() {
+        let mut buffer = Buffer::empty(Rect::ZERO);
+        let canvas = &Canvas { buffer: &mut buffer, theme: Theme::default() };
+        let told = |snapshot: &Snapshot| sums(&snapshot.devices.iter().collect::<Vec<_>>(), canvas).0.join(" ");
+        assert!(told(&machine::galaxy()).contains("DRAM 154.7GB/384.0GB"), "{}", told(&machine::galaxy()));
+        assert!(told(&eight()).contains("DRAM >5.3GB/96.0GB"), "{}", told(&eight()));
+    }
+
+    /// More than fit the smallest screen: what lies above is told as what lies below.
+    #[test]
+    fn hidden_devices_are_counted_on_both_sides() {
+        let mut snapshot = machine::galaxy();
+        let first = snapshot.devices[0].clone();
+        snapshot.devices = (0..120).map(|id| Device { id: DeviceId(id), ..first.clone() }).collect();
+        let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+        assert!(text(&drawn(&state)).contains("+76 ↓"));
+        state.here_mut().device = Some(DeviceId(119));
+        let screen = text(&drawn(&state));
+        assert!(screen.contains("+76 ↑") && screen.contains("119 54°"), "{screen}");
     }
 }

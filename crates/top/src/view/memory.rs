@@ -6,9 +6,10 @@ mod map;
 
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::Buffer;
-use ttmon_model::{Device, Kind, Reading, Snapshot};
-use ttmon_print::quantity::{age, percent, size};
+use ttmon_model::{Device, Kind, Snapshot};
+use ttmon_print::quantity::{ABSENT, age, percent, size};
 
+use super::devices::or_absent;
 use super::{Extent, fullness};
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
@@ -117,7 +118,7 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
         let mut at = 1;
         for ((title, columns), text) in KIND_COLUMNS.iter().zip(texts) {
             let field = if *title == "KIND" { Field::left(at, *columns) } else { Field::right(at, *columns) };
-            let (text, role) = or_absent(text);
+            let (text, role) = or_absent(text, |text| text);
             canvas.field(area, field, row, &text, canvas.style(role));
             at += columns + 1;
         }
@@ -134,10 +135,6 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
 fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
     let mut peaks = snapshot.processes_on(device.id).filter_map(|(_, use_of)| use_of.kinds[kind].peak.ok());
     peaks.next().filter(|_| peaks.next().is_none())
-}
-
-fn or_absent(text: Reading<String>) -> (String, Role) {
-    text.map_or_else(|_| ("N/A".to_owned(), Role::Dim), |text| (text, Role::Plain))
 }
 
 /// Buffers of a device.
@@ -189,17 +186,17 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
         let entry = &buffer.entry;
         let tag = entry.tag.as_deref().map(|tag| canvas.clean(tag)).unwrap_or_default();
         let texts = [
-            size(entry.size),
-            entry.kind.name().to_owned(),
-            format!("{:#x}", entry.address),
-            entry.per_bank.map_or_else(|| "N/A".to_owned(), size),
-            age(entry.time, snapshot.time),
-            buffer.process.pid.to_string(),
-            tag,
+            Some(size(entry.size)),
+            Some(entry.kind.name().to_owned()),
+            Some(format!("{:#x}", entry.address)),
+            entry.per_bank.map(size),
+            Some(age(entry.time, snapshot.time)),
+            Some(buffer.process.pid.to_string()),
+            Some(tag),
         ];
         for ((_, field), text) in fields.iter().zip(texts) {
-            let role = if text == "N/A" { Role::Dim } else { Role::Plain };
-            canvas.field(area, *field, row, &text, canvas.style(role));
+            let role = if text.is_some() { Role::Plain } else { Role::Dim };
+            canvas.field(area, *field, row, text.as_deref().unwrap_or(ABSENT), canvas.style(role));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use ratatui_core::layout::Rect;
 use ttmon_model::units::UnixTime;
+use ttmon_print::quantity::ABSENT;
 
 use crate::canvas::{Canvas, Field};
 use crate::columns::COLUMNS;
@@ -45,7 +46,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
                 Ok(text) => (canvas.clean(&text), Role::Plain),
                 // A process that runs nowhere special has nothing there.
                 Err(ttmon_model::Missing::NoSource) if column.name == "container" => (String::new(), Role::Dim),
-                Err(_) => ("N/A".to_owned(), Role::Dim),
+                Err(_) => (ABSENT.to_owned(), Role::Dim),
             };
             let text = if column.name == "name" { format!("{}{text}", branch(process.depth, canvas)) } else { text };
             let field = if column.is_number { Field::right(*at, *width) } else { Field::left(*at, *width) };

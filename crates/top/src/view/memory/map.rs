@@ -3,7 +3,7 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::{Allocator, Banks, Block};
 use ttmon_model::{Device, Kind, Snapshot};
-use ttmon_print::quantity::{percent, size};
+use ttmon_print::quantity::{ABSENT, percent, size_or_absent};
 use ttmon_print::text::Cut;
 
 use super::super::{more, on_the_rule};
@@ -62,8 +62,8 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
 
 /// `frag 23%  largest 410.0KB x64`
 fn figures(banks: &Banks) -> String {
-    let fragmentation = banks.fragmentation.map_or_else(|_| "N/A".to_owned(), percent);
-    let largest = banks.largest_free_per_bank.map_or_else(|_| "N/A".to_owned(), size);
+    let fragmentation = banks.fragmentation.map_or_else(|_| ABSENT.to_owned(), percent);
+    let largest = size_or_absent(banks.largest_free_per_bank);
     format!("frag {fragmentation:>4} largest {largest} x{}", banks.banks)
 }
 
