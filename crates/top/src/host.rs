@@ -32,6 +32,7 @@ pub(crate) struct Absence {
 pub(crate) struct Host {
     /// Where its service is; `None` is this machine, or a recording.
     pub(crate) place: Option<String>,
+    pub(crate) is_recording: bool,
     pub(crate) live: Option<Arc<Snapshot>>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) history: History,

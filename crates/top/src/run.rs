@@ -90,7 +90,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let mut hosts = Vec::new();
     for (index, feed) in feeds.into_iter().enumerate() {
         let (ask, asked) = mpsc::channel();
-        hosts.push(Host { place: feed.place(), ..Host::default() });
+        hosts.push(Host { place: feed.place(), is_recording: matches!(feed, Feed::Replay(_)), ..Host::default() });
         feed.start(index, options.settings.refresh, asked, events.clone())?;
         requests.push(ask);
     }

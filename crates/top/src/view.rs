@@ -71,6 +71,7 @@ fn waiting(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
         }
         (Some(lost), None) => lost.why.clone(),
         (None, Some(place)) => format!("asking {place}"),
+        (None, None) if host.is_recording => "reading the recording".to_owned(),
         (None, None) => "reading the machine".to_owned(),
     };
     let text = canvas.clean(&text);
@@ -288,7 +289,9 @@ fn alert_role(alert: &Alert) -> Role {
 fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     if let Some(Dialog::Filter { text, .. }) = &state.dialog {
         let at = canvas.say(area, 1, 0, "Filter: ", Role::Strong);
-        let text = canvas.clean(text);
+        // The cursor stays in sight, whatever is typed.
+        let room = usize::from(area.width.saturating_sub(at + 2));
+        let text = text::cut(&canvas.clean(text), room, Cut::Middle, canvas.glyphs().ellipsis);
         let at = canvas.say(area, at, 0, &text, Role::Plain);
         let at = canvas.say(area, at, 0, " ", Role::Selected);
         canvas.say(area, at + 2, 0, "text user:ana dev:0 mem>1G   Enter keeps it, Esc drops it", Role::Dim);

@@ -213,6 +213,24 @@ fn a_process_is_told_whole() {
     assert!(!text(&drawn(&state)).contains("F9"));
 }
 
+#[test]
+fn a_recording_is_no_machine() {
+    let mut state = super::blank((80, 24), Theme::default());
+    assert!(text(&drawn(&state)).contains("reading the machine"));
+    state.hosts[0].is_recording = true;
+    assert!(text(&drawn(&state)).contains("reading the recording"));
+}
+
+#[test]
+fn the_end_of_a_long_filter_is_seen() {
+    let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 1);
+    press(&mut state, Chord::Char('/'));
+    for character in "abcdefghij".repeat(9).chars().chain("THE-END".chars()) {
+        press(&mut state, Chord::Char(character));
+    }
+    assert!(last_line(&state).starts_with("Filter: abc") && last_line(&state).ends_with("THE-END"), "{}", last_line(&state));
+}
+
 /// Where there is nothing to show, it is said why, in words that are true and fit the smallest screen.
 #[test]
 fn nothing_to_show_is_told() {
