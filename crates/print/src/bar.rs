@@ -2,17 +2,16 @@
 
 use crate::style::Glyphs;
 
-/// A bar of this many columns, brackets included. What is used shows at least a sliver, and only what is full looks full.
+/// A bar of this many columns, brackets included.
 pub(crate) fn bar(ratio: f64, columns: usize, glyphs: &Glyphs) -> String {
-    let Some(cells) = columns.checked_sub(2) else {
-        return " ".repeat(columns);
-    };
-    let steps_per_cell = glyphs.fill.len() - 1;
-    let steps = cells * steps_per_cell;
-    let filled = filled_steps(ratio, steps);
-    let cell = |index: usize| glyphs.fill[filled.saturating_sub(index * steps_per_cell).min(steps_per_cell)];
-    let inside: String = (0..cells).map(cell).collect();
-    format!("[{inside}]")
+    columns.checked_sub(2).map_or_else(|| " ".repeat(columns), |columns| format!("[{}]", bar_cells(ratio, columns, glyphs.fill)))
+}
+
+/// The cells of a bar, each one of `fill`, from empty to full. What is used shows at least a sliver, and only what is full looks full.
+pub fn bar_cells(ratio: f64, columns: usize, fill: &[&str]) -> String {
+    let steps_per_cell = fill.len() - 1;
+    let filled = filled_steps(ratio, columns * steps_per_cell);
+    (0..columns).map(|column| fill[filled.saturating_sub(column * steps_per_cell).min(steps_per_cell)]).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=steps, which are few")]

@@ -36,6 +36,7 @@ pub mod text;
 mod who;
 
 pub use banks::{banks, blocks};
+pub use bar::bar_cells;
 pub use csv::{CsvOptions, csv_fields};
 pub use devices::{Severity, health_word, lower_bound};
 pub use events::event;

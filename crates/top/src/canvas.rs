@@ -69,9 +69,9 @@ impl Canvas<'_> {
         self.field(area, Field::left(0, area.width), 0, text, self.theme.style(Role::Heading));
     }
 
-    /// A bar of that many columns: what is used shows at least a sliver, and only what is full looks full.
+    /// A bar of that many columns.
     pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64, style: impl Into<Style>) {
-        let text = bar(share, usize::from(at.width), self.glyphs().fill);
+        let text = ttmon_print::bar_cells(share, usize::from(at.width), self.glyphs().fill);
         self.put(area, at.column, row, &text, style);
     }
 
@@ -152,19 +152,6 @@ pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     lines
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
-fn bar(share: f64, columns: usize, fill: &[&str]) -> String {
-    let steps = fill.len() - 1;
-    let most = columns * steps;
-    let filled = (share.clamp(0.0, 1.0) * most as f64).round() as usize;
-    let filled = match filled {
-        0 if share > 0.0 => 1,
-        filled if filled == most && share < 1.0 => most.saturating_sub(1),
-        filled => filled,
-    };
-    (0..columns).map(|column| fill[filled.saturating_sub(column * steps).min(steps)]).collect()
-}
-
 /// The last values as a line of small bars between the lowest and the highest of their range; gaps stay blank.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index of a glyph")]
 pub(crate) fn spark(values: &[Option<f32>], range: (f64, f64), glyphs: &[&str]) -> String {
@@ -184,13 +171,6 @@ pub(crate) fn spark(values: &[Option<f32>], range: (f64, f64), glyphs: &[&str]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bars_show_a_sliver_and_are_full_only_when_full() {
-        let fill = ["-", "#"];
-        assert_eq!([0.0, 0.001, 0.5, 0.999, 1.0].map(|share| bar(share, 4, &fill)), ["----", "#---", "##--", "###-", "####"]);
-        assert_eq!(bar(0.5, 0, &fill), "");
-    }
 
     #[test]
     fn what_was_there_leaves_nothing_behind() {
