@@ -261,9 +261,23 @@ const SIZES: [&str; 7] = ["B", "KB", "MB", "GB", "TB", "PB", "EB"];
 
 /// A size in binary multiples with one decimal: `2.4GB`, where GB is 2^30.
 pub fn size(bytes: u64) -> String {
-    if bytes < 1024 {
-        return format!("{bytes}B");
+    match in_its_unit(bytes) {
+        (_, 0) => format!("{bytes}B"),
+        (value, unit) => format!("{value:.1}{}", SIZES[unit]),
     }
+}
+
+/// A size as a number of the unit another one is shown in: `0.3` of `12.0GB`. What is used is never shown as nothing.
+pub fn size_in_unit_of(bytes: u64, other: u64) -> String {
+    let (_, unit) = in_its_unit(other);
+    match (0..unit).fold(bytes as f64, |value, _| value / 1024.0) {
+        value if value > 0.0 && value < 0.05 => "<0.1".to_owned(),
+        value => format!("{value:.1}"),
+    }
+}
+
+/// A size as a number of one of the [`SIZES`].
+fn in_its_unit(bytes: u64) -> (f64, usize) {
     let mut value = bytes as f64;
     let mut unit = 0;
     // From here on it would be printed as 1024.0.
@@ -271,12 +285,25 @@ pub fn size(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{value:.1}{}", SIZES[unit])
+    (value, unit)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_has_the_unit_of_the_whole() {
+        for (bytes, other, text) in [
+            (300 << 20, 12 << 30, "0.3"),
+            (1, 12 << 30, "<0.1"),
+            (0, 12 << 30, "0.0"),
+            (1 << 29, (1 << 30) - 1, "0.5"),
+            (u64::MAX, u64::MAX, "16.0"),
+        ] {
+            assert_eq!(size_in_unit_of(bytes, other), text, "{bytes} of {}", size(other));
+        }
+    }
 
     #[test]
     fn times_are_utc() {

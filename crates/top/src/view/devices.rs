@@ -3,6 +3,7 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::State as DeviceState;
+use ttmon_model::units::size_in_unit_of;
 use ttmon_model::{Device, DeviceId, Kind, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::text::Cut;
@@ -214,20 +215,10 @@ fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> String
 fn memory(device: &Device, bar: Bar, width: u16) -> (String, Role) {
     let sign = lower_bound(device);
     match (bar.used, bar.total) {
-        (Ok(used), Ok(total)) if width >= 11 => (format!("{sign}{}/{}", in_unit_of(used, total), size(total)), Role::Plain),
+        (Ok(used), Ok(total)) if width >= 11 => (format!("{sign}{}/{}", size_in_unit_of(used, total), size(total)), Role::Plain),
         (Ok(used), _) => (format!("{sign}{}", size(used)), Role::Plain),
         (Err(_), Ok(total)) if width >= 11 => (format!("{ABSENT}/{}", size(total)), Role::Dim),
         (Err(_), _) => (ABSENT.to_owned(), Role::Dim),
-    }
-}
-
-/// A size as a number of the unit another one is shown in: `0.3` of `12.0GB`. What is used is never shown as nothing.
-fn in_unit_of(bytes: u64, other: u64) -> String {
-    let steps = (0..7).rev().find(|step| other >> (10 * step) > 0).unwrap_or(0);
-    let number = bytes as f64 / (1u64 << (10 * steps)) as f64;
-    match number {
-        number if number > 0.0 && number < 0.05 => "<0.1".to_owned(),
-        number => format!("{number:.1}"),
     }
 }
 
