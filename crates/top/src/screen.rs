@@ -50,6 +50,10 @@ impl Screen {
 
     /// Shows a buffer: only what changed is written, and nothing if nothing did. The buffer shown before is left in its place.
     pub(crate) fn show(&mut self, next: &mut Buffer) -> io::Result<()> {
+        // Another thread's panic has given it back, and is to be read there.
+        if !IS_TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let mut bytes = String::new();
         if self.shown.area != next.area {
             self.shown = Buffer::empty(next.area);
@@ -268,9 +272,10 @@ mod tests {
     fn a_panic_gives_the_terminal_back_and_is_told() {
         const INSIDE: &str = "TTMON_TOP_TEST_PANIC";
         if std::env::var_os(INSIDE).is_some() {
-            let _screen = Screen::enter().unwrap();
+            let mut screen = Screen::enter().unwrap();
             let panicked = std::thread::spawn(|| panic!("as it was meant to")).join();
             assert!(panicked.is_err());
+            screen.show(&mut Buffer::with_lines(["drawn too late"])).unwrap();
             // Without the destructor: the hook alone must have done it.
             std::process::exit(0);
         }
@@ -293,5 +298,6 @@ mod tests {
         let (entered, left) = (written.find(ENTER), written.find(LEAVE));
         assert!(entered.is_some() && entered < left, "{written:?}");
         assert!(written[left.unwrap()..].contains("as it was meant to"), "told on the terminal that was there before: {written:?}");
+        assert!(!written.contains("drawn too late"), "{written:?}");
     }
 }
