@@ -120,6 +120,14 @@ fn charts_scroll_to_the_rest() {
     }
 }
 
+/// However small a chart is, its number is whole.
+#[test]
+fn small_charts_keep_their_numbers() {
+    let mut state = watched(&machine::galaxy(), (80, 24), Theme::default(), 3);
+    (state.view, state.settings.by_device) = (View::Charts, false);
+    assert!(text(&drawn(&state)).contains("11  54°C of 75°C  "), "{}", text(&drawn(&state)));
+}
+
 /// So can every row of the map of banks, and every buffer.
 #[test]
 fn the_map_of_banks_and_the_buffers_scroll_to_the_rest() {

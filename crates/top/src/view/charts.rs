@@ -99,8 +99,10 @@ fn of_metric(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
     let places = panes(area, known.len(), PANE_SMALL.0, PANE_SMALL.1);
     let first = first(state, known.len(), &places);
     for (device, place) in known.iter().skip(first).zip(&places) {
-        let name = format!("{} {}", device.id, device.label());
-        one(state, snapshot, device, metric, Some(name)).draw(canvas, inner(*place));
+        let mut chart = one(state, snapshot, device, metric, Some(device.id.to_string()));
+        // A small pane has no room for everything: the number stays.
+        chart.title += &format!("  {}", device.label());
+        chart.draw(canvas, inner(*place));
     }
     hidden(canvas, area, known.len(), first, places.len());
 }
