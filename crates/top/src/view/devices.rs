@@ -279,7 +279,7 @@ fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &s
     super::at_the_end(canvas, area, hidden);
 }
 
-/// How many there are, the hottest, their power and memory together, and how many are ill.
+/// How many there are, how many are ill, the hottest, their power and memory together.
 pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
     let hottest = devices.iter().filter_map(|device| device.temperature.ok().map(|value| (value.0, device.id)));
     let hottest = hottest.max_by(|one, other| one.0.total_cmp(&other.0));
@@ -292,13 +292,16 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
         _ => ABSENT.to_owned(),
     };
     let ill = devices.iter().filter(|device| health_word(device).1 >= Severity::Warning).count();
-    let mut parts = vec![format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" })];
+    // First what a small screen must not cut.
+    let mut parts = vec![
+        format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" }),
+        if ill == 0 { "none ill".to_owned() } else { format!("{ill} ill") },
+    ];
     parts.extend(hottest.map(|(value, id)| format!("hottest {value:.0}{} ({id})", canvas.glyphs().celsius)));
     if !power.is_empty() {
         parts.push(format!("{:.0}W", power.iter().sum::<f64>()));
     }
     parts.push(format!("DRAM {dram}"));
-    parts.push(if ill == 0 { "none ill".to_owned() } else { format!("{ill} ill") });
     (parts, ill)
 }
 
