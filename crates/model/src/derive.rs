@@ -25,10 +25,11 @@ impl Snapshot {
     /// What a sample means. Rates need the sample before it; without one they are `first_sample`.
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
         let rows = rows::list(sample);
+        let ids = rows::Ids::of(&rows);
         let mut problems = sample.problems.clone();
         rows::report_strangers(sample, &rows, &mut problems);
-        let attribution = process::attribute(sample, &rows, &mut problems);
-        let tracked = ledger::attribute(sample, previous, &rows, &mut problems);
+        let attribution = process::attribute(sample, &rows, &ids, &mut problems);
+        let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {

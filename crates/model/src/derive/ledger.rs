@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::allocator::{self, Lists, of_row};
 use super::circulars::Work;
 use super::launches::{Launches, launches};
-use super::process::{Target, row_of};
-use super::rows::Row;
+use super::process::Target;
+use super::rows::{Ids, Row};
 use super::{overlap, places};
 use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices};
@@ -155,7 +155,7 @@ impl OfProcess {
     }
 }
 
-pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Tracked {
+pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], ids: &Ids, problems: &mut Vec<Problem>) -> Tracked {
     let mut tracked = Tracked {
         processes: Vec::new(),
         allocators: Vec::new(),
@@ -174,7 +174,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
                 let first = tracked.processes.iter().position(|(key, _, content)| *key == found.owner && content.is_ok());
                 let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
                 let launches = launches(found.owner, ledger, sample, previous);
-                let content = take(found.owner, ledger, launches, rows, &mut tracked, problems);
+                let content = take(found.owner, ledger, launches, rows, ids, &mut tracked, problems);
                 tracked.note_homeless(ledger, &content);
                 if let Some(number) = first {
                     tracked.allocators.truncate(allocators);
@@ -227,6 +227,7 @@ fn take(
     ledger: &Ledger,
     launches: Launches,
     rows: &[Row<'_>],
+    ids: &Ids,
     tracked: &mut Tracked,
     problems: &mut Vec<Problem>,
 ) -> OfProcess {
@@ -245,7 +246,9 @@ fn take(
         .iter()
         .map(|allocator| {
             let chips = allocator.chips.iter();
-            chips.map(|chip| row_of_chip(*chip, ledger, rows).unwrap_or(Target::Unmapped(unmapped_chips.name(*chip, allocator)))).collect()
+            chips
+                .map(|chip| row_of_chip(*chip, ledger, rows, ids).unwrap_or(Target::Unmapped(unmapped_chips.name(*chip, allocator))))
+                .collect()
         })
         .collect();
     for (index, (allocator, targets)) in ledger.allocators.iter().zip(&targets).enumerate() {
@@ -330,12 +333,12 @@ fn row_of_kind(allocator: &LedgerAllocator, kind: BufferKind) -> Option<&LedgerR
 }
 
 /// The row a chip is on: by its unique id, else by its number in a process that sees these devices.
-fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>]) -> Option<Target> {
+fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>], ids: &Ids) -> Option<Target> {
     if ledger.is_mock {
         return None;
     }
     let row = match (chip.unique_id, chip.metal_id) {
-        (Some(id), _) => row_of(rows, id),
+        (Some(id), _) => ids.row(id),
         (None, Some(metal_id)) => row_of_metal_id(rows, &ledger.visible_devices, metal_id),
         (None, None) => None,
     };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::ledger::{OfProcess, Tracked};
-use super::rows::{self, Row};
+use super::rows::{self, Ids, Row};
 use crate::identity::{DeviceId, ProcessKey};
 use crate::limits::START_TIME_SLACK;
 use crate::memory::{Figure, Kind, PerKind, Source};
@@ -36,7 +36,7 @@ pub(super) enum Target {
     Unmapped(u64),
 }
 
-pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) -> Attribution {
+pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: &mut Vec<Problem>) -> Attribution {
     let mut attribution = Attribution {
         live: vec![Vec::new(); sample.processes.len()],
         nonsense: Vec::new(),
@@ -46,7 +46,7 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Pr
     };
     let numbered = Numbered::of(sample);
     for region in &sample.regions {
-        let row = row_of(rows, region.unique_id);
+        let row = ids.row(region.unique_id);
         let content = match &region.content {
             Ok(content) => content,
             Err(reason) => {
@@ -90,14 +90,6 @@ fn fits_chip(used: &PerKind<u64>, row: &Row<'_>) -> bool {
         let l1 = 140 * product.arch.l1_bytes_per_core();
         used.iter().all(|(kind, bytes)| *bytes <= if Kind::DRAM_BAR.contains(&kind) { product.dram_bytes } else { l1 })
     })
-}
-
-/// The one row a unique id belongs to; none where it fits several.
-pub(super) fn row_of(rows: &[Row<'_>], unique_id: u64) -> Option<usize> {
-    let fits = |row: &Row<'_>| row.unique_id.map_or_else(|| row.candidates.contains(&unique_id), |known| known == unique_id);
-    let mut matching = rows.iter().enumerate().filter(|(_, row)| fits(row)).map(|(index, _)| index);
-    let first = matching.next();
-    first.filter(|_| matching.next().is_none())
 }
 
 /// Processes by their pids inside their namespaces: there may be thousands of slots and hundreds of processes.

@@ -1,5 +1,7 @@
 //! Which rows there are: local chips as the driver numbers them, then remote chips.
 
+use std::collections::HashMap;
+
 use crate::attributes::Attr;
 use crate::cluster::ClusterChip;
 use crate::identity::{ChipPosition, DeviceId, unique_id_candidates};
@@ -23,6 +25,27 @@ pub(super) struct Row<'a> {
     pub(super) unique_id: Option<u64>,
     /// The ids it may have been given.
     pub(super) candidates: Vec<u64>,
+}
+
+/// Rows by the unique ids that they have or may have; none where an id fits several.
+pub(super) struct Ids(HashMap<u64, Option<usize>>);
+
+impl Ids {
+    pub(super) fn of(rows: &[Row<'_>]) -> Self {
+        let mut found = HashMap::new();
+        for (index, row) in rows.iter().enumerate() {
+            for id in row.unique_id.iter().chain(row.candidates.iter().filter(|_| row.unique_id.is_none())) {
+                let row = found.entry(*id).or_insert(Some(index));
+                *row = row.filter(|known| *known == index);
+            }
+        }
+        Self(found)
+    }
+
+    /// The one row a unique id belongs to.
+    pub(super) fn row(&self, unique_id: u64) -> Option<usize> {
+        self.0.get(&unique_id).copied().flatten()
+    }
 }
 
 pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
