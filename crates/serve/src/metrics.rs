@@ -130,7 +130,7 @@ fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapsh
     }
     out.family(&families::STATE);
     for (labels, device) in devices {
-        for state in [State::Ok, State::Resetting, State::Gone, State::Unreadable, State::Unknown] {
+        for state in State::ALL {
             out.value(&labels.0, &[("state", state.name())], f64::from(u8::from(device.state == state)));
         }
     }
