@@ -9,6 +9,7 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,7 +41,8 @@ fn main() {
 }
 
 fn in_memory() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("ttmon-bench-").tempdir_in("/dev/shm").unwrap()
+    let mode = fs::Permissions::from_mode(0o755);
+    tempfile::Builder::new().prefix("ttmon-bench-").permissions(mode).tempdir_in("/dev/shm").unwrap()
 }
 
 fn measure(ttmon: &Path, messages: u64, rounds: usize) {

@@ -256,10 +256,11 @@ mod tests {
     use super::*;
     use crate::owner::View;
     use crate::store::Store;
+    use crate::store::tests::in_memory;
 
     /// Ledgers of one process, as if they were of many: `(user, bytes of a dead one)`.
     fn handed(ledgers: &[(u32, Option<u64>)]) -> Handed {
-        let directory = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
         let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");

@@ -306,11 +306,12 @@ mod tests {
     use super::*;
     use crate::peer;
     use crate::store::Store;
+    use crate::store::tests::in_memory;
 
     /// What each takes is given back with it, whatever made it grow, and nothing of the others'.
     #[test]
     fn the_budget_is_what_ledgers_take() {
-        let directory = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let directory = in_memory();
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
         let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");

@@ -247,8 +247,13 @@ fn let_read(file: impl AsFd, uid: u32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A directory of this user alone, whatever the umask, which other tests of this process change.
+    pub(crate) fn in_memory() -> tempfile::TempDir {
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/dev/shm").expect("directory")
+    }
 
     fn mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
@@ -256,7 +261,7 @@ mod tests {
 
     #[test]
     fn nobody_else_may_put_another_directory_in_its_place() {
-        let place = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let place = in_memory();
         let (above, state) = (place.path().join("above"), place.path().join("above/between/state"));
         let refused = || match Store::open(&state, 0, "0.0.0") {
             Ok(_) => None,

@@ -1,10 +1,11 @@
 //! The server in this process, on a machine that says what a test wants. What it does on a real one is in `ttmon`'s tests.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,9 @@ struct Running {
 
 impl Running {
     fn start(sampler: impl FnMut() -> Result<Sample, String> + Send + 'static) -> Self {
-        let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
+        // Whatever the umask, which binding a socket changes for a moment in all of this process.
+        let mode = Permissions::from_mode(0o755);
+        let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
         let at = |name: &str| directory.path().join(name);
         let file = |name: &str| OwnedFd::from(File::create(at(name)).unwrap());
         let settings = Settings {

@@ -34,7 +34,9 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 fn activate(gate: &Gate, nc: &Path) -> Result<(), String> {
     project::run(&mut gate.project.cargo(&["build", "--package", "ttmon", "--bin", "ttmon"]))?;
     let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
-    let directory = tempfile::Builder::new().prefix("ttmon-socket-").tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    let directory = tempfile::Builder::new().prefix("ttmon-socket-").permissions(mode).tempdir_in("/dev/shm");
+    let directory = directory.map_err(|error| error.to_string())?;
     let at = |name: &str| directory.path().join(name);
     let mut command = Command::new("systemd-socket-activate");
     command.arg("--listen").arg(at("alloc.sock")).arg(ttmon).args(["serve", "--sim", "n150,idle", "--listen", "off", "--quiet"]);

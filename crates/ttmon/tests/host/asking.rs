@@ -297,7 +297,8 @@ fn a_stream_is_followed_to_its_end() {
 /// What a program left is told after its end, by the service alone.
 #[test]
 fn a_program_that_ended_is_told_of() {
-    let places = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    let places = tempfile::Builder::new().permissions(mode).tempdir_in("/dev/shm").expect("a directory");
     let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
     let (handover, socket, state) = (place("handover.sock"), place("alloc.sock"), place("state"));
     let server = Server::of(&[], &["--handover", &handover, "--socket", &socket, "--state-dir", &state, "--interval", "0.2"]);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
@@ -33,8 +34,9 @@ impl Server {
 
     /// With `--here` it serves this machine, with whatever runs on it.
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        // State belongs into memory.
-        let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
+        // State belongs into memory, and into nobody else's hands, whatever the umask.
+        let mode = fs::Permissions::from_mode(0o755);
+        let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
         let mut arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         if !arguments.iter().any(|argument| argument == "--sim" || argument == "--here") {
             // A machine without devices and without processes of others that track their memory.
