@@ -326,7 +326,7 @@ pub(crate) struct RunArgs {
     /// The same for L1.
     #[arg(long, value_name = "SIZE|PCT")]
     pub(crate) max_l1: Option<String>,
-    /// Let the checks above pass where nothing was tracked, and so nothing could be judged.
+    /// Let the checks above pass where nothing was tracked, or not all of it is known, and so could not be judged.
     #[arg(long)]
     pub(crate) allow_untracked: bool,
     #[command(flatten)]

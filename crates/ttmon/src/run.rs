@@ -146,7 +146,7 @@ impl RunArgs {
         };
         if checks.allow_untracked && checks.is_empty() {
             return Err(Failure::usage(
-                "--allow-untracked says what a check makes of nothing; give a check: --fail-on-growth, --max-dram ...",
+                "--allow-untracked says what a check makes of what it cannot judge; give a check: --fail-on-growth, --max-dram ...",
             ));
         }
         Ok(checks)
@@ -253,10 +253,8 @@ fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, o
     }
     let written = output.is_none_or(|output| write_report(&output, account));
     let not_held = checks.failures(account);
-    if let Some(line) = checks.nothing_judged(account).filter(|_| not_held.is_empty()) {
-        complain(&line);
-    }
-    for line in &not_held {
+    let allowed = checks.not_judged(account).filter(|_| checks.allow_untracked);
+    for line in allowed.iter().chain(&not_held) {
         complain(line);
     }
     match account.end {

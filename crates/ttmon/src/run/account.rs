@@ -11,6 +11,7 @@ use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
 
+use super::checks::thousands;
 use super::child::End;
 use super::digest::{Digest, DigestRow, Group, Left};
 use super::names::{self, Names};
@@ -193,12 +194,19 @@ impl Account {
 
     /// Why nothing is.
     pub(crate) fn why_empty(&self) -> String {
-        format!("nothing was tracked: {}", self.untracked.unwrap_or("no call of TT-Metal was seen"))
+        let why = self.why_inexact().unwrap_or_else(|| self.untracked.unwrap_or("no call of TT-Metal was seen").to_owned());
+        format!("nothing was tracked: {why}")
     }
 
-    /// Whether the figures are all there is.
-    pub(crate) fn is_exact(&self) -> bool {
-        self.unread == 0 && self.digests.iter().all(|digest| digest.is_exact)
+    /// Why the figures are not all there is; `None` if they are.
+    pub(crate) fn why_inexact(&self) -> Option<String> {
+        let inexact = self.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
+        let several =
+            |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{} {many}", thousands(count)) };
+        let unread = (self.unread > 0).then(|| format!("{} could not be read", several(self.unread, "ledger", "ledgers")));
+        let lost = (inexact > 0).then(|| format!("the figures of {} are not exact", several(inexact, "process", "processes")));
+        let reasons: Vec<String> = unread.into_iter().chain(lost).collect();
+        (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 
     /// What recording took, of all processes; `None` where too few calls were measured to tell.

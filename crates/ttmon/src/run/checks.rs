@@ -16,7 +16,7 @@ pub(crate) struct Checks {
     pub(crate) growth: Option<u64>,
     pub(crate) max_dram: Option<Limit>,
     pub(crate) max_l1: Option<Limit>,
-    /// A command of which nothing is known passes.
+    /// What is not known of the command passes.
     pub(crate) allow_untracked: bool,
 }
 
@@ -26,18 +26,24 @@ impl Checks {
         self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none()
     }
 
-    /// That there was nothing to look at, if so: no call of TT-Metal, or tracking did not work. Which of them cannot be told.
-    pub(crate) fn nothing_judged(&self, account: &Account) -> Option<String> {
+    /// That not everything could be looked at, if so: no call of TT-Metal, or tracking did not work (which of them cannot be told), or
+    /// some of what was tracked is not known.
+    pub(crate) fn not_judged(&self, account: &Account) -> Option<String> {
+        let what = match account.why_inexact() {
+            _ if self.is_empty() => return None,
+            _ if account.is_empty() => format!("had nothing to judge: {}", account.why_empty()),
+            why => format!("did not judge everything: {}", why?),
+        };
         let advice = if self.allow_untracked { "" } else { "; --allow-untracked takes that for success" };
-        (!self.is_empty() && account.is_empty()).then(|| format!("the checks had nothing to judge: {}{advice}", account.why_empty()))
+        Some(format!("the checks {what}{advice}"))
     }
 
     /// What is not known to hold, a line each.
     pub(crate) fn failures(&self, account: &Account) -> Vec<String> {
+        let mut failures: Vec<String> = self.not_judged(account).into_iter().filter(|_| !self.allow_untracked).collect();
         if account.is_empty() {
-            return self.nothing_judged(account).into_iter().filter(|_| !self.allow_untracked).collect();
+            return failures;
         }
-        let mut failures = Vec::new();
         if let Some(most) = self.leak {
             let (count, bytes) = account.leaked();
             if bytes > most {

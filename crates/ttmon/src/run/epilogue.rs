@@ -236,9 +236,8 @@ impl Writer<'_> {
     fn remarks(&self) -> Vec<String> {
         let account = self.account;
         let mut lines = Vec::new();
-        let lost: u64 = account.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
-        if lost > 0 || account.unread > 0 {
-            lines.push("  not exact: events were lost, or a process could not be read; --report FILE says which".to_owned());
+        if let Some(why) = account.why_inexact() {
+            lines.push(format!("  not exact: {why}; --report FILE says more"));
         }
         let aside = account.not_followed();
         if !aside.is_empty() {

@@ -41,7 +41,7 @@ pub(crate) fn document(account: &Account) -> Value {
         "events": account.digests.iter().map(|digest| digest.events).fold(0, u64::saturating_add),
         "allocations": account.allocations(),
         "lost": lost(account.digests.iter()),
-        "exact": account.is_exact(),
+        "exact": account.why_inexact().is_none(),
         "unread_processes": account.unread,
         "overhead_ratio": overhead.map(|overhead| overhead.ratio),
         "overhead": overhead.map(|overhead| json!({

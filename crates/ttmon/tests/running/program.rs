@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -60,6 +60,8 @@ pub(crate) fn run(script: &str) {
             },
             "parent" => signal_parent(),
             "hook" => like_the_hook(),
+            // Something that is no ledger, as one of another version would be.
+            "nonsense" => hand_over(rustix::fs::memfd_create("ttmon-ledger", rustix::fs::MemfdFlags::CLOEXEC).unwrap().as_raw_fd()),
             // So many calls were measured, each with so many nanoseconds.
             "cost" => (0..numbers[0]).for_each(|_| WRITER.cost(numbers[1])),
             other => panic!("{other}"),

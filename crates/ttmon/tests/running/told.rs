@@ -25,6 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     ("limits_fail", limits_fail),
     ("a_failing_command_keeps_its_code", a_failing_command_keeps_its_code),
     ("checks_with_nothing_to_judge_fail", checks_with_nothing_to_judge_fail),
+    ("checks_that_did_not_see_everything_fail", checks_that_did_not_see_everything_fail),
     ("a_run_inside_a_run", a_run_inside_a_run),
     ("nothing_to_tell", nothing_to_tell),
     ("a_report_that_cannot_be_written", a_report_that_cannot_be_written),
@@ -287,6 +288,25 @@ fn checks_with_nothing_to_judge_fail() {
     // That of a program which tells nothing although it was to.
     let ran = ran(run(&["--quiet", "--fail-on-leak", "--", "env", "-i", "true"]).env("LANG", "C.UTF-8"));
     assert_eq!(ran.code(), Some(123), "{}", ran.stderr);
+}
+
+/// Neither is one that looked at a part.
+fn checks_that_did_not_see_everything_fail() {
+    let partly = "the checks did not judge everything: 1 ledger could not be read";
+    let nothing = "the checks had nothing to judge: nothing was tracked: 1 ledger could not be read";
+    // A ledger has room for 256 devices.
+    let many: String = (0..300).map(|device| format!("a {device} 10 1; f {device} 1; ")).collect();
+    let inexact = "the checks did not judge everything: the figures of 1 process are not exact";
+    for (script, told) in [("a 0 100 1; f 0 1; nonsense", partly), ("nonsense", nothing), (&many, inexact)] {
+        for flags in [&["--fail-on-leak"][..], &["--max-dram", "1G"]] {
+            check(flags, script, 123, &format!("{told}; --allow-untracked takes that for success"));
+            check(&[flags, &["--allow-untracked"]].concat(), script, 0, told);
+        }
+    }
+    check(&["--allow-untracked", "--fail-on-leak"], "a 0 100 1; nonsense", 123, "--fail-on-leak: 100B left");
+    let (ran, report) = reported("a 0 100 1; nonsense; nonsense");
+    assert!(ran.stderr.contains("  not exact: 2 ledgers could not be read; --report FILE says more"), "{}", ran.stderr);
+    assert_eq!((&report["exact"], &report["unread_processes"]), (&json!(false), &json!(2)));
 }
 
 /// Both know what the inner one's command did.
