@@ -203,6 +203,18 @@ pub struct LedgerFeature {
     pub reason: Option<String>,
 }
 
+impl LedgerFeature {
+    /// That it is not followed, and why. What is followed on request only (operations), and was not asked for, is no news.
+    pub fn not_followed(&self) -> Option<String> {
+        match (self.state, self.reason.as_deref()) {
+            (FeatureState::Found, _) => None,
+            (_, Some(reason)) if reason.starts_with("not asked for") => None,
+            (_, Some(reason)) => Some(format!("{} ({reason})", self.name)),
+            (_, None) => Some(self.name.clone()),
+        }
+    }
+}
+
 /// Whether a feature of the hook works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureState {

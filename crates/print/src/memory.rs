@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::ledger::{BufferKind, FeatureState, LedgerFeature};
+use ttmon_model::ledger::{BufferKind, LedgerFeature};
 use ttmon_model::memory::Figure;
 use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer, Programs};
@@ -129,12 +129,7 @@ pub(crate) fn not_tracked(allocator: &Allocator, is_told: impl Fn(Kind) -> bool)
     let coverage = allocator.coverage.as_ref().ok()?;
     let absent = Kind::ALL.into_iter().filter(|kind| allocator.kinds[*kind].is_none() && !is_told(*kind));
     let absent = absent.map(|kind| kind.name().to_owned());
-    let is_asked_for = |feature: &&LedgerFeature| !feature.reason.as_ref().is_some_and(|reason| reason.starts_with("not asked for"));
-    let aside =
-        coverage.iter().filter(|feature| feature.state != FeatureState::Found).filter(is_asked_for).map(|feature| match &feature.reason {
-            Some(reason) => format!("{} ({reason})", feature.name),
-            None => feature.name.clone(),
-        });
+    let aside = coverage.iter().filter_map(LedgerFeature::not_followed);
     let parts: Vec<String> = absent.chain(aside).collect();
     (!parts.is_empty()).then(|| format!("not tracked: {}", parts.join(", ")))
 }

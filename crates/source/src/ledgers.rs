@@ -243,9 +243,18 @@ pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
             (listing.totals, Some((listing.entries, listing.tags)))
         }
     };
-    let circulars = region.circulars(&totals).map_err(unreadable)?;
+    ledger(region, &totals, listed.as_ref())
+}
+
+/// The same without its buffers, of totals that were read before.
+pub fn without_buffers(region: &Region, totals: &Totals) -> Reading<Ledger> {
+    ledger(region, totals, None)
+}
+
+fn ledger(region: &Region, totals: &Totals, listed: Option<&(Vec<Entry>, Vec<String>)>) -> Reading<Ledger> {
+    let circulars = region.circulars(totals).map_err(|_| Missing::Unparsable)?;
     let environment = &totals.environment;
-    let places = Places::of(&totals);
+    let places = Places::of(totals);
     let buffers = |(entries, tags): &(Vec<Entry>, Vec<String>)| entries.iter().filter_map(|entry| buffer(entry, &places, tags)).collect();
     Ok(Ledger {
         is_exact: totals.status & status::INEXACT == 0,
@@ -261,7 +270,7 @@ pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
         events: totals.events,
         allocators: totals.allocators.iter().map(allocator).collect(),
         shared: totals.shared.iter().map(shared).collect(),
-        buffers: listed.as_ref().map_or_else(Vec::new, buffers),
+        buffers: listed.map_or_else(Vec::new, buffers),
         circulars: circulars.iter().filter_map(|one| circular(one, &places)).collect(),
         launches: totals
             .launches
@@ -396,14 +405,7 @@ fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffe
         size: entry.size,
         per_bank: known(entry.per_bank),
         page_size: known(entry.page),
-        layout: match entry.layout {
-            1 => Some("interleaved"),
-            2 => Some("height_sharded"),
-            3 => Some("width_sharded"),
-            4 => Some("block_sharded"),
-            5 => Some("nd_sharded"),
-            _ => None,
-        },
+        layout: layout(entry),
         cores: known(u32::from(entry.cores)),
         refs: u64::from(entry.refs),
         time: UnixTime(entry.time),
@@ -415,6 +417,18 @@ fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffe
 /// The text of a tag, by its number in the ledger; 0 is none.
 pub fn tag(tags: &[String], number: u32) -> Option<&String> {
     usize::try_from(number).ok().filter(|number| *number > 0).and_then(|number| tags.get(number))
+}
+
+/// How a buffer lies over its banks, in a word.
+pub fn layout(entry: &Entry) -> Option<&'static str> {
+    match entry.layout {
+        1 => Some("interleaved"),
+        2 => Some("height_sharded"),
+        3 => Some("width_sharded"),
+        4 => Some("block_sharded"),
+        5 => Some("nd_sharded"),
+        _ => None,
+    }
 }
 
 /// The kind of a number in the ledger.

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ttmon_ledger::layout::{COST_ONE_IN, Coverage};
+use ttmon_ledger::layout::COST_ONE_IN;
 use ttmon_ledger::reader::Failure;
-use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerShared, LedgerSharedPeak, LedgerWriter};
+use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::memory::Kind;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
@@ -292,12 +292,8 @@ impl Account {
 
     /// What of TT-Metal could not be followed, each once, with the reason.
     pub(crate) fn not_followed(&self) -> Vec<String> {
-        let features = self.digests.iter().flat_map(|digest| &digest.coverage);
-        // Operations are followed on request; that nobody asked is no news.
-        let features = features.filter(|feature| feature.state != Coverage::Found && !feature.reason.starts_with("not asked for"));
-        let mut texts: Vec<String> = features
-            .map(|feature| if feature.reason.is_empty() { feature.name.clone() } else { format!("{} ({})", feature.name, feature.reason) })
-            .collect();
+        let features = self.digests.iter().flat_map(|digest| &digest.places.coverage);
+        let mut texts: Vec<String> = features.filter_map(LedgerFeature::not_followed).collect();
         texts.sort_unstable();
         texts.dedup();
         texts

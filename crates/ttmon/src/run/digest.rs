@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use ttmon_ledger::layout::{flag, status};
-use ttmon_ledger::reader::{Entry, Failure, Feature, Listing, PeakSet, Refusal, Region, Row};
+use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, Refusal, Region, Row};
 use ttmon_model::ledger::{BufferKind, Ledger};
-use ttmon_source::ledgers::{self, Detail, buffer_kind};
+use ttmon_source::ledgers::{self, buffer_kind};
 
 /// Groups kept of each peak; the rest is one more.
 const GROUPS_MAX: usize = 64;
@@ -35,7 +35,6 @@ pub(crate) struct Digest {
     pub(crate) left: Vec<Left>,
     /// What it was refused.
     pub(crate) failures: Vec<Failure>,
-    pub(crate) coverage: Vec<Feature>,
 }
 
 /// An allocator of it.
@@ -97,9 +96,9 @@ pub(crate) struct Left {
 /// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
 pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, Refusal> {
     let listing = region.list()?;
-    let places = ledgers::read(region, Detail::Totals).map_err(|_| Refusal::NotReady)?;
-    let identity = region.identity();
     let totals = &listing.totals;
+    let places = ledgers::without_buffers(region, totals).map_err(|_| Refusal::NotReady)?;
+    let identity = region.identity();
     let left = Leftovers::of(&listing);
     let mut allocators: Vec<DigestAllocator> = Vec::new();
     for allocator in &totals.allocators {
@@ -136,7 +135,6 @@ pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max
         allocators,
         left: left.largest(left_max),
         failures: region.failures()?,
-        coverage: totals.coverage.clone(),
     })
 }
 
@@ -193,7 +191,7 @@ fn leftover(entry: &Entry, listing: &Listing) -> Option<Left> {
 
 /// Text of a tag; 0 is none.
 fn text(tags: &[String], id: u32) -> Option<String> {
-    usize::try_from(id).ok().filter(|id| *id > 0).and_then(|id| tags.get(id)).filter(|text| !text.is_empty()).cloned()
+    ledgers::tag(tags, id).filter(|text| !text.is_empty()).cloned()
 }
 
 fn groups(set: &PeakSet, listing: &Listing) -> Vec<Group> {

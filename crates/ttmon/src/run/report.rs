@@ -1,8 +1,8 @@
 //! `--report`: everything that is known of the command, as JSON.
 
 use serde_json::{Map, Value, json};
-use ttmon_ledger::layout::{Coverage, Refused};
-use ttmon_model::ledger::BufferKind;
+use ttmon_ledger::layout::{LOST_KINDS, Refused};
+use ttmon_model::ledger::{BufferKind, FeatureState};
 use ttmon_model::memory::Kind;
 use ttmon_model::units::UnixTime;
 
@@ -16,7 +16,7 @@ use crate::show::VERSION;
 const SCHEMA: u32 = 1;
 
 /// Reasons of lost events, in the order of the ledger.
-const LOST: [&str; 8] =
+const LOST: [&str; LOST_KINDS] =
     ["reentry", "lock_timeout", "unknown_free", "ambiguous_free", "replaced", "size_out_of_range", "no_allocator", "no_memory"];
 
 /// The document.
@@ -86,22 +86,18 @@ fn process(digest: &Digest) -> Value {
     })
 }
 
-/// What the hook covers, of all processes together: found in any counts as found.
+/// What the hook covers, of all processes together. Where it differs, the worst is what a reader must know of.
 fn coverage(account: &Account) -> Value {
     let mut features: Map<String, Value> = Map::new();
-    for feature in account.digests.iter().flat_map(|digest| &digest.coverage) {
-        let state = match feature.state {
-            Coverage::Found => "found",
-            Coverage::SteppedAside => "stepped_aside",
-            Coverage::Missing => "missing",
-        };
+    for feature in account.digests.iter().flat_map(|digest| &digest.places.coverage) {
+        let state = feature.state.name();
         let known = features.entry(feature.name.clone()).or_insert_with(|| json!({"state": state, "hits": 0_u64, "reason": null}));
         let hits = known["hits"].as_u64().unwrap_or(0).saturating_add(feature.hits);
         known["hits"] = hits.into();
-        // The worst is what a reader must know of.
-        if known["state"] == "found" && state != "found" || known["reason"].is_null() && !feature.reason.is_empty() {
+        let is_worse = known["state"] == FeatureState::Found.name() && feature.state != FeatureState::Found;
+        if is_worse || known["reason"].is_null() && feature.reason.is_some() {
             known["state"] = state.into();
-            known["reason"] = if feature.reason.is_empty() { Value::Null } else { feature.reason.as_str().into() };
+            known["reason"] = feature.reason.clone().into();
         }
     }
     features.into()
@@ -169,7 +165,7 @@ fn buffer(account: &Account, leftover: &Leftover<'_>) -> Value {
         "size": entry.size,
         "per_bank": known(entry.per_bank),
         "page_size": known(entry.page),
-        "layout": layout(entry.layout),
+        "layout": ttmon_source::ledgers::layout(entry),
         "cores": known(u32::from(entry.cores)),
         "devices": devices_of(leftover.places),
         "unmapped": unmapped_of(account, leftover.places),
@@ -196,16 +192,6 @@ fn refused(account: &Account, refusal: &Refusal<'_>) -> Value {
     document.insert("asked".to_owned(), failure.size.into());
     document.insert("tag".to_owned(), refusal::text(&failure.tag).into());
     document.into()
-}
-
-fn layout(number: u8) -> Option<&'static str> {
-    match number {
-        1 => Some("interleaved"),
-        2 => Some("height_sharded"),
-        3 => Some("width_sharded"),
-        4 => Some("block_sharded"),
-        _ => None,
-    }
 }
 
 /// `{"id": 0}`, or `{"unmapped": "0"}`: such an id may have more digits than a JSON number keeps.

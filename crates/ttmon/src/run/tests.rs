@@ -38,7 +38,7 @@ fn digested_on(chips: [Chip; 2]) -> digest::Digest {
     let key = |kind, address| Key { allocator, kind, address };
     let tags = ["load", "layer 1", "layer 2"].map(|tag| session.tag(tag));
     for (address, (size, tag)) in (1..).zip([(6 << 30, tags[0]), (1 << 30, tags[1]), (2_u64 << 30, tags[2]), (1 << 30, 0)]) {
-        session.insert(key(kind::DRAM, address), &Buffer { size, per_bank: 1 << 20, tag, ..Buffer::default() }).unwrap();
+        session.insert(key(kind::DRAM, address), &Buffer { size, per_bank: 1 << 20, layout: 5, tag, ..Buffer::default() }).unwrap();
     }
     session.insert(key(kind::L1, 1), &Buffer { size: 4096, per_bank: 64, flags: flag::CACHE, ..Buffer::default() }).unwrap();
     for address in [1, 2, 4] {
@@ -75,6 +75,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
     );
     let document = report::document(&account);
     assert_eq!((&document["devices"][1]["id"], &document["leaks"][0]["devices"]), (&1.into(), &serde_json::json!([0, 1])));
+    assert_eq!((&document["leaks"][0]["layout"], &document["cache"][0]["layout"]), (&"nd_sharded".into(), &serde_json::Value::Null));
     assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(2_u64 << 30).into()));
     let peak_time = document["devices"][0]["kinds"]["dram"]["peak_time_s"].as_f64().unwrap();
     assert!((41.0..42.0).contains(&peak_time), "{peak_time}");
