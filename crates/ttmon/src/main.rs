@@ -14,7 +14,6 @@ mod open;
 mod output;
 mod pages;
 mod record;
-mod refusal;
 mod run;
 mod serve;
 mod server;

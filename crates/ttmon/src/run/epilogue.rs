@@ -8,12 +8,12 @@ use ttmon_model::memory::Kind;
 use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
+use ttmon_source::recorder;
 
 use super::account::{Account, Leftover, OfKind, OnChip, Place};
 use super::checks::{buffers, thousands};
 use super::child::End;
 use super::digest::Group;
-use crate::refusal;
 
 /// More than a screen nobody reads.
 const LINES_MAX: usize = 24;
@@ -85,23 +85,19 @@ impl Writer<'_> {
         format!("{PROGRAM}{command}{rest}")
     }
 
-    /// A line for chips that fared the same: `devices 0-31  DRAM peak ...`.
+    /// A line for chips that fared the same, as those of a mesh: `devices 0-31  DRAM peak ...`.
     fn chips(&self) -> Vec<String> {
-        let mut alike: Vec<(Vec<Place>, &OnChip)> = Vec::new();
+        let mut alike: Vec<(String, Vec<Place>)> = Vec::new();
         for (place, chip) in &self.account.chips {
-            match alike.iter_mut().find(|(_, other)| self.is_alike(chip, other)) {
-                Some((places, _)) => places.push(*place),
-                None => alike.push((vec![*place], chip)),
+            let told = self.chip(chip);
+            match alike.iter_mut().find(|(other, _)| *other == told) {
+                Some((_, places)) => places.push(*place),
+                None => alike.push((told, vec![*place])),
             }
         }
-        let names: Vec<String> = alike.iter().map(|(places, _)| self.account.names(places)).collect();
+        let names: Vec<String> = alike.iter().map(|(_, places)| self.account.names(places)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        alike.iter().zip(names).map(|((_, chip), name)| format!("  {name:width$}  {}", self.chip(chip))).collect()
-    }
-
-    /// Chips of one mesh differ in nothing that is told.
-    fn is_alike(&self, one: &OnChip, other: &OnChip) -> bool {
-        self.chip(one) == self.chip(other)
+        alike.iter().zip(names).map(|((told, _), name)| format!("  {name:width$}  {told}")).collect()
     }
 
     fn chip(&self, chip: &OnChip) -> String {
@@ -150,6 +146,7 @@ impl Writer<'_> {
 
     /// The largest groups, those with numbered tags as one: `2.1GB tag "layer *" (64 buffers)`.
     fn groups(&self, groups: &[Group], peak: u64) -> Vec<String> {
+        let label = |group: &Group| label(group.tag.as_deref(), group.operation.as_deref());
         let mut families: BTreeMap<String, Vec<&Group>> = BTreeMap::new();
         for group in groups.iter().filter(|group| group.is_named()) {
             families.entry(family(&label(group))).or_default().push(group);
@@ -198,13 +195,15 @@ impl Writer<'_> {
     fn leftover(&self, leftover: &Leftover<'_>) -> String {
         let left = leftover.left;
         let kind = left.kind.name().to_uppercase();
-        let label = [
-            left.tag.as_ref().map(|tag| format!(" tag \"{}\"", cut(tag, TAG_COLUMNS))),
-            left.operation.as_ref().map(|op| format!(" op {op}")),
-        ];
-        let label: String = label.into_iter().flatten().collect();
+        let label = self.label(left.tag.as_deref(), left.operation.as_deref());
         let age = duration(Duration::from_nanos(self.account.span.1.saturating_sub(left.entry.time)));
-        format!("{} {kind} {:#x}{} age {age}", size(left.entry.size), left.entry.address, self.style.clean(&label))
+        format!("{} {kind} {:#x}{label} age {age}", size(left.entry.size), left.entry.address)
+    }
+
+    /// ` tag "layer 7" op matmul`, behind something.
+    fn label(&self, tag: Option<&str>, operation: Option<&str>) -> String {
+        let label = self.style.clean(&label(tag, operation));
+        if label.is_empty() { label } else { format!(" {label}") }
     }
 
     /// Out of memory, and clashes.
@@ -212,7 +211,7 @@ impl Writer<'_> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
         for refusal in refusals.iter().take(REFUSALS) {
-            let words = refusal::words(refusal.failure, &self.account.names(refusal.places));
+            let words = recorder::refusal(refusal.failure).words(&self.account.names(refusal.places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 240))));
             let largest: Vec<String> = refusal.failure.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
@@ -220,16 +219,14 @@ impl Writer<'_> {
             }
         }
         if refusals.len() > REFUSALS {
-            lines.push(format!("  {} more requests were refused", refusals.len() - REFUSALS));
+            lines.push(format!("  {} more refused", refusals.len() - REFUSALS));
         }
         lines
     }
 
     fn large(&self, large: &ttmon_ledger::reader::Large) -> String {
-        let text = |word: &str, text: &str| if text.is_empty() { String::new() } else { format!(" {word} {text}") };
-        let tag = if large.tag.is_empty() { String::new() } else { format!("\"{}\"", cut(&large.tag, TAG_COLUMNS)) };
-        let label = text("tag", &tag) + &text("op", &large.operation);
-        format!("{} {:#x}{}", size(large.size), large.address, self.style.clean(&label))
+        let [tag, operation] = [&large.tag, &large.operation].map(|text| Some(text.as_str()).filter(|text| !text.is_empty()));
+        format!("{} {:#x}{}", size(large.size), large.address, self.label(tag, operation))
     }
 
     /// What is not as it should be with the figures themselves.
@@ -282,9 +279,10 @@ fn fold(line: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-fn label(group: &Group) -> String {
-    let tag = group.tag.as_ref().map(|tag| format!("tag \"{}\"", cut(tag, TAG_COLUMNS)));
-    let operation = group.operation.as_ref().map(|operation| format!("op {operation}"));
+/// `tag "layer 7" op matmul`
+fn label(tag: Option<&str>, operation: Option<&str>) -> String {
+    let tag = tag.map(|tag| format!("tag \"{}\"", cut(tag, TAG_COLUMNS)));
+    let operation = operation.map(|operation| format!("op {operation}"));
     tag.into_iter().chain(operation).collect::<Vec<_>>().join(" ")
 }
 

@@ -5,11 +5,11 @@ use ttmon_ledger::layout::{LOST_KINDS, Refused};
 use ttmon_model::ledger::{BufferKind, FeatureState};
 use ttmon_model::memory::Kind;
 use ttmon_model::units::UnixTime;
+use ttmon_source::{ledgers, recorder};
 
 use super::account::{Account, Leftover, OfKind, Place, Refusal};
 use super::child::End;
 use super::digest::Digest;
-use crate::refusal;
 use crate::show::VERSION;
 
 /// Version of this document; keys are added, never renamed.
@@ -165,7 +165,7 @@ fn buffer(account: &Account, leftover: &Leftover<'_>) -> Value {
         "size": entry.size,
         "per_bank": known(entry.per_bank),
         "page_size": known(entry.page),
-        "layout": ttmon_source::ledgers::layout(entry),
+        "layout": ledgers::layout(entry),
         "cores": known(u32::from(entry.cores)),
         "devices": devices_of(leftover.places),
         "unmapped": unmapped_of(account, leftover.places),
@@ -184,13 +184,13 @@ fn age(account: &Account, time: u64) -> f64 {
 
 fn refused(account: &Account, refusal: &Refusal<'_>) -> Value {
     let failure = refusal.failure;
-    let mut document = refusal::figures(failure, &account.names(refusal.places));
+    let mut document = ttmon_wire::refusal_json(&recorder::refusal(failure), &account.names(refusal.places));
     document.insert("time_s".to_owned(), account.seconds(failure.time).into());
-    document.insert("kind".to_owned(), ttmon_source::ledgers::buffer_kind(failure.kind).name().into());
+    document.insert("kind".to_owned(), ledgers::buffer_kind(failure.kind).name().into());
     document.insert("devices".to_owned(), devices_of(refusal.places).into());
     document.insert("unmapped".to_owned(), unmapped_of(account, refusal.places).into());
     document.insert("asked".to_owned(), failure.size.into());
-    document.insert("tag".to_owned(), refusal::text(&failure.tag).into());
+    document.insert("tag".to_owned(), Some(failure.tag.as_str()).filter(|tag| !tag.is_empty()).into());
     document.into()
 }
 
