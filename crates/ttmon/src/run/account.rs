@@ -126,7 +126,7 @@ pub(crate) struct Refusal<'a> {
 impl Account {
     /// Puts what the ledgers say onto the machine's devices.
     pub(crate) fn new(command: Vec<String>, end: End, span: (u64, u64), digests: Vec<Digest>, machine: Option<&Sample>) -> Self {
-        let places: Vec<Vec<Vec<Place>>> = digests.iter().map(|digest| names::places(digest, machine)).collect();
+        let places = names::places(&digests, machine);
         let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
         let mut chips: BTreeMap<Place, OnChip> = BTreeMap::new();
         for (number, (digest, places)) in digests.iter().zip(&places).enumerate() {

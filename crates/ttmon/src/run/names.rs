@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{Ledger, LedgerAllocator, LedgerChip, LedgerSample};
+use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Sample, Snapshot};
 
@@ -79,31 +80,45 @@ impl Identities {
         let by_number = || self.unique_ids.get(&chip.metal_id?).copied().or(chip.metal_id.map(u64::from));
         chip.unique_id.or_else(by_number).unwrap_or(u64::from(allocator.given_id))
     }
+
+    /// The chips of each allocator where there is no machine to find them on.
+    fn unmapped(&self, ledger: &Ledger) -> Vec<Vec<Place>> {
+        let chips = |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| Place::Unmapped(self.id(*chip, allocator))).collect();
+        ledger.allocators.iter().map(chips).collect()
+    }
+
+    /// The chips of an allocator as they were found on a machine.
+    fn places(&self, found: &Allocator, allocator: &LedgerAllocator) -> Vec<Place> {
+        let is_named = |name: u64, chip: &LedgerChip| chip.metal_id.map(u64::from) == Some(name) || chip.unique_id == Some(name);
+        let unmapped = |name: u64| {
+            let chip = allocator.chips.iter().find(|chip| is_named(name, chip));
+            Place::Unmapped(chip.map_or(name, |chip| self.id(*chip, allocator)))
+        };
+        let mapped = found.devices.iter().map(|id| Place::Device(*id));
+        mapped.chain(found.unmapped.iter().map(|name| unmapped(*name))).collect()
+    }
 }
 
-/// The chips of each allocator.
-pub(crate) fn places(digest: &Digest, machine: Option<&Sample>) -> Vec<Vec<Place>> {
-    let ledger = &digest.places;
-    let identities = Identities::of(ledger);
+/// The chips of each allocator of each digest.
+pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Vec<Place>>> {
     let Some(machine) = machine else {
-        let of =
-            |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| Place::Unmapped(identities.id(*chip, allocator))).collect();
-        return ledger.allocators.iter().map(of).collect();
+        return digests.iter().map(|digest| Identities::of(&digest.places).unmapped(&digest.places)).collect();
     };
-    let owner = ProcessKey { pid: digest.pid, start_ticks: 0 };
-    let ledgers = vec![LedgerSample { owner, content: Ok(ledger.clone()) }];
+    // By a number of its own: a program that took over by `exec` has the pid of the one before.
+    let owner = |digest: &Digest, number| ProcessKey { pid: digest.pid, start_ticks: number };
+    let ledgers = digests.iter().zip(0..);
+    let ledgers =
+        ledgers.map(|(digest, number)| LedgerSample { owner: owner(digest, number), content: Ok(digest.places.clone()) }).collect();
     let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), time: UnixTime(0), ..machine.clone() };
     let derived = Snapshot::derive(&sample, None).allocators;
-    let allocators = derived.iter().zip(&ledger.allocators);
-    allocators
-        .map(|(derived, allocator)| {
-            let is_named = |name: u64, chip: &LedgerChip| chip.metal_id.map(u64::from) == Some(name) || chip.unique_id == Some(name);
-            let id = |name: u64| {
-                let chip = allocator.chips.iter().find(|chip| is_named(name, chip));
-                Place::Unmapped(chip.map_or(name, |chip| identities.id(*chip, allocator)))
-            };
-            let mapped = derived.devices.iter().map(|id| Place::Device(*id));
-            mapped.chain(derived.unmapped.iter().map(|name| id(*name))).collect()
-        })
-        .collect()
+    let mut by_number: HashMap<u64, Vec<&Allocator>> = HashMap::new();
+    for allocator in &derived {
+        by_number.entry(allocator.process.start_ticks).or_default().push(allocator);
+    }
+    let mapped = |(digest, number): (&Digest, u64)| {
+        let identities = Identities::of(&digest.places);
+        let allocators = by_number.get(&number).map_or(&[][..], Vec::as_slice).iter().zip(&digest.places.allocators);
+        allocators.map(|(derived, allocator)| identities.places(derived, allocator)).collect()
+    };
+    digests.iter().zip(0..).map(mapped).collect()
 }
