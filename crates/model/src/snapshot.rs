@@ -109,6 +109,23 @@ pub struct Banks {
     pub no_blocks: Option<NoBlocks>,
 }
 
+impl Banks {
+    /// Of a kind that an allocator has no bank of.
+    pub(crate) fn none() -> Self {
+        Self {
+            banks: 0,
+            bank_bytes: 0,
+            allocated_per_bank: Ok(0),
+            free_per_bank: Ok(0),
+            largest_free_per_bank: Ok(0),
+            fragmentation: Err(Missing::NoSource),
+            blocks: Ok(0),
+            table: Vec::new(),
+            no_blocks: None,
+        }
+    }
+}
+
 /// A block of an allocator's memory: of each bank the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {

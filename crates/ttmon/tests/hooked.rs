@@ -157,7 +157,20 @@ fn banks_follow_what_the_program_does() {
     assert_eq!(told, [("0x100040", 512, false), ("0x100240", 1024, true), ("0x100640", 2048, false), ("0x100e40", (1 << 30) - 3584, true)]);
     let text = String::from_utf8(hooked.ttmon(&["mem", "--banks"]).stdout).unwrap();
     assert!(text.contains("dram        12     1.0GB     2.5KB"), "{text}");
-    assert!(text.contains("not tracked: l1_small, trace, cb, kernel"), "{text}");
+    assert!(text.contains("not tracked: cb, kernel"), "{text}");
+}
+
+/// Small L1 buffers have a bank only where a program asks for one: without, there is nothing of them, which is known.
+#[test]
+fn a_kind_without_a_bank_is_empty() {
+    let hooked = Hooked::start();
+    let document = hooked.mem(&["--banks"]);
+    let small = &document["allocators"][0]["kinds"]["l1_small"];
+    assert_eq!(["used", "allocated", "free", "count", "banks", "bank_bytes", "blocks"].map(|name| number(small, name)), [0; 7], "{small}");
+    let process = &document["processes"][0]["unmapped"][0];
+    assert_eq!(process["kinds"]["l1_small"]["used"], 0, "{process}");
+    let text = String::from_utf8(hooked.ttmon(&["mem"]).stdout).unwrap();
+    assert!(text.contains("not tracked: cb, kernel") && text.contains("    l1_small           0B           0B"), "{text}");
 }
 
 #[test]
@@ -229,7 +242,7 @@ fn summaries_are_files_written_whole_or_not_at_all() {
     assert_eq!(names, ["l1_usage_summary.csv", "memory_blocks.csv", "memory_usage_summary.csv"]);
     let summary = fs::read_to_string(reports.join("memory_usage_summary.csv")).unwrap();
     let lines: Vec<&str> = summary.lines().collect();
-    assert_eq!(lines[1..], [",1073741824,0,1073741824,1073741824", ",1048576,64,1048512,1048512", ",N/A,N/A,N/A,N/A"]);
+    assert_eq!(lines[1..], [",1073741824,0,1073741824,1073741824", ",1048576,64,1048512,1048512", ",0,0,0,0"]);
     let l1 = fs::read_to_string(reports.join("l1_usage_summary.csv")).unwrap();
     assert_eq!(l1.lines().last(), Some(",1048512,67104768"));
     for wrong in ["--json", "--banks", "-w"] {

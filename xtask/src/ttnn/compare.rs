@@ -108,7 +108,7 @@ impl<'a> Scene<'a> {
         for &kind in KINDS {
             let (inside, seen) = (&view["kinds"][kind], &allocator["kinds"][kind]);
             // A kind without a bank is one that this device does not have, as L1_SMALL is unless asked for.
-            if inside["banks"] == 0 && seen.is_null() {
+            if inside["banks"] == 0 && seen["banks"] == 0 && seen["used"] == 0 {
                 continue;
             }
             // ttnn 0.69 cannot tell its blocks; everything else is told by all.

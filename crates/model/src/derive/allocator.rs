@@ -63,14 +63,19 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
     // An allocator whose banks are known and that never had a buffer has none: that is not nothing known.
-    let nothing = || (Kind::BANKED.contains(&kind) && allocator.geometry[kind].is_some()).then(|| empty(kind));
-    let row = row.cloned().or_else(nothing)?;
+    let row = row.cloned().or_else(|| tells_banks(allocator, kind).then(|| empty(kind)))?;
     let mut item = of_row(&row);
     if let Some(banks) = banks(ledger, index, kind, &row, lists) {
         item.free = banks.free_per_bank.map(|free| free.saturating_mul(banks.banks));
         item.banks = Ok(banks);
     }
     Some(item)
+}
+
+/// Whether the banks of a kind are known, and be it that there are none: small L1 buffers have some only where a program asks for
+/// them, and whoever told of the other kinds was asked for all.
+fn tells_banks(allocator: &LedgerAllocator, kind: Kind) -> bool {
+    Kind::BANKED.contains(&kind) && Kind::BANKED.iter().any(|kind| allocator.geometry[*kind].is_some())
 }
 
 fn empty(kind: Kind) -> LedgerRow {
@@ -109,7 +114,9 @@ pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
 
 fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lists<'_>) -> Option<Banks> {
     let allocator = ledger.allocators.get(index)?;
-    let geometry = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && Kind::BANKED.contains(&kind))?;
+    let Some(geometry) = allocator.geometry[kind].filter(|geometry| geometry.banks > 0 && Kind::BANKED.contains(&kind)) else {
+        return (row.count == 0 && tells_banks(allocator, kind)).then(Banks::none);
+    };
     let lower_end = allocator.self_check.l1_lower_end.filter(|_| kind == Kind::L1).unwrap_or(geometry.base);
     let end = geometry.base.saturating_add(geometry.bank_bytes);
     let start = geometry.base.max(lower_end).min(end);
