@@ -61,11 +61,8 @@ pub(crate) fn print_tips(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn W
     let open: Vec<u32> =
         snapshot.processes.iter().filter(|process| process.status == Status::Open).map(|process| process.key.pid).collect();
     if !open.is_empty() {
-        let verb = if open.len() == 1 { "publishes" } else { "publish" };
-        let text = format!(
-            "Tip: {} {verb} no memory statistics; TT-Metal from 0.70 on does, unless TT_METAL_SHM_TRACKING_DISABLED is set.",
-            pid_list(&open)
-        );
+        let whose = if open.len() == 1 { "its" } else { "their" };
+        let text = format!("Tip: start {} with `ttmon run -- CMD` to see {whose} memory.", pid_list(&open));
         print_wrapped(&text, style, out)?;
     }
     let is_denied = snapshot.processes.iter().any(|process| process.status == Status::NoPermission)

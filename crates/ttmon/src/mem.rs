@@ -120,7 +120,7 @@ pub(crate) fn nothing_found(snapshot: &Snapshot, pid: Option<u32>) -> Failure {
             Failure::new(format!("process {pid} may not be looked at by this user (no_permission); try as its owner or as root"))
         }
         (Some(pid), 0) => Failure::new(format!("process {pid} holds no device and has reported no memory; ttmon mem lists those that do")),
-        (None, 0) => Failure::no_device("no device and no tracked process found; start programs with TTMON_TRACKING=1, or try --sim t3k"),
+        (None, 0) => Failure::no_device("no device and no tracked process found; start programs with `ttmon run -- CMD`, or try --sim t3k"),
         (None, denied) => Failure::no_device(format!(
             "no device and no tracked process found; {denied} processes may not be looked at by this user (no_permission): try as root"
         )),
