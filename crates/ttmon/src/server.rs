@@ -1,13 +1,13 @@
 //! A service of this machine, asked instead of reading the machine here. Whatever is wrong with it, we go on without it.
 
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
 use ttmon_model::Snapshot;
-use ttmon_serve::Token;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
@@ -15,7 +15,7 @@ use ttmon_source::read::Pace;
 use crate::failure::{Failure, complain};
 use crate::meant::{Context, Place};
 use crate::open::{Opened, choose};
-use crate::serve::api_places;
+use crate::serve::{api_places, token};
 
 /// A service that lives answers in milliseconds; one that hangs is not waited for much longer than a machine's own files.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -132,8 +132,9 @@ pub(crate) fn say_without(service: &Service, why: &str) {
 
 /// Services of this machine that may be asked, if they run: flags that say how to read the machine mean that it is read here.
 pub(crate) fn services(context: &Context) -> Vec<Service> {
+    let is_named = named().is_some();
     let is_there = |service: &Service| match service.place() {
-        ServicePlace::Unix(path) => path.exists() || named().is_some(),
+        ServicePlace::Unix(path) => is_named || path.exists(),
         ServicePlace::Tcp { .. } => true,
     };
     services_to_come(context).into_iter().filter(is_there).collect()
@@ -146,14 +147,19 @@ pub(crate) fn services_to_come(context: &Context) -> Vec<Service> {
         return Vec::new();
     }
     let here = |path| Service::new(ServicePlace::Unix(path), None, None);
-    named().map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![named])
+    named().map_or_else(|| api_places().into_iter().map(here).collect(), |named| vec![service(&named)])
 }
 
-/// The service that the environment names: a socket, or a URL (of this host, or with the system's certificates).
-fn named() -> Option<Service> {
-    let value = env::var_os("TTMON_API").filter(|value| !value.is_empty())?;
-    let place = value.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(&value)));
+/// What the environment names.
+fn named() -> Option<OsString> {
+    env::var_os("TTMON_API").filter(|value| !value.is_empty())
+}
+
+/// A socket, or a URL (of this host, or with the system's certificates). Without a token that can be read it answers what anybody may
+/// know.
+fn service(named: &OsStr) -> Service {
+    let place = named.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| ServicePlace::Unix(PathBuf::from(named)));
     let roots = matches!(place, ServicePlace::Tcp { is_secret: true, .. }).then(|| Roots::read(None).ok()).flatten();
-    let token = env::var_os("TTMON_TOKEN_FILE").filter(|_| place.is_private()).and_then(|file| Token::read(Path::new(&file)).ok());
-    Some(Service::new(place, token.map(|token| token.reveal().to_owned()), roots))
+    let token = if place.is_private() { token(None).ok().flatten() } else { None };
+    Service::new(place, token.map(|token| token.reveal().to_owned()), roots)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::server::Server;
+use crate::server::{Server, TOKEN};
 
 fn command(api: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
@@ -45,6 +45,26 @@ fn only_pid(server: &Server) -> u64 {
 
 fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Over HTTP buffers are for whoever has the token, from a file or from the environment itself.
+#[test]
+fn a_token_opens_what_is_asked_over_http() {
+    let server = Server::start("n300", &[]);
+    let api = PathBuf::from(format!("http://127.0.0.1:{}", server.port));
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("token");
+    std::fs::write(&file, TOKEN).expect("a token");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
+    let told = |variables: &[(&str, &Path)]| {
+        let mut command = command(&api, &["mem", "--json", "--buffers"]);
+        let output =
+            command.env_remove("TTMON_TOKEN").env_remove("TTMON_TOKEN_FILE").envs(variables.iter().copied()).output().expect("ttmon");
+        is_simulated(&String::from_utf8_lossy(&output.stdout))
+    };
+    server.until("told by the variable", || told(&[("TTMON_TOKEN", Path::new(TOKEN))]));
+    server.until("told by the file", || told(&[("TTMON_TOKEN_FILE", &file)]));
+    assert!(!told(&[]) && !told(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
 }
 
 /// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
