@@ -8,7 +8,7 @@ pub(crate) struct Name {
     pub(crate) name: &'static str,
     /// The words it stands for.
     means: &'static [&'static str],
-    /// What it stands for instead when it is told to go on.
+    /// What it stands for instead, `-w` included, when it is told to go on.
     watched: &'static [&'static str],
     /// Flags of that tool that mean what ttmon does anyway.
     needless_flags: &'static [&'static str],
@@ -20,7 +20,7 @@ pub(crate) const NAMES: &[Name] = &[
     Name { name: "tt_smi_umd", means: &[], watched: &["top"], needless_flags: &["--sysfs"] },
     Name { name: "tt-nvtop", means: &["top"], watched: &[], needless_flags: &[] },
     Name { name: "allocation_server_poc", means: &["serve"], watched: &[], needless_flags: &[] },
-    Name { name: "allocation_monitor_client", means: &["mem", "-w"], watched: &[], needless_flags: &[] },
+    Name { name: "allocation_monitor_client", means: &["mem", "-w"], watched: &["mem", "-w"], needless_flags: &[] },
 ];
 
 /// The arguments as ttmon spells them.
@@ -77,5 +77,6 @@ mod tests {
         check("ttmon run -- x -lms 5", "ttmon run -- x -lms 5");
         check("build/allocation_server_poc --quiet", "ttmon serve --quiet");
         check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -d 0 -d 1 -r 500");
+        check("allocation_monitor_client -w -a", "ttmon mem -w -a");
     }
 }
