@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
 use ttmon_ask::{Events, Service, Trouble};
 use ttmon_model::event::{Event, Op};
 use ttmon_model::{DeviceId, Snapshot};
@@ -73,10 +74,13 @@ fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<
         question += &format!("device={}&", ids.join(","));
     }
     let mut events = server::events(service, &format!("{question}follow={}", args.follow), args.follow)?;
-    // Whether there is a recorder at all comes first: one that was made a moment ago is found here.
-    let has_none = events.wait()?.1 == "{\"recorders\":0}";
-    if has_none && (args.pid.is_some() || !args.follow) {
-        return Err(Unanswered::Without("knows no such process".to_owned()));
+    // How many recorders there are comes first: one that was made a moment ago is found here.
+    let head: Value = serde_json::from_str(&events.wait()?.1).map_err(|error| Trouble::Strange(error.to_string()))?;
+    match args.pid {
+        _ if head["recorders"] != 0 => {}
+        Some(pid) => return Err(Unanswered::Without(format!("does not know process {pid}"))),
+        None if args.follow => {}
+        None => return Err(Unanswered::Without("knows no tracked process".to_owned())),
     }
     if io::stderr().is_terminal() {
         complain(&format!("told by the service at {}", service.place()));
