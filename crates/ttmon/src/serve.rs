@@ -8,7 +8,7 @@ mod intake;
 mod places;
 mod systemd;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,14 +37,15 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     // What its own socket hears is in its own figures, wherever that is kept.
     placed.root.served.extend(args.state_dir.clone());
     // Whoever finds its sockets may send it signals.
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
     let reading = intake::read(context, args, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, args, &placed));
     let mut opened = systemd::opened();
     let (host, announcement) = host::prepare(context, args, &placed, state, &mut opened)?;
     let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading, opened)).transpose()?;
-    let intake = intake.map(|intake| intake.start(signals.stopper()?)).transpose()?;
-    let host = host.start(intake.as_ref().map(intake::Running::keeper), [signals.stopper()?, signals.stopper()?])?;
+    let stopper = || signals.stopper().map_err(|error| cannot("take over signals", &error));
+    let intake = intake.map(|intake| intake.start(stopper()?)).transpose()?;
+    let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper()?, stopper()?])?;
     complain(&announcement);
     systemd::notify("READY=1");
     while let Signal::Statistics = signals.next() {
@@ -55,6 +56,11 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let host_ended = host.stop().map_err(Failure::new);
     drop(placed.simulation);
     ended.and(host_ended)
+}
+
+/// What the system refused.
+fn cannot(what: &str, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot {what}: {error}; check the limits of this user"))
 }
 
 enum Signal {
@@ -84,7 +90,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> Result<Self, Failure> {
+    fn new() -> io::Result<Self> {
         let (wake, waker) = UnixStream::pair()?;
         let (statistics, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         // What happened is noted before the wake-up.
@@ -102,7 +108,7 @@ impl Signals {
         Ok(Self { wake, waker, statistics, stop })
     }
 
-    fn stopper(&self) -> Result<Stopper, Failure> {
+    fn stopper(&self) -> io::Result<Stopper> {
         Ok(Stopper { stop: Arc::clone(&self.stop), waker: self.waker.try_clone()? })
     }
 
@@ -117,7 +123,7 @@ impl Signals {
             // An error is as good as the end: nothing could end us after it.
             match self.wake.read(&mut [0; 64]) {
                 Ok(1..) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return Signal::Stop,
             }
         }

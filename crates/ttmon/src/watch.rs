@@ -26,19 +26,13 @@ pub(crate) struct Screen {
 impl Screen {
     /// Takes the terminal over. From here on there is a second thread, so whatever forks has to have done so.
     pub(crate) fn enter() -> Result<Self, Failure> {
+        let cannot = |error: io::Error| Failure::new(format!("cannot take over signals: {error}; check the limits of this user"));
         let pending = Arc::new(AtomicUsize::new(0));
-        let (wake, waker) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH] {
-            if signal != SIGWINCH {
-                let number = usize::try_from(signal).unwrap_or_default();
-                signal_hook::flag::register_usize(signal, Arc::clone(&pending), number)?;
-            }
-            pipe::register(signal, waker.try_clone()?)?;
-        }
+        let wake = signals(&pending).map_err(cannot)?;
         write(ENTER)?;
         let (sender, redraw) = mpsc::channel();
         let screen = Self { redraw };
-        thread::Builder::new().name("signals".into()).spawn(move || answer(wake, &pending, &sender))?;
+        thread::Builder::new().name("signals".into()).spawn(move || answer(wake, &pending, &sender)).map_err(cannot)?;
         Ok(screen)
     }
 
@@ -64,6 +58,19 @@ impl Drop for Screen {
     fn drop(&mut self) {
         let _ = write(LEAVE);
     }
+}
+
+/// From now on a byte comes here with each signal, and its number is pending if it is one that ends or stops us.
+fn signals(pending: &Arc<AtomicUsize>) -> io::Result<UnixStream> {
+    let (wake, waker) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH] {
+        if signal != SIGWINCH {
+            let number = usize::try_from(signal).unwrap_or_default();
+            signal_hook::flag::register_usize(signal, Arc::clone(pending), number)?;
+        }
+        pipe::register(signal, waker.try_clone()?)?;
+    }
+    Ok(wake)
 }
 
 /// Gives the terminal back and dies of the signal, as the program would have without us; at once, even while a frame waits

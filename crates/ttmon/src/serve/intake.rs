@@ -16,12 +16,15 @@ use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Machine, Reach};
 
 use super::systemd::Opened;
-use super::{Stopper, banner, places};
+use super::{Stopper, banner, cannot, places};
 use crate::cli::{LogFormat, ServeArgs};
 use crate::failure::{Failure, complain};
 use crate::meant::{Context, Place};
 use crate::open::Placed;
 use crate::show::VERSION;
+
+/// What may be refused of sockets that are there already.
+const INHERITED: &str = "use a socket that the service manager opened";
 
 /// Ready to run, without a thread so far.
 pub(super) struct Prepared {
@@ -80,7 +83,7 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
     let listeners = listeners(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
-        Some(socket) => Some(Receiver::inherited(socket)?),
+        Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),
         None => handover(args, own.as_deref(), matches!(context.place, Place::Real))?,
     };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
@@ -96,15 +99,15 @@ impl Prepared {
     /// Starts its threads.
     pub(super) fn start(self, end: Stopper) -> Result<Running, Failure> {
         let Self { mut machine, listeners, store, handover, format, is_quiet, banner } = self;
-        let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned();
-        let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format)?;
+        let failed = |error: io::Error| cannot("start the server", &error);
+        let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(failed);
+        let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format).map_err(failed)?;
         if format == Format::Text {
             log.out().extend_from_slice(banner.as_bytes());
             log.out().push(b'\n');
         }
         let sampler = Box::new(move || machine.sample().map_err(|error| error.to_string()));
         let settings = Settings { listeners, store, handover, sampler, log, is_quiet };
-        let failed = |error: io::Error| Failure::new(format!("cannot start the server: {error}; check the limits of this user"));
         let (mut server, handle) = Server::new(settings).map_err(failed)?;
         if format == Format::Json {
             for line in banner.lines() {
@@ -184,7 +187,7 @@ fn listeners(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec
         if args.socket.is_some() {
             return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
         }
-        return given.into_iter().map(|listener| Ok(Listener::inherited(listener)?)).collect();
+        return given.into_iter().map(|listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error))).collect();
     }
     let variable = std::env::var_os("TTMON_SOCKET").filter(|value| !value.is_empty()).map(PathBuf::from);
     let asked = args.socket.clone().or(variable.filter(|_| own.is_none()));
