@@ -291,15 +291,18 @@ pub enum Sign {
     Gone,
     /// It has another size.
     Resized,
+    /// What became of it is not known: this user may not look at its process.
+    Unknown,
 }
 
 impl Sign {
-    /// `+`, `-` or `~`.
+    /// `+`, `-`, `~` or `?`.
     pub fn symbol(self) -> char {
         match self {
             Self::New => '+',
             Self::Gone => '-',
             Self::Resized => '~',
+            Self::Unknown => '?',
         }
     }
 }
@@ -324,6 +327,10 @@ pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: 
     let grown = total(resized().map(|(before, now)| now.saturating_sub(before)));
     let shrunk = total(resized().map(|(before, now)| before.saturating_sub(now)));
     writeln!(out, "~ {} of another size, {} more and {} less", resized().count(), size(grown), size(shrunk))?;
+    let unknown = total(of(Sign::Unknown).filter_map(|change| change.before.ok()));
+    if of(Sign::Unknown).next().is_some() {
+        writeln!(out, "? {} not known, {}: this user may not look at their processes", of(Sign::Unknown).count(), size(unknown))?;
+    }
     print_unlisted(snapshot, out)?;
     print_end(snapshot, style, out)
 }
@@ -473,6 +480,7 @@ mod tests {
             change(Sign::Gone, Ok(u64::MAX), NONE, ""),
             change(Sign::Resized, Ok(1), Ok(4096), ""),
             change(Sign::Resized, Ok(8192), Ok(4096), ""),
+            change(Sign::Unknown, Ok(512), NONE, "kv"),
         ];
         assert_snapshot!(printed(|out| changes(&tracked(), &list, &Style::plain("0"), out)), @"
         +    7653     dram           0x10    117.7MB  decoder.layers.17.self_attn.qkv_p…
@@ -480,9 +488,11 @@ mod tests {
         -    7653     dram           0x10     16.0EB
         ~    7653     dram           0x10 1B -> 4.0KB
         ~    7653     dram           0x10 8.0KB -> 4.0KB
+        ?    7653     dram           0x10       512B  kv
         + 1 new, 117.7MB
         - 2 gone, 16.0EB
         ~ 2 of another size, 4.0KB more and 4.0KB less
+        ? 1 not known, 512B: this user may not look at their processes
           12345 dram: 14 more not listed (8.0KB)
           12345 other: 2 more not listed (100B)
         2 processes may track their memory where this user may not look; try as root

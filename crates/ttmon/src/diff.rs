@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
-
 use std::time::Duration;
 
+use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Snapshot};
 use ttmon_print::{Change, Sign};
@@ -52,8 +52,14 @@ pub(crate) fn check_host(look: &Look, now: &Snapshot) -> Result<(), Failure> {
     }
 }
 
-/// What is new, gone, and of another size. Of a process that has its pid from another one everything is new.
-pub(crate) fn compare<'a>(look: &Look, earlier: impl Iterator<Item = &'a Earlier>, now: &Snapshot) -> Vec<Change> {
+/// What is new, gone, and of another size. Of a process that has its pid from another one everything is new; of one that is there and
+/// may not be looked at nothing is known.
+pub(crate) fn compare<'a>(
+    look: &Look,
+    earlier: impl Iterator<Item = &'a Earlier>,
+    now: &Snapshot,
+    is_there: impl Fn(u32) -> bool,
+) -> Vec<Change> {
     let is_another = |pid: u32| {
         let process = now.processes.iter().find(|process| process.key.pid == pid);
         let starts = process.and_then(|process| process.start_time.ok()).zip(look.started.get(&pid));
@@ -63,14 +69,20 @@ pub(crate) fn compare<'a>(look: &Look, earlier: impl Iterator<Item = &'a Earlier
     let mut before: Vec<&Earlier> = earlier.collect();
     before.sort_by(|a, b| key_of(a).cmp(&key_of(b)));
     before.dedup_by(|a, b| key_of(a) == key_of(b));
-    let mut is_there = vec![false; before.len()];
+    let mut hidden: Vec<u32> = before.iter().map(|earlier| earlier.pid).collect();
+    hidden.dedup();
+    hidden.retain(|pid| match now.processes.iter().find(|process| process.key.pid == *pid) {
+        Some(process) => process.status == Status::NoPermission,
+        None => now.denied_processes > 0 && is_there(*pid),
+    });
+    let mut is_found = vec![false; before.len()];
     let mut changes = Vec::new();
     for buffer in &now.buffers {
         let entry = &buffer.entry;
         let key: Key<'_> = (buffer.process.pid, &buffer.allocator, entry.kind.name(), entry.address);
         let sizes = match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
             Ok(found) if !others.contains(&buffer.process.pid) => {
-                is_there[found] = true;
+                is_found[found] = true;
                 (Some(before[found].size), Some(entry.size))
             }
             _ => (None, Some(entry.size)),
@@ -80,8 +92,10 @@ pub(crate) fn compare<'a>(look: &Look, earlier: impl Iterator<Item = &'a Earlier
             changes.push(change(sign, key, sizes, entry.tag.as_deref().unwrap_or_default()));
         }
     }
-    let gone = before.iter().zip(is_there).filter(|(_, is_there)| !is_there);
-    changes.extend(gone.map(|(earlier, _)| change(Sign::Gone, key_of(earlier), (Some(earlier.size), None), &earlier.tag)));
+    for (earlier, _) in before.iter().zip(is_found).filter(|(_, is_found)| !is_found) {
+        let sign = if hidden.contains(&earlier.pid) { Sign::Unknown } else { Sign::Gone };
+        changes.push(change(sign, key_of(earlier), (Some(earlier.size), None), &earlier.tag));
+    }
     changes.sort_by_key(|change| change.sign);
     changes
 }

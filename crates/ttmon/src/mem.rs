@@ -4,6 +4,7 @@ mod reports;
 
 use std::cmp::Reverse;
 use std::io::Write;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::cli::{MemArgs, Order};
 use crate::diff;
 use crate::earlier::Look;
 use crate::failure::Failure;
-use crate::meant::{Context, REFRESH_DEFAULT, parse_refresh};
+use crate::meant::{Context, Place, REFRESH_DEFAULT, parse_refresh};
 use crate::output;
 use crate::server::{Asked, Snapshots};
 use crate::show::{self, VERSION};
@@ -200,7 +201,8 @@ fn render_changes(
         .flatten()
         .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
-    let changes = diff::compare(look, earlier, snapshot);
+    let is_there = |pid: u32| matches!(context.place, Place::Real) && Path::new("/proc").join(pid.to_string()).exists();
+    let changes = diff::compare(look, earlier, snapshot, is_there);
     ttmon_print::changes(snapshot, &changes, &style(snapshot, terminal), out)?;
     Ok(())
 }

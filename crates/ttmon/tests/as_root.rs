@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -45,13 +45,17 @@ fn machine(directory: &Path) -> Holder {
     Holder(child)
 }
 
-fn look(directory: &Path, uid: u32) -> Value {
-    // The build directory may be closed to others: run a copy they can reach.
+/// The build directory may be closed to others: a copy of the program that they can reach.
+fn copied(directory: &Path) -> PathBuf {
     let program = directory.join("ttmon");
     if !program.exists() {
         fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
     }
-    let mut command = Command::new(program);
+    program
+}
+
+fn look(directory: &Path, uid: u32) -> Value {
+    let mut command = Command::new(copied(directory));
     command.args(["--json", "--root"]).arg(directory).uid(uid).gid(uid);
     let output = when_not_busy(&mut command);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
@@ -158,11 +162,7 @@ fn tracked(directory: &Path, role: &str, uid: u32) -> Holder {
 
 /// What a user is told of a process's ledger: its bytes, or an exit code and a message.
 fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option<i32>, String)> {
-    let program = directory.join("ttmon");
-    if !program.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
-    }
-    let mut command = Command::new(program);
+    let mut command = Command::new(copied(directory));
     command.args(["mem", "--json", "--buffers", "--pid", &holder.0.id().to_string()]).uid(uid).gid(uid).env_remove("TTMON_SIM");
     let output = when_not_busy(&mut command);
     if !output.status.success() {
@@ -191,4 +191,32 @@ fn ledgers_of_other_users_and_of_programs_that_hide() {
         assert_eq!(code, Some(1), "{message}");
         assert!(message.contains("no_permission"), "{message}");
     }
+}
+
+/// What another user may not look at is not gone.
+#[test]
+fn a_comparison_of_what_may_not_be_looked_at() {
+    const SOMEBODY: u32 = 4711;
+    if !is_asked_for() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let holder = tracked(directory.path(), "plain", NOBODY);
+    let look = |uid: u32, arguments: &[&str]| {
+        let mut command = Command::new(copied(directory.path()));
+        command.arg("mem").args(arguments).uid(uid).gid(uid).env_remove("TTMON_SIM");
+        String::from_utf8(when_not_busy(&mut command).stdout).unwrap()
+    };
+    let earlier = directory.path().join("earlier.json");
+    fs::write(&earlier, look(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
+    // One of his own, so that there is something to look at.
+    let _own = tracked(directory.path(), "plain", SOMEBODY);
+    let compare = |uid| look(uid, &["--diff", earlier.to_str().unwrap()]);
+    let told = compare(SOMEBODY);
+    assert!(told.contains("- 0 gone") && told.contains("? 1 not known, 65.1KB"), "{told}");
+    assert!(compare(NOBODY).contains("~ 0 of another size") && !compare(NOBODY).contains("not known"), "{}", compare(NOBODY));
+    drop(holder);
+    let told = compare(SOMEBODY);
+    assert!(told.contains("- 1 gone") && !told.contains("not known"), "{told}");
 }
