@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "ttmon", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Options of every command")]
     pub(crate) common: Everywhere,
     #[command(flatten)]
     pub(crate) snapshot: SnapshotArgs,
@@ -21,14 +21,38 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
+/// The definition that everything is made of: parser, help, completions, manual, reference.
+pub(crate) fn command() -> clap::Command {
+    let mut program = Cli::command();
+    // Now each command has the flags of all.
+    program.build();
+    program.mut_subcommands(|command| {
+        let senseless = SENSELESS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, flags)| flags);
+        command.mut_args(|flag| if senseless.contains(&flag.get_id().as_str()) { flag.hide(true) } else { flag })
+    })
+}
+
+/// Flags of every command that make no sense with some: help does not list them there, and whoever types one is told why.
+const SENSELESS: &[(&str, &[&str])] = &[
+    ("wait", &["json"]),
+    ("serve", &["device", "id", "json", "no_server"]),
+    ("top", &["json"]),
+    ("record", &["json", "no_server"]),
+    ("run", &["device", "id", "json", "root", "sim", "seed", "no_server"]),
+    ("env", OF_MACHINES),
+    ("alias", OF_MACHINES),
+    ("completions", OF_MACHINES),
+    ("man", OF_MACHINES),
+];
+const OF_MACHINES: &[&str] = &["device", "id", "json", "no_server", "root", "sim", "seed", "cluster", "read_timeout", "color", "ascii"];
+
 /// Flags of every command.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Everywhere {
-    /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME. After -q, words are
-    /// nvidia-smi's sections (MEMORY, POWER ...).
+    /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME.
     #[arg(short = 'd', long = "device", value_name = "LIST", global = true)]
     pub(crate) device: Vec<String>,
-    /// The same, always devices.
+    /// The same.
     #[arg(short = 'i', long = "id", value_name = "LIST", global = true)]
     pub(crate) id: Vec<String>,
     /// Print JSON.
@@ -58,6 +82,14 @@ pub(crate) struct Everywhere {
     /// Draw with ASCII only.
     #[arg(long, global = true)]
     pub(crate) ascii: bool,
+}
+
+impl Everywhere {
+    /// Whether it says which machine is meant, what of it, or how it is told.
+    pub(crate) fn names_a_machine(&self) -> bool {
+        let Self { device, id, json, root, sim, seed, cluster, .. } = self;
+        !device.is_empty() || !id.is_empty() || *json || root.is_some() || sim.is_some() || seed.is_some() || cluster.is_some()
+    }
 }
 
 /// When to colour.
@@ -91,7 +123,8 @@ pub(crate) struct SnapshotArgs {
     /// One line a device.
     #[arg(short = 'L', long)]
     pub(crate) list: bool,
-    /// Everything of each device, with the reason where something is missing.
+    /// Everything of each device, with the reason where something is missing. Words given to -d are nvidia-smi's sections then
+    /// (MEMORY, POWER ...), and -i names devices.
     #[arg(short, long)]
     pub(crate) query: bool,
     /// CSV of these fields (see --help-fields).
@@ -317,7 +350,7 @@ pub(crate) struct RunArgs {
     /// Fail when more than BYTES (default 0) were never freed; the program cache's do not count.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub(crate) fail_on_leak: Option<String>,
-    /// Fail when BYTES (default 0) more were live at the end than at the last ttmon.mark() of the program.
+    /// Fail when more than BYTES (default 0) were live at the end beyond what was at the last ttmon.mark() of the program.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub(crate) fail_on_growth: Option<String>,
     /// Fail when a chip's allocated DRAM ever was above a size (10G) or a share of what it has (90%).
@@ -329,29 +362,9 @@ pub(crate) struct RunArgs {
     /// Let the checks above pass where nothing was tracked, or not all of it is known, and so could not be judged.
     #[arg(long)]
     pub(crate) allow_untracked: bool,
-    #[command(flatten)]
-    pub(crate) elsewhere: Elsewhere,
     /// The command, with its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
-}
-
-/// Flags of every other command. They are taken, so that whoever types one is told why it makes no sense here; help does not list
-/// them. What was typed is among the flags of every command, whose names these are.
-#[derive(Debug, Default, Args)]
-pub(crate) struct Elsewhere {
-    #[arg(short = 'd', long = "device", global = true, hide = true)]
-    device: Vec<String>,
-    #[arg(short = 'i', long = "id", global = true, hide = true)]
-    id: Vec<String>,
-    #[arg(long, global = true, hide = true)]
-    json: bool,
-    #[arg(long, global = true, hide = true)]
-    root: Option<PathBuf>,
-    #[arg(long, global = true, hide = true)]
-    sim: Option<String>,
-    #[arg(long, global = true, hide = true)]
-    seed: Option<u64>,
 }
 
 /// Order of buffers.

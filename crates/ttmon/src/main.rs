@@ -26,7 +26,7 @@ mod who;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use ttmon_print::Style;
 
 use cli::{Cli, Command, Page, SnapshotArgs};
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     if let Some(code) = ttmon_sim::run_as_part() {
         return code;
     }
-    let cli = match Cli::try_parse_from(names::translate(std::env::args_os())) {
+    let typed = cli::command().try_get_matches_from(names::translate(std::env::args_os()));
+    let cli = match typed.and_then(|typed| Cli::from_arg_matches(&typed)) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.to_string();
@@ -70,6 +71,13 @@ fn main() -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
     if cli.command.is_some() && cli.snapshot != SnapshotArgs::default() {
         return Err(Failure::usage("flags of the snapshot (-w, -l, -L, -q, --fields, -f ...) do not go with a sub-command"));
+    }
+    if matches!(
+        cli.command,
+        Some(Command::Env { .. } | Command::Alias(_) | Command::Completions { .. } | Command::Man { .. } | Command::Markdown { .. })
+    ) && cli.common.names_a_machine()
+    {
+        return Err(Failure::usage("this command looks at no machine; leave -d, -i, --json, --root, --sim, --seed and --cluster out"));
     }
     match &cli.command {
         None if cli.snapshot.help_fields => {

@@ -39,6 +39,8 @@ fn flags_that_contradict() {
     refuses("wait --idle --json --sim n150", "exit code");
     refuses("wait", "--idle");
     refuses("-w who", "do not go with a sub-command");
+    refuses("man --json", "looks at no machine");
+    refuses("alias --sim t3k", "looks at no machine");
     refuses("--nonsense", "--nonsense");
 }
 
@@ -163,8 +165,17 @@ fn pages() {
     assert!(ttmon("man wait").stdout.contains("idle"));
     assert_eq!(ttmon("man nonsense").code, 2);
     assert!(ttmon("--help-fields").stdout.contains("temperature_limit"));
-    for command in ["", "who", "wait", "alias", "completions", "man"] {
+    for command in ["", "who", "wait", "mem", "events", "serve", "top", "run", "env", "record", "alias", "completions", "man"] {
         let help = ttmon(&format!("{command} --help"));
         assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{command}");
+    }
+    // A command's own flags stand together; what it refuses is not offered.
+    let mem = ttmon("mem --help").stdout;
+    let (own, common) = mem.split_once("Options of every command:").expect("two kinds of flags");
+    assert!(own.contains("--buffers") && own.contains("--refresh") && !own.contains("--sim"), "{mem}");
+    assert!(common.contains("--sim <SPEC>") && common.contains("--json"), "{mem}");
+    for (command, flags) in [("wait", &["--json"][..]), ("top", &["--json"]), ("serve", &["--json", "--device"]), ("man", &["--sim"])] {
+        let help = ttmon(&format!("{command} --help")).stdout;
+        assert!(flags.iter().all(|flag| !help.contains(flag)), "{help}");
     }
 }
