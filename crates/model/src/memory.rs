@@ -205,6 +205,18 @@ impl Bar {
     }
 }
 
+impl PerKind<Figure> {
+    /// What is used of the DRAM bar.
+    pub fn dram(&self) -> Reading<u64> {
+        sum(Kind::DRAM_BAR.map(|kind| self[kind].used))
+    }
+
+    /// What is used of the L1 bar.
+    pub fn l1(&self) -> Reading<u64> {
+        sum(Kind::L1_BAR.map(|kind| self[kind].used))
+    }
+}
+
 /// Adds readings: absent ones are passed over unless all are, then the first reason stands.
 pub fn sum(readings: impl IntoIterator<Item = Reading<u64>>) -> Reading<u64> {
     let mut total: Option<u64> = None;

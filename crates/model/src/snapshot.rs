@@ -458,12 +458,12 @@ pub struct DeviceUse {
 impl DeviceUse {
     /// What it has in the DRAM bar.
     pub fn dram(&self) -> Reading<u64> {
-        sum(Kind::DRAM_BAR.map(|kind| self.kinds[kind].used))
+        self.kinds.dram()
     }
 
     /// What it has in the L1 bar.
     pub fn l1(&self) -> Reading<u64> {
-        sum(Kind::L1_BAR.map(|kind| self.kinds[kind].used))
+        self.kinds.l1()
     }
 
     /// The best source of its figures.

@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::memory::sum;
-use ttmon_model::{Device, Kind, Missing, Process, Reading, Snapshot};
+use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
 
 use crate::csv::{CsvOptions, write_row};
 use crate::quantity::ABSENT;
@@ -57,11 +56,7 @@ pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, s
     }
     for process in &snapshot.processes {
         let mapped = process.devices.iter().map(|use_of| App { process, device: snapshot.device(use_of.device), used: use_of.dram() });
-        let unmapped = process.unmapped.iter().map(|unmapped| App {
-            process,
-            device: None,
-            used: sum(Kind::DRAM_BAR.map(|kind| unmapped.kinds[kind].used)),
-        });
+        let unmapped = process.unmapped.iter().map(|unmapped| App { process, device: None, used: unmapped.kinds.dram() });
         for app in mapped.chain(unmapped) {
             write_row(fields.iter().map(|field| style.clean(&field.0.column.show((field.0.get)(&app), options))), out)?;
         }

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::memory::sum;
 use ttmon_model::snapshot::{Location, Unmapped};
-use ttmon_model::{Kind, PerKind, Process, Reading, Snapshot, memory::Figure};
+use ttmon_model::{Kind, Process, Reading, Snapshot};
 
 use crate::names::{process_name, ranges, workload};
 use crate::quantity::size;
@@ -99,9 +98,9 @@ fn columns(level: Level, has_workloads: bool) -> Vec<ProcessColumn> {
     columns.extend([
         ProcessColumn::new(Column::text("Dev", 3, 9).gap(2), devices),
         ProcessColumn::new(Column::number("DRAM", 8), |process, _| size_cell(process.total_of(&Kind::DRAM_BAR)))
-            .unmapped(|unmapped| size_cell(bar(&unmapped.kinds, &Kind::DRAM_BAR))),
+            .unmapped(|unmapped| size_cell(unmapped.kinds.dram())),
         ProcessColumn::new(Column::number("L1", 8), |process, _| size_cell(process.total_of(&Kind::L1_BAR)))
-            .unmapped(|unmapped| size_cell(bar(&unmapped.kinds, &Kind::L1_BAR))),
+            .unmapped(|unmapped| size_cell(unmapped.kinds.l1())),
         ProcessColumn::new(Column::text("Status", status_columns, status_columns).gap(2), status),
     ]);
     if level == Level::Command {
@@ -119,10 +118,6 @@ fn unmapped_row(columns: &[ProcessColumn], unmapped: &Unmapped) -> Vec<Cell> {
 
 fn unmapped_label(unmapped: &Unmapped) -> Cell {
     Cell::plain(format!("unmapped chip {}", unmapped.id)).cut_at_end().over(2)
-}
-
-fn bar(kinds: &PerKind<Figure>, parts: &[Kind]) -> Reading<u64> {
-    sum(parts.iter().map(|kind| kinds[*kind].used))
 }
 
 fn size_cell(bytes: Reading<u64>) -> Cell {

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::memory::sum;
-use ttmon_model::snapshot::{State, Unmapped};
-use ttmon_model::{Device, Kind, Process, Reading, Snapshot};
+use ttmon_model::snapshot::State;
+use ttmon_model::{Device, Process, Reading, Snapshot};
 
 use crate::names::{all_workloads, process_name};
 use crate::notes::hidden;
@@ -29,7 +28,7 @@ pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::R
     for process in &snapshot.processes {
         for unmapped in &process.unmapped {
             let place = ["unmapped".to_owned(), format!("chip {}", unmapped.id)];
-            rows.push(holder(snapshot, process, &place, bar(unmapped, &Kind::DRAM_BAR), bar(unmapped, &Kind::L1_BAR)));
+            rows.push(holder(snapshot, process, &place, unmapped.kinds.dram(), unmapped.kinds.l1()));
         }
     }
     for row in &mut rows {
@@ -56,10 +55,6 @@ fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Readin
         launched.into_iter().chain(all_workloads(process)).collect::<Vec<_>>().join(", "),
     ]);
     row
-}
-
-fn bar(unmapped: &Unmapped, kinds: &[Kind]) -> Reading<u64> {
-    sum(kinds.iter().map(|kind| unmapped.kinds[*kind].used))
 }
 
 /// What can be said of a device on which no process is seen.
