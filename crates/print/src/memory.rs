@@ -72,12 +72,14 @@ fn print_process(
         .iter()
         .filter(|allocator| allocator.is_open)
         .filter_map(|allocator| allocator.mesh)
-        .map(|(rows, columns)| format!(" mesh {rows}x{columns}"))
+        .map(|(rows, columns)| format!("mesh {rows}x{columns}"))
         .collect();
     let known = Kind::ALL.into_iter().filter(|kind| kinds[*kind].used.is_ok()).map(|kind| (BufferKind::Of(kind), kinds[kind].clone()));
     let known: Vec<(BufferKind, Figure)> = known.chain(others(allocators)).collect();
-    let status = if known.is_empty() { format!("  {}", process.status.title()) } else { String::new() };
-    writeln!(out, "{}", line(&format!("  pid {}  {user}  {name}{}{status}", process.key.pid, meshes.join(",")), style))?;
+    let status = if known.is_empty() { process.status.title() } else { "" };
+    let parts = [format!("pid {}", process.key.pid), user, name, meshes.join(", "), status.to_owned()];
+    let heading: String = parts.iter().filter(|part| !part.is_empty()).map(|part| format!("  {part}")).collect();
+    writeln!(out, "{}", line(&heading, style))?;
     if known.is_empty() {
         let reason = kinds[Kind::Dram].used.err().unwrap_or(Missing::NotTracked);
         return writeln!(out, "{}", line(&format!("    {ABSENT} ({reason}: {})", reason.explanation()), style));
