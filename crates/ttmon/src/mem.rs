@@ -5,7 +5,6 @@ mod reports;
 use std::cmp::Reverse;
 use std::io::Write;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use ttmon_model::Snapshot;
@@ -25,7 +24,7 @@ use crate::output;
 use crate::server::{Asked, Snapshots};
 use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
-use crate::watch::Screen;
+use crate::watch::{self, Screen};
 
 /// Shows it once, or again and again.
 pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
@@ -70,10 +69,7 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
             Ok((text, terminal.rows))
         });
     }
-    loop {
-        output::stream(|out| frame(context.terminal, out))?;
-        thread::sleep(interval);
-    }
+    watch::again(interval, || output::stream(|out| frame(context.terminal, out)))
 }
 
 /// What a service is asked for. Tables of blocks are made of banks.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -17,7 +17,7 @@ use crate::failure::{Failure, complain};
 use crate::meant::{self, Context, Look, Place, Repeat};
 use crate::server::{Asked, Snapshots};
 use crate::terminal::Terminal;
-use crate::watch::Screen;
+use crate::watch::{self, Screen};
 
 /// This program's version, as every output tells it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -59,15 +59,12 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
 
 fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut turn = Turn::First;
-    let mut next = Instant::now();
-    let mut snapshot = sampled(opened, asked.samples)?;
-    loop {
+    watch::again(interval, || {
+        let snapshot = if turn == Turn::First { sampled(opened, asked.samples)? } else { opened.next()? };
         asked.output.write(&render(context.terminal, asked, &snapshot, turn)?)?;
         turn = Turn::Later;
-        next = (next + interval).max(Instant::now());
-        thread::sleep(next.saturating_duration_since(Instant::now()));
-        snapshot = opened.next()?;
-    }
+        Ok(())
+    })
 }
 
 /// A snapshot with the rates that were asked for by name.

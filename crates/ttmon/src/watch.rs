@@ -1,4 +1,4 @@
-//! `-w` on a terminal: the same place drawn again and again, and the terminal given back at the end.
+//! Again and again: on a terminal the same place drawn anew, and the terminal given back at the end.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,6 +16,16 @@ use crate::failure::Failure;
 // Long lines are cut at the edge: one that went on below would push the first ones out of the screen.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+/// Each turn an interval after the last began, until one fails.
+pub(crate) fn again(interval: Duration, mut turn: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut next = Instant::now();
+    loop {
+        turn()?;
+        next = (next + interval).max(Instant::now());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}
 
 /// The alternate screen, for as long as this lives.
 pub(crate) struct Screen {
