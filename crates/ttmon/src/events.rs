@@ -98,7 +98,9 @@ fn tell(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), Un
                 return Err(why.into());
             }
         };
-        page.add(&ttmon_wire::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?)?;
+        let event = ttmon_wire::read_event(&line).map_err(|error| Trouble::Strange(error.to_string()))?;
+        page.note(&event);
+        page.add(&event)?;
         if page.has_ended {
             return Ok(page.flush()?);
         }
@@ -130,7 +132,9 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
             return if page.has_told { Ok(()) } else { Err(nothing_found(&snapshot, args.pid)) };
         }
         for event in news.events(&meant) {
-            page.add(&event)?;
+            if !page.has(&event) {
+                page.add(&event)?;
+            }
         }
         page.flush()?;
         if !args.follow || page.has_ended {
@@ -145,8 +149,9 @@ struct Page<'a> {
     context: &'a Context,
     style: Style<'static>,
     text: String,
-    /// Of each process the number of the last event: a service that leaves in the middle is followed by what we read here.
-    told: HashMap<u32, u64>,
+    /// Of each process the number of the last event that a service told: one that leaves in the middle is followed by what we read
+    /// here.
+    by_service: HashMap<u32, u64>,
     has_told: bool,
     /// The one process that was asked for.
     pid: Option<u32>,
@@ -157,20 +162,27 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     fn new(context: &'a Context, pid: Option<u32>) -> Self {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        Self { context, style, text: String::new(), told: HashMap::new(), has_told: false, pid, has_ended: false }
+        Self { context, style, text: String::new(), by_service: HashMap::new(), has_told: false, pid, has_ended: false }
+    }
+
+    /// A service told this one.
+    fn note(&mut self, event: &Event) {
+        if let Some(number) = event.number {
+            let last = self.by_service.entry(event.pid).or_default();
+            *last = number.max(*last);
+        }
+    }
+
+    /// Whether a service told it before. A process may have two recorders, each with numbers of its own: its ledger, and what it says on
+    /// the allocation socket.
+    fn has(&self, event: &Event) -> bool {
+        event.number.is_some_and(|number| self.by_service.get(&event.pid).is_some_and(|last| number <= *last))
     }
 
     fn add(&mut self, event: &Event) -> Result<(), Failure> {
-        if let Some(number) = event.number {
-            let told = self.told.entry(event.pid).or_default();
-            if number <= *told {
-                return Ok(());
-            }
-            *told = number;
-        }
         if matches!(event.op, Op::Exit | Op::Exec) {
             // Whatever comes under this pid now is another recorder's.
-            self.told.remove(&event.pid);
+            self.by_service.remove(&event.pid);
         }
         self.has_told = true;
         self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.pid;
@@ -185,5 +197,29 @@ impl<'a> Page<'a> {
             self.text.clear();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Everywhere;
+
+    fn event(number: u64) -> Event {
+        let line = format!(r#"{{"time": null, "pid": 7, "number": {number}, "op": "mark"}}"#);
+        ttmon_wire::read_event(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// Numbers that go back are another recorder's, unless a service told them.
+    #[test]
+    fn only_what_a_service_told_is_passed_over() {
+        let context = Context::new(&Everywhere::default(), &[]).expect("no flags");
+        let mut page = Page::new(&context, None);
+        page.add(&event(5)).expect("only kept");
+        assert!(!page.has(&event(3)));
+        page.note(&event(5));
+        page.note(&event(2));
+        assert_eq!([3, 5, 6].map(|number| page.has(&event(number))), [true, true, false]);
+        assert_eq!(page.text.lines().count(), 1);
     }
 }
