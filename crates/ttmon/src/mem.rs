@@ -42,17 +42,19 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     } else {
         Snapshots::new(context, asked)
     };
-    if let Some(directory) = &args.csv {
-        let mut snapshot = snapshots.next()?;
-        choose(&mut snapshot, args)?;
-        return reports::write(&snapshot, directory);
-    }
-    let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
+    let mut look = || -> Result<(Snapshot, usize), Failure> {
         let mut snapshot = snapshots.next()?;
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
             return Err(nothing_found(&snapshot, args.pid));
         }
         let left_out = choose(&mut snapshot, args)?;
+        Ok((snapshot, left_out))
+    };
+    if let Some(directory) = &args.csv {
+        return reports::write(&look()?.0, directory);
+    }
+    let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
+        let (snapshot, left_out) = look()?;
         match &earlier {
             Some(earlier) => render_changes(context, &snapshot, earlier, args, terminal, out),
             None => render(&snapshot, args, left_out, context.json, terminal, out),

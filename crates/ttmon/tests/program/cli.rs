@@ -62,6 +62,9 @@ fn exit_codes() {
     assert_eq!((nothing.code, nothing.stdout.as_str()), (3, ""));
     assert!(nothing.stderr.contains("--sim t3k"), "{}", nothing.stderr);
     assert_eq!(nothing.stderr.lines().count(), 1);
+    for command in ["mem", "mem --banks", "mem --csv /nonexistent", "events"] {
+        assert_eq!(ttmon_at(empty.path(), command).code, 3, "{command}");
+    }
 
     let n300 = root("n300");
     assert_eq!(ttmon_at(n300.path(), "-d 7").code, 3);
