@@ -42,6 +42,10 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     } else {
         Snapshots::new(context, asked)
     };
+    let is_screen = args.watch && context.terminal.is_terminal && !context.json;
+    if is_screen {
+        snapshots.open()?;
+    }
     let mut look = || -> Result<(Snapshot, usize), Failure> {
         let mut snapshot = snapshots.next()?;
         if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
@@ -63,7 +67,7 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     if !args.watch {
         return output::stream(|out| frame(context.terminal, out));
     }
-    if context.terminal.is_terminal && !context.json {
+    if is_screen {
         return Screen::enter()?.watch(interval, || {
             let terminal = context.terminal.measured();
             let mut text = Vec::new();

@@ -77,11 +77,18 @@ impl<'a> Snapshots<'a> {
                 }
             }
         }
-        if self.opened.is_none() {
-            let Asked { pace, processes, detail, reach, .. } = self.asked;
-            self.opened = Some(Opened::with_ledgers(self.context, pace, processes, detail, reach)?);
+        self.open()?.snapshot()
+    }
+
+    /// The machine itself. It forks, and so has to be opened before there is a second thread: a service may leave later.
+    pub(crate) fn open(&mut self) -> Result<&mut Opened, Failure> {
+        match &mut self.opened {
+            Some(opened) => Ok(opened),
+            none => {
+                let Asked { pace, processes, detail, reach, .. } = self.asked;
+                Ok(none.insert(Opened::with_ledgers(self.context, pace, processes, detail, reach)?))
+            }
         }
-        self.opened.as_mut().map_or_else(|| Err(Failure::new("no machine was opened")), Opened::snapshot)
     }
 
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {

@@ -33,7 +33,7 @@ pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// Shows what was asked for.
 pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once { Pace::Once } else { Pace::Repeated };
-    let mut opened = match asked.repeat {
+    let mut snapshots = match asked.repeat {
         // A service looks once a second: whoever wants it more often looks here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
             Snapshots::read_here(context, Asked::snapshot(pace, asked.processes))
@@ -45,22 +45,25 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
     }
     match asked.repeat {
         Repeat::Once => {
-            let snapshot = sampled(&mut opened, asked.samples)?;
+            let snapshot = sampled(&mut snapshots, asked.samples)?;
             asked.output.write(&render(context.terminal, asked, &snapshot, Turn::Only)?)
         }
-        Repeat::Loop(interval) => run_loop(context, asked, &mut opened, interval),
-        Repeat::Watch(interval) => Screen::enter()?.watch(interval, || {
-            let terminal = context.terminal.measured();
-            let snapshot = opened.next()?;
-            Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal.rows))
-        }),
+        Repeat::Loop(interval) => run_loop(context, asked, &mut snapshots, interval),
+        Repeat::Watch(interval) => {
+            snapshots.open()?;
+            Screen::enter()?.watch(interval, || {
+                let terminal = context.terminal.measured();
+                let snapshot = snapshots.next()?;
+                Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal.rows))
+            })
+        }
     }
 }
 
-fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
+fn run_loop(context: &Context, asked: &meant::Snapshot, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut turn = Turn::First;
     watch::again(interval, || {
-        let snapshot = if turn == Turn::First { sampled(opened, asked.samples)? } else { opened.next()? };
+        let snapshot = if turn == Turn::First { sampled(snapshots, asked.samples)? } else { snapshots.next()? };
         asked.output.write(&render(context.terminal, asked, &snapshot, turn)?)?;
         turn = Turn::Later;
         Ok(())
@@ -68,10 +71,10 @@ fn run_loop(context: &Context, asked: &meant::Snapshot, opened: &mut Snapshots<'
 }
 
 /// A snapshot with the rates that were asked for by name.
-fn sampled(opened: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
-    let snapshot = opened.next()?;
+fn sampled(snapshots: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
+    let snapshot = snapshots.next()?;
     let window = match samples {
-        _ if opened.is_served() => return Ok(snapshot),
+        _ if snapshots.is_served() => return Ok(snapshot),
         Samples::One => return Ok(snapshot),
         Samples::Two => RATE_WINDOW,
         Samples::TwoSlow => HEARTBEAT_WINDOW,
@@ -80,7 +83,7 @@ fn sampled(opened: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Fai
         complain(&format!("taking a second sample after {} ms, for the rates", window.as_millis()));
     }
     thread::sleep(window);
-    opened.next()
+    snapshots.next()
 }
 
 /// Which one of several this is.
