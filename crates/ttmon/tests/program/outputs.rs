@@ -3,23 +3,26 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::run::{command, root, ttmon_at};
 
-/// Every null has its reason, every reason a null.
-fn check_reasons(value: &Value) {
+/// Every reason has its null, every null its reason: in the nearest object around it that tells reasons.
+fn check_reasons(value: &Value, path: &str, reasons: &Map<String, Value>) {
     match value {
         Value::Object(object) => {
-            if let Some(Value::Object(missing)) = object.get("missing") {
-                for (path, reason) in missing {
-                    let found = path.split('.').try_fold(value, |value, key| value.get(key));
-                    assert_eq!(found, Some(&Value::Null), "{path} is {reason}");
-                }
+            let own = object.get("missing").and_then(Value::as_object);
+            for (path, reason) in own.into_iter().flatten() {
+                let found = path.split('.').try_fold(value, |value, key| value.get(key));
+                assert_eq!(found, Some(&Value::Null), "{path} is {reason}");
             }
-            object.values().for_each(check_reasons);
+            let (path, reasons) = own.map_or((path, reasons), |own| ("", own));
+            for (key, value) in object.iter().filter(|(key, _)| *key != "missing") {
+                check_reasons(value, &if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, reasons);
+            }
         }
-        Value::Array(list) => list.iter().for_each(check_reasons),
+        Value::Array(list) => list.iter().for_each(|value| check_reasons(value, path, reasons)),
+        Value::Null => assert!(reasons.contains_key(path), "{path} is absent without a reason"),
         _ => {}
     }
 }
@@ -30,7 +33,7 @@ fn json() {
         let root = root(spec);
         let json = ttmon_at(root.path(), "--json").json();
         assert_eq!((&json["schema"], &json["origin"]), (&1.into(), &"local".into()), "{spec}");
-        check_reasons(&json);
+        check_reasons(&json, "", &Map::new());
         for device in json["devices"].as_array().unwrap() {
             for field in [
                 "id",
