@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
 use ttmon_model::Snapshot;
@@ -21,6 +21,9 @@ use crate::serve::{api_places, token};
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A list of all live buffers takes it a while.
 const PATIENCE_FOR_LISTS: Duration = Duration::from_secs(10);
+/// A service that looks more rarely (`--interval`), or cannot look any more, tells of a past that nobody asked for: whoever waits for
+/// a device must not take it for free because it was a minute ago.
+const AGE_MAX: Duration = Duration::from_secs(5);
 /// A stream with nothing to say says so every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 
@@ -95,6 +98,11 @@ impl<'a> Snapshots<'a> {
         let told = |trouble: Trouble| trouble.to_string();
         let patience = patience(service, &self.asked.path).map_err(told)?;
         let snapshot = service.document(&self.asked.path, patience).map_err(told)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let age = now.saturating_sub(Duration::from_nanos(snapshot.time.0));
+        if age > AGE_MAX {
+            return Err(format!("last looked {} s ago", age.as_secs()));
+        }
         match self.asked.reach {
             // It may have been started a moment ago.
             Reach::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {

@@ -67,6 +67,14 @@ fn a_token_opens_what_is_asked_over_http() {
     assert!(!told(&[]) && !told(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
 }
 
+/// One that looked long ago does not tell who holds a device now.
+#[test]
+fn an_old_look_is_done_without() {
+    let server = Server::start("n300", &["--interval", "3600"]);
+    server.until("the machine itself", || !is_simulated(&ttmon(&server.api, &["--json"]).1));
+    assert!(!ttmon(&server.api, &["who"]).1.contains("SIMULATED"));
+}
+
 /// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
 #[test]
 fn commands_ask_a_service_and_do_without_one() {
