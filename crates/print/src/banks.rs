@@ -17,9 +17,13 @@ const WIDE: usize = 110;
 
 /// Prints a table for each open allocator: of each kind its banks, and what is free in them.
 pub fn banks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    for allocator in open(snapshot, style, out)? {
+    let open = open(snapshot, style, out)?;
+    for allocator in &open {
         writeln!(out, "{}", line(&heading(snapshot, allocator), style))?;
         print_kinds(allocator, style, out)?;
+    }
+    if open.iter().any(|allocator| with_banks(allocator).next().is_some()) {
+        writeln!(out, "Sizes are of each bank{}.", if is_wide(style) { "; what is used is of all" } else { "" })?;
     }
     print_end(snapshot, style, out)
 }
@@ -29,7 +33,7 @@ pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
     for allocator in open(snapshot, style, out)? {
         writeln!(out, "{}", line(&heading(snapshot, allocator), style))?;
         writeln!(out, "{}", block_row(&["kind", "address", "size", "bytes", ""].map(str::to_owned)))?;
-        for (kind, banks) in with_banks(allocator) {
+        for (kind, _, banks) in with_banks(allocator) {
             for block in &banks.table {
                 writeln!(out, "{}", block_row(&block_cells(kind, block)))?;
             }
@@ -63,30 +67,34 @@ fn heading(snapshot: &Snapshot, allocator: &Allocator) -> String {
     format!("Allocator {}  {name}{mesh}  {place}  {}", allocator.id, origin_mark(snapshot))
 }
 
-fn with_banks(allocator: &Allocator) -> impl Iterator<Item = (Kind, &Banks)> {
-    allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?.banks.as_ref().ok()?)))
+/// Whether a row has what programs asked for, too.
+fn is_wide(style: &Style<'_>) -> bool {
+    style.columns() >= WIDE
+}
+
+fn with_banks(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKind, &Banks)> {
+    allocator.kinds.iter().filter_map(|(kind, item)| {
+        let item = item.as_ref()?;
+        Some((kind, item, item.banks.as_ref().ok()?))
+    })
 }
 
 fn print_kinds(allocator: &Allocator, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let is_wide = style.columns() >= WIDE;
-    let known: Vec<(Kind, &AllocatorKind)> =
-        allocator.kinds.iter().filter_map(|(kind, item)| Some((kind, item.as_ref()?))).filter(|(_, item)| item.banks.is_ok()).collect();
-    if known.is_empty() {
+    let is_wide = is_wide(style);
+    if with_banks(allocator).next().is_none() {
         return writeln!(out, "    {ABSENT} (the program does not tell its banks; start it with `ttmon run -- CMD`)");
     }
     let head = ["kind", "used", "count", "banks", "per bank", "allocated", "free", "largest", "frag", "blocks"];
     writeln!(out, "{}", row(&head.map(str::to_owned), is_wide))?;
-    for (kind, item) in &known {
-        if let Ok(banks) = &item.banks {
-            writeln!(out, "{}", row(&cells(*kind, item, banks), is_wide))?;
-        }
+    for (kind, item, banks) in with_banks(allocator) {
+        writeln!(out, "{}", row(&cells(kind, item, banks), is_wide))?;
     }
     if let Some(item) = &allocator.kinds[Kind::Cb]
         && let Some(text) = programs_line(item)
     {
         writeln!(out, "    {text}")?;
     }
-    for (kind, banks) in with_banks(allocator) {
+    for (kind, _, banks) in with_banks(allocator) {
         print_no_blocks(kind, banks, style, out)?;
     }
     if allocator.self_check.is_inexact {
