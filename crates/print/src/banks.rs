@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block};
 use ttmon_model::{Kind, Reading, Snapshot};
 
-use crate::memory::{line, not_tracked, print_end, programs_line};
+use crate::memory::{line, not_tracked, programs_line};
 use crate::names::{process_name, ranges};
 use crate::quantity::{ABSENT, percent, size, size_or_absent};
 use crate::snapshot::origin_mark;
@@ -14,6 +14,8 @@ use crate::text::{Align, pad};
 
 /// From this width on a row has what programs asked for too.
 const WIDE: usize = 110;
+/// In the place of a table.
+const NO_BANKS: &str = "    N/A (the program does not tell its banks; start it with `ttmon run -- CMD`)";
 
 /// Prints a table for each open allocator: of each kind its banks, and what is free in them.
 pub fn banks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -25,13 +27,17 @@ pub fn banks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io:
     if open.iter().any(|allocator| with_banks(allocator).next().is_some()) {
         writeln!(out, "Sizes are of each bank{}.", if is_wide(style) { "; what is used is of all" } else { "" })?;
     }
-    print_end(snapshot, style, out)
+    Ok(())
 }
 
 /// Prints every block of each open allocator, used and free, in the order of their addresses.
 pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for allocator in open(snapshot, style, out)? {
         writeln!(out, "{}", line(&heading(snapshot, allocator), style))?;
+        if with_banks(allocator).next().is_none() {
+            writeln!(out, "{NO_BANKS}")?;
+            continue;
+        }
         writeln!(out, "{}", block_row(&["kind", "address", "size", "bytes", ""].map(str::to_owned)))?;
         for (kind, _, banks) in with_banks(allocator) {
             for block in &banks.table {
@@ -40,7 +46,7 @@ pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
             print_no_blocks(kind, banks, style, out)?;
         }
     }
-    print_end(snapshot, style, out)
+    Ok(())
 }
 
 /// Open allocators; says so where there are none.
@@ -82,7 +88,7 @@ fn with_banks(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKi
 fn print_kinds(allocator: &Allocator, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let is_wide = is_wide(style);
     if with_banks(allocator).next().is_none() {
-        return writeln!(out, "    {ABSENT} (the program does not tell its banks; start it with `ttmon run -- CMD`)");
+        return writeln!(out, "{NO_BANKS}");
     }
     let head = ["kind", "used", "count", "banks", "per bank", "allocated", "free", "largest", "frag", "blocks"];
     writeln!(out, "{}", row(&head.map(str::to_owned), is_wide))?;

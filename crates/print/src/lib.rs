@@ -42,7 +42,7 @@ pub use devices::{Severity, health_word, lower_bound};
 pub use events::event;
 pub use help::{fields_markdown, help_fields};
 pub use list::list;
-pub use memory::{Change, Sign, buffers, changes, memory};
+pub use memory::{Change, Sign, buffers, changes, memory, memory_end};
 pub use names::ranges;
 pub use nvidia::{AppField, GpuField, csv_apps, csv_gpu};
 pub use quantity::{percent, size};

@@ -15,7 +15,7 @@ use crate::snapshot::origin_mark;
 use crate::style::Style;
 use crate::text::{Align, Cut, cut, pad, width};
 
-/// Prints devices with the memory of their processes, then memory on chips that no row matches, then problems.
+/// Prints devices with the memory of their processes, then memory on chips that no row matches.
 pub fn memory(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut is_anything_shown = false;
     for device in &snapshot.devices {
@@ -44,11 +44,12 @@ pub fn memory(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
     if !is_anything_shown {
         writeln!(out, "{}", line(&format!("No process has memory on a device. {}", origin_mark(snapshot)), style))?;
     }
-    print_end(snapshot, style, out)
+    Ok(())
 }
 
-/// What was not looked at, and what could not be read. No user of a simulated machine is kept from looking.
-pub(crate) fn print_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Prints what stands below all of them: what was not looked at, and what could not be read. No user of a simulated machine is kept from
+/// looking.
+pub fn memory_end(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     match snapshot.denied_processes {
         _ if snapshot.origin == Origin::Sim => {}
         0 => {}
@@ -217,8 +218,7 @@ pub fn buffers<'a>(
     if left_out > 0 {
         writeln!(out, "and {left_out} more, left out by --top")?;
     }
-    print_unlisted(snapshot, out)?;
-    print_end(snapshot, style, out)
+    print_unlisted(snapshot, out)
 }
 
 fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
@@ -333,8 +333,7 @@ pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: 
     if of(Sign::Unknown).next().is_some() {
         writeln!(out, "? {} not known, {}: this user may not look at their processes", of(Sign::Unknown).count(), size(unknown))?;
     }
-    print_unlisted(snapshot, out)?;
-    print_end(snapshot, style, out)
+    print_unlisted(snapshot, out)
 }
 
 /// Sizes in a file are whatever somebody wrote there.
@@ -411,10 +410,19 @@ mod tests {
         snapshot
     }
 
+    /// With what stands below.
+    fn whole(snapshot: &Snapshot, print: impl FnOnce(&Style<'_>, &mut Vec<u8>) -> io::Result<()>) -> String {
+        let style = Style::plain("0");
+        printed(|out| {
+            print(&style, out)?;
+            memory_end(snapshot, &style, out)
+        })
+    }
+
     #[test]
     fn kinds_of_no_bar_unlisted_buffers_and_problems() {
         let snapshot = tracked();
-        assert_snapshot!(printed(|out| memory(&snapshot, &Style::plain("0"), out)), @"
+        assert_snapshot!(whole(&snapshot, |style, out| memory(&snapshot, style, out)), @"
         Device 0  n300 L  DRAM 2.4GB of 12.0GB
           pid 12345  ana  python3 serve.py
             kind             used    allocated     count        peak              source
@@ -452,7 +460,7 @@ mod tests {
         snapshot.allocators.truncate(1);
         (snapshot.allocators[0].coverage, snapshot.allocators[0].others) = (Ok(Vec::new()), Vec::new());
         (snapshot.problems, snapshot.denied_processes) = (Vec::new(), 0);
-        assert_snapshot!(printed(|out| memory(&snapshot, &Style::plain("0"), out)), @"
+        assert_snapshot!(whole(&snapshot, |style, out| memory(&snapshot, style, out)), @"
         Device 0  n300 L  DRAM 2.4GB of 12.0GB
           pid 12345  ana  python3 serve.py
             kind             used    allocated     count        peak              source
@@ -484,7 +492,7 @@ mod tests {
             change(Sign::Resized, Ok(8192), Ok(4096), ""),
             change(Sign::Unknown, Ok(512), NONE, "kv"),
         ];
-        assert_snapshot!(printed(|out| changes(&tracked(), &list, &Style::plain("0"), out)), @"
+        assert_snapshot!(whole(&tracked(), |style, out| changes(&tracked(), &list, style, out)), @"
         +    7653     dram           0x10    117.7MB  decoder.layers.17.self_attn.qkv_p…
         -    7653     dram           0x10     16.0EB  ·[2J
         -    7653     dram           0x10     16.0EB
@@ -505,7 +513,7 @@ mod tests {
     #[test]
     fn only_tags_are_cut() {
         let snapshot = tracked();
-        assert_snapshot!(printed(|out| buffers(&snapshot, snapshot.buffers.iter(), 3, &Style::plain("0"), out)), @"
+        assert_snapshot!(whole(&snapshot, |style, out| buffers(&snapshot, snapshot.buffers.iter(), 3, style, out)), @"
             PID     dev     kind        address     size per bank refs     age  tag
           12345       0     dram           0x10    1.0MB   64.0KB    1      0s  kv
           12345       0     dram     0xffffffff    1.0MB   64.0KB    1      0s  layers.…

@@ -184,7 +184,7 @@ fn render(
     if !args.banks && !args.blocks && !args.buffers {
         ttmon_print::memory(snapshot, &style, out)?;
     }
-    Ok(())
+    Ok(ttmon_print::memory_end(snapshot, &style, out)?)
 }
 
 fn render_changes(
@@ -205,8 +205,9 @@ fn render_changes(
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
     let is_there = |pid: u32| matches!(context.place, Place::Real) && Path::new("/proc").join(pid.to_string()).exists();
     let changes = diff::compare(look, earlier, snapshot, is_there);
-    ttmon_print::changes(snapshot, &changes, &style(snapshot, terminal), out)?;
-    Ok(())
+    let style = style(snapshot, terminal);
+    ttmon_print::changes(snapshot, &changes, &style, out)?;
+    Ok(ttmon_print::memory_end(snapshot, &style, out)?)
 }
 
 fn style(snapshot: &Snapshot, terminal: Terminal) -> Style<'static> {

@@ -262,12 +262,19 @@ fn summaries_are_files_written_whole_or_not_at_all() {
 
 #[test]
 fn what_belongs_together() {
-    let hooked = Hooked::start();
+    let mut hooked = Hooked::start();
     for arguments in [&["mem", "--diff", "x", "--banks"][..], &["mem", "--diff", "x", "--blocks"]] {
         let ran = hooked.ttmon(arguments);
         assert_eq!(ran.status.code(), Some(2), "{}", String::from_utf8_lossy(&ran.stderr));
     }
+    // Two on the same bytes are a problem, which is told once below all of it.
+    hooked.does(&["alloc 0 0 1048640 5000 512", "alloc 1 0 1048896 5000 512"]);
     let all = hooked.ttmon(&["mem", "--banks", "--blocks", "--buffers"]);
     let text = String::from_utf8(all.stdout).unwrap();
-    assert!(text.contains("largest") && text.contains("address"), "{text}");
+    for (part, count) in
+        [("kind     banks", 2), ("kind            address", 2), ("    PID     dev     kind", 1), ("belong to two live buffers", 1)]
+    {
+        assert_eq!(text.matches(part).count(), count, "{part}: {text}");
+    }
+    assert!(text.lines().last().unwrap().contains("belong to two"), "{text}");
 }

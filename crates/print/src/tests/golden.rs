@@ -6,8 +6,8 @@ use ttmon_model::fields::{DeviceField, Section};
 
 use super::{machine, printed, style};
 use crate::{
-    AppField, CsvOptions, GpuField, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields, list, memory, query,
-    reports, snapshot, who,
+    AppField, CsvOptions, GpuField, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields, list, memory,
+    memory_end, query, reports, snapshot, who,
 };
 
 const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
@@ -70,7 +70,13 @@ fn lists() {
 fn memory_of_hooked_processes() {
     let machine = machine::hooked();
     let screens = |print: fn(&Snapshot, &Style<'_>, &mut dyn std::io::Write) -> std::io::Result<()>| {
-        let screen = |width: usize| format!("{width} columns\n{}", printed(|out| print(&machine, &style(width), out)));
+        let screen = |width: usize| {
+            let whole = |out: &mut Vec<u8>| {
+                print(&machine, &style(width), out)?;
+                memory_end(&machine, &style(width), out)
+            };
+            format!("{width} columns\n{}", printed(whole))
+        };
         [80, 120].map(screen).join("\n")
     };
     assert_snapshot!("mem", screens(memory));

@@ -5,7 +5,7 @@ use ttmon_model::Snapshot;
 use unicode_width::UnicodeWidthStr;
 
 use super::{machine, printed, style};
-use crate::{Style, banks, blocks, list, memory, query, snapshot, text, who};
+use crate::{Style, banks, blocks, list, memory, memory_end, query, snapshot, text, who};
 
 fn screen(machine: &Snapshot, style: &Style<'_>) -> String {
     printed(|out| snapshot(machine, style, out))
@@ -54,7 +54,8 @@ proptest! {
         let style = style(width);
         let text = printed(|out| memory(&machine, &style, out))
             + &printed(|out| banks(&machine, &style, out))
-            + &printed(|out| blocks(&machine, &style, out));
+            + &printed(|out| blocks(&machine, &style, out))
+            + &printed(|out| memory_end(&machine, &style, out));
         prop_assert!(text.lines().all(|line| text::width(line) <= width), "{text}");
     }
 
