@@ -31,5 +31,6 @@ mod users;
 
 pub use cluster::{ClusterError, read_cluster};
 pub use machine::{Departed, End, Error, Isolation, Ledgers, Machine, Options, Reach};
+pub use process::Life;
 pub use root::Root;
 pub use ttmon_ledger::socket::refuse_descriptors;

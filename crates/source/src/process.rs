@@ -1,5 +1,6 @@
 //! One process: what `/proc/PID` says of it.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -153,11 +154,34 @@ fn parse_stat(text: &str) -> Reading<Stat> {
 /// Those of `stat` from the third on, as far as they are of use.
 const FIELDS: usize = 26;
 
+/// Who a process is, and whether it still is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The pid of its parent.
+    pub parent: u32,
+    /// When it began, which tells it apart from others of its pid.
+    pub start_ticks: u64,
+    /// It only waits to be asked how it ended: its memory is gone.
+    pub has_ended: bool,
+}
+
+impl Life {
+    /// Of a process, by its `stat`; `None` where there is no such process.
+    pub fn of(proc: &Path, pid: u32) -> Option<Self> {
+        // A name is any bytes.
+        Self::parse(&String::from_utf8_lossy(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let state = text.rsplit_once(')')?.1.trim_start().chars().next()?;
+        let Stat { parent, start_ticks, .. } = parse_stat(text).ok()?;
+        Some(Self { parent: u32::try_from(parent).unwrap_or(0), start_ticks, has_ended: matches!(state, 'Z' | 'X' | 'x') })
+    }
+}
+
 /// Whether a `stat` is that of a process with this start time that has not ended.
 pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    let has_ended = matches!(state, None | Some('Z' | 'X' | 'x'));
-    !has_ended && parse_stat(stat).is_ok_and(|stat| stat.start_ticks == start_ticks)
+    Life::parse(stat).is_some_and(|life| !life.has_ended && life.start_ticks == start_ticks)
 }
 
 #[derive(Debug, PartialEq)]

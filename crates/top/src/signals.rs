@@ -3,12 +3,12 @@
 //! A pid may be another process's by the time somebody has read a question and answered it. So the process is held by a
 //! pidfd, its start time is compared with the one in the dialog, and only then the signal goes through the pidfd.
 
-use std::fs;
 use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use ttmon_model::ProcessKey;
+use ttmon_source::Life;
 
 /// Signals go to this machine's processes, whatever root is looked at.
 const PROC: &str = "/proc";
@@ -57,10 +57,9 @@ pub(crate) fn send(key: ProcessKey, owner: &str, at: usize) -> String {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`.
+/// When a process began, as its `stat` has it.
 pub(crate) fn start_ticks(proc: &Path, pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    Life::of(proc, pid).map(|life| life.start_ticks)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use ttmon_ledger::process as plain;
+use ttmon_source::{Life, Root};
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,24 +199,19 @@ impl Child {
     }
 
     fn is_ancestor_of(&self, pid: u32) -> bool {
+        let proc = Root::real().proc;
         let mut pid = pid;
         for _ in 0..ANCESTORS_MAX {
             if pid == self.pid() {
                 return true;
             }
-            match parent_of(pid) {
-                Some(parent) if parent > 1 => pid = parent,
+            match Life::of(&proc, pid) {
+                Some(Life { parent, .. }) if parent > 1 => pid = parent,
                 _ => return false,
             }
         }
         false
     }
-}
-
-/// `1234 (name) S 1 ...`: a name may have spaces and parentheses of its own.
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn end(status: WaitStatus) -> Option<End> {

@@ -11,6 +11,7 @@ use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 use rustix::process::{Resource, Rlimit};
 use ttmon_ledger::reader::Region;
 use ttmon_source::handover::{self, Handed, Receiver};
+use ttmon_source::{Life, Root};
 
 use super::digest::{self, Digest};
 
@@ -190,16 +191,8 @@ impl Held {
     fn is_running(&self) -> bool {
         let identity = self.region.identity();
         let pid = self.pid.unwrap_or(identity.pid);
-        start_ticks(pid) == Some(identity.start_ticks)
+        Life::of(&Root::real().proc, pid).is_some_and(|life| !life.has_ended && life.start_ticks == identity.start_ticks)
     }
-}
-
-/// Field 22 of a process that has not ended: a zombie's memory is gone.
-fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok()).flatten()
 }
 
 /// Removes what runs that were killed outright left here. A directory without a socket may be one that is just being made.
@@ -231,14 +224,6 @@ fn random() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_known_by_its_start() {
-        let own = start_ticks(std::process::id()).unwrap();
-        let stat = fs::read_to_string("/proc/self/stat").unwrap();
-        assert_eq!(stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap(), own.to_string());
-        assert_eq!(start_ticks(u32::MAX), None);
-    }
 
     #[test]
     fn runs_around_this_one() {

@@ -130,7 +130,8 @@ pub(crate) fn timeless(text: &str) -> String {
 
 /// Alive, and not only waiting to be asked how it ended.
 pub(crate) fn is_alive(pid: &str) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.trim_start().starts_with('Z'))
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    String::from_utf8_lossy(&stat).rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
 /// A file of our own making, with a mode.
