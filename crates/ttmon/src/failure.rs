@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ttmon_print::text;
 use ttmon_source::Error;
 
 /// A message for people, and the exit code.
@@ -34,9 +35,10 @@ impl Failure {
     }
 }
 
-/// Tells a person something. A stderr that cannot be written to is no reason to fail.
+/// Tells a person something, in one line, whatever a file or a peer had to do with it. A stderr that cannot be written to is no reason
+/// to fail.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "ttmon: {message}");
+    let _ = writeln!(io::stderr(), "ttmon: {}", text::clean(message, false));
 }
 
 impl From<Error> for Failure {

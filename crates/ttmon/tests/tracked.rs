@@ -231,6 +231,8 @@ fn what_changed() {
     assert!(text.contains(&format!("+ {count} new")) && text.contains(&format!("- {count} gone")), "{text}");
     let (_, errors, code) = with("host", "elsewhere".into(), &mut earlier);
     assert!(code == 1 && errors.contains("of host elsewhere"), "{errors}");
+    let (_, errors, _) = with("host", "else\u{1b}[2J\nwhere".into(), &mut earlier);
+    assert!(errors.contains("of host else\u{b7}[2J\u{b7}where") && errors.lines().count() == 1, "{errors}");
     let (_, errors, code) = with("schema", 2.into(), &mut earlier);
     assert!(code == 1 && errors.contains("schema 2"), "{errors}");
     std::fs::write(&file, "[]").unwrap();
