@@ -255,7 +255,7 @@ fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> String {
 }
 
 fn buffer_row(cells: &[String; 9], style: &Style<'_>) -> String {
-    let widths = [7, 7, 8, 14, 8, 8, 4, 7];
+    let widths = [7, 5, 8, 12, 8, 8, 4, 7];
     let mut text = String::new();
     for (cell, width) in cells.iter().zip(widths) {
         text.push_str(&pad(cell, width, Align::Right));
@@ -514,10 +514,10 @@ mod tests {
     fn only_tags_are_cut() {
         let snapshot = tracked();
         assert_snapshot!(whole(&snapshot, |style, out| buffers(&snapshot, snapshot.buffers.iter(), 3, style, out)), @"
-            PID     dev     kind        address     size per bank refs     age  tag
-          12345       0     dram           0x10    1.0MB   64.0KB    1      0s  kv
-          12345       0     dram     0xffffffff    1.0MB   64.0KB    1      0s  layers.…
-          12345       0     dram           0x20    1.0MB   64.0KB    1      0s  a·b
+            PID   dev     kind      address     size per bank refs     age  tag
+          12345     0     dram         0x10    1.0MB   64.0KB    1      0s  kv
+          12345     0     dram   0xffffffff    1.0MB   64.0KB    1      0s  layers.0.at…
+          12345     0     dram         0x20    1.0MB   64.0KB    1      0s  a·b
         and 3 more, left out by --top
           12345 dram: 14 more not listed (8.0KB)
           12345 other: 2 more not listed (100B)

@@ -272,7 +272,7 @@ fn what_belongs_together() {
     let all = hooked.ttmon(&["mem", "--banks", "--blocks", "--buffers"]);
     let text = String::from_utf8(all.stdout).unwrap();
     for (part, count) in
-        [("kind     banks", 2), ("kind            address", 2), ("    PID     dev     kind", 1), ("belong to two live buffers", 1)]
+        [("kind     banks", 2), ("kind            address", 2), ("    PID   dev     kind", 1), ("belong to two live buffers", 1)]
     {
         assert_eq!(text.matches(part).count(), count, "{part}: {text}");
     }
