@@ -101,24 +101,23 @@ fn answer(mut wake: UnixStream, pending: &AtomicUsize, redraw: &Sender<()>) {
     }
 }
 
-/// From the top left corner, each line cleared behind its end, nothing below the last row.
+/// From the top left corner, each line cleared before it is written, nothing below the last row. Behind the end of one that is as wide
+/// as the terminal the cursor stands on its last character, which would be cleared too.
 fn in_place(text: &[u8], rows: usize) -> Vec<u8> {
     let lines: Vec<&[u8]> = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect();
     let fits = rows.max(1);
-    let mut out = b"\x1b[H".to_vec();
     let shown = if lines.len() > fits { fits - 1 } else { lines.len() };
-    for (index, line) in lines[..shown].iter().enumerate() {
-        if index > 0 {
-            out.extend(b"\r\n");
-        }
-        out.extend(*line);
-        out.extend(b"\x1b[K");
+    let more = format!("+{} lines; make the terminal taller, or choose devices with -d", lines.len() - shown);
+    let more = if shown < lines.len() { Some(more.as_bytes()) } else { None };
+    let mut out = b"\x1b[H".to_vec();
+    for (index, line) in lines[..shown].iter().copied().chain(more).enumerate() {
+        out.extend(if index > 0 { &b"\r\n\x1b[K"[..] } else { b"\x1b[K" });
+        out.extend(line);
     }
-    if shown < lines.len() {
-        let separator = if shown > 0 { "\r\n" } else { "" };
-        out.extend(format!("{separator}+{} lines; make the terminal taller, or choose devices with -d\x1b[K", lines.len() - shown).bytes());
+    // What an earlier frame had below.
+    if lines.len() < fits {
+        out.extend(b"\r\n\x1b[J");
     }
-    out.extend(b"\x1b[J");
     out
 }
 
@@ -132,8 +131,19 @@ fn write(bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn drawn(text: &str, rows: usize) -> String {
+        String::from_utf8(in_place(text.as_bytes(), rows)).unwrap()
+    }
+
     fn plain(text: &str, rows: usize) -> String {
-        String::from_utf8(in_place(text.as_bytes(), rows)).unwrap().replace("\x1b[K", "").replace("\x1b[H", "").replace("\x1b[J", "")
+        drawn(text, rows).replace("\x1b[K", "").replace("\x1b[H", "").replace("\x1b[J", "")
+    }
+
+    /// Lines are often as wide as the terminal: what clears the rest of one behind its end clears its last character.
+    #[test]
+    fn nothing_is_cleared_behind_a_line() {
+        assert_eq!(drawn("a\nb\n", 3), "\x1b[H\x1b[Ka\r\n\x1b[Kb\r\n\x1b[J");
+        assert_eq!(drawn("a\nb\n", 2), "\x1b[H\x1b[Ka\r\n\x1b[Kb");
     }
 
     #[test]
