@@ -42,9 +42,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
-use ttmon_source::{Error, Machine, Root};
+use ttmon_source::{Error, Machine, Root, descriptors};
 
 pub use access::Token;
 pub use doors::{DoorError, may_listen};
@@ -129,6 +128,8 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
+/// All connections that may be open, and the processes behind them; the kernel's table of so many takes 64 KiB.
+const DESCRIPTORS: u64 = 8192;
 /// How long threads have to end. One that reads a chip that hangs has longer to go; the program need not wait for it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -138,7 +139,10 @@ impl Host {
         if let Some(address) = options.listen {
             may_listen(address, options.allow_remote, options.token.is_some(), options.tls.is_some()).map_err(StartError::Refused)?;
         }
-        raise_descriptor_limit();
+        // Each connection is a descriptor, and a process that reports on the allocation socket is two more; the usual limit is 1,024
+        // where the kernel would grant many more.
+        descriptors::allow(u64::MAX);
+        descriptors::expect(DESCRIPTORS, io::stderr());
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
         // This forks: a door that was open would stay open in the reading process, after we are killed.
@@ -222,15 +226,6 @@ fn spawn<E: Send + 'static>(
         let _end = end;
         work()
     })
-}
-
-/// Each connection is a descriptor, and a process that reports on the allocation socket is two more; the usual limit is 1,024 where the
-/// kernel would grant many more.
-fn raise_descriptor_limit() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_some() && current != maximum {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    }
 }
 
 #[cfg(test)]

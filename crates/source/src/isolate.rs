@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fork::Fork;
-use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
+use crate::descriptors;
 use crate::read::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
 /// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
@@ -25,6 +26,8 @@ const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 const GRACE: Duration = Duration::from_secs(5);
 /// Files the reading process would like to be able to have open: those of 32 devices and some hundred processes.
 const OPEN_FILES: u64 = 4096;
+/// As many as 32 devices have; the kernel's table of so many takes 8 KiB.
+const FILE_TABLE: u64 = 1024;
 
 /// The parent's end of a reading process.
 #[derive(Debug)]
@@ -51,7 +54,8 @@ impl Reader {
             }
             Fork::Child => {
                 drop(ours);
-                raise_limit();
+                descriptors::allow(OPEN_FILES);
+                descriptors::expect(FILE_TABLE, &theirs);
                 serve(theirs, &Pool::new(read_timeout, base));
                 process::exit(0);
             }
@@ -139,15 +143,6 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
         if write_frame(&mut stream, &mut answer).is_err() {
             return;
         }
-    }
-}
-
-/// As many open files as this process may allow itself, within reason.
-fn raise_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let possible = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    if limit.current.is_some_and(|current| current < possible) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), ..limit });
     }
 }
 

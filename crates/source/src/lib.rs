@@ -14,6 +14,7 @@
 //! still fork those threads live in a [process of their own](isolate) that can be left behind.
 
 mod cluster;
+pub mod descriptors;
 mod device;
 mod faults;
 pub mod handover;

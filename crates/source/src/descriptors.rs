@@ -1,0 +1,44 @@
+//! How many files this process may have open, and the kernel's table of them.
+
+use std::os::fd::AsFd;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit as far as the system lets this process, up to `most`.
+pub fn allow(most: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let possible = limit.maximum.map_or(most, |maximum| maximum.min(most));
+    if limit.current.is_some_and(|current| current < possible) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), ..limit });
+    }
+}
+
+/// Has the kernel's table of open files made for so many at once, by a number for `file` that is given back. While a process has one
+/// thread that costs nothing; with threads, whenever the table grows (at 64 files, at 128, ...) all who open one wait until every
+/// processor has been elsewhere, some 10 ms.
+pub fn expect(count: u64, file: impl AsFd) {
+    let possible = getrlimit(Resource::Nofile).current.map_or(count, |limit| limit.min(count));
+    let highest = i32::try_from(possible.saturating_sub(1)).unwrap_or_default();
+    let _given_back = rustix::io::fcntl_dupfd_cloexec(file, highest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_made_at_once() {
+        let size = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse::<u64>().ok()).unwrap()
+        };
+        let limit = getrlimit(Resource::Nofile);
+        allow(4096);
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert!(allowed >= limit.maximum.unwrap_or(4096).min(4096), "{allowed}");
+        expect(700, std::io::stdin());
+        assert!(size() >= allowed.min(700), "{}", size());
+        // More than there may be is as many as there may be.
+        expect(u64::MAX, std::io::stdin());
+    }
+}
