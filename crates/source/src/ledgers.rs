@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
+use rustix::process::geteuid;
 
 use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, origin, status};
 use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals};
@@ -154,9 +155,9 @@ impl Lead {
                 let directory = root.proc.join(process.key.pid.to_string());
                 let path = directory.join(format!("map_files/{start:x}-{end:x}"));
                 match open_memfd(&path) {
-                    // Memory may have to come from a file system that never answers. Whoever may not follow the link has no
-                    // other user's processes to fear; to the others it says what is mapped.
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    // Memory may have to come from a file system that never answers: it is read of this user's own processes
+                    // alone. To whoever may follow the link it says what is mapped.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_own(process) => {
                         open_memory(&directory, *start, *end, process, machine)
                     }
                     file => found(file.ok()?, &path, process, machine),
@@ -185,6 +186,10 @@ fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Opti
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
     belongs(&region, process, machine).then(|| Found::new(process.key, Source::Ledger, region, path.to_owned(), &metadata))
+}
+
+fn is_own(process: &ProcessSample) -> bool {
+    process.facts.as_ref().is_ok_and(|facts| facts.uid == geteuid().as_raw())
 }
 
 /// For the same user when the program closed all its files: what the kernel shows of its memory.
@@ -448,9 +453,12 @@ pub fn buffer_kind(number: u8) -> BufferKind {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::thread;
+    use std::time::Duration;
 
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     use ttmon_ledger::writer::{ClockChoice, Config, Writer};
-    use ttmon_model::sample::Workload;
+    use ttmon_model::sample::{ProcessFacts, Workload};
 
     use super::*;
 
@@ -465,32 +473,51 @@ mod tests {
     }
 
     /// A ledger of this process, under the name of another that has closed its files: found by its mapping, unless that is
-    /// said to be something else.
+    /// said to be something else, or the process is another user's and nothing is said.
     #[test]
-    fn memory_is_not_read_of_what_is_no_memfd() {
+    fn memory_is_not_read_of_what_may_be_no_memfd() {
         static WRITER: Writer =
             Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
         drop(WRITER.session().unwrap());
         let ledger = Region::open(File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()).unwrap();
         let (start, end) = fs::read_to_string("/proc/self/maps").unwrap().lines().find_map(parse_mapping).unwrap();
-        let process = ProcessSample {
-            key: ProcessKey { pid: 7, start_ticks: ledger.identity().start_ticks },
-            namespace_pid: std::process::id(),
-            facts: Err(Missing::Gone),
-            command: Err(Missing::Gone),
-            workload: Workload::default(),
-            fdinfo: Vec::new(),
-        };
         let directory = tempfile::tempdir().unwrap();
         let mapping = directory.path().join(format!("proc/7/map_files/{start:x}-{end:x}"));
         fs::create_dir_all(mapping.parent().unwrap()).unwrap();
         symlink("/proc/self/mem", directory.path().join("proc/7/mem")).unwrap();
         symlink(format!("/proc/self/map_files/{start:x}-{end:x}"), &mapping).unwrap();
-        let look = || Lead::Mapping(start, end).open(&Root::at(directory.path()), &process, 0);
-        assert!(look().is_some());
+        let is_found = |uid: u32| {
+            let process = ProcessSample {
+                key: ProcessKey { pid: 7, start_ticks: ledger.identity().start_ticks },
+                namespace_pid: std::process::id(),
+                facts: Ok(ProcessFacts {
+                    name: String::new(),
+                    uid,
+                    user: None,
+                    parent: 0,
+                    start_time: UnixTime(0),
+                    cpu_time: Duration::ZERO,
+                    rss: 0,
+                }),
+                command: Err(Missing::Gone),
+                workload: Workload::default(),
+                fdinfo: Vec::new(),
+            };
+            Lead::Mapping(start, end).open(&Root::at(directory.path()), &process, 0).is_some()
+        };
+        let own = geteuid().as_raw();
+        assert!(is_found(own));
+        let without_the_link = || {
+            // Of this thread alone.
+            let mut held = capabilities(None).unwrap();
+            held.effective -= CapabilitySet::SYS_ADMIN | CapabilitySet::CHECKPOINT_RESTORE;
+            set_capabilities(None, held).unwrap();
+            (is_found(own), is_found(own + 1))
+        };
+        assert_eq!(thread::scope(|scope| scope.spawn(without_the_link).join().unwrap()), (true, false));
         fs::remove_file(&mapping).unwrap();
         fs::write(&mapping, "").unwrap();
-        assert!(look().is_none());
+        assert!(!is_found(own));
     }
 
     #[test]
