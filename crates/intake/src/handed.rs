@@ -185,9 +185,11 @@ impl Handed {
         self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
     }
 
-    /// What nobody keeps any more, for somebody who has the time to drop it.
+    /// What nobody keeps any more, for somebody who has the time to drop it. The loop hears nothing more of their processes.
     pub(crate) fn take_forgotten(&mut self) -> Vec<Kept> {
-        std::mem::take(&mut self.forgotten)
+        let mut forgotten = std::mem::take(&mut self.forgotten);
+        forgotten.iter_mut().for_each(|known| known.pidfd = None);
+        forgotten
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -298,6 +300,17 @@ mod tests {
         handed.kept.lock()[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now(), bytes: 0 });
         assert!(make_place(1));
         assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
+    }
+
+    /// Whoever drops it may be busy for long.
+    #[test]
+    fn the_end_of_one_that_is_forgotten_is_no_news() {
+        let mut handed = handed(&[(1, None)]);
+        handed.watch(0, peer::open(std::process::id()).expect("alive"));
+        handed.forgotten.extend(make_place(&mut handed.kept.lock(), 2));
+        assert!(handed.forgotten.iter().all(|known| known.pidfd.is_some()));
+        let forgotten = handed.take_forgotten();
+        assert!(forgotten.len() == 1 && forgotten.iter().all(|known| known.pidfd.is_none()));
     }
 
     #[test]

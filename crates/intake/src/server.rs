@@ -493,7 +493,7 @@ impl Server {
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();
         if !forgotten.is_empty() {
-            self.workers.close(forgotten);
+            self.workers.forget(forgotten);
         }
     }
 

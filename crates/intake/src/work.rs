@@ -20,7 +20,7 @@ use ttmon_source::read::{Lane, Pace, Pool, Request, Want};
 
 use crate::counters::Counters;
 use crate::dump::{self, About, Owned};
-use crate::handed::{self, PostMortem};
+use crate::handed::{self, Kept, PostMortem};
 use crate::limits::{CONNECTIONS_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
 use crate::owner::View;
 use crate::peer::{self, Held, Named};
@@ -139,14 +139,20 @@ pub(crate) struct ToDump {
     pub(crate) file: Option<File>,
 }
 
+/// What the dead leave, whose memory is given back.
+enum Remains {
+    Hosted(Hosted),
+    Handed(Vec<Kept>),
+}
+
 /// The threads. Those whose work a peer can make long have no other work.
 pub(crate) struct Workers {
     inspector: Worker<ProcessKey>,
     genealogist: Worker<(u64, Named)>,
     clerk: Worker<(About, Vec<ToDump>)>,
     coroner: Worker<(u64, Arc<Region>)>,
-    undertaker: Worker<Hosted>,
-    closer: Worker<Box<dyn Send>>,
+    undertaker: Worker<Remains>,
+    closer: Worker<OwnedFd>,
     sampler: Worker<()>,
 }
 
@@ -171,7 +177,12 @@ impl Workers {
             coroner: Worker::start("coroner", HANDED_MAX, move |work| {
                 work.iter().for_each(|(number, region): (u64, Arc<Region>)| of_coroner.send(News::Counted(number, handed::live(&region))));
             })?,
-            undertaker: Worker::start("undertaker", OWNERS_MAX, |work| work.iter().for_each(Hosted::remove))?,
+            undertaker: Worker::start("undertaker", OWNERS_MAX, |work| {
+                work.iter().for_each(|left| match left {
+                    Remains::Hosted(hosted) => hosted.remove(),
+                    Remains::Handed(ledgers) => drop(ledgers),
+                });
+            })?,
             closer: Worker::start("closer", CONNECTIONS_MAX, |work| work.iter().for_each(drop))?,
             sampler: Worker::start("intake-sampler", 1, move |work: &Receiver<()>| {
                 work.iter().for_each(|()| of_sampler.send(News::Sampled(sample().map(Box::new))));
@@ -205,15 +216,20 @@ impl Workers {
         self.coroner.ask((number, region));
     }
 
-    /// Drops what may take long to drop: descriptors of others, memory of the dead.
-    pub(crate) fn close(&self, what: impl Send + 'static) {
-        self.closer.ask(Box::new(what));
+    /// Closes what may take long to close.
+    pub(crate) fn close(&self, descriptor: OwnedFd) {
+        self.closer.ask(descriptor);
     }
 
     /// Gives the memory of a dead process's ledger back.
     pub(crate) fn remove(&self, hosted: Hosted) {
         // One too many is dropped here and now, which takes the loop a while and loses nothing.
-        self.undertaker.ask(hosted);
+        self.undertaker.ask(Remains::Hosted(hosted));
+    }
+
+    /// The same of ledgers that were handed over and are kept no longer.
+    pub(crate) fn forget(&self, ledgers: Vec<Kept>) {
+        self.undertaker.ask(Remains::Handed(ledgers));
     }
 }
 
