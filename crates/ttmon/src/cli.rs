@@ -13,10 +13,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "ttmon", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    #[command(flatten, next_help_heading = "Options of every command")]
-    pub(crate) common: Everywhere,
     #[command(flatten)]
     pub(crate) snapshot: SnapshotArgs,
+    // Behind the others: the heading holds for what follows.
+    #[command(flatten, next_help_heading = "Options of every command")]
+    pub(crate) common: Everywhere,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -32,7 +33,8 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// Flags of every command that make no sense with some: help does not list them there, and whoever types one is told why.
+/// Flags of every command that make no sense with some: help does not list them there. Whoever types one is told why, unless it asks
+/// for what is so anyway (`--no-server`, `--color` ...).
 const SENSELESS: &[(&str, &[&str])] = &[
     ("wait", &["json"]),
     ("serve", &["device", "id", "json", "no_server"]),

@@ -172,7 +172,11 @@ fn pages() {
         let help = ttmon(&format!("{command} --help"));
         assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{command}");
     }
-    // A command's own flags stand together; what it refuses is not offered.
+    // A command's own flags stand together, those of the snapshot too; what it refuses is not offered.
+    let snapshot = ttmon("--help").stdout;
+    let (own, common) = snapshot.split_once("Options of every command:").expect("two kinds of flags");
+    assert!(own.contains("--watch") && own.contains("--query-gpu") && !own.contains("--sim"), "{snapshot}");
+    assert!(common.contains("--sim <SPEC>") && !common.contains("--watch"), "{snapshot}");
     let mem = ttmon("mem --help").stdout;
     let (own, common) = mem.split_once("Options of every command:").expect("two kinds of flags");
     assert!(own.contains("--buffers") && own.contains("--refresh") && !own.contains("--sim"), "{mem}");
