@@ -137,19 +137,29 @@ pub(crate) fn width(text: &str) -> u16 {
 pub(crate) fn folded(text: &str, columns: u16) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
-    while width(rest) > columns {
-        let fits = |(at, character): &(usize, char)| width(&rest[..at + character.len_utf8()]) <= columns;
-        let first = rest.chars().next().map_or(0, char::len_utf8);
-        let end = rest.char_indices().take_while(fits).last().map_or(first, |(at, character)| at + character.len_utf8());
+    let mut end = fitting(rest, columns);
+    while end < rest.len() {
         let blank = rest[..end].rfind(' ').filter(|at| *at > end / 2);
         let (line, behind) = rest.split_at(blank.unwrap_or(end));
         lines.push(line);
         rest = behind.strip_prefix(' ').unwrap_or(behind);
+        end = fitting(rest, columns);
     }
     if !rest.is_empty() || lines.is_empty() {
         lines.push(rest);
     }
     lines
+}
+
+/// Where that ends of a line which fits so many columns: behind its first character at least. No more of it is looked at, since somebody
+/// else's line may be of any length.
+fn fitting(line: &str, columns: u16) -> usize {
+    let mut used = 0;
+    let is_beyond = |(at, character): &(usize, char)| {
+        used += text::width(character.encode_utf8(&mut [0; 4]));
+        used > usize::from(columns) && *at > 0
+    };
+    line.char_indices().find(is_beyond).map_or(line.len(), |(at, _)| at)
 }
 
 /// The last values as a line of small bars between the lowest and the highest of their range; gaps stay blank.
@@ -189,6 +199,10 @@ mod tests {
         assert_eq!(folded("名前名前", 5), ["名前", "名前"]);
         assert_eq!(folded("名前", 1), ["名", "前"]);
         assert_eq!(folded("", 5), [""]);
+        assert_eq!(folded("ab ", 2), ["ab"]);
+        // As long as a service may make it, and in no time.
+        let long = "x".repeat(2 << 20);
+        assert_eq!(folded(&long, 64).len(), long.len() / 64);
     }
 
     #[test]
