@@ -97,8 +97,9 @@ impl<'a> Snapshots<'a> {
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {
         let told = |trouble: Trouble| trouble.to_string();
         let patience = patience(service, &self.asked.path).map_err(told)?;
-        let snapshot = service.document(&self.asked.path, patience).map_err(told)?;
+        // What a long answer takes makes it no older.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let snapshot = service.document(&self.asked.path, patience).map_err(told)?;
         let age = now.saturating_sub(Duration::from_nanos(snapshot.time.0));
         if age > AGE_MAX {
             return Err(format!("last looked {} s ago", age.as_secs()));
