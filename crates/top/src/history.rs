@@ -142,7 +142,8 @@ impl History {
         }
         self.times = moments.iter().map(|(time, ..)| *time).collect();
         // Whole snapshots are counted from the newest: what lies before a gap that was filled is whole no longer.
-        while self.snapshots.front().is_some_and(|oldest| oldest.time <= last_filled) {
+        let whole = self.times.iter().rev().take_while(|time| **time > last_filled).count();
+        while self.snapshots.len() > whole {
             if let Some(oldest) = self.snapshots.pop_front() {
                 self.snapshot_bytes -= weight(&oldest);
             }
@@ -263,7 +264,7 @@ fn restore(device: &mut Device, value: impl Fn(&str) -> Option<f64>) {
         // The columns of these two have the names of their kinds; the others are in the bars.
         let used = if matches!(kind, Kind::Cb | Kind::Trace) { bytes(kind.name()) } else { Err(NoSource) };
         let figure = Figure { used, ..Figure::missing(NoSource) };
-        memory.kinds[kind] = KindMemory { free: Err(NoSource), figure, ..memory.kinds[kind].clone() };
+        memory.kinds[kind] = KindMemory { total: memory.kinds[kind].total, capacity: Err(NoSource), free: Err(NoSource), figure };
     }
     memory.dram = Bar::new(memory.dram.total, bytes("dram"));
     memory.l1 = Bar::new(memory.l1.total, bytes("l1"));
@@ -340,6 +341,20 @@ mod tests {
         assert_eq!(seconds, [48, 49, 50, 51]);
         assert_eq!(history.column(DeviceId(0), 0).unwrap().len(), 4);
         assert!(history.is_whole(3));
+    }
+
+    /// Whole snapshots keep the time of their own clock; which of them lie behind a gap is told by the clock of now.
+    #[test]
+    fn a_gap_is_filled_after_a_clock_was_set_back() {
+        let mut history = History::default();
+        for second in [100, 101, 50, 60] {
+            history.push(&at(second), None);
+        }
+        let columns: Vec<Vec<f32>> = METRICS.iter().map(|_| vec![1.0; 5]).collect();
+        history.fill(&Grid { start: UnixTime(53 * SECOND), step: SECOND, points: 5, devices: [(DeviceId(0), columns)].into() });
+        assert_eq!(history.len(), 9);
+        assert!(history.is_whole(0) && !history.is_whole(1));
+        assert_eq!(history.snapshot(1).unwrap().time, UnixTime(57 * SECOND));
     }
 
     /// Of many processes the largest and the chosen one have a past, whatever their numbers are.
