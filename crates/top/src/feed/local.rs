@@ -121,7 +121,7 @@ fn environment(proc: &Path, process: ProcessKey) -> Result<Vec<String>, String> 
     read.map_err(|error| error.to_string())?;
     // What was read may be another one's that has the number by now.
     if start_ticks(proc, process.pid) != Some(process.start_ticks) {
-        return Err("it has ended".to_owned());
+        return Err("it is not certain that those of this pid are its own".to_owned());
     }
     let text = String::from_utf8_lossy(&bytes);
     let is_ours = |line: &&str| ["TT", "LD_PRELOAD=", "ARCH_NAME="].iter().any(|start| line.starts_with(start));
@@ -147,7 +147,7 @@ mod tests {
             environment(proc.path(), process)
         };
         assert_eq!(told_at(99), Ok(vec!["LD_PRELOAD=x.so".to_owned(), "TT_METAL_HOME=/opt".to_owned()]));
-        assert_eq!(told_at(100), Err("it has ended".to_owned()));
+        assert_eq!(told_at(100), Err("it is not certain that those of this pid are its own".to_owned()));
         assert!(environment(proc.path(), ProcessKey { pid: 8, ..process }).is_err());
     }
 }
