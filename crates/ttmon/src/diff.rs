@@ -71,6 +71,7 @@ pub(crate) fn compare<'a>(
     before.dedup_by(|a, b| key_of(a) == key_of(b));
     let mut hidden: Vec<u32> = before.iter().map(|earlier| earlier.pid).collect();
     hidden.dedup();
+    hidden.retain(|pid| !others.contains(pid));
     hidden.retain(|pid| match now.processes.iter().find(|process| process.key.pid == *pid) {
         Some(process) => process.status == Status::NoPermission,
         None => now.denied_processes > 0 && is_there(*pid),

@@ -4,15 +4,14 @@ mod reports;
 
 use std::cmp::Reverse;
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use ttmon_model::Snapshot;
 use ttmon_model::snapshot::Buffer;
 use ttmon_print::Style;
-use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
+use ttmon_source::{Reach, Root};
 use ttmon_wire::{Layout, MemoryJson, MemoryParts, SnapshotJson};
 
 use crate::cli::{MemArgs, Order};
@@ -203,7 +202,7 @@ fn render_changes(
         .flatten()
         .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
-    let is_there = |pid: u32| matches!(context.place, Place::Real) && Path::new("/proc").join(pid.to_string()).exists();
+    let is_there = |pid: u32| matches!(context.place, Place::Real) && Root::real().proc.join(pid.to_string()).exists();
     let changes = diff::compare(look, earlier, snapshot, is_there);
     let style = style(snapshot, terminal);
     ttmon_print::changes(snapshot, &changes, &style, out)?;
