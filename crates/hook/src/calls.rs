@@ -1,39 +1,47 @@
 //! Who is in an allocator: whether a call is the only one under way.
 //!
 //! Most of the time one thread comes here, the owner, and its calls are not counted: a count that several processors may change takes as
-//! long as the ledger does. Any other thread counts its calls, and ends the ownership; who then comes many times in a row is the next owner.
+//! long as the ledger does. It leaves a mark while it is inside, which is a plain store. Any other thread counts its calls, and ends the
+//! ownership; who then comes many times in a row is the next owner. A thread may lose the processor inside a call, for as long as thousands
+//! of another's take: whoever meets the mark of an owner before neither is alone nor becomes the owner.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
 };
 
 use crate::hot::HOT;
 
 /// A call into an allocator, from before the real function to after our record. An exception ends it too.
-pub(crate) struct Call {
-    is_counted: bool,
+pub(crate) struct Call(Way);
+
+/// How others know of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Counted,
+    /// The owner's mark tells of it.
+    Marked,
+    /// A call of the owner within another one, whose mark tells of both.
+    Inner,
 }
 
 impl Call {
     #[inline(always)]
     pub(crate) fn begin() -> Self {
-        let thread = thread();
-        Self { is_counted: HOT.owner.load(Relaxed) != thread && CALLS.begin(&HOT.owner, thread) }
+        Self(CALLS.enter(&HOT.owner, thread()))
     }
 
     /// A mark of this moment, if the caller's call is the only one under way.
     pub(crate) fn alone(&self) -> Option<u64> {
-        if self.is_counted { CALLS.only_counted() } else { CALLS.none_counted().filter(|_| HOT.owner.load(Acquire) == thread()) }
+        CALLS.alone(&HOT.owner, thread(), self.0)
     }
 }
 
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.is_counted {
-            CALLS.over.fetch_add(1, AcqRel);
-        }
+        CALLS.leave(&HOT.owner, self.0);
     }
 }
 
@@ -52,15 +60,28 @@ const SEVERAL: usize = 1;
 
 /// Counted calls of one thread after which it is the owner.
 const OWNED_AFTER: u32 = 256;
-/// Counted calls after which what the owner before was in the middle of is over.
+/// Counted calls after which an owner before knows that it is none, or its mark is seen.
 const BELIEVED_AFTER: u64 = 64;
+
+/// The thread whose calls are not counted.
+pub(crate) struct Owner {
+    thread: AtomicUsize,
+    /// The same, or one before it, while it is inside.
+    inside: AtomicUsize,
+}
+
+impl Owner {
+    pub(crate) const fn nobody() -> Self {
+        Self { thread: AtomicUsize::new(NOBODY), inside: AtomicUsize::new(NOBODY) }
+    }
+}
 
 /// The calls that are counted. On a line of their own.
 #[repr(align(64))]
 struct Calls {
     begun: AtomicU64,
     over: AtomicU64,
-    /// Until so many have begun, an owner before may still be in a call that nobody counted.
+    /// Until so many have begun, an owner before may still be in a call that nobody knows of.
     believed_from: AtomicU64,
     /// The thread of the last one, and how often it has come since another did. Threads may overwrite each other's: who becomes the
     /// owner by that is it until the other comes again.
@@ -81,38 +102,71 @@ impl Calls {
         }
     }
 
-    /// A call of a thread that is not the owner: whether it is counted, as all are but the very first.
-    #[cold]
-    fn begin(&self, owner: &AtomicUsize, thread: usize) -> bool {
-        if owner.load(Relaxed) == NOBODY && owner.compare_exchange(NOBODY, thread, AcqRel, Acquire).is_ok() {
-            return false;
+    #[inline(always)]
+    fn enter(&self, owner: &Owner, thread: usize) -> Way {
+        if owner.thread.load(Relaxed) != thread && !is_first(owner, thread) {
+            return self.count(owner, thread);
         }
+        if owner.inside.load(Relaxed) == thread {
+            return Way::Inner;
+        }
+        owner.inside.store(thread, Relaxed);
+        // Asked again behind the mark: before it, this thread may have been away for as long as another needs to become the owner. That the
+        // processor asks a moment before others see the mark is what `BELIEVED_AFTER` is for.
+        compiler_fence(SeqCst);
+        if owner.thread.load(Relaxed) == thread { Way::Marked } else { self.enter_late(owner, thread) }
+    }
+
+    #[cold]
+    fn enter_late(&self, owner: &Owner, thread: usize) -> Way {
+        owner.inside.store(NOBODY, Relaxed);
+        self.count(owner, thread)
+    }
+
+    #[inline(always)]
+    fn leave(&self, owner: &Owner, way: Way) {
+        match way {
+            Way::Counted => {
+                self.over.fetch_add(1, AcqRel);
+            }
+            Way::Marked => owner.inside.store(NOBODY, Release),
+            Way::Inner => {}
+        }
+    }
+
+    /// A call of a thread that is not the owner.
+    #[cold]
+    fn count(&self, owner: &Owner, thread: usize) -> Way {
         let begun = self.begun.fetch_add(1, AcqRel).wrapping_add(1);
-        if owner.load(Relaxed) != SEVERAL {
+        if owner.thread.load(Relaxed) != SEVERAL {
             self.believed_from.store(begun.wrapping_add(BELIEVED_AFTER), Relaxed);
             // Release: who finds several finds from when on they are believed.
-            owner.store(SEVERAL, Release);
+            owner.thread.store(SEVERAL, Release);
         }
         let in_a_row = if self.last.load(Relaxed) == thread { self.in_a_row.load(Relaxed).saturating_add(1) } else { 0 };
         self.last.store(thread, Relaxed);
         self.in_a_row.store(in_a_row, Relaxed);
-        if in_a_row >= OWNED_AFTER && begun.wrapping_sub(self.over.load(Acquire)) == 1 {
+        let is_only = begun.wrapping_sub(self.over.load(Acquire)) == 1 && owner.inside.load(Acquire) == NOBODY;
+        if in_a_row >= OWNED_AFTER && is_only {
             self.in_a_row.store(0, Relaxed);
-            owner.store(thread, Release);
+            owner.thread.store(thread, Release);
         }
-        true
+        Way::Counted
     }
 
-    /// A mark, if one counted call is under way, and nothing that is not counted.
-    fn only_counted(&self) -> Option<u64> {
+    /// A mark of this moment, if this call of this thread is the only one under way.
+    fn alone(&self, owner: &Owner, thread: usize, way: Way) -> Option<u64> {
+        let (owned_by, inside) = (owner.thread.load(Acquire), owner.inside.load(Acquire));
         let (begun, under_way) = self.under_way();
-        (under_way == 1 && begun >= self.believed_from.load(Acquire)).then_some(begun)
-    }
-
-    /// A mark, if no counted call is under way.
-    fn none_counted(&self) -> Option<u64> {
-        let (begun, under_way) = self.under_way();
-        (under_way == 0).then_some(begun)
+        let is_alone = match way {
+            // Another may have become the owner since this one was counted.
+            Way::Counted => {
+                let is_nobodys = inside == NOBODY && [SEVERAL, thread].contains(&owned_by);
+                under_way == 1 && is_nobodys && begun >= self.believed_from.load(Acquire)
+            }
+            Way::Marked | Way::Inner => under_way == 0 && [owned_by, inside] == [thread; 2],
+        };
+        is_alone.then_some(begun)
     }
 
     /// How many began, and how many of them are not over. In this order: one that comes meanwhile counts as under way.
@@ -123,6 +177,12 @@ impl Calls {
     }
 }
 
+/// Whether this thread is the owner from now on because nobody ever was.
+#[cold]
+fn is_first(owner: &Owner, thread: usize) -> bool {
+    owner.thread.load(Relaxed) == NOBODY && owner.thread.compare_exchange(NOBODY, thread, AcqRel, Acquire).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,58 +190,99 @@ mod tests {
     const FIRST: usize = 0x1000;
     const SECOND: usize = 0x2000;
 
-    fn call(calls: &Calls, owner: &AtomicUsize, thread: usize) {
-        if owner.load(Relaxed) != thread && calls.begin(owner, thread) {
-            calls.over.fetch_add(1, AcqRel);
-        }
+    fn owned_by(thread: usize) -> Owner {
+        Owner { thread: AtomicUsize::new(thread), inside: AtomicUsize::new(NOBODY) }
+    }
+
+    /// A whole call; whether it was alone.
+    fn call(calls: &Calls, owner: &Owner, thread: usize) -> bool {
+        let way = calls.enter(owner, thread);
+        let is_alone = calls.alone(owner, thread, way).is_some();
+        calls.leave(owner, way);
+        is_alone
     }
 
     #[test]
     fn the_first_thread_is_the_owner_until_another_comes_and_the_other_after_a_while() {
-        let (calls, owner) = (Calls::new(), AtomicUsize::new(NOBODY));
+        let (calls, owner) = (Calls::new(), Owner::nobody());
         for _ in 0..10 {
-            call(&calls, &owner, FIRST);
+            assert!(call(&calls, &owner, FIRST));
         }
-        assert_eq!((owner.load(Relaxed), calls.under_way()), (FIRST, (0, 0)));
+        assert_eq!((owner.thread.load(Relaxed), calls.under_way()), (FIRST, (0, 0)));
         for _ in 0..OWNED_AFTER {
             call(&calls, &owner, SECOND);
-            assert_eq!(owner.load(Relaxed), SEVERAL);
+            assert_eq!(owner.thread.load(Relaxed), SEVERAL);
         }
-        call(&calls, &owner, SECOND);
-        assert_eq!(owner.load(Relaxed), SECOND);
+        assert!(call(&calls, &owner, SECOND));
+        assert_eq!(owner.thread.load(Relaxed), SECOND);
         let counted = calls.under_way();
-        call(&calls, &owner, SECOND);
+        assert!(call(&calls, &owner, SECOND));
         assert_eq!(calls.under_way(), counted, "an owner's are not counted");
         for _ in 0..OWNED_AFTER * 2 {
             call(&calls, &owner, FIRST);
             call(&calls, &owner, SECOND);
-            assert_eq!(owner.load(Relaxed), SEVERAL, "nobody who takes turns becomes the owner");
+            assert_eq!(owner.thread.load(Relaxed), SEVERAL, "nobody who takes turns becomes the owner");
         }
     }
 
     #[test]
     fn nobody_becomes_the_owner_while_another_is_in_a_call() {
-        let (calls, owner) = (Calls::new(), AtomicUsize::new(SEVERAL));
-        assert!(calls.begin(&owner, FIRST));
+        let (calls, owner) = (Calls::new(), owned_by(SEVERAL));
+        let first = calls.enter(&owner, FIRST);
         for _ in 0..OWNED_AFTER * 2 {
-            call(&calls, &owner, SECOND);
+            assert!(!call(&calls, &owner, SECOND));
         }
-        assert_eq!(owner.load(Relaxed), SEVERAL);
-        assert_eq!(calls.none_counted(), None);
-        calls.over.fetch_add(1, AcqRel);
-        call(&calls, &owner, SECOND);
-        assert_eq!(owner.load(Relaxed), SECOND);
+        assert_eq!(owner.thread.load(Relaxed), SEVERAL);
+        calls.leave(&owner, first);
+        assert!(call(&calls, &owner, SECOND));
+        assert_eq!(owner.thread.load(Relaxed), SECOND);
+    }
+
+    #[test]
+    fn an_owner_before_is_waited_for_however_long_it_is_inside() {
+        let (calls, owner) = (Calls::new(), owned_by(FIRST));
+        let first = calls.enter(&owner, FIRST);
+        for _ in 0..OWNED_AFTER * 2 {
+            assert!(!call(&calls, &owner, SECOND));
+        }
+        assert_eq!(owner.thread.load(Relaxed), SEVERAL);
+        assert_eq!(calls.alone(&owner, FIRST, first), None, "it is not the owner any more");
+        calls.leave(&owner, first);
+        assert!(call(&calls, &owner, SECOND));
+        assert_eq!(owner.thread.load(Relaxed), SECOND);
+    }
+
+    #[test]
+    fn who_finds_too_late_that_it_is_the_owner_no_more_is_counted() {
+        let (calls, owner) = (Calls::new(), owned_by(SECOND));
+        owner.inside.store(FIRST, Relaxed);
+        assert_eq!(calls.enter_late(&owner, FIRST), Way::Counted);
+        assert_eq!((owner.inside.load(Relaxed), calls.under_way()), (NOBODY, (1, 1)));
+    }
+
+    #[test]
+    fn a_call_of_the_owner_within_another_ends_nothing() {
+        let (calls, owner) = (Calls::new(), owned_by(FIRST));
+        let outer = calls.enter(&owner, FIRST);
+        assert!(call(&calls, &owner, FIRST));
+        assert!(calls.alone(&owner, FIRST, outer).is_some());
+        (0..=BELIEVED_AFTER).for_each(|_| assert!(!call(&calls, &owner, SECOND)));
+        calls.leave(&owner, outer);
+        assert!(call(&calls, &owner, SECOND));
     }
 
     #[test]
     fn a_call_after_an_owner_is_not_believed_to_be_alone_at_once() {
-        let (calls, owner) = (Calls::new(), AtomicUsize::new(FIRST));
+        let (calls, owner) = (Calls::new(), owned_by(FIRST));
         for number in 1..=BELIEVED_AFTER + 1 {
-            assert!(calls.begin(&owner, SECOND));
-            assert_eq!(calls.only_counted().is_some(), number > BELIEVED_AFTER, "{number}");
-            calls.over.fetch_add(1, AcqRel);
+            assert_eq!(call(&calls, &owner, SECOND), number > BELIEVED_AFTER, "{number}");
         }
-        assert!(calls.begin(&owner, SECOND) && calls.begin(&owner, FIRST));
-        assert_eq!(calls.only_counted(), None, "two are under way");
+        let [second, first] = [SECOND, FIRST].map(|thread| calls.enter(&owner, thread));
+        assert_eq!(calls.alone(&owner, SECOND, second), None, "two are under way");
+        calls.leave(&owner, first);
+        assert!(calls.alone(&owner, SECOND, second).is_some());
+        // As a thread does that found itself the only one a moment before.
+        owner.thread.store(FIRST, Relaxed);
+        assert_eq!(calls.alone(&owner, SECOND, second), None, "what the new owner does is not counted");
     }
 }

@@ -1,13 +1,15 @@
 //! What every event looks at, together: between two events a program runs through more than the nearest cache holds.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::calls::Owner;
 
 /// One line of the cache. Each field belongs to the module that its text names.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
-    /// `calls`: the one thread that comes here, by its own address.
-    pub(crate) owner: AtomicUsize,
+    /// `calls`: the one thread that comes here, and whether it is inside.
+    pub(crate) owner: Owner,
     /// `tables`: the allocator that was used last, a guess for whoever has no lock yet.
     pub(crate) last: AtomicU64,
     /// `cost`: calls until the next one that is measured.
@@ -23,7 +25,7 @@ pub(crate) struct Hot {
 const _: () = assert!(size_of::<Hot>() == 64);
 
 pub(crate) static HOT: Hot = Hot {
-    owner: AtomicUsize::new(0),
+    owner: Owner::nobody(),
     last: AtomicU64::new(0),
     until_measured: AtomicU32::new(ttmon_ledger::layout::COST_ONE_IN),
     loaders: AtomicU32::new(0),
