@@ -63,7 +63,10 @@ pub(crate) fn opened(library: &'static Library, mesh: usize) {
         // SAFETY: the mesh is open, and that is its allocator.
         let description = unsafe { describe(library, allocator, mesh) };
         tables::with(|session, tables| {
-            session.see_environment();
+            // While one is open TT-Metal knows its chips: what is set then is meant for the program's children.
+            if tables.are_empty() {
+                session.see_environment();
+            }
             tables.open(session, &description);
         });
     }

@@ -136,6 +136,11 @@ impl Tables {
         }
     }
 
+    /// Whether no allocator is open.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.allocators.iter().take(self.used).all(Option::is_none)
+    }
+
     /// The open allocator that TT-Metal's object is.
     #[inline]
     pub(crate) fn find(&mut self, pointer: usize) -> Option<&Allocator> {

@@ -541,7 +541,12 @@ fn the_environment_is_what_it_was_when_the_device_opened() {
     assert_eq!(seen(&program), (None, false));
     program.load(&workshop.library("new"));
     program.say("open 0 1");
-    assert_eq!(seen(&program), (Some("2,3".to_owned()), true));
+    let at_first = (Some("2,3".to_owned()), true);
+    assert_eq!(seen(&program), at_first);
+    // For a child of the program's: the chips that are open are those of before, and so are a submesh's.
+    program.say("setenv TT_VISIBLE_DEVICES 0");
+    program.say("open 0 1");
+    assert_eq!(seen(&program), at_first);
 }
 
 #[test]
