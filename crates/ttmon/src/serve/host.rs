@@ -85,7 +85,10 @@ fn announcement(context: &Context, api: Option<&Path>, address: Option<SocketAdd
     let places: Vec<String> =
         api.map(|path| path.display().to_string()).into_iter().chain(address.map(|address| format!("{scheme}://{address}"))).collect();
     let simulated = if matches!(context.place, Place::Simulated(..)) { " a simulated machine" } else { "" };
-    format!("serving{simulated} at {}", if places.is_empty() { "no place".to_owned() } else { places.join(" and ") })
+    if places.is_empty() {
+        return format!("serving{simulated} on the allocation socket alone: --listen is off, and --api names no socket");
+    }
+    format!("serving{simulated} at {}", places.join(" and "))
 }
 
 impl From<StartError> for Failure {
