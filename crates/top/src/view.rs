@@ -27,7 +27,7 @@ use crate::state::{Dialog, Owner, State, View};
 use crate::theme::Role;
 
 /// A name in the title is not cut further than this.
-const NAME_MIN: u16 = 8;
+const NAME_MIN: usize = 8;
 
 /// Draws everything.
 pub(crate) fn view(state: &State, buffer: &mut Buffer) {
@@ -99,7 +99,7 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
     let shown = looked_at(state);
     let mut at = canvas.say(left, 1, 0, "ttmon", Role::Strong) + 2;
-    for (text, role) in title_parts(state, &shown, left.width.saturating_sub(at), canvas) {
+    for (text, role) in title_parts(state, &shown, left.width.saturating_sub(at).into(), canvas) {
         at = canvas.say(left, at, 0, &text, role) + 2;
     }
     for (view, (from, _)) in View::ALL.into_iter().zip(tabs) {
@@ -122,7 +122,7 @@ fn looked_at(state: &State) -> Vec<&Snapshot> {
 
 /// What is looked at: what it is if not a machine as it is now, its name, how much of it. As far as there is room: a long
 /// name is cut, and what comes last is left out.
-fn title_parts(state: &State, shown: &[&Snapshot], room: u16, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
+fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<'_>) -> Vec<(String, Role)> {
     let is_wide = state.size.0 >= layout::TITLE_WIDE_MIN;
     let mut marks = Vec::new();
     if state.replay.is_some() {
@@ -146,10 +146,10 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: u16, canvas: &Canvas<'_
         };
         figures.push((format!("{count} {word}"), Role::Plain));
     }
-    let columns = |parts: &[(String, Role)]| parts.iter().map(|(text, _)| width(text) + 2).sum::<u16>();
+    let columns = |parts: &[(String, Role)]| parts.iter().map(|(text, _)| text::width(text) + 2).sum::<usize>();
     let left = room.saturating_sub(columns(&marks) + columns(&figures));
     let name = if state.is_overview() { format!("{} hosts", state.hosts.len()) } else { canvas.clean(state.here().name()) };
-    let name = text::cut(&name, usize::from(left.max(NAME_MIN)), Cut::End, canvas.glyphs().ellipsis);
+    let name = text::cut(&name, left.max(NAME_MIN), Cut::End, canvas.glyphs().ellipsis);
     if let ([snapshot], false) = (shown, state.has_groups())
         && let Ok(driver) = &snapshot.driver
     {
@@ -246,7 +246,7 @@ fn happened(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = canvas.clean(&format!(" {} ", alert_text(state, *host, alert)));
         let behind = alerts.len() - index - 1;
         let rest = |count: usize| if count == 0 { String::new() } else { format!(" +{count}: a ") };
-        if at + width(&text) + width(&rest(behind)) <= area.width {
+        if usize::from(at) + text::width(&text) + text::width(&rest(behind)) <= area.width.into() {
             at = canvas.say(area, at, 0, &text, alert_role(alert));
             continue;
         }

@@ -314,6 +314,17 @@ fn a_long_name_leaves_room_in_the_title() {
     assert!(text(&drawn(&state)).starts_with(" ttmon  [SIMULATED]  a-machine-with-a-very-…  8 dev "), "{}", text(&drawn(&state)));
     update(&mut state, Event::News(0, playing()));
     assert!(text(&drawn(&state)).starts_with(" ttmon  [REPLAY]  [SIMULATED]  a-machine-wi…  8 dev "), "{}", text(&drawn(&state)));
+    // Whatever somebody else's service says.
+    snapshot.driver = Ok("9".repeat(100_000));
+    snapshot.devices[0].health = Health::Critical;
+    snapshot.devices[0].health_reasons = vec!["hot ".repeat(100_000)];
+    for kind in ttmon_model::Kind::ALL {
+        snapshot.devices[0].memory.kinds[kind].figure.count = Ok(u64::MAX);
+    }
+    let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
+    assert!(text(&drawn(&state)).starts_with(" ttmon  [SIMULATED]  a-machine-with-a-very-…  8 dev "), "{}", text(&drawn(&state)));
+    state.view = View::Memory;
+    assert!(text(&drawn(&state)).contains("Largest of 0 buffers"), "{}", text(&drawn(&state)));
 }
 
 #[test]

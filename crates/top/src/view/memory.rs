@@ -156,7 +156,7 @@ pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
 fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect, first: usize) {
     let mut buffers: Vec<&Buffer> = on(snapshot, device).collect();
     buffers.sort_by_key(|buffer| (std::cmp::Reverse(buffer.entry.size), buffer.entry.address));
-    let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).sum();
+    let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).fold(0, u64::saturating_add);
     // A recording need not have all that were counted.
     let is_cut = state.replay.is_some() && counted > buffers.len() as u64;
     let count = if is_cut { format!("{} of {counted}", buffers.len()) } else { format!("of {}", buffers.len()) };
