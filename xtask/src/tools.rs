@@ -37,6 +37,8 @@ pub(crate) fn debian(project: &Project, package: &str) -> Result<PathBuf, String
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if !whole.exists() {
         eprintln!("xtask: fetching Debian's package {package} into {}", folder.display());
+        // What an interrupted try has left may be half a package.
+        let _nothing = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(failed)?;
         let archive = download(project, package, &folder)?;
         project::run(project.command("dpkg-deb", &["-x"]).arg(&archive).arg(&folder))?;
