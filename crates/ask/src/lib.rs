@@ -67,12 +67,17 @@ impl Service {
 
     /// Its newest snapshot, with what another path tells besides.
     pub fn document(&self, path: &str, patience: Duration) -> Result<Snapshot, Trouble> {
-        let text = self.get(path, patience)?;
+        Ok(self.aged_document(path, patience)?.0)
+    }
+
+    /// The same, with how old it was when it was asked for. By the service's own clock: another host's may go wrong.
+    pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
+        let (text, age) = self.answer(path, patience)?;
         let mut snapshot = ttmon_wire::read(&text).map_err(|error| Trouble::Strange(error.to_string()))?;
         if snapshot.origin == Origin::Local {
             snapshot.origin = Origin::Server;
         }
-        Ok(snapshot)
+        Ok((snapshot, age))
     }
 
     /// The past of some devices and fields, as fine as it is kept, from so many seconds ago on.
@@ -85,6 +90,11 @@ impl Service {
 
     /// The text at a path.
     pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
+        Ok(self.answer(path, patience)?.0)
+    }
+
+    /// The text at a path, and its age.
+    fn answer(&self, path: &str, patience: Duration) -> Result<(String, Duration), Trouble> {
         let stream = self.ask(path, "application/json", Deadline::after(patience))?;
         let mut answer = Vec::new();
         match stream.take(ANSWER_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
@@ -111,21 +121,23 @@ impl Service {
     }
 }
 
-/// The body of an answer that is one.
-fn understand(mut answer: Vec<u8>) -> Result<String, Trouble> {
+/// The body of an answer that is one, and its age.
+fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Trouble::Half)?;
     let body = answer.split_off(end + 4);
     let head = std::str::from_utf8(&answer).map_err(|_| Trouble::NotText)?;
-    let mut lines = head.lines();
-    let first = lines.next().unwrap_or_default();
-    let status = status(first);
-    let length = lines.filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length: Option<usize> = length.and_then(|(_, length)| length.trim().parse().ok());
-    match status {
+    let number = |wanted: &str| -> Option<u64> {
+        let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?.1.trim().parse().ok()
+    };
+    match status(head.lines().next().unwrap_or_default()) {
         None => Err(Trouble::Strange("it does not speak HTTP".to_owned())),
         Some(401 | 403) => Err(Trouble::Refused),
-        Some(200) if length.is_some_and(|length| body.len() < length) => Err(Trouble::Half),
-        Some(200) => String::from_utf8(body).map_err(|_| Trouble::NotText),
+        Some(200) if number("content-length").is_some_and(|length| (body.len() as u64) < length) => Err(Trouble::Half),
+        Some(200) => {
+            let text = String::from_utf8(body).map_err(|_| Trouble::NotText)?;
+            Ok((text, Duration::from_secs(number("age").unwrap_or(0))))
+        }
         Some(status) => Err(Trouble::Status(status)),
     }
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
 use ttmon_model::Snapshot;
@@ -97,11 +97,8 @@ impl<'a> Snapshots<'a> {
     fn ask(&self, service: &Service) -> Result<Snapshot, String> {
         let told = |trouble: Trouble| trouble.to_string();
         let patience = patience(service, &self.asked.path).map_err(told)?;
-        // What a long answer takes makes it no older.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let snapshot = service.document(&self.asked.path, patience).map_err(told)?;
-        let age = now.saturating_sub(Duration::from_nanos(snapshot.time.0));
-        if age > AGE_MAX {
+        let (snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
+        if age >= AGE_MAX {
             return Err(format!("last looked {} s ago", age.as_secs()));
         }
         match self.asked.reach {

@@ -75,6 +75,27 @@ fn an_old_look_is_done_without() {
     assert!(!ttmon(&server.api, &["who"]).1.contains("SIMULATED"));
 }
 
+/// How old a look is its service says: the clock of another host may be wrong, and a long list is no older for the time it takes.
+#[test]
+fn a_look_is_as_old_as_its_service_says() {
+    let server = Server::start("n300", &[]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut document = document(&server.unix("/api/v1/snapshot").body);
+    document["time"] = "2001-02-03T04:05:06.000Z".into();
+    let answered = |age: u64| {
+        let path = directory.path().join(age.to_string());
+        let answer = format!("HTTP/1.1 200 OK\r\nAge: {age}\r\n\r\n{document}");
+        impostor(&path, move |stream| {
+            take_question(stream);
+            let _ = stream.write_all(answer.as_bytes());
+        });
+        path
+    };
+    let (young, old) = (answered(4), answered(5));
+    server.until("told by the young one", || is_simulated(&ttmon(&young, &["--json"]).1));
+    assert!(!is_simulated(&ttmon(&old, &["--json"]).1));
+}
+
 /// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
 #[test]
 fn commands_ask_a_service_and_do_without_one() {
@@ -219,10 +240,11 @@ fn figures_are_the_same_with_and_without_a_service() {
 type Answer = fn(&mut UnixStream);
 
 /// Answers every connection to a socket in one way, until the test ends.
-fn impostor(path: &Path, answer: Answer) {
+fn impostor(path: &Path, answer: impl Fn(&mut UnixStream) + Clone + Send + 'static) {
     let listener = UnixListener::bind(path).expect("a socket");
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
             thread::spawn(move || {
                 let mut stream = stream;
                 answer(&mut stream);
