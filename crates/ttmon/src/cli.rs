@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
@@ -22,7 +23,17 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// The definition that everything is made of: parser, help, completions, manual, reference.
+/// What was typed. Help comes of the whole definition, which takes a millisecond that a snapshot has not.
+pub(crate) fn typed(words: &[OsString]) -> Result<Cli, clap::Error> {
+    match Cli::try_parse_from(words) {
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            command().try_get_matches_from(words).and_then(|typed| Cli::from_arg_matches(&typed))
+        }
+        typed => typed,
+    }
+}
+
+/// The definition that help, completions, manual and reference are made of.
 pub(crate) fn command() -> clap::Command {
     let mut program = Cli::command();
     // Now each command has the flags of all.

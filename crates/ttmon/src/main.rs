@@ -26,7 +26,6 @@ mod who;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
 use ttmon_print::Style;
 
 use cli::{Cli, Command, Page, SnapshotArgs};
@@ -40,8 +39,7 @@ fn main() -> ExitCode {
     if let Some(code) = ttmon_sim::run_as_part() {
         return code;
     }
-    let typed = cli::command().try_get_matches_from(names::translate(std::env::args_os()));
-    let cli = match typed.and_then(|typed| Cli::from_arg_matches(&typed)) {
+    let cli = match cli::typed(&names::translate(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.to_string();
