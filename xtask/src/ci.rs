@@ -49,6 +49,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "python", run: python::run },
     Stage { name: "stub", run: stub::run },
     Stage { name: "root", run: as_root },
+    Stage { name: "adversary", run: adversary },
     Stage { name: "prometheus", run: prometheus::run },
     Stage { name: "api", run: api::run },
     Stage { name: "tls", run: tls::run },
@@ -176,6 +177,18 @@ fn as_root(gate: &mut Gate) -> Outcome {
         &[("TTMON_TEST_ROOT", "1")],
     )
     .into()
+}
+
+/// Attacks by an ordinary user on a service of root, in private namespaces. `unshare` makes those.
+fn adversary(gate: &mut Gate) -> Outcome {
+    if !rustix::process::geteuid().is_root() {
+        return Outcome::Skipped("no attack was tried: that needs root, and this is another user".to_owned());
+    }
+    let mut probe = gate.project.command("unshare", &["--mount", "--net", "--ipc", "--pid", "--fork", "true"]);
+    if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
+        return Outcome::Skipped("no attack was tried: private namespaces cannot be made here (unshare failed)".to_owned());
+    }
+    gate.tests(&["test", "--package", "ttmon", "--test", "adversary"], &[("TTMON_TEST_ROOT", "1")]).into()
 }
 
 /// Which stages the command line asks for.

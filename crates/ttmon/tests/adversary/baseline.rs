@@ -1,0 +1,18 @@
+//! The limits without an attack: a case that fails here says nothing about attacks.
+
+use crate::Case;
+use crate::host::{Host, within};
+use crate::isolation::Pids;
+use crate::watch::Watch;
+
+pub(crate) const CASES: &[Case] = &[("unattacked_service_meets_the_limits", Pids::Private, unattacked)];
+
+fn unattacked() {
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let samples = || crate::host::metric("ttmon_samples_total").unwrap_or_default();
+    let before = samples();
+    within(std::time::Duration::from_secs(60), "sampled three times", || samples() >= before + 3.0);
+    watch.finish();
+    host.gives_back();
+}
