@@ -10,7 +10,7 @@ use crate::snapshot::{Device, Health, State};
 /// Judges a device whose other fields are complete, and says why in words.
 pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool) -> (Health, Vec<String>) {
     if device.state != State::Ok {
-        return (Health::Unknown, Vec::new());
+        return (Health::Unknown, state_reason(device).into_iter().collect());
     }
     let mut health = Health::Unknown;
     let mut reasons = Vec::new();
@@ -43,6 +43,20 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool)
         health = Health::Unknown;
     }
     (health, reasons)
+}
+
+/// Why a device cannot be read.
+fn state_reason(device: &Device) -> Option<String> {
+    if let (Ok(via), State::Resetting | State::Gone) = (device.via, device.state) {
+        return Some(format!("reached through device {via}, which is {}", device.state.name()));
+    }
+    match device.state {
+        State::Ok | State::Unknown => None,
+        State::Resetting => Some("the chip is being reset".to_owned()),
+        State::Gone => Some("unplugged, unbound, or the driver was unloaded".to_owned()),
+        State::Unreadable => Some(format!("cannot be read: {}", device.temperature.err().unwrap_or(Missing::IoError).explanation())),
+        State::Starting => Some("the firmware does not answer yet; the driver waits up to 120 s for it".to_owned()),
+    }
 }
 
 fn value(reading: Reading<f64>) -> f64 {

@@ -223,11 +223,13 @@ pub enum State {
     Unreadable,
     /// It publishes no telemetry.
     Unknown,
+    /// The driver has it, and its firmware does not answer yet.
+    Starting,
 }
 
 impl State {
     /// Every one of them.
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Resetting, Self::Gone, Self::Unreadable, Self::Unknown];
+    pub const ALL: [Self; 6] = [Self::Ok, Self::Resetting, Self::Gone, Self::Unreadable, Self::Unknown, Self::Starting];
 
     /// The state a word names.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -242,6 +244,7 @@ impl State {
             Self::Gone => "gone",
             Self::Unreadable => "unreadable",
             Self::Unknown => "unknown",
+            Self::Starting => "starting",
         }
     }
 }

@@ -152,6 +152,9 @@
 // It publishes no telemetry.
 #define TTMON_STATE_UNKNOWN 5
 
+// The driver has it, and its firmware does not answer yet.
+#define TTMON_STATE_STARTING 6
+
 // How a device fares, against the limits it publishes itself. The first: nothing to judge by.
 #define TTMON_HEALTH_UNKNOWN 1
 

@@ -56,6 +56,7 @@ pub(crate) fn state(state: State) -> (u32, &'static CStr) {
         State::Gone => (TTMON_STATE_GONE, c"gone"),
         State::Unreadable => (TTMON_STATE_UNREADABLE, c"unreadable"),
         State::Unknown => (TTMON_STATE_UNKNOWN, c"unknown"),
+        State::Starting => (TTMON_STATE_STARTING, c"starting"),
     }
 }
 

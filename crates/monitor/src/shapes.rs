@@ -94,6 +94,8 @@ pub const TTMON_STATE_GONE: u32 = 3;
 pub const TTMON_STATE_UNREADABLE: u32 = 4;
 /// It publishes no telemetry.
 pub const TTMON_STATE_UNKNOWN: u32 = 5;
+/// The driver has it, and its firmware does not answer yet.
+pub const TTMON_STATE_STARTING: u32 = 6;
 
 /// How a device fares, against the limits it publishes itself. The first: nothing to judge by.
 pub const TTMON_HEALTH_UNKNOWN: u32 = 1;

@@ -134,6 +134,7 @@ pub enum Severity {
 pub fn health_word(device: &Device) -> (&'static str, Severity) {
     match (device.state, device.health) {
         (State::Resetting, _) => ("RESET", Severity::Warning),
+        (State::Starting, _) => ("START", Severity::Warning),
         (State::Gone, _) => ("GONE", Severity::Critical),
         (State::Unreadable, _) => ("UNREAD", Severity::Critical),
         (_, Health::Critical) => ("CRIT", Severity::Critical),

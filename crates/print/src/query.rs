@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ttmon_model::fields::{DeviceField, Field, PROCESS, PROCESS_KIND, Section, Value};
-use ttmon_model::snapshot::DeviceUse;
+use ttmon_model::snapshot::{DeviceUse, State};
 use ttmon_model::units::{Unit, Version};
 use ttmon_model::{Attr, Device, Missing, Process, Reading, Snapshot};
 
@@ -98,6 +98,9 @@ fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device
         DeviceField::Plain(Field { attr, .. }) => *attr,
         DeviceField::OfKind(..) => None,
     };
+    if device.state == State::Starting && reason == Missing::NoSource && attr.is_some() {
+        return "the firmware does not answer yet".to_owned();
+    }
     let newer = attr.filter(|_| reason == Missing::NotExposed).and_then(|attr| newer_driver(attr, snapshot, device));
     newer.unwrap_or_else(|| reason.explanation().to_owned())
 }

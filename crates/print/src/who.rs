@@ -61,7 +61,7 @@ fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Readin
 fn unseen(device: &Device) -> String {
     match (hidden(device), device.memory.dram.used, device.via) {
         (Some(hidden), ..) => hidden,
-        (None, Ok(_), _) if matches!(device.state, State::Gone | State::Resetting) => device.state.name().to_owned(),
+        (None, Ok(_), _) if matches!(device.state, State::Gone | State::Resetting | State::Starting) => device.state.name().to_owned(),
         (None, Ok(_), _) => "free".to_owned(),
         (None, Err(_), Ok(via)) => format!("unknown: its users are those of device {via}"),
         (None, Err(reason), Err(_)) => format!("unknown ({reason}: {})", reason.explanation()),

@@ -28,7 +28,7 @@ pub(crate) mod families {
 
     pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: Sort::Info, unit: "", help: "A device: its serial, chip and location." };
     pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: Sort::Info, unit: "", help: "Versions of a device's firmware." };
-    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others: ok, resetting, gone, unreadable, unknown." };
+    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others: ok, resetting, gone, unreadable, unknown, starting." };
     pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: Sort::Gauge, unit: "", help: "1 for the health of a device, 0 for the others: ok, warning, critical, unknown." };
     pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: Sort::Gauge, unit: "", help: "Processes on the device whose names are known." };
     pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: Sort::Info, unit: "", help: "A container, pod or Slurm job on a device: join on device and asic_id." };

@@ -160,8 +160,8 @@ impl Service {
 
     /// What is told beside being ready.
     fn cares(&self, newest: &Published) -> Vec<String> {
-        let away =
-            newest.snapshot.devices.iter().filter(|device| matches!(device.state, State::Resetting | State::Gone | State::Unreadable));
+        let is_unready = |state| matches!(state, State::Starting | State::Resetting | State::Gone | State::Unreadable);
+        let away = newest.snapshot.devices.iter().filter(|device| is_unready(device.state));
         let mut cares: Vec<String> = away.map(|device| format!("device {} is {}", device.id, device.state.name())).collect();
         for happening in self.happenings_since(boot_time().saturating_sub(CARE_SPAN)) {
             let when = happening.time.rfc3339();

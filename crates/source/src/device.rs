@@ -186,16 +186,25 @@ impl Known {
     fn take_readings(&mut self, part: Part, replies: &[Reply]) -> Vec<Problem> {
         let Some(plan) = self.plans[part as usize].clone() else { return Vec::new() };
         let mut found = Vec::new();
+        let is_absent = |reply: &Reply| reply.as_ref().is_err_and(|failure| Missing::from(*failure) == Missing::NotExposed);
+        let is_starting = plan.attributes.iter().zip(replies).all(|(attribute, reply)| !attribute.is_telemetry || is_absent(reply));
         for ((attribute, request), reply) in plan.attributes.iter().zip(&*plan.requests).zip(replies) {
             let reading = reading(attribute, reply);
-            if let Err(reason) = judged(attribute, &reading)
+            let judged = judged(attribute, &reading);
+            if let Err(reason) = judged
                 && reason.is_problem()
             {
                 found.push(Problem { part: request.path.display().to_string(), reason, detail: detail(reply) });
             }
             // What a chip is does not change while it does not answer.
             let is_known = attribute.pace == attributes::Pace::Static && self.attributes.get(attribute.attr).is_ok();
-            let is_silent = matches!(reading, Err(Missing::Timeout | Missing::Resetting | Missing::Gone | Missing::IoError));
+            let is_silent = match judged {
+                Err(Missing::Timeout | Missing::Resetting | Missing::Gone | Missing::IoError) => true,
+                Err(Missing::NotExposed) => is_starting,
+                // All ones. Limits are readings rather than identity, so they are not kept.
+                Err(Missing::NoSource | Missing::OutOfRange) => attribute.place == Place::Class,
+                _ => false,
+            };
             if !(is_known && is_silent) {
                 self.attributes.set(attribute.attr, reading);
             }

@@ -102,7 +102,8 @@ fn compare_state(device: &Device, before: Option<&Standing>, now: UnixTime, add:
         State::Resetting => add(Grade::Warning, format!("device {id} is being reset")),
         State::Gone => add(Grade::Critical, format!("device {id} left the bus")),
         State::Unreadable => add(Grade::Critical, format!("device {id} cannot be read")),
-        State::Ok if matches!(was, State::Resetting | State::Gone | State::Unreadable) => {
+        State::Starting => add(Grade::Warning, format!("device {id} is starting: its firmware does not answer yet")),
+        State::Ok if matches!(was, State::Starting | State::Resetting | State::Gone | State::Unreadable) => {
             let after = before.map_or_else(String::new, |before| format!(" after {}", age(before.since, now)));
             add(Grade::Good, format!("device {id} is back{after}"));
         }

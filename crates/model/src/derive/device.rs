@@ -169,12 +169,18 @@ fn judge_state(attributes: &Attributes) -> (State, bool) {
     }
     let state = match () {
         () if believable > 0 => State::Ok,
+        () if reasons.is_empty() && has_counters(attributes) => State::Starting,
         () if reasons.is_empty() => State::Unknown,
         () if reasons.contains(&Missing::Gone) => State::Gone,
         () if reasons.contains(&Missing::Resetting) => State::Resetting,
         () => State::Unreadable,
     };
     (state, false)
+}
+
+/// Whether the driver publishes the PCIe counters, which need no firmware. A driver without them is too old to wait for firmware.
+fn has_counters(attributes: &Attributes) -> bool {
+    TO_DEVICE.iter().chain(FROM_DEVICE).any(|attr| attributes.get(*attr).is_ok())
 }
 
 /// A device's files, with what its state and architecture say about them.
@@ -204,6 +210,7 @@ impl Values<'_> {
             Err(_) if self.row.arch.is_ok_and(|arch| attribute.since(arch).is_none()) => Err(Missing::NotOnThisArch),
             // One file without data on a device that otherwise answers: its firmware has no such value.
             Err(Missing::Resetting) if self.state == State::Ok => Err(Missing::NoSource),
+            Err(Missing::NotExposed) if self.state == State::Starting && is_from_firmware => Err(Missing::NoSource),
             other => other,
         }
     }

@@ -11,6 +11,20 @@ use crate::tree::{N300, Tree, device, n300};
 
 const CLASS: &str = "sys/class/tenstorrent/tenstorrent!0";
 
+/// What the files of an n300 say when the bus answers all ones.
+const ALL_ONES: &str = "
+    tt_aiclk	4294967295
+    tt_axiclk	4294967295
+    tt_arcclk	4294967295
+    tt_heartbeat	4294967295
+    tt_serial	FFFFFFFFFFFFFFFF
+    tt_card_type	unknown
+    tt_fw_bundle_ver	255.255.255.255
+    device/hwmon/hwmon7/temp1_input	65535999
+    device/hwmon/hwmon7/in0_input	4294967295
+    device/hwmon/hwmon7/curr1_input	4294966296
+    device/hwmon/hwmon7/power1_input	4293967296";
+
 /// A second n300, which must not suffer from what happens to the first.
 fn two() -> Tree {
     let tree = n300();
@@ -80,20 +94,7 @@ fn one_file_is_one_field() {
 #[test]
 fn a_dead_bus() {
     let tree = two();
-    tree.files(
-        0,
-        "tt_aiclk	4294967295
-         tt_axiclk	4294967295
-         tt_arcclk	4294967295
-         tt_heartbeat	4294967295
-         tt_serial	FFFFFFFFFFFFFFFF
-         tt_card_type	unknown
-         tt_fw_bundle_ver	255.255.255.255
-         device/hwmon/hwmon7/temp1_input	65535999
-         device/hwmon/hwmon7/in0_input	4294967295
-         device/hwmon/hwmon7/curr1_input	4294966296
-         device/hwmon/hwmon7/power1_input	4293967296",
-    );
+    tree.files(0, ALL_ONES);
     let snapshot = tree.snapshot();
     let device = device(&snapshot, 0);
     assert_eq!(device.state, State::Unreadable);
@@ -141,6 +142,79 @@ fn no_telemetry_at_all() {
         (device.state, device.temperature, device.arch),
         (State::Unknown, Err(Missing::NotExposed), Ok(ttmon_model::Arch::Wormhole))
     );
+}
+
+/// The driver has the chip and its counters; the firmware publishes neither `tt_*` files nor sensors yet.
+#[test]
+fn firmware_that_is_not_ready_is_starting() {
+    let tree = Tree::new("2.9.0");
+    tree.device(0, "0000:c1:00.0");
+    let is_of_firmware = |line: &&str| line.trim().starts_with("tt_") || line.contains("hwmon");
+    let (firmware, kernel): (Vec<&str>, Vec<&str>) = N300.lines().partition(is_of_firmware);
+    tree.files(0, &kernel.join("\n"));
+    tree.files(0, "device/subsystem_device\t0x0014");
+    tree.pids(0, "");
+    let mut machine = tree.machine();
+    for _ in 0..2 {
+        let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
+        let device = device(&snapshot, 0);
+        assert_eq!((device.state, device.temperature, device.aiclk), (State::Starting, Err(Missing::NoSource), Err(Missing::NoSource)));
+        assert_eq!((device.pcie.width, device.serial.clone()), (Ok(16), Err(Missing::NoSource)));
+        assert_eq!(device.therm_trip_count, Err(Missing::NotOnThisArch));
+        assert_eq!(device.board.as_deref(), Ok("n300"));
+        assert_eq!(device.health_reasons, ["the firmware does not answer yet; the driver waits up to 120 s for it"]);
+    }
+    tree.files(0, &firmware.join("\n"));
+    let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
+    assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).temperature.map(|value| value.0)), (State::Ok, Ok(54.312)));
+}
+
+/// Each state in which a device cannot be read says why.
+#[test]
+fn devices_that_cannot_be_read_have_a_reason() {
+    for (fault, reason) in [
+        ("ENODATA", "the chip is being reset"),
+        ("ENODEV", "unplugged, unbound, or the driver was unloaded"),
+        ("EACCES", "cannot be read: this user may not read it"),
+        ("EIO", "cannot be read: the kernel answered with an error"),
+    ] {
+        let tree = n300();
+        tree.faults("nothing\tEIO\n");
+        let mut machine = tree.machine();
+        machine.sample().unwrap();
+        tree.faults(&format!("{CLASS}\t{fault}\n"));
+        let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
+        assert_eq!(device(&snapshot, 0).health_reasons, [reason], "{fault}");
+        let expected: &[&str] = match fault {
+            "ENODATA" => &["reached through device 0, which is resetting"],
+            "ENODEV" => &["reached through device 0, which is gone"],
+            _ => &[],
+        };
+        assert_eq!(device(&snapshot, 1).health_reasons, expected, "{fault}");
+    }
+}
+
+/// A chip that was known keeps its name while its bus answers all ones and while its firmware starts.
+#[test]
+fn identity_outlasts_all_ones_and_a_start() {
+    let tree = n300();
+    let mut machine = tree.machine();
+    let before = Snapshot::derive(&machine.sample().unwrap(), None);
+    let check = |snapshot: &Snapshot, state: State| {
+        let (was, is) = (device(&before, 0), device(snapshot, 0));
+        assert_eq!((is.state, snapshot.devices.len()), (state, before.devices.len()));
+        assert_eq!((&is.board, &is.serial, &is.firmware.bundle), (&was.board, &was.serial, &was.firmware.bundle), "{state:?}");
+    };
+    tree.files(0, ALL_ONES);
+    check(&Snapshot::derive(&machine.sample().unwrap(), None), State::Unreadable);
+    // A driver that was loaded anew gives up its files until the firmware is ready.
+    for line in N300.lines().map(str::trim).filter(|line| line.starts_with("tt_")) {
+        tree.remove(&format!("{CLASS}/{}", line.split('\t').next().unwrap()));
+    }
+    fs::remove_dir_all(tree.path(&format!("{CLASS}/device/hwmon"))).unwrap();
+    check(&Snapshot::derive(&machine.sample().unwrap(), None), State::Starting);
+    tree.files(0, N300);
+    check(&Snapshot::derive(&machine.sample().unwrap(), None), State::Ok);
 }
 
 /// In place of each file: nothing, a piece, bytes that are no text, a megabyte. That field is missing and a problem is

@@ -248,7 +248,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let role = severity_role(severity);
     let (id, id_role) = (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain });
     canvas.field(area, Field::right(0, width(&id).max(2)), 0, &id, canvas.style(id_role));
-    if matches!(device.state, DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable) {
+    if matches!(device.state, DeviceState::Starting | DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable) {
         canvas.say(area, 3, 0, word, role);
         return;
     }
