@@ -10,42 +10,74 @@ use crate::devices::lower_bound;
 use crate::quantity::{ABSENT, exact_percent, size, size_or_absent};
 use crate::style::{Style, Tone};
 
-/// More devices than this get one line each.
-const DETAILED_DEVICES_MAX: usize = 4;
+/// More devices than this get no block of lines each.
+const BLOCKS_MAX: usize = 4;
 const BAR_COLUMNS: usize = 26;
 
-/// Prints the section, if any device has memory in use.
-pub(crate) fn print(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// How much is shown of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Bars of DRAM and L1, each with its parts.
+    Block,
+    /// One line with both, and one with the parts.
+    Split,
+    /// One line with both.
+    Line,
+}
+
+/// The section in the fullest form that has no more lines than there is room for; empty if no device has memory in use, or none fits.
+pub(crate) fn text(snapshot: &Snapshot, room: Option<usize>, style: &Style<'_>) -> io::Result<Vec<u8>> {
     let is_used = |bar: Bar| bar.used.is_ok_and(|used| used > 0);
     let in_use: Vec<&Device> = snapshot.devices.iter().filter(|device| is_used(device.memory.dram) || is_used(device.memory.l1)).collect();
     if in_use.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    writeln!(out, "\nMemory Breakdown:")?;
-    for device in &in_use {
-        if in_use.len() > DETAILED_DEVICES_MAX { print_line(device, style, out)? } else { print_block(device, style, out)? }
+    let forms = [Form::Block, Form::Split, Form::Line];
+    for form in forms.into_iter().filter(|form| *form != Form::Block || in_use.len() <= BLOCKS_MAX) {
+        let mut text = b"\nMemory Breakdown:\n".to_vec();
+        for device in &in_use {
+            print(device, form, style, &mut text)?;
+        }
+        if room.is_none_or(|room| lines(&text) <= room) {
+            return Ok(text);
+        }
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
-fn print_block(device: &Device, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Lines of a text that ends with one.
+pub(crate) fn lines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let used = |kind: Kind| device.memory.kinds[kind].figure.used;
+    // Few programs capture traces or use the small area, so those parts stand only where there are some.
+    let is_some = |kind: Kind| used(kind).is_ok_and(|bytes| bytes > 0);
+    let traces = is_some(Kind::Trace).then(|| ("Traces", used(Kind::Trace)));
+    let mut parts = vec![("Buffers", used(Kind::L1))];
+    parts.extend(is_some(Kind::L1Small).then(|| ("Small", used(Kind::L1Small))));
+    parts.extend([("CBs", used(Kind::Cb)), ("Kernels", used(Kind::Kernel))]);
+    if form != Form::Block {
+        print_line(device, style, out)?;
+        parts.extend(traces);
+        return if form == Form::Split { print_parts(&parts, style, out) } else { Ok(()) };
+    }
     let chip = device.arch.map_or("unknown chip", |arch| arch.chip_name());
     writeln!(out, "Device {} ({chip}, {}):", device.id, style.clean(&device.label()))?;
-    let memory = &device.memory;
-    let peak = memory.kinds[Kind::Dram].figure.peak.map_or_else(|_| String::new(), |peak| format!("  peak {}", size(peak)));
-    writeln!(out, "{}{peak}", bar_line("DRAM", device, memory.dram, style))?;
-    let used = |kind: Kind| memory.kinds[kind].figure.used;
-    // Few programs capture traces, so the line stands only where one has.
-    if used(Kind::Trace).is_ok_and(|bytes| bytes > 0) {
-        print_parts(&[("Buffers", used(Kind::Dram)), ("Traces", used(Kind::Trace))], style, out)?;
+    let peak = device.memory.kinds[Kind::Dram].figure.peak.map_or_else(|_| String::new(), |peak| format!("  peak {}", size(peak)));
+    let [dram, l1] = bar_lines(device, style);
+    writeln!(out, "{dram}{peak}")?;
+    if let Some(traces) = traces {
+        print_parts(&[("Buffers", used(Kind::Dram)), traces], style, out)?;
     }
-    writeln!(out, "{}", bar_line("L1", device, memory.l1, style))?;
-    let mut parts = vec![("Buffers", used(Kind::L1))];
-    if used(Kind::L1Small).is_ok_and(|bytes| bytes > 0) {
-        parts.push(("Small", used(Kind::L1Small)));
-    }
-    parts.extend([("CBs", used(Kind::Cb)), ("Kernels", used(Kind::Kernel))]);
+    writeln!(out, "{l1}")?;
     print_parts(&parts, style, out)
+}
+
+/// How full DRAM and L1 of a device are.
+pub(crate) fn bar_lines(device: &Device, style: &Style<'_>) -> [String; 2] {
+    [("DRAM", device.memory.dram), ("L1", device.memory.l1)].map(|(title, memory)| bar_line(title, device, memory, style))
 }
 
 /// `  DRAM        2.4GB / 12.0GB   [████▌░░░░░░░░░░░░░░░░░░░]  20.0%`
@@ -61,14 +93,25 @@ fn bar_line(title: &str, device: &Device, memory: Bar, style: &Style<'_>) -> Str
     }
 }
 
-/// `    Buffers 21.4MB   CBs 12.7MB   Kernels not tracked`
+/// `    Buffers 21.4MB   CBs 12.7MB   Kernels not tracked`, on as many lines as it takes.
 fn print_parts(parts: &[(&str, Reading<u64>)], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let show = |(title, used): &(&str, Reading<u64>)| match used {
-        Ok(bytes) => format!("{title} {}", size(*bytes)),
-        Err(Missing::NotTracked) => format!("{title} {}", style.paint(Tone::Absent, "not tracked")),
-        Err(_) => format!("{title} {}", style.paint(Tone::Absent, ABSENT)),
-    };
-    writeln!(out, "    {}", parts.iter().map(show).collect::<Vec<_>>().join("   "))
+    let mut columns = 0;
+    for (title, used) in parts {
+        let (tone, value) = match used {
+            Ok(bytes) => (Tone::Plain, size(*bytes)),
+            Err(Missing::NotTracked) => (Tone::Absent, "not tracked".to_owned()),
+            Err(_) => (Tone::Absent, ABSENT.to_owned()),
+        };
+        let wide = title.len() + 1 + value.len();
+        let before = match columns {
+            0 => "    ",
+            columns if columns + 3 + wide > style.columns() => "\n    ",
+            _ => "   ",
+        };
+        columns = if before == "   " { columns + 3 + wide } else { 4 + wide };
+        write!(out, "{before}{title} {}", style.paint(tone, &value))?;
+    }
+    writeln!(out)
 }
 
 /// One device in one line, the bar as wide as the rest allows.

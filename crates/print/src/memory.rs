@@ -8,6 +8,7 @@ use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer, Programs};
 use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 
+use crate::breakdown::bar_lines;
 use crate::names::{process_name, ranges};
 use crate::notes::print_problems;
 use crate::quantity::{ABSENT, age, size, size_or_absent};
@@ -15,17 +16,19 @@ use crate::snapshot::origin_mark;
 use crate::style::Style;
 use crate::text::{Align, Cut, cut, pad, width};
 
-/// Prints devices with the memory of their processes, then memory on chips that no row matches.
-pub fn memory(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Prints devices with the memory of their processes, then memory on chips that no row matches. `is_all` adds idle devices.
+pub fn memory(snapshot: &Snapshot, is_all: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut is_anything_shown = false;
     for device in &snapshot.devices {
         let users: Vec<_> = snapshot.processes_on(device.id).collect();
-        if users.is_empty() {
+        if users.is_empty() && !is_all {
             continue;
         }
         is_anything_shown = true;
-        let used = format!("DRAM {} of {}", size_or_absent(device.memory.dram.used), size_or_absent(device.memory.dram.total));
-        writeln!(out, "{}", line(&format!("Device {}  {}  {used}  {}", device.id, device.label(), origin_mark(snapshot)), style))?;
+        writeln!(out, "{}", line(&format!("Device {}  {}  {}", device.id, device.label(), origin_mark(snapshot)), style))?;
+        for bar in bar_lines(device, style) {
+            writeln!(out, "{bar}")?;
+        }
         for (process, use_of) in users {
             let is_here = |allocator: &&Allocator| allocator.process == process.key && allocator.devices.contains(&device.id);
             let allocators: Vec<_> = snapshot.allocators.iter().filter(is_here).collect();
@@ -422,8 +425,10 @@ mod tests {
     #[test]
     fn kinds_of_no_bar_unlisted_buffers_and_problems() {
         let snapshot = tracked();
-        assert_snapshot!(whole(&snapshot, |style, out| memory(&snapshot, style, out)), @"
-        Device 0  n300 L  DRAM 2.4GB of 12.0GB
+        assert_snapshot!(whole(&snapshot, |style, out| memory(&snapshot, false, style, out)), @"
+        Device 0  n300 L
+          DRAM        2.4GB / 12.0GB   [████▊░░░░░░░░░░░░░░░░░░░]  20.0%
+          L1         35.0MB / 91.5MB   [█████████▏░░░░░░░░░░░░░░]  38.3%
           pid 12345  ana  python3 serve.py
             kind             used    allocated     count        peak              source
             dram            2.4GB          N/A       N/A         N/A              shm
@@ -435,7 +440,9 @@ mod tests {
             other            200B          N/A         6        200B      0s ago  ledger
             dram: 14 more not listed (8.0KB)
             other: 2 more not listed (100B)
-        Device 1  n300 R  DRAM 800.0MB of 12.0GB
+        Device 1  n300 R
+          DRAM      800.0MB / 12.0GB   [█▋░░░░░░░░░░░░░░░░░░░░░░]   6.5%
+          L1         11.0MB / 91.5MB   [██▉░░░░░░░░░░░░░░░░░░░░░]  12.0%
           pid 12345  ana  python3 serve.py
             kind             used    allocated     count        peak              source
             dram          800.0MB          N/A       N/A         N/A              shm
@@ -460,8 +467,10 @@ mod tests {
         snapshot.allocators.truncate(1);
         (snapshot.allocators[0].coverage, snapshot.allocators[0].others) = (Ok(Vec::new()), Vec::new());
         (snapshot.problems, snapshot.denied_processes) = (Vec::new(), 0);
-        assert_snapshot!(whole(&snapshot, |style, out| memory(&snapshot, style, out)), @"
-        Device 0  n300 L  DRAM 2.4GB of 12.0GB
+        assert_snapshot!(whole(&snapshot, |style, out| memory(&snapshot, false, style, out)), @"
+        Device 0  n300 L
+          DRAM        2.4GB / 12.0GB   [████▊░░░░░░░░░░░░░░░░░░░]  20.0%
+          L1         35.0MB / 91.5MB   [█████████▏░░░░░░░░░░░░░░]  38.3%
           pid 12345  ana  python3 serve.py
             kind             used    allocated     count        peak              source
             dram            1.0MB          N/A         3       2.0MB      0s ago  ledger

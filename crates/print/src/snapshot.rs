@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
 
+use crate::breakdown::lines;
 use crate::quantity::ABSENT;
 use crate::style::Style;
 use crate::table::inner_columns;
@@ -23,24 +24,17 @@ pub fn snapshot(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> 
     let mut head = Vec::new();
     devices::table(snapshot, style).print(Some(&title(snapshot, style)), style, &mut head)?;
     notes::print_devices(snapshot, style, &mut head)?;
-    let mut memory = Vec::new();
-    breakdown::print(snapshot, style, &mut memory)?;
     let mut tail = Vec::new();
     if style.show_processes {
         processes::print(snapshot, style, &mut tail)?;
         notes::print_tips(snapshot, style, &mut tail)?;
     }
     notes::print_problems(snapshot, style, &mut tail)?;
+    // The breakdown gives way: the device table has the sums already.
+    let room = style.rows.map(|rows| rows.saturating_sub(lines(&head) + lines(&tail)));
     out.write_all(&head)?;
-    // The device table has the gist of it already.
-    if style.rows.is_none_or(|rows| lines(&head) + lines(&memory) + lines(&tail) <= rows) {
-        out.write_all(&memory)?;
-    }
+    out.write_all(&breakdown::text(snapshot, room, style)?)?;
     out.write_all(&tail)
-}
-
-fn lines(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// What every output of a simulated machine says; nothing for a real one.

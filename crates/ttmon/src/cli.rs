@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::names::Name;
+
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
 /// Without a sub-command: one snapshot. Devices are never opened, so nothing is disturbed. Sizes are binary: 1GB is
@@ -24,13 +26,43 @@ pub(crate) struct Cli {
 }
 
 /// What was typed. Help comes of the whole definition, which takes a millisecond that a snapshot has not.
-pub(crate) fn typed(words: &[OsString]) -> Result<Cli, clap::Error> {
-    match Cli::try_parse_from(words) {
-        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap::Error> {
+    match (Cli::try_parse_from(words), name) {
+        (Err(error), Some(name)) if error.kind() == ErrorKind::DisplayHelp => {
+            let help = if words.iter().any(|word| word == "--help") { "--help" } else { "-h" };
+            command_of(name).try_get_matches_from([name.name, help]).and_then(|typed| Cli::from_arg_matches(&typed))
+        }
+        (Err(error), None) if error.kind() == ErrorKind::DisplayHelp => {
             command().try_get_matches_from(words).and_then(|typed| Cli::from_arg_matches(&typed))
         }
-        typed => typed,
+        (typed, _) => typed,
     }
+}
+
+/// The definition that the help of an earlier tool's name is made of: the flags of that tool, then ours.
+fn command_of(name: &Name) -> clap::Command {
+    let program = command();
+    let of_command = name.command().and_then(|command| program.find_subcommand(command)).cloned();
+    let command = of_command.unwrap_or(program);
+    let is_own = |id: &str| name.flags.contains(&id) || id == "help";
+    let is_needless = |flag: &clap::Arg| flag.get_long().is_some_and(|long| name.needless_flags.contains(&format!("--{long}").as_str()));
+    let command = command.mut_args(|flag| match flag.get_id().as_str() {
+        id if is_own(id) => flag.hide(false).help_heading(None::<&str>),
+        _ if is_needless(&flag) => flag.hide(true),
+        _ => flag.help_heading("Options of ttmon"),
+    });
+    let needless = name.needless_flags.iter().filter_map(|flag| flag.strip_prefix("--"));
+    let unknown: Vec<&str> = needless.filter(|flag| command.get_arguments().all(|known| known.get_long() != Some(flag))).collect();
+    let command = unknown.into_iter().fold(command, |command, flag| {
+        // The definition is complete: nothing is worked out for a flag that comes now.
+        let switch = clap::Arg::new(flag).long(flag).action(clap::ArgAction::SetTrue).num_args(0).help_heading(None::<&str>);
+        command.arg(switch.help("Accepted and ignored: ttmon reads sysfs anyway"))
+    });
+    let command = command.mut_subcommands(|command| command.hide(true));
+    let (once, watched) = name.stands_for();
+    let watched = watched.map_or_else(String::new, |watched| format!("; with -w for `{watched}`, whose flags it takes too"));
+    let end = format!("{} is a link to ttmon and stands for `{once}`{watched}.", name.name);
+    command.name(name.name).bin_name(name.name).override_usage(format!("{} [OPTIONS]", name.name)).after_help(end)
 }
 
 /// The definition that help, completions, manual and reference are made of.
@@ -337,8 +369,8 @@ pub(crate) struct MemArgs {
     /// Compare with an earlier `ttmon mem --json --buffers` in FILE: new, gone, grown.
     #[arg(long, value_name = "FILE")]
     pub(crate) diff: Option<PathBuf>,
-    /// All devices, which is what you get anyway.
-    #[arg(short = 'a', hide = true)]
+    /// Show idle devices too.
+    #[arg(short = 'a', long)]
     pub(crate) all: bool,
     /// Show it again and again, in place.
     #[arg(short, long)]

@@ -31,6 +31,7 @@ use ttmon_print::Style;
 use cli::{Cli, Command, Page, SnapshotArgs};
 use failure::{Failure, complain};
 use meant::Context;
+use names::Name;
 use output::Output;
 use show::VERSION;
 use terminal::Terminal;
@@ -39,14 +40,16 @@ fn main() -> ExitCode {
     if let Some(code) = ttmon_sim::run_as_part() {
         return code;
     }
-    let cli = match cli::typed(&names::translate(std::env::args_os())) {
+    let name = std::env::args_os().next().and_then(|program| Name::of(&program));
+    let cli = match cli::typed(&names::translate(std::env::args_os()), name) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.to_string();
             let parts: Vec<&str> =
                 text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
             let message = parts.join(" ").replace("  ", "; ");
-            complain(&format!("{}; see ttmon --help", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
+            let called = name.map_or("ttmon", |name| name.name);
+            complain(&format!("{}; see {called} --help", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
             return ExitCode::from(2);
         }
         Err(answer) => {

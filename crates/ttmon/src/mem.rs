@@ -181,7 +181,7 @@ fn render(
         ttmon_print::buffers(snapshot, snapshot.buffers.iter(), left_out, &style, out)?;
     }
     if !args.banks && !args.blocks && !args.buffers {
-        ttmon_print::memory(snapshot, &style, out)?;
+        ttmon_print::memory(snapshot, args.all, &style, out)?;
     }
     Ok(ttmon_print::memory_end(snapshot, &style, out)?)
 }

@@ -8,41 +8,101 @@ pub(crate) struct Name {
     pub(crate) name: &'static str,
     /// The words it stands for.
     means: &'static [&'static str],
-    /// What it stands for instead, `-w` included, when it is told to go on.
-    watched: &'static [&'static str],
-    /// Flags of that tool that mean what ttmon does anyway.
-    needless_flags: &'static [&'static str],
+    /// The words it stands for with `-w`, if those are others.
+    watched: Option<&'static [&'static str]>,
+    /// Flags of that tool that change nothing: ttmon does the same without them.
+    pub(crate) needless_flags: &'static [&'static str],
+    /// A flag, its other spelling, and its value where neither was typed. With `watched` it belongs to that.
+    default: Option<[&'static str; 3]>,
+    /// The flags of that tool, by their ids in the definition of the command line. Its help lists them first.
+    pub(crate) flags: &'static [&'static str],
 }
 
 /// All of them.
 pub(crate) const NAMES: &[Name] = &[
-    Name { name: "tt_smi", means: &[], watched: &[], needless_flags: &[] },
-    Name { name: "tt_smi_umd", means: &[], watched: &["top"], needless_flags: &["--sysfs"] },
-    Name { name: "tt-nvtop", means: &["top"], watched: &[], needless_flags: &[] },
-    Name { name: "allocation_server_poc", means: &["serve"], watched: &[], needless_flags: &[] },
-    Name { name: "allocation_monitor_client", means: &["mem", "-w"], watched: &["mem", "-w"], needless_flags: &[] },
+    Name { name: "tt_smi", means: &[], watched: None, needless_flags: &[], default: None, flags: &["watch", "refresh"] },
+    Name {
+        name: "tt_smi_umd",
+        means: &[],
+        watched: Some(&["top"]),
+        needless_flags: &["--sysfs"],
+        // As that tool does; top looks once a second.
+        default: Some(["-r", "--refresh", "500"]),
+        flags: &["watch", "refresh"],
+    },
+    Name { name: "tt-nvtop", means: &["top"], watched: None, needless_flags: &[], default: None, flags: &["refresh", "view"] },
+    Name {
+        name: "allocation_server_poc",
+        means: &["serve"],
+        watched: None,
+        needless_flags: &[],
+        // Who watches every 500 ms sees something new each time.
+        default: Some(["--interval", "--interval", "0.5"]),
+        flags: &["quiet"],
+    },
+    Name {
+        name: "allocation_monitor_client",
+        means: &["mem", "-w", "-a"],
+        watched: None,
+        needless_flags: &["-w", "--watch", "-a", "--all"],
+        default: None,
+        flags: &["device", "all", "refresh"],
+    },
 ];
+
+impl Name {
+    /// The earlier tool that a program is called as.
+    pub(crate) fn of(program: &OsStr) -> Option<&'static Self> {
+        let called = Path::new(program).file_name()?;
+        NAMES.iter().find(|name| called == name.name)
+    }
+
+    /// The sub-command it stands for.
+    pub(crate) fn command(&self) -> Option<&'static str> {
+        self.means.first().copied()
+    }
+
+    /// What it stands for, and what with `-w` if that is something else.
+    pub(crate) fn stands_for(&self) -> (String, Option<String>) {
+        let spelled = |typed: &[&str]| {
+            let words = self.words(typed.iter().map(OsString::from).collect());
+            ["ttmon".into()].into_iter().chain(words).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        (spelled(&[]), self.watched.map(|_| spelled(&["-w"])))
+    }
+
+    /// Its own words, and the others without those that they replace.
+    fn words(&self, mut rest: Vec<OsString>) -> Vec<OsString> {
+        rest.retain(|argument| !self.needless_flags.iter().any(|flag| argument == flag));
+        let is_watch = |argument: &OsString| argument == "-w" || argument == "--watch";
+        let watched = self.watched.filter(|_| rest.iter().any(is_watch));
+        if watched.is_some() {
+            rest.retain(|argument| !is_watch(argument));
+        }
+        let is_default = watched.is_some() == self.watched.is_some();
+        let default = self.default.filter(|[short, long, _]| {
+            let names = |argument: &OsString| argument.to_str().is_some_and(|text| text.starts_with(short) || text.starts_with(long));
+            is_default && !rest.iter().any(names)
+        });
+        let default = default.map_or_else(Vec::new, |[flag, _, value]| vec![flag, value]);
+        watched.unwrap_or(self.means).iter().copied().chain(default).map(OsString::from).chain(rest).collect()
+    }
+}
 
 /// The arguments as ttmon spells them.
 pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "ttmon".into());
-    let called = Path::new(&program).file_name().unwrap_or(OsStr::new("ttmon"));
-    let name = NAMES.iter().find(|name| called == name.name);
-    let needless = name.map_or(&[][..], |name| name.needless_flags);
     // Words of a command that ttmon starts are that command's own.
     let arguments: Vec<OsString> = arguments.collect();
     let own = arguments.iter().position(|argument| argument == "--" || argument == "run").unwrap_or(arguments.len());
     let (own, foreign) = arguments.split_at(own);
-    let mut rest: Vec<OsString> = own.iter().filter(|argument| !needless.iter().any(|flag| argument == flag)).map(spell).collect();
-    let is_watch = |argument: &OsString| argument == "-w" || argument == "--watch";
-    let mut means = name.map_or(&[][..], |name| name.means);
-    if let Some(name) = name.filter(|name| !name.watched.is_empty() && rest.iter().any(is_watch)) {
-        means = name.watched;
-        rest.retain(|argument| !is_watch(argument));
-    }
-    let words = ["ttmon"].iter().chain(means).map(OsString::from);
-    words.chain(rest).chain(foreign.iter().cloned()).collect()
+    let own = own.iter().map(spell).collect();
+    let own = match Name::of(&program) {
+        Some(name) => name.words(own),
+        None => own,
+    };
+    ["ttmon".into()].into_iter().chain(own).chain(foreign.iter().cloned()).collect()
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.
@@ -70,13 +130,17 @@ mod tests {
         check("ttmon -lms=100 -l 1", "ttmon --loop-ms=100 -l 1");
         check("./tt_smi -w", "ttmon -w");
         check("tt_smi_umd --sysfs", "ttmon");
-        check("tt_smi_umd --sysfs -w -r 500", "ttmon top -r 500");
+        check("tt_smi_umd -w", "ttmon top -r 500");
+        check("tt_smi_umd --sysfs -w -r 1000", "ttmon top -r 1000");
+        check("tt_smi_umd --watch --refresh=1000", "ttmon top --refresh=1000");
         check("tt-nvtop --view 2", "ttmon top --view 2");
         check("ttmon --sysfs", "ttmon --sysfs");
         check("ttmon -lms 1 run x -lms 5", "ttmon --loop-ms 1 run x -lms 5");
         check("ttmon run -- x -lms 5", "ttmon run -- x -lms 5");
-        check("build/allocation_server_poc --quiet", "ttmon serve --quiet");
-        check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -d 0 -d 1 -r 500");
+        check("build/allocation_server_poc --quiet", "ttmon serve --interval 0.5 --quiet");
+        check("allocation_server_poc --interval 2", "ttmon serve --interval 2");
+        check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -a -d 0 -d 1 -r 500");
         check("allocation_monitor_client -w -a", "ttmon mem -w -a");
+        check("allocation_monitor_client --all", "ttmon mem -w -a");
     }
 }

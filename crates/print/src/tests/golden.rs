@@ -79,7 +79,7 @@ fn memory_of_hooked_processes() {
         };
         [80, 120].map(screen).join("\n")
     };
-    assert_snapshot!("mem", screens(memory));
+    assert_snapshot!("mem", screens(|machine, style, out| memory(machine, false, style, out)));
     assert_snapshot!("mem_banks", screens(banks));
     assert_snapshot!("mem_blocks", screens(blocks));
     let files = reports(&machine).into_iter().map(|file| format!("{}\n{}", file.name, file.text));
@@ -109,10 +109,47 @@ fn queries() {
 #[test]
 fn a_low_screen() {
     let lines = |rows| printed(|out| snapshot(&machine::mixed(), &Style { rows, ..style(80) }, out));
-    let (whole, low) = (lines(None), lines(Some(30)));
+    let (whole, low) = (lines(None), lines(Some(20)));
     assert!(whole.contains("Memory Breakdown:") && !low.contains("Memory Breakdown:"), "{low}");
     assert!(low.contains("Processes:"));
     assert_eq!(lines(Some(whole.lines().count())), whole);
+}
+
+/// Buffers, circular buffers and kernels stay apart however many devices are in use.
+#[test]
+fn the_breakdown_of_many_devices_keeps_its_split() {
+    let whole = printed(|out| snapshot(&machine::galaxy(), &style(80), out));
+    let devices = whole.lines().filter(|line| line.starts_with("Device ")).count();
+    assert!(devices > 4, "{whole}");
+    assert_eq!(whole.lines().filter(|line| line.starts_with("    Buffers ") && line.contains("CBs ")).count(), devices, "{whole}");
+}
+
+/// On a screen the fullest form that fits is shown: blocks, two lines, one line per device.
+#[test]
+fn the_breakdown_takes_the_room_there_is() {
+    let machine = machine::mixed();
+    let screen = |rows| printed(|out| snapshot(&machine, &Style { rows, ..style(80) }, out));
+    let block = screen(None);
+    let at = |rows| screen(Some(rows));
+    let rows = block.lines().count();
+    assert_eq!(at(rows), block);
+    let split = at(rows - 1);
+    assert!(split.contains("    Buffers ") && split.lines().count() < rows, "{split}");
+    let short = at(split.lines().count() - 1);
+    assert!(short.contains("Memory Breakdown:") && !short.contains("    Buffers "), "{short}");
+    assert!(!at(short.lines().count() - 1).contains("Memory Breakdown:"));
+}
+
+/// `ttmon mem` draws how full a device is; with `-a` that of idle ones too.
+#[test]
+fn memory_has_bars() {
+    let machine = machine::mixed();
+    let shown = |is_all| printed(|out| memory(&machine, is_all, &style(80), out));
+    let bars = |text: &str, title: &str| text.lines().filter(|line| line.starts_with(title) && line.contains('[')).count();
+    let devices = |text: &str| text.lines().filter(|line| line.starts_with("Device ")).count();
+    let (some, all) = (shown(false), shown(true));
+    assert!(bars(&some, "  DRAM ") > 0 && bars(&some, "  L1 ") > 0, "{some}");
+    assert!(devices(&some) < devices(&all) && devices(&all) == machine.devices.len(), "{all}");
 }
 
 #[test]

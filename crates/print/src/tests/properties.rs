@@ -52,7 +52,7 @@ proptest! {
     #[test]
     fn memory_fits(machine in machine::any_hooked(), width in 80usize..160) {
         let style = style(width);
-        let text = printed(|out| memory(&machine, &style, out))
+        let text = printed(|out| memory(&machine, true, &style, out))
             + &printed(|out| banks(&machine, &style, out))
             + &printed(|out| blocks(&machine, &style, out))
             + &printed(|out| memory_end(&machine, &style, out));

@@ -137,6 +137,42 @@ fn earlier_names() {
     assert_eq!((removed.code, std::fs::read_dir(directory.path()).unwrap().count()), (0, 0));
 }
 
+/// Help of a link has the link's name and the flags of the tool it stands for, those of ttmon apart from them.
+#[test]
+fn earlier_names_have_help_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(ran(command("alias --dir").arg(directory.path()).output().unwrap()).code, 0);
+    for (name, flags, foreign) in [
+        ("tt_smi", &["-w, --watch", "-r, --refresh", "-h, --help"][..], "--sysfs"),
+        ("tt_smi_umd", &["-w, --watch", "-r, --refresh", "--sysfs", "-h, --help"], "--buffers"),
+        ("tt-nvtop", &["-r, --refresh", "--view"], "--query-gpu"),
+        ("allocation_server_poc", &["-q, --quiet"], "--watch"),
+        ("allocation_monitor_client", &["-d, --device", "-a, --all", "-r, --refresh"], "--query-gpu"),
+    ] {
+        for flag in ["-h", "--help"] {
+            let help = ran(Command::new(directory.path().join(name)).arg(flag).output().unwrap());
+            assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{name}");
+            assert!(help.stdout.contains(&format!("Usage: {name} [OPTIONS]")), "{}", help.stdout);
+            let (own, ours) = help.stdout.split_once("Options of ttmon:").unwrap_or_else(|| panic!("{}", help.stdout));
+            assert!(flags.iter().all(|flag| own.contains(flag)), "{name}: {}", help.stdout);
+            assert!(ours.contains("--sim") && !own.contains("--sim") && !help.stdout.contains(foreign), "{}", help.stdout);
+            assert!(!help.stdout.contains("Commands:"), "{}", help.stdout);
+        }
+        let wrong = ran(Command::new(directory.path().join(name)).arg("--nonsense").output().unwrap());
+        assert!(wrong.code == 2 && wrong.stderr.contains(&format!("see {name} --help")), "{}", wrong.stderr);
+    }
+}
+
+/// `allocation_monitor_client -d 0` shows device 0 as bars, used or not.
+#[test]
+fn the_monitor_client_draws_bars() {
+    let n150 = root("n150");
+    let mem = ttmon_at(n150.path(), "mem -a -d 0");
+    for title in ["  DRAM ", "  L1 "] {
+        assert!(mem.stdout.lines().any(|line| line.starts_with(title) && line.ends_with('%')), "{}", mem.stdout);
+    }
+}
+
 /// A reader who leaves is a good end: no message, exit code 0.
 #[test]
 fn a_closed_pipe() {
