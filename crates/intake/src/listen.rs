@@ -139,6 +139,8 @@ impl Listener {
         let address = listener.local_addr()?;
         let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
         let refuses_descriptors = refuse_descriptors(&listener);
+        // The kernel now names this process to others who find the socket, instead of the one that opened it.
+        rustix::net::listen(&listener, BACKLOG)?;
         Ok(Self { socket: listener.into(), _place: None, path, refuses_descriptors })
     }
 
@@ -227,7 +229,7 @@ fn listening(path: &Path) -> Result<Option<u32>, Errno> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
         Ok(()) => {
-            // Credentials of whoever called listen; under systemd that is systemd.
+            // Credentials of the process that called listen.
             let pid = getsockopt(&socket, PeerCredentials).ok().and_then(|peer| u32::try_from(peer.pid()).ok());
             Ok(pid.filter(|pid| *pid != 0))
         }

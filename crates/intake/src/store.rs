@@ -17,7 +17,8 @@ use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, Seen};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
-use ttmon_source::served;
+use ttmon_source::locks;
+use ttmon_source::served::{self, Storage};
 
 use crate::owner::View;
 use crate::peer::{self, Held};
@@ -31,6 +32,7 @@ pub struct Store {
     directory: OwnedFd,
     path: PathBuf,
     config: Config,
+    storage: Storage,
 }
 
 /// What an earlier server left.
@@ -53,10 +55,10 @@ enum Found {
 /// Why a directory is of no use.
 #[derive(Debug)]
 pub enum Unusable {
-    /// Memory is where state belongs: elsewhere every event would end up on a disk, and readers trust tmpfs alone.
-    NotInMemory(PathBuf),
-    /// Another server uses it.
-    InUse(PathBuf),
+    /// A network file system or a user's: it may never answer, and readers do not open files there.
+    Foreign(PathBuf),
+    /// Another server uses it: where, and the server's pid if that is known.
+    InUse(PathBuf, Option<u32>),
     /// Others could put files there, or another directory in the place of one below it.
     Open(PathBuf),
     /// The system said no.
@@ -66,8 +68,18 @@ pub enum Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotInMemory(path) => write!(f, "{}: not on tmpfs; use a directory in memory, such as one below /dev/shm", path.display()),
-            Self::InUse(path) => write!(f, "{}: another server keeps its state there; stop it, or use another --state-dir", path.display()),
+            Self::Foreign(path) => {
+                write!(
+                    f,
+                    "{}: neither in memory nor on a disk of this host; use another --state-dir, such as one below /dev/shm",
+                    path.display()
+                )
+            }
+            Self::InUse(path, pid) => {
+                write!(f, "{}: another server keeps its state there", path.display())?;
+                pid.map_or(Ok(()), |pid| write!(f, " (pid {pid})"))?;
+                f.write_str("; stop it, or use another --state-dir")
+            }
             Self::Open(path) => {
                 write!(f, "{}: other users may write there, or own it; ", path.display())?;
                 f.write_str("have it removed, or use a --state-dir of this user alone")
@@ -83,7 +95,7 @@ impl std::error::Error for Unusable {}
 pub fn is_in_memory(path: &Path) -> bool {
     let there = path.ancestors().find(|ancestor| ancestor.exists());
     let place = there.and_then(|there| rustix::fs::open(there, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok());
-    place.is_some_and(|place| served::is_in_memory(place).unwrap_or(false))
+    place.is_some_and(|place| served::storage(place).is_ok_and(|storage| storage == Storage::Memory))
 }
 
 /// Makes a directory that others may list, and those above it, whatever the umask says.
@@ -131,8 +143,9 @@ impl Store {
         make_directory(path).map_err(io)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| io(error.into()))?;
-        if !served::is_in_memory(&directory).map_err(io)? {
-            return Err(Unusable::NotInMemory(path.to_owned()));
+        let storage = served::storage(&directory).map_err(io)?;
+        if storage == Storage::Foreign {
+            return Err(Unusable::Foreign(path.to_owned()));
         }
         let metadata = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?;
         if metadata.st_uid != geteuid().as_raw() || metadata.st_mode & 0o022 != 0 {
@@ -141,9 +154,33 @@ impl Store {
         if let Some(above) = open_above(&directory).map_err(io)? {
             return Err(Unusable::Open(above));
         }
-        flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| Unusable::InUse(path.to_owned()))?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Unusable::InUse(path.to_owned(), locks::holder(&directory)))?;
         let config = Config { kind: WriterKind::Service, version, clock: ClockChoice::Auto, machine, on_created: None };
-        Ok(Self { directory, path: path.to_owned(), config })
+        let store = Self { directory, path: path.to_owned(), config, storage };
+        if storage == Storage::Disk {
+            store.forget_earlier_boots().map_err(io)?;
+        }
+        Ok(store)
+    }
+
+    /// Whether it lies in memory. On a disk every event is slower, and nothing else changes.
+    pub fn is_in_memory(&self) -> bool {
+        self.storage == Storage::Memory
+    }
+
+    /// A disk keeps files over a reboot, after which their pids and start times may belong to other processes.
+    fn forget_earlier_boots(&self) -> io::Result<()> {
+        const MARK: &str = "boot-id";
+        let boot = fs::read("/proc/sys/kernel/random/boot_id")?;
+        let mark = self.path.join(MARK);
+        if fs::read(&mark).is_ok_and(|known| known == boot) {
+            return Ok(());
+        }
+        for entry in fs::read_dir(&self.path)?.flatten().filter(|entry| entry.file_name().as_encoded_bytes().ends_with(b".ledger")) {
+            fs::remove_file(entry.path())?;
+        }
+        fs::write(&mark, boot)
     }
 
     /// Where it is.
@@ -257,6 +294,21 @@ pub(crate) mod tests {
 
     fn mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+    }
+
+    /// As after a reboot.
+    #[test]
+    fn ledgers_of_an_earlier_boot_are_removed_from_a_disk() {
+        let place = in_memory();
+        let store = Store::open(&place.path().join("state"), 0, "0.0.0").expect("in memory");
+        let ledger = store.path().join("7-8.ledger");
+        store.forget_earlier_boots().expect("ours");
+        fs::write(&ledger, "").expect("ours");
+        store.forget_earlier_boots().expect("ours");
+        assert!(ledger.exists(), "the same boot");
+        fs::write(store.path().join("boot-id"), "another").expect("ours");
+        store.forget_earlier_boots().expect("ours");
+        assert!(!ledger.exists());
     }
 
     #[test]

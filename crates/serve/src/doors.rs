@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use ttmon_source::refuse_descriptors;
+use ttmon_source::{locks, refuse_descriptors};
 
 /// Why the service cannot listen.
 #[derive(Debug)]
 pub enum DoorError {
-    /// Another service has it.
-    Taken(PathBuf),
+    /// Another service has it: where, and the pid of the service if that is known.
+    Taken(PathBuf, Option<u32>),
     /// Something else is in its place, which is not ours to remove.
     Foreign(PathBuf),
     /// The kernel said no.
@@ -29,8 +29,10 @@ pub enum DoorError {
 impl fmt::Display for DoorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken(path) => {
-                write!(f, "cannot serve at {}: another ttmon serve has it; stop that one, or give another --api", path.display())
+            Self::Taken(path, pid) => {
+                write!(f, "cannot serve at {}: another ttmon serve has it", path.display())?;
+                pid.map_or(Ok(()), |pid| write!(f, " (pid {pid})"))?;
+                f.write_str("; stop that one, or give another --api")
             }
             Self::Foreign(path) => {
                 write!(f, "cannot serve at {}: there is something that is no socket; remove it, or give another --api", path.display())
@@ -91,11 +93,12 @@ impl UnixDoor {
         if !lock.metadata().map_err(wrap)?.is_file() {
             return Err(DoorError::Path(PathBuf::from(name), io::Error::other("it is no plain file")));
         }
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| DoorError::Taken(path.to_owned()))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| DoorError::Taken(path.to_owned(), locks::holder(&lock)))?;
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.file_type().is_socket() => {
                 if is_listened_at(path) {
-                    return Err(DoorError::Taken(path.to_owned()));
+                    return Err(DoorError::Taken(path.to_owned(), None));
                 }
                 fs::remove_file(path).map_err(wrap)?;
             }
@@ -216,7 +219,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("deep/api.sock");
         let door = UnixDoor::open(&path).expect("a door");
-        assert!(matches!(UnixDoor::open(&path), Err(DoorError::Taken(_))));
+        assert!(matches!(UnixDoor::open(&path), Err(DoorError::Taken(..))));
         let peer = UnixStream::connect(&path).expect("a connection");
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -256,7 +259,7 @@ mod tests {
         assert!(refusal.to_string().contains("no plain file"), "{refusal}");
         let live = directory.path().join("live.sock");
         let owner = UnixListener::bind(&live).expect("another's");
-        assert!(matches!(UnixDoor::open(&live), Err(DoorError::Taken(_))));
+        assert!(matches!(UnixDoor::open(&live), Err(DoorError::Taken(..))));
         assert!(UnixStream::connect(&live).is_ok() && owner.accept().is_ok());
     }
 

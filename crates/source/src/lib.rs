@@ -21,6 +21,7 @@ pub mod handover;
 pub mod happenings;
 pub mod isolate;
 pub mod ledgers;
+pub mod locks;
 mod machine;
 mod process;
 pub mod read;

@@ -90,16 +90,35 @@ impl Named {
     }
 }
 
-/// Whether something lies on tmpfs, where the service keeps its files and nowhere else.
-pub fn is_in_memory(place: impl AsFd) -> io::Result<bool> {
-    const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
-    Ok(rustix::fs::fstatfs(place)?.f_type == TMPFS_MAGIC)
+/// Where files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// On tmpfs: the usual place of the service's files.
+    Memory,
+    /// On a disk of this host.
+    Disk,
+    /// On a file system that may never answer: another host's, or one that a user's program makes.
+    Foreign,
 }
 
-/// A regular file in memory. What it is is looked at before it is opened: another file system may not answer.
+/// Returns where a file or directory lies, which the kernel knows without asking the file system.
+pub fn storage(place: impl AsFd) -> io::Result<Storage> {
+    const TMPFS: u64 = 0x0102_1994;
+    // ext2 to ext4, XFS, Btrfs, overlayfs, ZFS, F2FS, ramfs: statfs(2).
+    const DISKS: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x2FC1_2FC1, 0xF2F5_2010, 0x8584_58F6];
+    // The number has 32 bits, whatever the sign of the field.
+    let magic = u64::from(rustix::fs::fstatfs(place)?.f_type as u32);
+    Ok(match magic {
+        TMPFS => Storage::Memory,
+        magic if DISKS.contains(&magic) => Storage::Disk,
+        _ => Storage::Foreign,
+    })
+}
+
+/// Opens a regular file of this host. It is checked before it is opened: a foreign file system may not answer.
 fn open(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    if !is_in_memory(&place)? || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
+    if storage(&place)? == Storage::Foreign || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     open_file(&PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd())))

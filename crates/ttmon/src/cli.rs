@@ -449,8 +449,8 @@ pub(crate) struct ServeArgs {
     /// Socket that ledgers are handed over at [default: /run/ttmon/handover.sock as root, else below $XDG_RUNTIME_DIR].
     #[arg(long, value_name = "PATH")]
     pub(crate) handover: Option<PathBuf>,
-    /// Where entries are kept, on tmpfs, so that a restart loses nothing [default: /run/ttmon/state as root, else below
-    /// $XDG_RUNTIME_DIR, else below /dev/shm].
+    /// Where entries are kept, so that a restart loses nothing; slower outside tmpfs [default: /run/ttmon/state as root, else
+    /// below $XDG_RUNTIME_DIR, else below /dev/shm].
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Unix socket of the API [default: /run/ttmon/api.sock as root, else $XDG_RUNTIME_DIR/ttmon/api.sock].

@@ -81,6 +81,12 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
     make_parent(&state)?;
     let machine_mark = placed.options.ledgers.machine;
     let store = Store::open(&state, machine_mark, VERSION).map_err(|why| Failure::new(format!("cannot keep state: {why}")))?;
+    if !store.is_in_memory() {
+        complain(&format!(
+            "--state-dir {} is not on tmpfs: every event is slower; use a directory below /run or /dev/shm",
+            state.display()
+        ));
+    }
     let listeners = listeners(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),

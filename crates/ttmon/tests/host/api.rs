@@ -104,7 +104,8 @@ fn one_service_a_socket_and_none_is_left_behind() {
     let api = server.api.to_str().expect("text").to_owned();
     let second = refused(&["--listen", "off", "--api", &api]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another ttmon serve has it"));
+    let message = String::from_utf8_lossy(&second.stderr);
+    assert!(message.contains(&format!("another ttmon serve has it (pid {})", server.pid())), "{message}");
     let port = format!("127.0.0.1:{}", server.port);
     let second = refused(&["--listen", &port]);
     assert_eq!(second.status.code(), Some(1));

@@ -1,7 +1,7 @@
 //! The server as a program: its place, its limits, its output, its signals.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -36,7 +36,31 @@ fn p1_a_state_directory_has_one_server() {
         .arg(server.state());
     let output = command.arg("--api").arg(server.directory.path().join("api2.sock")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("another server keeps its state there"));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains(&format!("another server keeps its state there (pid {})", server.pid())), "{message}");
+}
+
+/// On a disk it works as in memory, with a warning; readers find what is kept there.
+#[test]
+fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
+    let disk =
+        tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o755)).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let state = disk.path().join("state");
+    let mut server = Server::with(&["--here", "--state-dir", state.to_str().unwrap()]);
+    server.says("is not on tmpfs");
+    let mut client = server.connect();
+    client.send(&[alloc(0, 1, 4096, DRAM)]);
+    assert_eq!(client.usage(0).dram, 4096);
+    let found = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+        command.args(["mem", "--no-server", "--json", "--pid", &me().to_string()]).env("TTMON_STATE_DIR", &state);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(found().contains("\"used\": 4096") || found().contains("\"used\":4096"), "{}", found());
+    server.kill();
+    server.start_again();
+    server.says("Took over 1 entries of 1 processes");
+    assert_eq!(server.usage(0).dram, 4096);
 }
 
 #[test]

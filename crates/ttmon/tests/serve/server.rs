@@ -52,7 +52,10 @@ impl Server {
 
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.arg("serve").arg("--socket").arg(self.socket()).arg("--state-dir").arg(self.state());
+        command.arg("serve").arg("--socket").arg(self.socket());
+        if !self.arguments.iter().any(|argument| argument == "--state-dir") {
+            command.arg("--state-dir").arg(self.state());
+        }
         command.args(["--listen", "off", "--api"]).arg(self.directory.path().join("api.sock"));
         command.arg("--handover").arg(self.directory.path().join("handover.sock")).args(&self.arguments);
         command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").env_remove("TTMON_SOCKET").env_remove("TTMON_STATE_DIR");
