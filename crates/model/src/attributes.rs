@@ -225,7 +225,7 @@ attributes! {
     Temperature         Hwmon    "temp1_input"       Decimal         Dynamic  0..=150_000,            true,  HWMON;
     TemperatureMax      Hwmon    "temp1_max"         Decimal         Static   1_000..=150_000,        false, HWMON_MAX;
     Power               Hwmon    "power1_input"      Decimal         Dynamic  0..=1_000_000_000,      true,  HWMON;
-    PowerMax            Hwmon    "power1_max"        Decimal         Static   1_000_000..=2_000_000_000, false, HWMON_MAX;
+    PowerMax            Hwmon    "power1_max"        Decimal         Static   1_000_000..=1_000_000_000, false, HWMON_MAX;
     Voltage             Hwmon    "in0_input"         Decimal         Dynamic  0..=2_000,              true,  HWMON;
     VoltageMax          Hwmon    "in0_max"           Decimal         Static   100..=2_000,            false, HWMON_MAX;
     Current             Hwmon    "curr1_input"       Decimal         Dynamic  0..=1_000_000,          true,  HWMON;
@@ -368,6 +368,7 @@ mod tests {
             (Attr::Power, "4293967296"),
             (Attr::Power, "1110490560"),
             (Attr::Power, "4080218930"),
+            (Attr::PowerMax, "1110490560"),
             (Attr::Aiclk, "4294967295"),
             (Attr::Aiclk, "65535"),
             (Attr::Heartbeat, "4294967295"),

@@ -10,7 +10,7 @@ use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, Attributes, Place};
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
 use ttmon_model::sample::{Beat, Problem};
-use ttmon_model::{Attr, Missing, Raw, Reading};
+use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
 
 use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want};
 use crate::root::Root;
@@ -102,7 +102,7 @@ impl Known {
             counted_at: Duration::ZERO,
             heart: None,
         };
-        known.hwmon = known.find_hwmon(root, None);
+        known.set_hwmon(known.find_hwmon(root, None));
         known
     }
 
@@ -161,7 +161,8 @@ impl Known {
     /// Takes in the telemetry. Says whether the sensors should be looked for elsewhere and read once more.
     pub(crate) fn take(&mut self, root: &Root, lane: &LaneReply, problems: &mut Vec<Problem>) -> Retry {
         let found = self.take_readings(Part::Telemetry, &lane.replies);
-        let retry = self.look_elsewhere(root);
+        self.drop_foreign_sensors();
+        let retry = self.rediscover_hwmon(root);
         self.mark_gone(lane);
         if retry == Retry::No {
             report(&self.directory, found, problems);
@@ -273,7 +274,7 @@ impl Known {
 
     /// The newest hwmon directory below the device, older than `below` if given. The number changes with every driver
     /// load, and after a reset two have been seen.
-    fn find_hwmon(&mut self, root: &Root, below: Option<u32>) -> Reading<PathBuf> {
+    fn find_hwmon(&self, root: &Root, below: Option<u32>) -> Reading<PathBuf> {
         let parent = self.directory.join("device/hwmon");
         let newest = match root.list(&parent) {
             Ok(names) => names
@@ -284,17 +285,34 @@ impl Known {
                 .ok_or(Missing::NotExposed),
             Err(error) => Err(Failure::from(error).into()),
         };
-        if let Err(reason) = newest {
-            for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Hwmon) {
-                self.attributes.set(attribute.attr, Err(reason));
-            }
-        }
         newest.map(|number| parent.join(format!("hwmon{number}")))
     }
 
-    fn look_elsewhere(&mut self, root: &Root) -> Retry {
-        let Ok(current) = &self.hwmon else {
-            self.hwmon = self.find_hwmon(root, None);
+    /// Sets where the sensors are. Where there are none, they all have the reason.
+    fn set_hwmon(&mut self, hwmon: Reading<PathBuf>) {
+        if let Err(reason) = hwmon {
+            self.set_sensors_missing(reason);
+        }
+        self.hwmon = hwmon;
+    }
+
+    fn set_sensors_missing(&mut self, reason: Missing) {
+        for attribute in ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Hwmon) {
+            self.attributes.set(attribute.attr, Err(reason));
+        }
+    }
+
+    /// Drops readings of a hwmon directory that belongs to another driver.
+    fn drop_foreign_sensors(&mut self) {
+        if self.attributes.text(Attr::HwmonName).is_ok_and(|name| Arch::from_name(name).is_none()) {
+            self.set_sensors_missing(Missing::NotExposed);
+        }
+    }
+
+    /// Looks for another hwmon directory if the current one has no reading.
+    fn rediscover_hwmon(&mut self, root: &Root) -> Retry {
+        let Ok(current) = self.hwmon.clone() else {
+            self.set_hwmon(self.find_hwmon(root, None));
             return if self.hwmon.is_ok() { Retry::Yes } else { Retry::No };
         };
         let is_dead = ATTRIBUTES
@@ -304,7 +322,6 @@ impl Known {
         if !is_dead {
             return Retry::No;
         }
-        let current = current.clone();
         let number = current.file_name().and_then(|name| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok());
         let newest = self.find_hwmon(root, None);
         let other = if newest.as_ref() == Ok(&current) { self.find_hwmon(root, number) } else { newest };

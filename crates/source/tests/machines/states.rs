@@ -103,6 +103,57 @@ fn a_dead_bus() {
     assert!(snapshot.problems.iter().any(|problem| problem.reason == Missing::OutOfRange));
 }
 
+/// What drivers up to 2.8 make of all ones on a Wormhole chip.
+#[test]
+fn a_dead_bus_with_an_old_driver_has_no_limits() {
+    let tree = n300();
+    tree.put("sys/module/tenstorrent/version", "2.6.0");
+    tree.files(0, ALL_ONES);
+    for (file, text) in [("temp1_input", "4095937"), ("temp1_max", "65535000"), ("curr1_input", "65535000"), ("curr1_max", "65535000")] {
+        tree.files(0, &format!("device/hwmon/hwmon7/{file}\t{text}"));
+    }
+    tree.files(0, "device/hwmon/hwmon7/power1_input\t1110490560\ndevice/hwmon/hwmon7/power1_max\t1110490560");
+    tree.files(0, "device/hwmon/hwmon7/in0_max\t65535");
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!((device.state, device.power, device.power_limit), (State::Unreadable, Err(Missing::OutOfRange), Err(Missing::OutOfRange)));
+    let limits = [device.temperature_limit.map(drop), device.current_limit.map(drop), device.voltage_limit.map(drop)];
+    assert_eq!(limits, [Err(Missing::OutOfRange); 3]);
+}
+
+/// Each file answers that the device left, while the directories can still be listed.
+#[test]
+fn enodev_of_each_file_is_gone() {
+    let tree = n300();
+    let lines = N300.lines().map(str::trim).filter_map(|line| line.split('\t').next()).filter(|file| !file.is_empty());
+    let faults: String = lines.map(|file| format!("{CLASS}/{file}\tENODEV\n")).collect();
+    for when in ["from the start", "later"] {
+        tree.faults(if when == "later" { "nothing\tEIO\n" } else { &faults });
+        let mut machine = tree.machine();
+        machine.sample().unwrap();
+        tree.faults(&faults);
+        let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
+        let device = device(&snapshot, 0);
+        assert_eq!((device.state, device.temperature, device.power), (State::Gone, Err(Missing::Gone), Err(Missing::Gone)), "{when}");
+    }
+}
+
+/// A sensor below the device that is another driver's is none of the chip's.
+#[test]
+fn sensors_of_another_driver_are_passed_over() {
+    let tree = n300();
+    tree.files(0, "device/hwmon/hwmon9/name\tnvme\ndevice/hwmon/hwmon9/temp1_input\t99000\ndevice/hwmon/hwmon9/temp1_max\t100000");
+    let temperature = |snapshot: &Snapshot| device(snapshot, 0).temperature.map(|value| value.0);
+    assert_eq!(temperature(&tree.snapshot()), Ok(54.312));
+    fs::remove_dir_all(tree.path(&format!("{CLASS}/device/hwmon/hwmon7"))).unwrap();
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!(
+        (device.state, device.temperature, device.temperature_limit.map(drop)),
+        (State::Ok, Err(Missing::NotExposed), Err(Missing::NotExposed))
+    );
+}
+
 /// tt-kmd#213: a believable temperature among numbers that cannot be. None of them is shown.
 #[test]
 fn a_sample_that_is_nonsense_as_a_whole() {
