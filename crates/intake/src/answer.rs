@@ -261,14 +261,15 @@ fn outline(heard: &Heard<'_>) -> Ledger {
     }
 }
 
-/// A device as the protocol describes it. Channels by the vendor's data sheets: Wormhole and Grayskull 1 GiB each, Blackhole 4.
+/// A device as the protocol describes it. Its channels are TT-Metal's banks.
 fn info(device: &Device) -> DeviceInfo {
     let dram_bytes = device.memory.kinds[Kind::Dram].total.unwrap_or(0);
-    let (arch, channel_bytes) = match device.arch {
-        Ok(Arch::Grayskull) => (1, 1 << 30),
-        Ok(Arch::Wormhole) => (2, 1 << 30),
-        Ok(Arch::Blackhole) => (3, 4 << 30),
-        Err(_) => (0, 0),
+    let channel_bytes = device.arch.map_or(0, Arch::dram_bytes_per_bank);
+    let arch = match device.arch {
+        Ok(Arch::Grayskull) => 1,
+        Ok(Arch::Wormhole) => 2,
+        Ok(Arch::Blackhole) => 3,
+        Err(_) => 0,
     };
     DeviceInfo {
         dram_bytes,

@@ -172,7 +172,7 @@ fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
     match row.product {
         Some(product) => {
             let firmware = device.firmware.bundle.as_deref().ok().and_then(crate::units::Version::parse);
-            (Ok(product.dram_bytes), Ok(product.cores_with(firmware) * product.arch.l1_bytes_per_core()))
+            (Ok(product.dram_bytes()), Ok(product.cores_with(firmware) * product.arch.l1_bytes_per_core()))
         }
         None => (Err(Missing::NoSource), Err(Missing::NoSource)),
     }

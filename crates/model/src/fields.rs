@@ -252,7 +252,7 @@ pub const DEVICE: &[Field<Device>] = &[
     D::new("arc_fw", "ARC firmware", S::Firmware, U::None, "Management cores' firmware.", |d| owned(&d.firmware.arc)).from(Attr::FirmwareArc),
     D::new("eth_fw", "Ethernet firmware", S::Firmware, U::None, "Ethernet cores' firmware.", |d| owned(&d.firmware.eth)).from(Attr::FirmwareEth),
     D::new("tt_flash", "tt-flash", S::Firmware, U::None, "Version of the tool that flashed it.", |d| owned(&d.firmware.tt_flash)).from(Attr::TtFlash),
-    D::new("memory.total", "DRAM total", S::Memory, U::Bytes, "DRAM of the chip, from the product table.", |d| whole(d.memory.dram.total)).metric("ttmon_device_memory_total_bytes"),
+    D::new("memory.total", "DRAM total", S::Memory, U::Bytes, "DRAM of the chip that TT-Metal can allocate: banks of the product table times the bytes of one (1 GiB; Blackhole 4,278,190,080).", |d| whole(d.memory.dram.total)).metric("ttmon_device_memory_total_bytes"),
     D::new("memory.used", "DRAM used", S::Memory, U::Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0.", |d| whole(d.memory.dram.used)).metric("ttmon_device_memory_used_bytes").kept(),
     D::new("memory.free", "DRAM free", S::Memory, U::Bytes, "Total less used.", |d| whole(d.memory.dram.free)).metric("ttmon_device_memory_free_bytes"),
     D::new("memory.l1_total", "L1 total", S::Memory, U::Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one.", |d| whole(d.memory.l1.total)).metric("ttmon_device_memory_l1_total_bytes"),

@@ -64,6 +64,15 @@ impl Arch {
         }
     }
 
+    /// Bytes of one DRAM bank that TT-Metal may use: the `dram_view_size` of its SoC descriptors. Blackhole's banks have 4 GiB, of
+    /// which 16 MiB are reserved.
+    pub fn dram_bytes_per_bank(self) -> u64 {
+        match self {
+            Self::Wormhole | Self::Grayskull => GIB,
+            Self::Blackhole => 4 * GIB - (16 << 20),
+        }
+    }
+
     /// Bytes of one word of the PCIe counters. On Blackhole the driver's documentation says 32 and the hardware
     /// headers say 64, so there is none.
     pub fn counter_word_bytes(self) -> Option<f64> {
@@ -95,8 +104,8 @@ pub struct Product {
     pub arch: Arch,
     /// Nominal Tensix cores of a chip.
     pub cores: u64,
-    /// DRAM of a chip in bytes.
-    pub dram_bytes: u64,
+    /// DRAM banks of a chip.
+    pub dram_banks: u64,
     /// Chips that are reached only through another one.
     pub remote_chips: &'static [ChipPosition],
     /// Position of the chip on PCIe, where the board has more than one kind.
@@ -107,13 +116,13 @@ pub struct Product {
     pub narrow_link_is_normal: bool,
 }
 
-const fn product(card_type: &'static str, upi: u64, arch: Arch, cores: u64, dram_gib: u64) -> Product {
+const fn product(card_type: &'static str, upi: u64, arch: Arch, cores: u64, dram_banks: u64) -> Product {
     Product {
         card_type,
         upi,
         arch,
         cores,
-        dram_bytes: dram_gib * GIB,
+        dram_banks,
         remote_chips: &[],
         local_chip: None,
         shares_serial: false,
@@ -126,15 +135,15 @@ pub const PRODUCTS: &[Product] = &[
     product("n150", 0x18, Arch::Wormhole, 72, 12),
     Product { remote_chips: &[ChipPosition::Right], local_chip: Some(ChipPosition::Left), ..product("n300", 0x14, Arch::Wormhole, 64, 12) },
     Product { shares_serial: true, narrow_link_is_normal: true, ..product("galaxy-wormhole", 0x35, Arch::Wormhole, 80, 12) },
-    product("p100", 0x36, Arch::Blackhole, 140, 32),
-    product("p100a", 0x43, Arch::Blackhole, 120, 28),
-    product("p150a", 0x40, Arch::Blackhole, 120, 32),
-    product("p150b", 0x41, Arch::Blackhole, 120, 32),
-    product("p150c", 0x42, Arch::Blackhole, 120, 32),
-    Product { shares_serial: true, ..product("p300b", 0x44, Arch::Blackhole, 120, 32) },
-    Product { shares_serial: true, ..product("p300a", 0x45, Arch::Blackhole, 120, 32) },
-    Product { shares_serial: true, ..product("p300c", 0x46, Arch::Blackhole, 120, 32) },
-    Product { shares_serial: true, narrow_link_is_normal: true, ..product("galaxy-blackhole", 0x47, Arch::Blackhole, 130, 32) },
+    product("p100", 0x36, Arch::Blackhole, 140, 8),
+    product("p100a", 0x43, Arch::Blackhole, 120, 7),
+    product("p150a", 0x40, Arch::Blackhole, 120, 8),
+    product("p150b", 0x41, Arch::Blackhole, 120, 8),
+    product("p150c", 0x42, Arch::Blackhole, 120, 8),
+    Product { shares_serial: true, ..product("p300b", 0x44, Arch::Blackhole, 120, 8) },
+    Product { shares_serial: true, ..product("p300a", 0x45, Arch::Blackhole, 120, 8) },
+    Product { shares_serial: true, ..product("p300c", 0x46, Arch::Blackhole, 120, 8) },
+    Product { shares_serial: true, narrow_link_is_normal: true, ..product("galaxy-blackhole", 0x47, Arch::Blackhole, 130, 8) },
     product("e150", 0x03, Arch::Grayskull, 120, 8),
     product("e75", 0x07, Arch::Grayskull, 96, 8),
 ];
@@ -148,6 +157,11 @@ impl Product {
     /// The product PCI's subsystem device names: the way out where the driver prints no card type.
     pub fn by_subsystem_device(upi: u64) -> Option<&'static Self> {
         PRODUCTS.iter().find(|product| product.upi == upi)
+    }
+
+    /// DRAM of a chip that TT-Metal can allocate, in bytes.
+    pub fn dram_bytes(&self) -> u64 {
+        self.dram_banks * self.arch.dram_bytes_per_bank()
     }
 
     /// Nominal Tensix cores with this firmware: bundle 19.5 took p150 from 140 to 120. Bundles numbered 80.x are
@@ -171,10 +185,16 @@ mod tests {
     #[test]
     fn table_is_sound() {
         for product in PRODUCTS {
-            assert!(product.cores > 0 && product.dram_bytes >= 8 * GIB, "{}", product.card_type);
+            assert!(product.cores > 0 && product.dram_bytes() >= 8 * GIB, "{}", product.card_type);
             assert_eq!(Product::by_subsystem_device(product.upi).unwrap().card_type, product.card_type);
             assert_eq!(product.remote_chips.is_empty(), product.local_chip.is_none(), "{}", product.card_type);
         }
+    }
+
+    #[test]
+    fn dram_is_what_metal_can_allocate() {
+        let dram = |card_type| Product::by_card_type(card_type).unwrap().dram_bytes();
+        assert_eq!(["n150", "p150a", "p100a"].map(dram), [12 * GIB, 8 * 4_278_190_080, 7 * 4_278_190_080]);
     }
 
     #[test]

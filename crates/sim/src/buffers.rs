@@ -93,8 +93,7 @@ impl Buffers {
 
 /// Banks, their bytes and where they begin: a bank of DRAM is a channel, one of L1 a core.
 fn geometry(product: &Product) -> [KindGeometry; 6] {
-    let channel_bytes: u64 = if product.arch == Arch::Blackhole { 4 << 30 } else { 1 << 30 };
-    let banks = product.dram_bytes / channel_bytes;
+    let (banks, channel_bytes) = (product.dram_banks, product.arch.dram_bytes_per_bank());
     let (trace, small) = (channel_bytes / TRACE_SHARE, product.arch.l1_bytes_per_core() / SMALL_SHARE / PAGE_BYTES * PAGE_BYTES);
     let (dram, l1) = (channel_bytes - trace - DRAM_BASE, product.arch.l1_bytes_per_core() - small - L1_BASE);
     let kind = |banks: u64, base: u64, bank_bytes: u64| KindGeometry {
@@ -194,7 +193,7 @@ mod tests {
             let product = Product::by_card_type(card_type).unwrap();
             let kinds = geometry(product);
             let bytes = |number: u8| kinds[usize::from(number)].bank_bytes * u64::from(kinds[usize::from(number)].banks);
-            assert!(bytes(kind::DRAM) + bytes(kind::TRACE) <= product.dram_bytes, "{card_type}");
+            assert!(bytes(kind::DRAM) + bytes(kind::TRACE) <= product.dram_bytes(), "{card_type}");
             assert!(bytes(kind::L1) + bytes(kind::L1_SMALL) <= product.cores * product.arch.l1_bytes_per_core(), "{card_type}");
             let (columns, rows) = grid(product);
             assert_eq!(u64::from(columns) * u64::from(rows), product.cores, "{card_type}");

@@ -57,11 +57,11 @@ impl Share<'_> {
     /// Bytes in use at a tick.
     pub(crate) fn used(&self, tick: u64) -> PerKind<u64> {
         let appetite = appetite(self.rhythm);
-        let Product { arch, cores, dram_bytes, .. } = self.product;
+        let Product { arch, cores, .. } = self.product;
         // No two chips of a mesh hold quite the same.
         let size = 0.95 + 0.05 * Random::new(self.seed, Purpose::Memory, self.process).unit(self.chip.into());
         let part = |bytes: u64, share: f64| bytes as f64 * USABLE * size * share / self.sharers as f64;
-        let (dram, l1) = (|share| part(*dram_bytes, share), |share| part(cores * arch.l1_bytes_per_core(), share));
+        let (dram, l1) = (|share| part(self.product.dram_bytes(), share), |share| part(cores * arch.l1_bytes_per_core(), share));
         let level = level(Random::new(self.seed, Purpose::Memory, self.process), self.rhythm, tick);
         let passing = |bytes: f64| self.passing(bytes, level);
         let mut used = PerKind::default();
@@ -106,7 +106,7 @@ mod tests {
                 for tick in 0..500 {
                     let used = share.used(tick);
                     let bar = |kinds: &[Kind]| kinds.iter().map(|kind| used[*kind]).sum::<u64>();
-                    assert!(bar(&Kind::DRAM_BAR) * sharers <= share.product.dram_bytes, "{card_type} {rhythm:?} {tick}");
+                    assert!(bar(&Kind::DRAM_BAR) * sharers <= share.product.dram_bytes(), "{card_type} {rhythm:?} {tick}");
                     assert!(bar(&Kind::L1_BAR) * sharers <= l1_bytes, "{card_type} {rhythm:?} {tick}");
                     assert!(used[Kind::Dram] > 0 && used[Kind::L1] > 0 && used[Kind::Cb] > 0 && used[Kind::Kernel] == 0);
                 }

@@ -313,7 +313,7 @@ fn regions_are_those_of_the_chips() {
                 let sum: u64 = region.slots.iter().map(|slot| slot.used[kind]).sum();
                 assert_eq!(region.totals[kind], sum, "{board} {id} {kind:?}");
             }
-            assert!(region.totals[Kind::Dram] + region.totals[Kind::Trace] < product.dram_bytes);
+            assert!(region.totals[Kind::Dram] + region.totals[Kind::Trace] < product.dram_bytes());
         }
     }
 }

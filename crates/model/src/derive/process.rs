@@ -88,7 +88,7 @@ fn fits_chip(used: &PerKind<u64>, row: &Row<'_>) -> bool {
     row.product.is_none_or(|product| {
         // The most cores any of them ever had: harvesting is not published.
         let l1 = 140 * product.arch.l1_bytes_per_core();
-        used.iter().all(|(kind, bytes)| *bytes <= if Kind::DRAM_BAR.contains(&kind) { product.dram_bytes } else { l1 })
+        used.iter().all(|(kind, bytes)| *bytes <= if Kind::DRAM_BAR.contains(&kind) { product.dram_bytes() } else { l1 })
     })
 }
 

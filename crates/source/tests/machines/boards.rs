@@ -164,7 +164,7 @@ fn a_blackhole_galaxy_chip_with_driver_2_10() {
          arc_fw !not_on_this_arch
          eth_fw !not_on_this_arch
          tt_flash !not_on_this_arch
-         memory.total 34359738368
+         memory.total 34225520640
          memory.used 0
          memory.untracked_processes 0",
     );

@@ -20,7 +20,7 @@ fn a14_what_devices_have() {
     assert!(!client.info(7).is_available);
     let server = Server::with(&["--sim", "p150,idle"]);
     let info = server.connect().info(0);
-    assert_eq!((info.arch, info.dram_bytes, info.dram_channels, info.dram_channel_bytes), (3, 32 << 30, 8, u64::from(u32::MAX)));
+    assert_eq!((info.arch, info.dram_bytes, info.dram_channels, info.dram_channel_bytes), (3, 8 * 4_278_190_080, 8, 4_278_190_080));
 }
 
 /// The machine's numbers of chips, as a process sees them through TT_VISIBLE_DEVICES.
