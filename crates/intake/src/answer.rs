@@ -20,6 +20,7 @@ use ttmon_model::{Arch, Kind, Missing, PerKind, Sample, Snapshot, Source, number
 use ttmon_wire::allocation::{DeviceInfo, Usage};
 
 use crate::owner::{Tracked, View};
+use crate::work::Sources;
 
 /// One process that said something on the socket.
 pub(crate) struct Heard<'a> {
@@ -56,7 +57,7 @@ pub(crate) struct Plan {
     unmapped: HashMap<u64, Place>,
     /// Numbers of devices, by who sees them.
     numbers: Vec<(VisibleDevices, Option<Numbers>)>,
-    sample: Option<Arc<Sample>>,
+    sources: Option<Arc<Sources>>,
 }
 
 /// Who asks at most are remembered with their numbers of devices.
@@ -64,9 +65,9 @@ const VIEWS_MAX: usize = 64;
 
 impl Plan {
     /// The plan for these processes beside what other sources said last.
-    pub(crate) fn new(sample: Option<&Arc<Sample>>, heard: &[Heard<'_>]) -> Self {
-        let mut plan = Self { sample: sample.cloned(), ..Self::default() };
-        let mut whole = sample.map_or_else(empty, |sample| Sample::clone(sample));
+    pub(crate) fn new(sources: Option<&Arc<Sources>>, heard: &[Heard<'_>]) -> Self {
+        let mut plan = Self { sources: sources.cloned(), ..Self::default() };
+        let mut whole = sources.map_or_else(empty, |sources| sources.sample.clone());
         whole.ledgers.retain(|ledger| !ledger.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service));
         for heard in heard {
             if !whole.processes.iter().any(|process| process.key == heard.key) {
@@ -126,7 +127,7 @@ impl Plan {
     fn seen(&mut self, visible: &VisibleDevices) -> Option<&[(u64, DeviceId)]> {
         if !self.numbers.iter().any(|(known, _)| known == visible) {
             self.numbers.truncate(VIEWS_MAX - 1);
-            let numbers = self.sample.as_ref().and_then(|sample| numbering(sample, visible));
+            let numbers = self.sources.as_ref().and_then(|sources| numbering(&sources.sample, visible));
             self.numbers.push((visible.clone(), numbers));
         }
         self.numbers.iter().find(|(known, _)| known == visible).and_then(|(_, numbers)| numbers.as_deref())

@@ -1,10 +1,14 @@
-//! The dumps: what is still allocated, in the seeds' look. Pure, over what the ledgers list.
+//! The dumps: what is still allocated, by all sources, in the format of allocation_server_poc.
+//!
+//! Ledgers are folded into sums one after another, so that a dump needs no more memory than its largest ledger. A user gets the own
+//! buffers in full and those of others as totals; root, the service's user and the service's own output get everything.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
-use ttmon_ledger::reader::Listing;
+use ttmon_ledger::reader::{Allocator, Circular, Entry, Totals};
+use ttmon_model::{DeviceId, Kind, Sample, Snapshot, Source};
 use ttmon_source::ledgers;
 
 use crate::limits::DUMP_BUFFERS_MAX;
@@ -18,7 +22,7 @@ pub(crate) enum About {
     Buffers,
     /// Kernels: DUMP_KERNELS, on stdout.
     Kernels,
-    /// All of it, for whoever sent an empty line.
+    /// All of it, sent to a peer that sent an empty line.
     Everything,
 }
 
@@ -27,88 +31,297 @@ impl About {
     pub(crate) const ALL: [Self; 3] = [Self::Buffers, Self::Kernels, Self::Everything];
 }
 
-/// Who wants a dump of one sort: however many they are, one is under way, and one follows it for those who asked meanwhile.
+/// Connections that want a dump of one sort: one dump is under way, and one follows it for those who asked meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) is_under_way: bool,
+    /// It waits for a sample of the other sources.
+    pub(crate) is_waiting: bool,
     pub(crate) is_wanted_again: bool,
     /// Connections that wait for the one under way.
-    pub(crate) askers: Vec<u64>,
+    pub(crate) askers: Vec<(u64, Viewer)>,
     /// Connections that wait for the next.
-    pub(crate) later: Vec<u64>,
+    pub(crate) later: Vec<(u64, Viewer)>,
 }
 
-/// One process's live buffers.
-pub(crate) struct Owned {
-    pub(crate) pid: u32,
-    /// `None` where they could not be read.
-    pub(crate) listing: Option<Listing>,
+/// What a reader of a dump may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Viewer {
+    /// Everything.
+    Whole,
+    /// The buffers of this user in full, those of others as totals.
+    User(u32),
 }
 
-struct Item<'a> {
-    pid: u32,
-    address: u64,
+impl Viewer {
+    /// What a peer of this user may see, by the rules of the API.
+    pub(crate) fn of(uid: u32) -> Self {
+        if uid == 0 || uid == rustix::process::geteuid().as_raw() { Self::Whole } else { Self::User(uid) }
+    }
+
+    fn has(self, uid: u32) -> bool {
+        self == Self::Whole || self == Self::User(uid)
+    }
+}
+
+/// One ledger as it was read.
+pub(crate) struct Content {
+    pub(crate) totals: Totals,
+    /// Empty where there was no time to list them.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) circulars: Vec<Circular>,
+    pub(crate) tags: Vec<String>,
+}
+
+/// A buffer in the list.
+#[derive(Debug)]
+struct Item {
     size: u64,
     refs: u32,
     time: u64,
-    tag: Option<&'a str>,
+    tag: Option<String>,
 }
 
-/// By device and kind, in a steady order.
-type Sorted<'a> = BTreeMap<u32, BTreeMap<u8, Vec<Item<'a>>>>;
+/// One kind of memory of one device.
+#[derive(Debug, Default)]
+struct Sums {
+    count: u64,
+    bytes: u64,
+    /// Count and bytes of users that the reader may see no buffer of.
+    of_others: (u64, u64),
+    /// The first of the reader's by address and pid.
+    listed: BTreeMap<(u64, u32), Item>,
+    /// Bytes that a source reports without a list: of which process, and the source.
+    reported: Vec<(u32, u64, Source)>,
+}
 
-/// The text of a dump.
-pub(crate) fn text(about: About, owned: &[Owned], now_unix_ns: u64) -> String {
-    let sorted = sort(owned);
-    let mut text = String::new();
-    let is_whole = owned.iter().all(|owned| owned.listing.is_some());
-    for Owned { pid, .. } in owned.iter().filter(|owned| owned.listing.is_none()) {
-        let _ = writeln!(text, "⚠ [PID {pid}] its ledger could not be read: what it has is not in this list");
+/// A device by TT-Metal's number as the process gives it, or by its id where no number is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Number(u64),
+    Device(DeviceId),
+}
+
+/// What one reader gets.
+#[derive(Debug)]
+pub(crate) struct Dump {
+    viewer: Viewer,
+    places: BTreeMap<Place, BTreeMap<u8, Sums>>,
+    /// Processes whose ledgers could not be read.
+    unreadable: Vec<u32>,
+    /// Processes whose buffers are in the sums and not in the list.
+    unlisted: u64,
+}
+
+impl Dump {
+    pub(crate) fn new(viewer: Viewer) -> Self {
+        Self { viewer, places: BTreeMap::new(), unreadable: Vec::new(), unlisted: 0 }
     }
-    match about {
-        About::Buffers => {
-            text.push_str("📋 Received DUMP_REMAINING request...\n");
-            buffers(&mut text, &sorted, is_whole);
-            text.push_str("📋 DUMP_REMAINING complete.\n");
+
+    pub(crate) fn add_unreadable(&mut self, pid: u32) {
+        self.unreadable.push(pid);
+    }
+
+    /// Adds a ledger, without the devices and kinds that the process's own ledger has already.
+    pub(crate) fn add(&mut self, pid: u32, uid: u32, content: &Content, is_counted: impl Fn(u32, u8) -> bool) {
+        let is_seen = self.viewer.has(uid);
+        let Content { totals, entries, circulars, tags } = content;
+        let allocators: BTreeMap<u16, Vec<u32>> = totals.allocators.iter().map(|one| (one.slot, devices(one))).collect();
+        let devices_of = |slot: u16| allocators.get(&slot).into_iter().flatten().copied();
+        for allocator in &totals.allocators {
+            for (device, row) in devices(allocator).into_iter().flat_map(|device| allocator.rows.iter().map(move |row| (device, row))) {
+                if row.count > 0 && !is_counted(device, row.kind) {
+                    self.sums(device, row.kind).count(row.count, row.used, is_seen);
+                }
+            }
         }
-        About::Kernels => {
-            kernels(&mut text, &sorted, now_unix_ns);
-            text.push_str("📋 DUMP_KERNELS complete.\n");
+        // A program's circular buffers are in no row. Those in an L1 buffer are counted as that.
+        for circular in circulars.iter().filter(|circular| !circular.is_global) {
+            let all: Vec<u32> = devices_of(circular.allocator).collect();
+            let chips = circular.chip.map_or(0..all.len(), |chip| usize::from(chip)..usize::from(chip) + 1);
+            for device in all.get(chips).into_iter().flatten().filter(|device| !is_counted(**device, kind::CB)) {
+                let sums = self.sums(*device, kind::CB);
+                sums.count(1, circular.size.into(), is_seen);
+                if is_seen {
+                    sums.list((circular.address.into(), pid), || Item { size: circular.size.into(), refs: 1, time: 0, tag: None });
+                }
+            }
         }
-        About::Everything => {
-            buffers(&mut text, &sorted, is_whole);
-            circulars(&mut text, &sorted);
-            if count(&sorted, &[kind::KERNEL]) > 0 {
-                kernels(&mut text, &sorted, now_unix_ns);
+        for entry in entries.iter().filter(|_| is_seen) {
+            for device in devices_of(entry.allocator).filter(|device| !is_counted(*device, entry.kind)) {
+                let tag = || ledgers::tag(tags, entry.tag).cloned();
+                let item = || Item { size: entry.size, refs: entry.refs, time: entry.time, tag: tag() };
+                self.sums(device, entry.kind).list((entry.address, pid), item);
+            }
+        }
+        self.unlisted += u64::from(is_seen && entries.is_empty() && totals.live_entries > 0);
+    }
+
+    fn sums(&mut self, device: u32, kind: u8) -> &mut Sums {
+        self.places.entry(Place::Number(u64::from(device))).or_default().entry(kind).or_default()
+    }
+
+    /// Adds what sources say that know no buffers.
+    pub(crate) fn add_reported(&mut self, sample: &Sample) {
+        let snapshot = Snapshot::derive(sample, None);
+        for process in &snapshot.processes {
+            let number = |id: DeviceId| snapshot.devices.iter().find(|device| device.id == id).and_then(|device| device.metal_id.ok());
+            let on_devices =
+                process.devices.iter().map(|on| (number(on.device).map_or(Place::Device(on.device), Place::Number), &on.kinds));
+            let unmapped = process.unmapped.iter().map(|on| (Place::Number(on.id), &on.kinds));
+            for (place, kinds) in on_devices.chain(unmapped) {
+                for (kind, figure) in kinds.iter() {
+                    let (Ok(source @ (Source::Shm | Source::Fdinfo)), Ok(used @ 1..)) = (figure.source, figure.used) else { continue };
+                    self.places.entry(place).or_default().entry(kind as u8).or_default().reported.push((process.key.pid, used, source));
+                }
             }
         }
     }
-    text
+
+    /// The text.
+    pub(crate) fn text(&self, about: About, now_unix_ns: u64) -> String {
+        let mut text = String::new();
+        for pid in &self.unreadable {
+            let _ = writeln!(text, "⚠ [PID {pid}] its ledger could not be read: what it has is not in this list");
+        }
+        if self.unlisted > 0 {
+            let _ = writeln!(text, "⚠ Buffers of {} processes are only in the sums: there are too many to list", self.unlisted);
+        }
+        match about {
+            About::Buffers => {
+                text.push_str("📋 Received DUMP_REMAINING request...\n");
+                self.buffers(&mut text);
+                text.push_str("📋 DUMP_REMAINING complete.\n");
+            }
+            About::Kernels => {
+                self.kernels(&mut text, now_unix_ns);
+                text.push_str("📋 DUMP_KERNELS complete.\n");
+            }
+            About::Everything => {
+                self.buffers(&mut text);
+                for (place, sums) in self.of_kind(kind::CB) {
+                    let _ = writeln!(text, "{place}:\n  CB: {} circular buffers, {} MB total", sums.count, megabytes(sums.total()));
+                    sums.write(&mut text, "CB");
+                    text.push('\n');
+                }
+                if self.of_kind(kind::KERNEL).next().is_some() {
+                    self.kernels(&mut text, now_unix_ns);
+                }
+            }
+        }
+        text
+    }
+
+    fn of_kind(&self, kind: u8) -> impl Iterator<Item = (&Place, &Sums)> {
+        self.places.iter().filter_map(move |(place, kinds)| Some((place, kinds.get(&kind)?)))
+    }
+
+    fn buffers(&self, text: &mut String) {
+        let kinds = || self.places.values().flatten().filter(|(kind, _)| BUFFER_KINDS.contains(kind));
+        let all: u64 = kinds().map(|(_, sums)| sums.count).sum();
+        title(text, "REMAINING ALLOCATED BUFFERS");
+        let _ = writeln!(text, "Total tracked allocations: {all}\n");
+        if kinds().next().is_none() && self.unreadable.is_empty() {
+            text.push_str("✓ No buffers remaining - perfect cleanup!\n");
+            return;
+        }
+        for (place, kinds) in self.places.iter().filter(|(_, kinds)| kinds.keys().any(|kind| BUFFER_KINDS.contains(kind))) {
+            let _ = writeln!(text, "{place}:");
+            for (kind, sums) in BUFFER_KINDS.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
+                let name = KINDS[usize::from(kind & 7)];
+                let _ = writeln!(text, "  {name}: {} buffers, {} MB total", sums.count, megabytes(sums.total()));
+                sums.write(text, "Buffer");
+            }
+            text.push('\n');
+        }
+        let _ = writeln!(text, "Total remaining buffers: {all}\n");
+    }
+
+    fn kernels(&self, text: &mut String, now_unix_ns: u64) {
+        title(text, "DETAILED KERNEL ALLOCATIONS");
+        let all: u64 = self.of_kind(kind::KERNEL).map(|(_, sums)| sums.count).sum();
+        let _ = writeln!(text, "Total kernel allocations: {all}");
+        let bar = "─".repeat(57);
+        for (place, sums) in self.of_kind(kind::KERNEL) {
+            let _ = writeln!(text, "\n📊 {place} - Total: {} MB ({} kernels)\n  ┌{bar}┐", megabytes(sums.total()), sums.count);
+            for ((address, pid), item) in &sums.listed {
+                let age = now_unix_ns.saturating_sub(item.time) / 1_000_000_000;
+                let _ = writeln!(text, "  │ Kernel ID: {address:#x}");
+                let _ = writeln!(text, "  │   Size:      {} KB", kilobytes(item.size));
+                let _ = writeln!(text, "  │   Owner PID: {pid}");
+                let _ = writeln!(text, "  │   Age:       {age} seconds\n  │");
+            }
+            sums.rest(text, "  │ ", "\n  │");
+            let _ = writeln!(text, "  └{bar}┘");
+        }
+        text.push('\n');
+    }
 }
 
-fn sort(owned: &[Owned]) -> Sorted<'_> {
-    let mut sorted = Sorted::new();
-    for (pid, listing) in owned.iter().filter_map(|owned| Some((owned.pid, owned.listing.as_ref()?))) {
-        let device_of: BTreeMap<u16, u32> = listing.totals.allocators.iter().map(|one| (one.slot, one.given_id)).collect();
-        for entry in &listing.entries {
-            let Some(device) = device_of.get(&entry.allocator) else { continue };
-            let tag = ledgers::tag(&listing.tags, entry.tag).map(String::as_str);
-            let item = Item { pid, address: entry.address, size: entry.size, refs: entry.refs, time: entry.time, tag };
-            sorted.entry(*device).or_default().entry(entry.kind).or_default().push(item);
+impl Sums {
+    fn count(&mut self, count: u64, bytes: u64, is_seen: bool) {
+        (self.count, self.bytes) = (self.count.saturating_add(count), self.bytes.saturating_add(bytes));
+        if !is_seen {
+            self.of_others = (self.of_others.0.saturating_add(count), self.of_others.1.saturating_add(bytes));
         }
     }
-    for items in sorted.values_mut().flat_map(BTreeMap::values_mut) {
-        items.sort_by_key(|item| (item.address, item.pid));
+
+    fn list(&mut self, key: (u64, u32), item: impl FnOnce() -> Item) {
+        if self.listed.len() < DUMP_BUFFERS_MAX || self.listed.last_key_value().is_some_and(|(last, _)| key < *last) {
+            self.listed.insert(key, item());
+            if self.listed.len() > DUMP_BUFFERS_MAX {
+                self.listed.pop_last();
+            }
+        }
     }
-    sorted
+
+    fn total(&self) -> u64 {
+        self.reported.iter().fold(self.bytes, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
+    }
+
+    fn write(&self, text: &mut String, word: &str) {
+        for ((address, pid), Item { size, refs, tag, .. }) in &self.listed {
+            let _ = write!(text, "    - {word} {address:#x}: {} KB (PID {pid}, ref_count={refs}", kilobytes(*size));
+            match tag {
+                Some(tag) => {
+                    let _ = writeln!(text, ", says {tag})");
+                }
+                None => text.push_str(")\n"),
+            }
+        }
+        self.rest(text, "    ", "");
+    }
+
+    /// What is not in the list.
+    fn rest(&self, text: &mut String, before: &str, after: &str) {
+        let more = self.count - self.of_others.0 - (self.listed.len() as u64).min(self.count - self.of_others.0);
+        if more > 0 {
+            let _ = writeln!(text, "{before}... and {more} more{after}");
+        }
+        if self.of_others.0 > 0 {
+            let (count, bytes) = self.of_others;
+            let _ = writeln!(text, "{before}- {count} of other users: {} KB{after}", kilobytes(bytes));
+        }
+        for (pid, bytes, source) in self.reported.iter().take(DUMP_BUFFERS_MAX) {
+            let who = if *source == Source::Shm { "TT-Metal" } else { "the driver" };
+            let _ = writeln!(text, "{before}- {} KB reported by {who} without a list (PID {pid}){after}", kilobytes(*bytes));
+        }
+    }
 }
 
-fn count(sorted: &Sorted<'_>, kinds: &[u8]) -> usize {
-    sorted.values().flatten().filter(|(kind, _)| kinds.contains(kind)).map(|(_, items)| items.len()).sum()
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "Device {number}"),
+            Self::Device(id) => write!(f, "Device ? (id {id})"),
+        }
+    }
 }
 
-fn sum(items: &[Item<'_>]) -> u64 {
-    items.iter().fold(0, |sum, item| sum.saturating_add(item.size))
+/// The numbers of the chips of an allocator, as its process gives them.
+pub(crate) fn devices(allocator: &Allocator) -> Vec<u32> {
+    let chips: Vec<u32> = allocator.chips.iter().filter_map(|chip| chip.metal_id).collect();
+    if chips.is_empty() { vec![allocator.given_id] } else { chips }
 }
 
 fn title(text: &mut String, title: &str) {
@@ -116,82 +329,73 @@ fn title(text: &mut String, title: &str) {
     let _ = write!(text, "\n╔{bar}╗\n║           {title:<50}║\n╚{bar}╝\n");
 }
 
-fn buffers(text: &mut String, sorted: &Sorted<'_>, is_whole: bool) {
-    let all = count(sorted, &BUFFER_KINDS);
-    title(text, "REMAINING ALLOCATED BUFFERS");
-    let _ = writeln!(text, "Total tracked allocations: {all}\n");
-    if all == 0 && is_whole {
-        text.push_str("✓ No buffers remaining - perfect cleanup!\n");
-        return;
-    }
-    for (device, kinds) in sorted.iter().filter(|(_, kinds)| kinds.keys().any(|kind| BUFFER_KINDS.contains(kind))) {
-        let _ = writeln!(text, "Device {device}:");
-        for (kind, items) in BUFFER_KINDS.into_iter().filter_map(|kind| Some((kind, kinds.get(&kind)?))) {
-            let name = KINDS[usize::from(kind & 7)];
-            let _ = writeln!(text, "  {name}: {} buffers, {} MB total", items.len(), megabytes(sum(items)));
-            list(text, items, "Buffer");
-        }
-        text.push('\n');
-    }
-    let _ = writeln!(text, "Total remaining buffers: {all}\n");
-}
-
-fn list(text: &mut String, items: &[Item<'_>], word: &str) {
-    for item in items.iter().take(DUMP_BUFFERS_MAX) {
-        let Item { pid, address, size, refs, tag, .. } = item;
-        let _ = write!(text, "    - {word} {address:#x}: {} KB (PID {pid}, ref_count={refs}", kilobytes(*size));
-        match tag {
-            Some(tag) => {
-                let _ = writeln!(text, ", says {tag})");
-            }
-            None => text.push_str(")\n"),
-        }
-    }
-    if items.len() > DUMP_BUFFERS_MAX {
-        let _ = writeln!(text, "    ... and {} more", items.len() - DUMP_BUFFERS_MAX);
-    }
-}
-
-fn circulars(text: &mut String, sorted: &Sorted<'_>) {
-    for (device, items) in sorted.iter().filter_map(|(device, kinds)| Some((device, kinds.get(&kind::CB)?))) {
-        let _ = writeln!(text, "Device {device}:\n  CB: {} circular buffers, {} MB total", items.len(), megabytes(sum(items)));
-        list(text, items, "CB");
-        text.push('\n');
-    }
-}
-
-fn kernels(text: &mut String, sorted: &Sorted<'_>, now_unix_ns: u64) {
-    title(text, "DETAILED KERNEL ALLOCATIONS");
-    let _ = writeln!(text, "Total kernel allocations: {}", count(sorted, &[kind::KERNEL]));
-    let bar = "─".repeat(57);
-    for (device, items) in sorted.iter().filter_map(|(device, kinds)| Some((device, kinds.get(&kind::KERNEL)?))) {
-        let _ = writeln!(text, "\n📊 Device {device} - Total: {} MB ({} kernels)\n  ┌{bar}┐", megabytes(sum(items)), items.len());
-        for item in items.iter().take(DUMP_BUFFERS_MAX) {
-            let age = now_unix_ns.saturating_sub(item.time) / 1_000_000_000;
-            let _ = writeln!(text, "  │ Kernel ID: {:#x}", item.address);
-            let _ = writeln!(text, "  │   Size:      {} KB", kilobytes(item.size));
-            let _ = writeln!(text, "  │   Owner PID: {}", item.pid);
-            let _ = writeln!(text, "  │   Age:       {age} seconds\n  │");
-        }
-        if items.len() > DUMP_BUFFERS_MAX {
-            let _ = writeln!(text, "  │ ... and {} more\n  │", items.len() - DUMP_BUFFERS_MAX);
-        }
-        let _ = writeln!(text, "  └{bar}┘");
-    }
-    text.push('\n');
-}
+const _: () = assert!(Kind::Dram as u8 == kind::DRAM && Kind::Kernel as u8 == kind::KERNEL, "reported kinds have the ledger's numbers");
 
 #[cfg(test)]
 mod tests {
+    use ttmon_ledger::reader::Region;
+
     use super::*;
+    use crate::limits::DUMP_BUFFERS_MAX;
+    use crate::owner::{Budget, Reported, Tracked, View};
+    use crate::peer;
+    use crate::store::Store;
+    use crate::store::tests::in_memory;
+
+    fn content(buffers: u64) -> Content {
+        let directory = in_memory();
+        let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
+        let own = std::process::id();
+        let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
+        let mut budget = Budget::default();
+        let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), &mut budget);
+        for address in 1..=buffers {
+            let reported = Reported { device: 0, kind: kind::DRAM, address, size: 1024, flags: 0, tag: 0 };
+            tracked.allocate(&reported, &mut budget).expect("room");
+        }
+        let region = Region::open(tracked.hosted.file().try_clone().expect("descriptor")).expect("a ledger");
+        let listing = region.list().expect("readable");
+        Content { totals: listing.totals, entries: listing.entries, circulars: Vec::new(), tags: listing.tags }
+    }
 
     #[test]
-    fn what_could_not_be_read_is_no_clean_end() {
-        let text = |about| text(about, &[Owned { pid: 7, listing: None }], 0);
+    fn unreadable_ledgers_are_no_perfect_cleanup() {
+        let mut dump = Dump::new(Viewer::Whole);
+        assert!(dump.text(About::Buffers, 0).contains("perfect cleanup"));
+        dump.add_unreadable(7);
         for about in About::ALL {
-            let said = text(about);
-            assert!(said.starts_with("⚠ [PID 7] its ledger could not be read") && !said.contains("perfect cleanup"), "{said}");
+            let text = dump.text(about, 0);
+            assert!(text.starts_with("⚠ [PID 7] its ledger could not be read") && !text.contains("perfect cleanup"), "{text}");
         }
-        assert!(super::text(About::Buffers, &[], 0).contains("perfect cleanup"));
+    }
+
+    #[test]
+    fn users_see_their_own_buffers_and_totals_of_others() {
+        let of = |viewer| {
+            let mut dump = Dump::new(viewer);
+            dump.add(7, 1000, &content(2), |_, _| false);
+            dump.add(8, 1001, &content(3), |_, _| false);
+            dump.text(About::Everything, 0)
+        };
+        let own = of(Viewer::User(1000));
+        assert!(own.contains("  DRAM: 5 buffers, 0.00488281 MB total\n"), "{own}");
+        assert!(own.contains("Buffer 0x2: 1 KB (PID 7, ref_count=1)\n    - 3 of other users: 3 KB\n") && !own.contains("PID 8"), "{own}");
+        let whole = of(Viewer::Whole);
+        assert!(whole.contains("Buffer 0x3: 1 KB (PID 8") && !whole.contains("other users"), "{whole}");
+    }
+
+    #[test]
+    fn lists_are_cut_with_a_count() {
+        let mut dump = Dump::new(Viewer::Whole);
+        dump.add(7, 0, &content(DUMP_BUFFERS_MAX as u64 + 5), |_, _| false);
+        let text = dump.text(About::Buffers, 0);
+        assert!(text.contains("Buffer 0xa:") && !text.contains("Buffer 0xb:") && text.contains("    ... and 5 more\n"), "{text}");
+    }
+
+    #[test]
+    fn a_process_with_a_ledger_of_its_own_is_listed_once() {
+        let mut dump = Dump::new(Viewer::Whole);
+        dump.add(7, 0, &content(2), |device, kind| device == 0 && kind == kind::DRAM);
+        assert!(dump.text(About::Buffers, 0).contains("perfect cleanup"));
     }
 }

@@ -167,12 +167,11 @@ impl Handed {
         Some(region)
     }
 
-    /// What was live in it, in buffers and bytes; whose it was.
-    pub(crate) fn counted(&mut self, number: u64, live: (u64, u64)) -> Option<u32> {
-        let mut kept = self.kept.lock();
-        let known = kept.iter_mut().find(|known| known.number == number)?;
-        known.live = Some(live);
-        Some(known.owner.pid)
+    /// What was live in it, in buffers and bytes.
+    pub(crate) fn counted(&mut self, number: u64, live: (u64, u64)) {
+        if let Some(known) = self.kept.lock().iter_mut().find(|known| known.number == number) {
+            known.live = Some(live);
+        }
     }
 
     /// When the next one is to be forgotten.

@@ -62,5 +62,15 @@ pub const HANDED_DEAD_BYTES_MAX: u64 = 512 << 20;
 pub const HANDED_DEAD_TIME: Duration = Duration::from_secs(600);
 /// While descriptors that somebody sent cannot be closed, the hand-over is looked at this often.
 pub const HANDOVER_PAUSE: Duration = Duration::from_secs(1);
+/// Events of recorders that are read in one turn: those of 16 full ones. The rest is read in the next.
+pub const FOLLOWED_EVENTS_MAX: usize = 1 << 20;
+/// Lines about events of ledgers in one turn; more are counted in one line.
+pub const FOLLOWED_LINES_MAX: usize = 10_000;
+/// Those of one process.
+pub const FOLLOWED_LINES_OF_PROCESS_MAX: usize = 2_000;
+/// Kernels of a process whose types are kept, and entries of a ledger that are read for them.
+pub const KERNEL_TYPES_MAX: usize = 100_000;
+/// Entries of all ledgers that one dump reads; the largest ledgers beyond it are in the sums alone.
+pub const DUMP_ENTRIES_MAX: u64 = 4 << 20;
 /// Buffers of one device and kind that a dump names.
 pub const DUMP_BUFFERS_MAX: usize = 10;

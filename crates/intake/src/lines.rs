@@ -28,6 +28,10 @@ pub(crate) enum Done {
     Unknown,
     /// It was freed already.
     Twice,
+    /// All entries of one kind went together.
+    FreedAll,
+    /// The program was refused memory.
+    Refused,
 }
 
 /// One event as it is told.
@@ -64,8 +68,8 @@ pub(crate) fn event(out: &mut Vec<u8>, format: Format, told: &Told) {
 fn buffer(out: &mut Vec<u8>, told: &Told) {
     let sign = match told.done {
         Done::Allocated | Done::Replaced => "✓ [PID ",
-        Done::Freed => "✗ [PID ",
-        Done::Unknown | Done::Twice => "⚠ [PID ",
+        Done::Freed | Done::FreedAll => "✗ [PID ",
+        Done::Unknown | Done::Twice | Done::Refused => "⚠ [PID ",
     };
     text(out, sign);
     number(out, u64::from(told.pid));
@@ -109,14 +113,23 @@ fn buffer(out: &mut Vec<u8>, told: &Told) {
             signed(out, told.device);
             text(out, if told.done == Done::Twice { " (freed before)\n" } else { " (allocated before tracking started)\n" });
         }
+        Done::FreedAll | Done::Refused => {
+            text(out, if told.done == Done::FreedAll { "] Freed all " } else { "] Out of memory: " });
+            number(out, told.size);
+            text(out, " bytes of ");
+            text(out, KINDS[usize::from(told.kind & 7)]);
+            text(out, " on device ");
+            signed(out, told.device);
+            text(out, "\n");
+        }
     }
 }
 
 fn cb(out: &mut Vec<u8>, told: &Told) {
     let (sign, change) = match told.done {
         Done::Allocated | Done::Replaced => ("✓ [CB_ALLOC] Device ", "+"),
-        Done::Freed => ("✗ [CB_FREE] Device ", "-"),
-        Done::Unknown | Done::Twice => ("⚠ [CB_FREE] Device ", "unknown "),
+        Done::Freed | Done::FreedAll => ("✗ [CB_FREE] Device ", "-"),
+        Done::Unknown | Done::Twice | Done::Refused => ("⚠ [CB_FREE] Device ", "unknown "),
     };
     text(out, sign);
     signed(out, told.device);
@@ -127,8 +140,8 @@ fn cb(out: &mut Vec<u8>, told: &Told) {
 fn kernel(out: &mut Vec<u8>, told: &Told) {
     let (sign, change) = match told.done {
         Done::Allocated | Done::Replaced => ("✓ [KERNEL_LOAD] ", "+"),
-        Done::Freed => ("✗ [KERNEL_UNLOAD] ", "-"),
-        Done::Unknown | Done::Twice => ("⚠ [KERNEL_UNLOAD] ", "unknown "),
+        Done::Freed | Done::FreedAll => ("✗ [KERNEL_UNLOAD] ", "-"),
+        Done::Unknown | Done::Twice | Done::Refused => ("⚠ [KERNEL_UNLOAD] ", "unknown "),
     };
     text(out, sign);
     text(
@@ -168,6 +181,8 @@ fn json(out: &mut Vec<u8>, told: &Told) {
             (Done::Freed, _) => "unref",
             (Done::Unknown, _) => "unknown_free",
             (Done::Twice, _) => "double_free",
+            (Done::FreedAll, _) => "free_all",
+            (Done::Refused, _) => "oom",
         },
     );
     text(out, "\",\"pid\":");
@@ -183,6 +198,26 @@ fn json(out: &mut Vec<u8>, told: &Told) {
     text(out, ",\"refs\":");
     number(out, u64::from(told.refs));
     text(out, "}\n");
+}
+
+/// What is printed of a process that ended with live buffers, circular buffers and kernels: bytes and count of each.
+pub(crate) fn end_of_process(pid: u32, live: [(u64, u64); 3]) -> Vec<String> {
+    let [buffers, circulars, kernels] = live;
+    if buffers.1 + circulars.1 + kernels.1 == 0 {
+        return Vec::new();
+    }
+    let mut lines = vec![
+        String::new(),
+        "⚠️  Detected dead processes, cleaning up orphaned buffers...".to_owned(),
+        format!("   PID {pid} is dead, removing its buffers..."),
+    ];
+    for ((bytes, count), what, is_always) in [(buffers, "buffers", true), (circulars, "CBs", false), (kernels, "kernels", false)] {
+        if count > 0 || is_always {
+            lines.push(format!("   ✓ Removed {count} {what} ({} MB) from PID {pid}", megabytes(bytes)));
+        }
+    }
+    lines.push(String::new());
+    lines
 }
 
 /// Something else that happened.

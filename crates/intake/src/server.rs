@@ -22,7 +22,6 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use ttmon_model::Sample;
 use ttmon_source::handover::Receiver;
 use ttmon_wire::allocation::{Step, Wait};
 
@@ -30,6 +29,7 @@ use crate::answer::Plan;
 use crate::connection::{Connection, Due, Flow, Pause, Received};
 use crate::counters::Counters;
 use crate::dump::Wanted;
+use crate::follow::Follower;
 use crate::handed::Handed;
 use crate::limits::{GRACE, LINE_FEED_QUIET, READ_BYTES, READ_BYTES_BESIDE_ASKERS, REST_WAIT, UNREAD_WAIT};
 use crate::listen::Listener;
@@ -38,7 +38,7 @@ use crate::owner::{Budget, Tracked, View};
 use crate::peer::Held;
 use crate::slab::Slab;
 use crate::store::Store;
-use crate::work::{Control, Ear, Handle, News, Sampler, Workers};
+use crate::work::{Control, Ear, Handle, News, Sampler, Sources, Workers, unix_ns};
 
 /// What a server is made of.
 pub struct Settings {
@@ -107,7 +107,7 @@ pub struct Server {
     counted: Arc<Mutex<Counters>>,
     budget: Budget,
     /// What other sources say.
-    sample: Option<Arc<Sample>>,
+    sources: Option<Arc<Sources>>,
     /// When they were last looked at, with success or without.
     sampled_at: Option<Instant>,
     is_sampling: bool,
@@ -118,6 +118,8 @@ pub struct Server {
     accept_again: Option<Instant>,
     handover_again: Option<Instant>,
     dumps: [Wanted; 3],
+    /// Dumps wait no longer than this for other sources.
+    dump_due: Option<Instant>,
     buffer: Vec<u8>,
     /// Devices that nobody knows and somebody asked for.
     unknown_devices: BTreeSet<i32>,
@@ -149,7 +151,7 @@ impl Server {
         epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
         epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
         let handed = Handed::new(settings.handover);
-        let (handle, ear) = crate::work::connect(handed.kept())?;
+        let (handle, mut ear) = crate::work::connect(handed.kept())?;
         epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::IN)?;
@@ -157,6 +159,7 @@ impl Server {
         if let Some(receiver) = handed.receiver() {
             epoll::add(&epoll, receiver, EventData::new_u64(HANDOVER), EventFlags::IN)?;
         }
+        let follower = (!settings.is_quiet).then(|| Follower::new(settings.log.format(), settings.store.machine(), unix_ns()));
         let mut server = Self {
             epoll,
             askers,
@@ -170,14 +173,14 @@ impl Server {
             owners: 0,
             store: settings.store,
             handed,
-            workers: Workers::start(&handle, settings.sampler)?,
+            workers: Workers::start(&handle, &mut ear, settings.sampler, follower)?,
             ear,
             log: settings.log,
             is_quiet: settings.is_quiet,
             counters: Counters::default(),
             counted: handle.counted(),
             budget: Budget::default(),
-            sample: None,
+            sources: None,
             sampled_at: None,
             is_sampling: false,
             plan: None,
@@ -186,6 +189,7 @@ impl Server {
             accept_again: None,
             handover_again: None,
             dumps: Default::default(),
+            dump_due: None,
             buffer: vec![0; READ_BYTES],
             unknown_devices: BTreeSet::new(),
             has_failed_sampling: false,
@@ -269,7 +273,7 @@ impl Server {
 
     fn time_left(&self) -> Option<Timespec> {
         let first = self.dues.first().map(|(at, _)| *at);
-        let next = [first, self.accept_again, self.handover_again, self.handed.next_due()].into_iter().flatten().min()?;
+        let next = [first, self.accept_again, self.handover_again, self.dump_due, self.handed.next_due()].into_iter().flatten().min()?;
         let rest = next.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
         Some(Timespec { tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(rest.subsec_nanos()) })
     }
@@ -281,7 +285,8 @@ impl Server {
                 News::Inspected(key, view) => self.inspected(key, view),
                 News::Sampled(sample) => self.sampled(sample),
                 News::Found(connection, pid, held) => self.found(connection, pid, held.map(|held| *held)),
-                News::Dumped(about, text) => self.dumped(about, &text),
+                News::Dumped(about, texts) => self.dumped(about, &texts),
+                News::Followed(lines) => self.log.out().extend_from_slice(&lines),
                 News::Counted(number, live) => self.handed_counted(number, live),
                 News::Control(Control::Stop) => self.is_stopping = true,
                 News::Control(Control::Statistics) => self.statistics(),
@@ -489,6 +494,9 @@ impl Server {
         }
         if self.handover_again.is_some_and(|at| at <= now) {
             self.handover_on(now);
+        }
+        if self.dump_due.is_some_and(|at| at <= now) {
+            self.write_dumps();
         }
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();

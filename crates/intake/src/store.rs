@@ -164,6 +164,11 @@ impl Store {
         Ok(store)
     }
 
+    /// The machine whose processes it is for: 0, or the mark of a simulated one.
+    pub(crate) fn machine(&self) -> u64 {
+        self.config.machine
+    }
+
     /// Whether it lies in memory. On a disk every event is slower, and nothing else changes.
     pub fn is_in_memory(&self) -> bool {
         self.storage == Storage::Memory

@@ -1,5 +1,6 @@
 //! Everything that may take long happens in threads beside the loop, which hears of it when it is done.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,33 +12,46 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use ttmon_ledger::reader::Region;
+use ttmon_ledger::reader::{Region, Totals};
 use ttmon_ledger::writer::Hosted;
-use ttmon_model::Sample;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
+use ttmon_model::{Sample, Source};
+use ttmon_source::ledgers::Found;
 use ttmon_source::read::{Lane, Pace, Pool, Request, Want};
 
 use crate::counters::Counters;
-use crate::dump::{self, About, Owned};
+use crate::dump::{self, About, Content, Dump, Viewer};
+use crate::follow::Follower;
 use crate::handed::{self, Kept, PostMortem};
-use crate::limits::{CONNECTIONS_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
+use crate::limits::{CONNECTIONS_MAX, DUMP_ENTRIES_MAX, ENVIRONMENT_BYTES_MAX, HANDED_MAX, OWNERS_MAX};
 use crate::owner::View;
 use crate::peer::{self, Held, Named};
 
-/// Reads the machine, without what this server itself keeps.
-pub type Sampler = Box<dyn FnMut() -> Result<Sample, String> + Send>;
+/// What other sources say: a sample without what this server itself keeps, and the ledgers that were found.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The sample.
+    pub sample: Sample,
+    /// The ledgers of programs, for dumps.
+    pub ledgers: Vec<Arc<Found>>,
+}
+
+/// Reads the machine.
+pub type Sampler = Box<dyn FnMut() -> Result<Sources, String> + Send>;
 
 /// What the loop hears.
 pub(crate) enum News {
     /// How a process sees the machine.
     Inspected(ProcessKey, View),
     /// What other sources say.
-    Sampled(Result<Box<Sample>, String>),
+    Sampled(Result<Box<Sources>, String>),
     /// What a pid means that a connection named: a process that its peer forked, or nobody.
     Found(u64, u32, Option<Box<Held>>),
-    /// A dump is ready.
-    Dumped(About, String),
+    /// A dump is ready, for each of those who may see different things.
+    Dumped(About, Vec<(Viewer, String)>),
+    /// Lines about events of programs that write ledgers.
+    Followed(Vec<u8>),
     /// Buffers and bytes that a process left in the ledger that it had handed over.
     Counted(u64, (u64, u64)),
     /// From outside.
@@ -60,9 +74,22 @@ pub struct Handle {
     waker: Arc<OwnedFd>,
     kept: PostMortem,
     counted: Arc<Mutex<Counters>>,
+    /// Ledgers of the service's last sample.
+    present: Arc<Mutex<Vec<Arc<Found>>>>,
+    follow: SyncSender<()>,
 }
 
 impl Handle {
+    /// Takes the ledgers of a new sample: their events are reported, and dumps have them. Never waits for that.
+    pub fn found(&self, ledgers: &[Arc<Found>]) {
+        *self.present.lock().unwrap_or_else(PoisonError::into_inner) = ledgers.to_vec();
+        let _ = self.follow.try_send(());
+    }
+
+    fn present(&self) -> Vec<Arc<Found>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What was counted, as of the last turn of the loop.
     pub fn counters(&self) -> Counters {
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
@@ -93,6 +120,8 @@ impl Handle {
 /// The loop's ear.
 pub(crate) struct Ear {
     pub(crate) news: Receiver<News>,
+    /// Taken by the thread that follows ledgers.
+    followed: Option<Receiver<()>>,
     waker: Arc<OwnedFd>,
 }
 
@@ -113,7 +142,9 @@ impl AsFd for Ear {
 pub(crate) fn connect(kept: PostMortem) -> io::Result<(Handle, Ear)> {
     let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
-    Ok((Handle { news: sender, waker: Arc::clone(&waker), kept, counted: Arc::default() }, Ear { news: receiver, waker }))
+    let (follow, followed) = sync_channel(1);
+    let handle = Handle { news: sender, waker: Arc::clone(&waker), kept, counted: Arc::default(), present: Arc::default(), follow };
+    Ok((handle, Ear { news: receiver, followed: Some(followed), waker }))
 }
 
 /// A thread that does one thing after the other, and has no more than so many waiting.
@@ -132,11 +163,23 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-/// A process's ledger that is to be dumped.
+/// A ledger of the socket that is to be dumped.
 pub(crate) struct ToDump {
     pub(crate) pid: u32,
+    pub(crate) uid: u32,
     /// `None` where no descriptor was left.
     pub(crate) file: Option<File>,
+}
+
+/// A dump that is to be written.
+pub(crate) struct DumpWork {
+    pub(crate) about: About,
+    pub(crate) viewers: Vec<Viewer>,
+    /// What the socket heard.
+    pub(crate) heard: Vec<ToDump>,
+    /// What other sources say.
+    pub(crate) sources: Option<Arc<Sources>>,
+    pub(crate) machine: u64,
 }
 
 /// What the dead leave, whose memory is given back.
@@ -149,18 +192,25 @@ enum Remains {
 pub(crate) struct Workers {
     inspector: Worker<ProcessKey>,
     genealogist: Worker<(u64, Named)>,
-    clerk: Worker<(About, Vec<ToDump>)>,
+    clerk: Worker<DumpWork>,
     coroner: Worker<(u64, Arc<Region>)>,
     undertaker: Worker<Remains>,
     closer: Worker<OwnedFd>,
     sampler: Worker<()>,
+    follow: SyncSender<()>,
 }
 
 /// Longest wait for a file of a peer, which may make its reader wait.
 const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Workers {
-    pub(crate) fn start(handle: &Handle, mut sample: Sampler) -> io::Result<Self> {
+    /// Starts them; with a follower, events of programs that write ledgers are reported.
+    pub(crate) fn start(handle: &Handle, ear: &mut Ear, mut sample: Sampler, follower: Option<Follower>) -> io::Result<Self> {
+        if let Some((mut follower, followed)) = follower.zip(ear.followed.take()) {
+            let handle = handle.clone();
+            let run = move || followed.iter().for_each(|()| handle.send(News::Followed(follower.read(&handle.present(), &handle.kept))));
+            thread::Builder::new().name("follower".to_owned()).spawn(run)?;
+        }
         let [of_inspector, of_genealogist, of_clerk, of_coroner, of_sampler] = std::array::from_fn(|_| handle.clone());
         Ok(Self {
             inspector: Worker::start("inspector", CONNECTIONS_MAX, move |work| inspect(work, &of_inspector))?,
@@ -170,8 +220,8 @@ impl Workers {
                 });
             })?,
             clerk: Worker::start("clerk", About::ALL.len(), move |work| {
-                work.iter().for_each(|(about, ledgers): (About, Vec<ToDump>)| {
-                    of_clerk.send(News::Dumped(about, dump::text(about, &listings(ledgers), unix_ns())));
+                work.iter().for_each(|work: DumpWork| {
+                    of_clerk.send(News::Dumped(work.about, dumps(work, &of_clerk.present(), &of_clerk.kept)));
                 });
             })?,
             coroner: Worker::start("coroner", HANDED_MAX, move |work| {
@@ -187,6 +237,7 @@ impl Workers {
             sampler: Worker::start("intake-sampler", 1, move |work: &Receiver<()>| {
                 work.iter().for_each(|()| of_sampler.send(News::Sampled(sample().map(Box::new))));
             })?,
+            follow: handle.follow.clone(),
         })
     }
 
@@ -206,9 +257,14 @@ impl Workers {
         self.sampler.ask(());
     }
 
-    /// Lists what these ledgers have. At most one of each sort is under way.
-    pub(crate) fn dump(&self, about: About, ledgers: Vec<ToDump>) {
-        self.clerk.ask((about, ledgers));
+    /// Writes a dump. At most one of each sort is under way.
+    pub(crate) fn dump(&self, work: DumpWork) {
+        self.clerk.ask(work);
+    }
+
+    /// Reports what is new in ledgers, now.
+    pub(crate) fn follow(&self) {
+        let _ = self.follow.try_send(());
     }
 
     /// Counts what a process left in the ledger that it had handed over; not where too many others ended with it.
@@ -274,9 +330,82 @@ fn view(environment: &[u8]) -> Option<View> {
     Some(View { visible, is_mock: is_set("TT_METAL_MOCK_CLUSTER_DESC_PATH") || is_set("TT_METAL_SIMULATOR") })
 }
 
-fn listings(ledgers: Vec<ToDump>) -> Vec<Owned> {
-    let list = |file: Option<File>| Region::open(file?).ok()?.list().ok();
-    ledgers.into_iter().map(|ledger| Owned { pid: ledger.pid, listing: list(ledger.file) }).collect()
+/// A ledger to be read for a dump.
+struct Readable {
+    owner: (u32, u32),
+    region: Option<Arc<Region>>,
+    totals: Option<Totals>,
+    /// The process writes it.
+    is_own: bool,
+}
+
+/// The texts of a dump. Small ledgers come first: one that is huge leaves the others their lists.
+fn dumps(work: DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<(Viewer, String)> {
+    let mut ledgers = readable(&work, present, kept);
+    ledgers.sort_by_key(|ledger| ledger.totals.as_ref().map_or(0, |totals| totals.live_entries));
+    let mut counted: BTreeSet<(u32, u32, u8)> = BTreeSet::new();
+    for ledger in ledgers.iter().filter(|ledger| ledger.is_own) {
+        for allocator in ledger.totals.iter().flat_map(|totals| &totals.allocators) {
+            let kinds = allocator.rows.iter().map(|row| row.kind);
+            counted.extend(
+                dump::devices(allocator).into_iter().flat_map(|device| kinds.clone().map(move |kind| (ledger.owner.0, device, kind))),
+            );
+        }
+    }
+    let mut dumps: Vec<Dump> = work.viewers.iter().map(|viewer| Dump::new(*viewer)).collect();
+    let mut entries_left = DUMP_ENTRIES_MAX;
+    for ledger in ledgers {
+        let (pid, uid) = ledger.owner;
+        let Some(content) = content(&ledger, &mut entries_left) else {
+            dumps.iter_mut().for_each(|dump| dump.add_unreadable(pid));
+            continue;
+        };
+        let is_counted = |device, kind| !ledger.is_own && counted.contains(&(pid, device, kind));
+        dumps.iter_mut().for_each(|dump| dump.add(pid, uid, &content, is_counted));
+    }
+    if let Some(sources) = &work.sources {
+        dumps.iter_mut().for_each(|dump| dump.add_reported(&sources.sample));
+    }
+    let now = unix_ns();
+    work.viewers.iter().zip(dumps).map(|(viewer, dump)| (*viewer, dump.text(work.about, now))).collect()
+}
+
+/// All ledgers of processes that live, each once.
+fn readable(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<Readable> {
+    let with_totals = |owner, region: Option<Arc<Region>>, is_own| {
+        let totals = region.as_ref().and_then(|region| region.totals().ok());
+        Readable { owner, region, totals, is_own }
+    };
+    let of_file = |file: &Option<File>| Some(Arc::new(Region::open(file.as_ref()?.try_clone().ok()?).ok()?));
+    let mut ledgers: Vec<Readable> =
+        work.heard.iter().map(|heard| with_totals((heard.pid, heard.uid), of_file(&heard.file), false)).collect();
+    let mut found: BTreeMap<(u64, u64), (ProcessKey, Arc<Region>)> = BTreeMap::new();
+    kept.each(|kept| {
+        if kept.ended.is_none() && kept.region.identity().machine == work.machine {
+            found.insert(kept.identity, (kept.owner, Arc::clone(&kept.region)));
+        }
+    });
+    let sampled = work.sources.iter().flat_map(|sources| &sources.ledgers);
+    for ledger in present.iter().chain(sampled).filter(|ledger| ledger.source == Source::Ledger) {
+        found.insert(ledger.identity(), (ledger.owner, Arc::clone(&ledger.region)));
+    }
+    for (owner, region) in found.into_values() {
+        // A sample may be older than the end of a process.
+        let held = peer::open(owner.pid).and_then(|pidfd| peer::look(owner.pid, pidfd)).filter(|held| held.key == owner);
+        ledgers.extend(held.map(|held| with_totals((owner.pid, held.uid()), Some(region), true)));
+    }
+    ledgers
+}
+
+fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
+    let (region, totals) = (ledger.region.as_ref()?, ledger.totals.as_ref()?);
+    let circulars = region.circulars(totals).ok()?;
+    if totals.live_entries > *entries_left {
+        return Some(Content { totals: totals.clone(), entries: Vec::new(), circulars, tags: Vec::new() });
+    }
+    *entries_left -= totals.live_entries;
+    let listing = region.list().ok()?;
+    Some(Content { totals: listing.totals, entries: listing.entries, circulars, tags: listing.tags })
 }
 
 /// Now, for people.

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ttmon_intake::limits::DUMPS_MAX;
-use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Store};
+use ttmon_intake::{Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store};
 use ttmon_model::attributes::Attributes;
 use ttmon_model::sample::{DeviceSample, Origin, Users};
 use ttmon_model::units::UnixTime;
@@ -30,7 +30,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(sampler: impl FnMut() -> Result<Sample, String> + Send + 'static) -> Self {
+    fn start(mut sampler: impl FnMut() -> Result<Sample, String> + Send + 'static) -> Self {
         // Whatever the umask, which binding a socket changes for a moment in all of this process.
         let mode = Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
@@ -40,7 +40,7 @@ impl Running {
             listeners: vec![Listener::bind(&at("alloc.sock"), 0o600).unwrap()],
             store: Store::open(&at("state"), 0, "0.0.0").unwrap(),
             handover: None,
-            sampler: Box::new(sampler),
+            sampler: Box::new(move || Ok(Sources { sample: sampler()?, ledgers: Vec::new() })),
             log: Log::start(file("out"), file("errors"), Format::Json).unwrap(),
             is_quiet: true,
         };

@@ -8,6 +8,7 @@ use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Process, Sample, Snapshot};
 use ttmon_source::Departed;
+use ttmon_source::ledgers::Found;
 
 use crate::access::View;
 use crate::newest::Published;
@@ -27,6 +28,8 @@ pub struct Past {
 pub struct Keeper {
     /// What it keeps of processes of a pid that ended.
     pub past: Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>,
+    /// Takes the ledgers of each sample. It must not wait.
+    pub found: Box<dyn Fn(&[Arc<Found>]) + Send + Sync>,
     /// What it counted since it started, by name.
     pub counters: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
 }

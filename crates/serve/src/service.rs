@@ -107,6 +107,9 @@ impl Service {
     pub(crate) fn publish(&self, planned: Duration, published: Arc<Published>) {
         lock(&self.history).add(planned, &published.snapshot);
         lock(&self.chips).take_in(published.sample.at, &published.snapshot);
+        if let Some(keeper) = self.keeper.get() {
+            (keeper.found)(&published.ledgers);
+        }
         *lock(&self.newest) = Some(published);
         self.pulse.send_modify(|pulse| *pulse += 1);
     }

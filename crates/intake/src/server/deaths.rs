@@ -8,7 +8,7 @@ use ttmon_ledger::layout::kind;
 use super::people::add;
 use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
-use crate::lines::megabytes;
+use crate::lines;
 use crate::owner::{BUFFER_KINDS, Tracked};
 
 impl Server {
@@ -40,20 +40,11 @@ impl Server {
         let sum = |kinds: &[u8]| {
             tracked.devices().iter().flat_map(|(_, id)| kinds.iter().map(|kind| tracked.hosted.live_of(*id, *kind))).fold((0, 0), add)
         };
-        let buffers = sum(&BUFFER_KINDS);
-        let (circulars, kernels) = (sum(&[kind::CB]), sum(&[kind::KERNEL]));
-        if self.is_quiet || buffers.1 + circulars.1 + kernels.1 == 0 {
-            return;
-        }
-        self.say("\n⚠️  Detected dead processes, cleaning up orphaned buffers...");
-        self.say(&format!("   PID {pid} is dead, removing its buffers..."));
-        self.say(&format!("   ✓ Removed {} buffers ({} MB) from PID {pid}", buffers.1, megabytes(buffers.0)));
-        for ((bytes, count), what) in [(circulars, "CBs"), (kernels, "kernels")] {
-            if count > 0 {
-                self.say(&format!("   ✓ Removed {count} {what} ({} MB) from PID {pid}", megabytes(bytes)));
+        if !self.is_quiet {
+            for line in lines::end_of_process(pid, [sum(&BUFFER_KINDS), sum(&[kind::CB]), sum(&[kind::KERNEL])]) {
+                self.say(&line);
             }
         }
-        self.say("");
     }
 
     /// One connection less of a process.
@@ -114,16 +105,13 @@ impl Server {
     pub(super) fn handed_ended(&mut self, number: u64) {
         if let Some(region) = self.handed.ended(number) {
             self.workers.count(number, region);
+            // It may have begun and ended between two samples.
+            self.workers.follow();
         }
     }
 
     /// What it had is counted.
     pub(super) fn handed_counted(&mut self, number: u64, (entries, bytes): (u64, u64)) {
-        if let Some(pid) = self.handed.counted(number, (entries, bytes))
-            && entries > 0
-            && !self.is_quiet
-        {
-            self.say(&format!("⚠ [PID {pid}] ended with {entries} buffers ({} MB) in its ledger, kept for a while", megabytes(bytes)));
-        }
+        self.handed.counted(number, (entries, bytes));
     }
 }

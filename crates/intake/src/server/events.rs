@@ -283,6 +283,8 @@ impl Server {
             Done::Freed => counters.frees += 1,
             Done::Unknown => counters.unknown_frees += 1,
             Done::Twice => counters.double_frees += 1,
+            // Only ledgers of programs have them.
+            Done::FreedAll | Done::Refused => {}
         }
         counters.ambiguous_frees += u64::from(change.is_ambiguous);
     }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ttmon_model::Sample;
 use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::Server;
 use crate::answer::{Heard, Plan};
 use crate::connection::{Connection, Due, Flow, Pause};
-use crate::dump::About;
+use crate::dump::{About, Viewer};
 use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX};
 use crate::owner::View;
-use crate::work::ToDump;
+use crate::work::{DumpWork, Sources, ToDump};
 
 /// An asker of whom nothing is known sees what everybody sees.
 const EVERYTHING: View = View { visible: ttmon_model::ledger::VisibleDevices::All, is_mock: false };
@@ -77,7 +76,7 @@ impl Server {
                 Some(Heard { number, key: process.held.key, view, tracked })
             })
             .collect();
-        Plan::new(self.sample.as_ref(), &heard)
+        Plan::new(self.sources.as_ref(), &heard)
     }
 
     pub(super) fn refresh_sample(&mut self) {
@@ -87,18 +86,19 @@ impl Server {
         }
     }
 
-    pub(super) fn sampled(&mut self, sample: Result<Box<Sample>, String>) {
+    pub(super) fn sampled(&mut self, sources: Result<Box<Sources>, String>) {
         self.is_sampling = false;
         self.sampled_at = Some(Instant::now());
-        if let Err(why) = &sample
+        if let Err(why) = &sources
             && !self.has_failed_sampling
         {
             self.warn(&format!("⚠️  Other sources cannot be read: {why}"));
         }
-        self.has_failed_sampling = sample.is_err();
+        self.has_failed_sampling = sources.is_err();
         // What they said before may not be so any more.
-        self.sample = sample.ok().map(|sample| Arc::new(*sample));
+        self.sources = sources.ok().map(|sources| Arc::new(*sources));
         self.plan = None;
+        self.write_dumps();
         let waiting: Vec<u64> = self
             .connections
             .iter()
@@ -126,13 +126,44 @@ impl Server {
         wanted.is_under_way = true;
         wanted.is_wanted_again = false;
         wanted.askers = std::mem::take(&mut wanted.later);
+        wanted.is_waiting = true;
+        if self.sampled_at.is_some_and(|at| at.elapsed() < SAMPLE_AGE_MAX) {
+            return self.write_dumps();
+        }
+        self.refresh_sample();
+        self.dump_due = Some(Instant::now() + SAMPLE_WAIT);
+    }
+
+    /// Has the dumps written that waited for a sample.
+    pub(super) fn write_dumps(&mut self) {
+        self.dump_due = None;
+        for about in About::ALL {
+            if std::mem::take(&mut self.dumps[about as usize].is_waiting) {
+                self.write_dump(about);
+            }
+        }
+    }
+
+    fn write_dump(&mut self, about: About) {
+        let mut viewers = Vec::new();
+        match about {
+            // The service's own output is the operator's.
+            About::Buffers | About::Kernels => viewers.push(Viewer::Whole),
+            About::Everything => {
+                for (_, viewer) in &self.dumps[about as usize].askers {
+                    if !viewers.contains(viewer) {
+                        viewers.push(*viewer);
+                    }
+                }
+            }
+        }
         let tracked = self.processes.iter().filter(|(_, process)| process.tracked.is_some() && !process.is_dead);
-        let mut ledgers: Vec<ToDump> = tracked
-            .filter_map(|(_, process)| Some((process.held.key.pid, process.tracked.as_ref()?.hosted.file().try_clone().ok())))
-            .map(|(pid, file)| ToDump { pid, file })
-            .collect();
-        ledgers.sort_by_key(|ledger| ledger.pid);
-        self.workers.dump(about, ledgers);
+        let heard = tracked.filter_map(|(_, process)| {
+            let file = process.tracked.as_ref()?.hosted.file().try_clone().ok();
+            Some(ToDump { pid: process.held.key.pid, uid: process.held.uid(), file })
+        });
+        let heard = heard.collect();
+        self.workers.dump(DumpWork { about, viewers, heard, sources: self.sources.clone(), machine: self.store.machine() });
     }
 
     /// An empty line: somebody at a terminal wants to see what there is.
@@ -149,18 +180,21 @@ impl Server {
         }
         connection.pause = Some(Pause::Dump);
         connection.unread_max = UNREAD_DUMP_BYTES_MAX;
-        self.dumps[About::Everything as usize].later.push(number);
+        self.dumps[About::Everything as usize].later.push((number, Viewer::of(connection.uid)));
         self.dump(About::Everything)
     }
 
-    pub(super) fn dumped(&mut self, about: About, text: &str) {
+    pub(super) fn dumped(&mut self, about: About, texts: &[(Viewer, String)]) {
         let wanted = &mut self.dumps[about as usize];
         wanted.is_under_way = false;
         let (is_wanted_again, askers) = (wanted.is_wanted_again, std::mem::take(&mut wanted.askers));
         if about == About::Everything {
-            askers.into_iter().for_each(|asker| self.answer_with_dump(asker, text));
+            for (asker, viewer) in askers {
+                let text = texts.iter().find(|(known, _)| *known == viewer).map_or("", |(_, text)| text);
+                self.answer_with_dump(asker, text);
+            }
         } else {
-            self.say(text.trim_end_matches('\n'));
+            texts.iter().for_each(|(_, text)| self.say(text.trim_end_matches('\n')));
         }
         if is_wanted_again {
             self.begin_dump(about);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Store, make_directory};
+use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_serve::{Keeper, Past};
@@ -112,7 +112,10 @@ impl Prepared {
             log.out().extend_from_slice(banner.as_bytes());
             log.out().push(b'\n');
         }
-        let sampler = Box::new(move || machine.sample().map_err(|error| error.to_string()));
+        let sampler = Box::new(move || {
+            let sample = machine.sample().map_err(|error| error.to_string())?;
+            Ok(Sources { sample, ledgers: machine.ledgers().to_vec() })
+        });
         let settings = Settings { listeners, store, handover, sampler, log, is_quiet };
         let (mut server, handle) = Server::new(settings).map_err(failed)?;
         if format == Format::Json {
@@ -133,7 +136,7 @@ impl Prepared {
 impl Running {
     /// What processes left when they ended.
     pub(super) fn keeper(&self) -> Keeper {
-        let (kept, handle) = (self.handle.post_mortem().clone(), self.handle.clone());
+        let (kept, handle, for_found) = (self.handle.post_mortem().clone(), self.handle.clone(), self.handle.clone());
         let counters = move || {
             let counted = handle.counters();
             COUNTERS.iter().map(|(name, _, get)| (*name, get(&counted))).collect()
@@ -152,7 +155,8 @@ impl Running {
             };
             found.into_iter().map(past).collect()
         };
-        Keeper { past: Box::new(past), counters: Box::new(counters) }
+        let found = move |ledgers: &[Arc<Found>]| for_found.found(ledgers);
+        Keeper { past: Box::new(past), counters: Box::new(counters), found: Box::new(found) }
     }
 
     pub(super) fn statistics(&self) {

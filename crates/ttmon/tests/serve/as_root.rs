@@ -110,3 +110,28 @@ fn p12_a_full_state_directory() {
         server.usage(0).dram == 5
     });
 }
+
+/// Of another user's buffers a dump over the socket has the sums, without addresses; of the own and for root everything.
+#[test]
+fn dumps_over_the_socket_obey_the_access_rules() {
+    if !is_asked_for() {
+        return;
+    }
+    let server = Server::with(&["-q"]);
+    // Where another user may run it.
+    let program = server.directory.path().join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut own = Other::connect(&server);
+    own.says(&[alloc(0, 0xABC0, 1024, DRAM)]);
+    let mut stranger = Other::from(crate::server::other_command_of(&server, &program, 65_534));
+    stranger.says(&[alloc(0, 0xDEF0, 2048, DRAM)]);
+    let seen = stranger.tell("dump");
+    assert!(seen.contains("  DRAM: 2 buffers, 0.00292969 MB total|    - Buffer 0xdef0: 2 KB"), "{seen}");
+    assert!(seen.contains("|    - 1 of other users: 1 KB|") && !seen.contains("0xabc0"), "{seen}");
+    let whole = own.tell("dump");
+    assert!(whole.contains("0xabc0") && whole.contains("0xdef0"), "{whole}");
+    // The service's own output is the operator's.
+    stranger.says(&[Request::new(ttmon_wire::allocation::Type::DumpRemaining)]);
+    server.says("Buffer 0xabc0: 1 KB");
+}

@@ -20,3 +20,4 @@ mod machine;
 mod program;
 mod restart;
 mod server;
+mod tracked;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -314,12 +315,33 @@ impl Drop for Other {
 }
 
 pub(crate) fn other_command(server: &Server) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    other_command_by(server, &std::env::current_exe().unwrap())
+}
+
+/// The same as another user, by a copy of this program that the user may run.
+pub(crate) fn other_command_of(server: &Server, program: &Path, uid: u32) -> Command {
+    let mut command = other_command_by(server, program);
+    command.uid(uid).gid(uid).current_dir("/");
+    command
+}
+
+fn other_command_by(server: &Server, program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.args(["--exact", "server::another_process", "--nocapture"]).env(SOCKET, server.socket()).env_remove("TT_VISIBLE_DEVICES");
     command
 }
 
-/// Not a test by itself: what [`Other`] starts. `send HEX`; `usage DEVICE` (its DRAM); `again` (connect anew); `child HEX` (a child that
+/// What `echo "" | nc -U` prints.
+pub(crate) fn dump(socket: &Path) -> String {
+    let mut asker = UnixStream::connect(socket).unwrap();
+    asker.write_all(b"\n").unwrap();
+    asker.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut text = String::new();
+    asker.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Not a test by itself: what [`Other`] starts. `send HEX`; `usage DEVICE` (its DRAM); `dump` (what it is sent, with `|` for line feeds); `again` (connect anew); `child HEX` (a child that
 /// sends the first message on the same connection, under its own pid, and stays; if there are more, it sends them as they are when
 /// there is a file `go` beside the socket, and ends); `end-child`; `close`.
 #[test]
@@ -344,6 +366,7 @@ fn another_process() {
                 client.usage(0);
             }
             "usage" => answer = client.usage(rest.parse().unwrap()).dram.to_string(),
+            "dump" => answer = dump(Path::new(&socket)).replace('\n', "|"),
             "again" => client = Client::new(Path::new(&socket), Size::B144),
             "close" => drop(client.stream.shutdown(std::net::Shutdown::Both)),
             "child" => {

@@ -1,0 +1,253 @@
+//! Event lines of programs that write ledgers: what is new in their flight recorders.
+//!
+//! A thread of its own reads them, a bounded number of events in a turn: the loop that takes in messages never waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ttmon_ledger::layout::{Op, Refused, kind};
+use ttmon_ledger::reader::{Event, Region, Totals};
+use ttmon_model::Source;
+use ttmon_model::identity::ProcessKey;
+use ttmon_source::ledgers::Found;
+
+use crate::dump::devices;
+use crate::handed::PostMortem;
+use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
+use crate::lines::{self, Done, Format, Told};
+use crate::owner::BUFFER_KINDS;
+use crate::peer;
+
+/// One ledger of one process: a program that takes over by `exec` has another.
+type LedgerKey = (ProcessKey, (u64, u64));
+
+/// A ledger to read.
+struct Followed {
+    key: LedgerKey,
+    region: Arc<Region>,
+    has_ended: bool,
+}
+
+/// What is known of a ledger from one reading to the next.
+struct Known {
+    region: Arc<Region>,
+    /// Number of the last event read.
+    seen: u64,
+    /// Its end was reported.
+    is_over: bool,
+    /// Types of kernels by allocator and address: an unload does not say its type.
+    kernels: HashMap<(u16, u64), u8>,
+}
+
+/// Reads recorders and writes their lines.
+pub(crate) struct Follower {
+    format: Format,
+    /// 0, or the mark of the simulated machine that the ledgers belong to.
+    machine: u64,
+    /// Events of ledgers that are older than this are not reported.
+    since_unix_ns: u64,
+    known: HashMap<LedgerKey, Known>,
+    /// Where the next reading begins, so that the limit of events is not always spent on the same ledgers.
+    next: usize,
+}
+
+impl Follower {
+    pub(crate) fn new(format: Format, machine: u64, now_unix_ns: u64) -> Self {
+        Self { format, machine, since_unix_ns: now_unix_ns, known: HashMap::new(), next: 0 }
+    }
+
+    /// Returns the lines of everything that is new in these ledgers and in those that were handed over.
+    pub(crate) fn read(&mut self, present: &[Arc<Found>], handed: &PostMortem) -> Vec<u8> {
+        let followed = self.followed(present, handed);
+        self.known.retain(|key, _| followed.iter().any(|one| one.key == *key));
+        let (mut told, mut after, mut events_left) = (Vec::new(), Vec::new(), FOLLOWED_EVENTS_MAX);
+        self.next = if self.next < followed.len() { self.next } else { 0 };
+        let (before, first) = followed.split_at(self.next);
+        for one in first.iter().chain(before) {
+            if events_left == 0 {
+                break;
+            }
+            self.next = (self.next + 1) % followed.len();
+            self.read_one(one, &mut events_left, &mut told, &mut after);
+        }
+        self.add_totals(&mut told);
+        told.sort_by_key(|line| line.unix_ns);
+        let mut out = Vec::new();
+        told.iter().take(FOLLOWED_LINES_MAX).for_each(|line| lines::event(&mut out, self.format, line));
+        if told.len() > FOLLOWED_LINES_MAX {
+            after.insert(0, format!("⚠ {} more events are not shown: too many at once", told.len() - FOLLOWED_LINES_MAX));
+        }
+        after.iter().for_each(|line| lines::note(&mut out, self.format, crate::work::unix_ns(), "info", line));
+        out
+    }
+
+    /// All ledgers, each once. One that is in no list any more has ended.
+    fn followed(&self, present: &[Arc<Found>], handed: &PostMortem) -> Vec<Followed> {
+        // What a process reports on the socket is reported as it comes.
+        let is_heard = |owner: ProcessKey| present.iter().any(|found| found.owner == owner && found.source == Source::Server);
+        let mut followed: Vec<Followed> = Vec::new();
+        handed.each(|kept| {
+            if kept.region.identity().machine == self.machine {
+                followed.push(Followed {
+                    key: (kept.owner, kept.identity),
+                    region: Arc::clone(&kept.region),
+                    has_ended: kept.ended.is_some(),
+                });
+            }
+        });
+        for found in present.iter().filter(|found| found.source == Source::Ledger) {
+            let key = (found.owner, found.identity());
+            if !followed.iter().any(|one| one.key == key) {
+                followed.push(Followed { key, region: Arc::clone(&found.region), has_ended: false });
+            }
+        }
+        for (key, known) in &self.known {
+            if !known.is_over && !followed.iter().any(|one| one.key == *key) {
+                followed.push(Followed { key: *key, region: Arc::clone(&known.region), has_ended: true });
+            }
+        }
+        followed.retain(|one| !is_heard(one.key.0));
+        followed
+    }
+
+    fn read_one(&mut self, one: &Followed, events_left: &mut usize, told: &mut Vec<Told>, after: &mut Vec<String>) {
+        let (since, pid) = (self.since_unix_ns, one.key.0.pid);
+        let known = self.known.entry(one.key).or_insert_with(|| {
+            let region = Arc::clone(&one.region);
+            // Of a ledger that was there before, only what comes from now on.
+            let seen = if region.identity().created_unix_ns < since { region.events(u64::MAX).map_or(0, |read| read.next) } else { 0 };
+            Known { region, seen, is_over: false, kernels: HashMap::new() }
+        });
+        if known.is_over {
+            return;
+        }
+        known.is_over = one.has_ended;
+        let recorded = known.region.events(known.seen).ok();
+        if let Some(recorded) = &recorded {
+            known.seen = recorded.next;
+            *events_left = events_left.saturating_sub(recorded.events.len());
+        }
+        let events = recorded.as_ref().map_or(&[][..], |recorded| &recorded.events);
+        let mut hidden = recorded.as_ref().map_or(0, |recorded| recorded.overrun);
+        if events.is_empty() && !one.has_ended {
+            return;
+        }
+        let Ok(totals) = known.region.totals() else { return };
+        known.learn_kernels(&totals, events);
+        let first = told.len();
+        for event in events {
+            let lines: Vec<Told> = told_of(pid, event, &totals, &known.kernels);
+            if told.len() - first + lines.len() <= FOLLOWED_LINES_OF_PROCESS_MAX {
+                told.extend(lines);
+            } else {
+                hidden += 1;
+            }
+        }
+        if hidden > 0 {
+            after.push(format!("⚠ [PID {pid}] {hidden} more events are not shown: too many at once"));
+        }
+        if one.has_ended && !lives(one.key.0) {
+            after.extend(lines::end_of_process(pid, live(&totals)));
+        }
+    }
+
+    /// Sets the bytes after each event of a circular buffer or kernel, counted back from what there is now.
+    fn add_totals(&self, told: &mut [Told]) {
+        if !told.iter().any(|line| is_summed(line.kind)) {
+            return;
+        }
+        let mut now: HashMap<(i32, u8), u64> = HashMap::new();
+        for known in self.known.values().filter(|known| !known.is_over) {
+            let Ok(totals) = known.region.totals() else { continue };
+            for allocator in &totals.allocators {
+                for device in devices(allocator) {
+                    for row in allocator.rows.iter().filter(|row| is_summed(row.kind)) {
+                        add(&mut now, (signed(device), row.kind), row.used);
+                    }
+                }
+            }
+            for circular in known.region.circulars(&totals).unwrap_or_default() {
+                let allocator = totals.allocators.iter().find(|allocator| allocator.slot == circular.allocator);
+                for device in allocator.map(devices).unwrap_or_default() {
+                    add(&mut now, (signed(device), kind::CB), circular.size.into());
+                }
+            }
+        }
+        for line in told.iter_mut().rev().filter(|line| is_summed(line.kind)) {
+            let sum = now.entry((line.device, line.kind)).or_default();
+            line.total = *sum;
+            *sum = if line.done == Done::Freed { sum.saturating_add(line.size) } else { sum.saturating_sub(line.size) };
+        }
+    }
+}
+
+impl Known {
+    /// Reads the types of kernels that were loaded, which the recorder does not have.
+    fn learn_kernels(&mut self, totals: &Totals, events: &[Event]) {
+        let is_load = |event: &Event| event.kind == kind::KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);
+        if totals.live_entries > KERNEL_TYPES_MAX as u64 || !events.iter().any(is_load) {
+            return;
+        }
+        let Ok(listing) = self.region.list() else { return };
+        let kernels = listing.entries.iter().filter(|entry| entry.kind == kind::KERNEL);
+        if self.kernels.len() > KERNEL_TYPES_MAX {
+            self.kernels.clear();
+        }
+        self.kernels.extend(kernels.map(|entry| ((entry.allocator, entry.address), u8::try_from(entry.flags >> 8).unwrap_or(u8::MAX))));
+    }
+}
+
+/// The lines of an event: one for each chip of its allocator.
+fn told_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64), u8>) -> Vec<Told> {
+    let (done, refs) = match event.op {
+        Op::Alloc | Op::UnlistedAlloc | Op::AddCircular => (Done::Allocated, 1),
+        Op::Ref => (Done::Allocated, event.refs),
+        Op::Free | Op::UnlistedFree | Op::RemoveProgram => (Done::Freed, 0),
+        Op::Unref => (Done::Freed, event.refs),
+        Op::FreeAll if event.size > 0 => (Done::FreedAll, 0),
+        Op::Failed if event.slot == u32::from(Refused::OutOfMemory as u8) => (Done::Refused, 0),
+        Op::Failed | Op::FreeAll | Op::Repair | Op::Open | Op::Close | Op::Mark | Op::Nothing => return Vec::new(),
+    };
+    let Some(allocator) = totals.allocators.iter().find(|allocator| allocator.slot == event.allocator) else { return Vec::new() };
+    let line = |device: u32| Told {
+        done,
+        pid,
+        device: signed(device),
+        kind: event.kind,
+        kernel_type: kernels.get(&(event.allocator, event.address)).copied().unwrap_or(u8::MAX),
+        size: event.size,
+        address: event.address,
+        refs,
+        total: 0,
+        unix_ns: event.time,
+    };
+    devices(allocator).into_iter().map(line).collect()
+}
+
+/// Whether the process goes on, as another program.
+fn lives(owner: ProcessKey) -> bool {
+    peer::open(owner.pid).and_then(|pidfd| peer::look(owner.pid, pidfd)).is_some_and(|held| held.key == owner)
+}
+
+/// Bytes and buffers that are live: plain buffers, circular buffers, kernels.
+fn live(totals: &Totals) -> [(u64, u64); 3] {
+    let rows = || totals.allocators.iter().flat_map(|allocator| &allocator.rows);
+    let of = |kinds: &[u8]| {
+        let sum = |(bytes, count): (u64, u64), row: &ttmon_ledger::reader::Row| (bytes.saturating_add(row.used), count + row.count);
+        rows().filter(|row| kinds.contains(&row.kind)).fold((0, 0), sum)
+    };
+    [of(&BUFFER_KINDS), of(&[kind::CB]), of(&[kind::KERNEL])]
+}
+
+fn is_summed(kind: u8) -> bool {
+    matches!(kind, kind::CB | kind::KERNEL)
+}
+
+fn add(sums: &mut HashMap<(i32, u8), u64>, key: (i32, u8), bytes: u64) {
+    let sum = sums.entry(key).or_default();
+    *sum = sum.saturating_add(bytes);
+}
+
+fn signed(device: u32) -> i32 {
+    i32::try_from(device).unwrap_or(i32::MAX)
+}
