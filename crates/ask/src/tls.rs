@@ -9,6 +9,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use ttmon_model::limits::CERTIFICATES_BYTES_MAX;
 
 use crate::Trouble;
 use crate::stream::{Stream, Timed};
@@ -34,7 +35,8 @@ impl Roots {
             file.map(Path::to_owned).or_else(system).ok_or("this system has no list of certificates to trust; give one with --ca FILE")?;
         let wrong = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| wrong(&error))? {
+        let bytes = ttmon_files::read(&path, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(&error))?;
+        for certificate in CertificateDer::pem_slice_iter(&bytes) {
             let certificate = certificate.map_err(|error| wrong(&error))?;
             // A system's list may have one that is too odd for us; a file that was named may not.
             if let (Err(error), true) = (roots.add(certificate), file.is_some()) {

@@ -15,7 +15,13 @@ pub const COMMAND_BYTES_MAX: usize = 4096;
 /// Regions of TT-Metal looked at: one a chip, and some dead ones.
 pub const REGIONS_MAX: usize = 1024;
 /// Largest cluster descriptor read: a 32-chip one has 40 kB.
-pub const CLUSTER_BYTES_MAX: u64 = 4 * 1024 * 1024;
+pub const CLUSTER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Largest settings file read: one with every setting has 2 kB.
+pub const SETTINGS_BYTES_MAX: usize = 256 * 1024;
+/// Largest file of certificates read: the list of a distribution has 250 kB.
+pub const CERTIFICATES_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Largest key file read: the longest RSA key in use has 13 kB.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Open files of one process looked at when the driver does not name its users.
 pub const PROCESS_FDS_MAX: usize = 65_536;
 /// Circular buffers of one process that are listed: as many as a ledger has room for.

@@ -6,10 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::Read;
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use hyper::HeaderMap;
@@ -97,13 +94,7 @@ impl Token {
     /// Reads it from a file, which others must not be able to read.
     pub fn read(path: &Path) -> Result<Self, String> {
         let place = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let file = File::open(path).map_err(|error| place(&error))?;
-        let metadata = file.metadata().map_err(|error| place(&error))?;
-        if metadata.mode() & 0o077 != 0 {
-            return Err(place(&"other users may read it; make it your own: chmod 600"));
-        }
-        let mut text = Vec::new();
-        file.take(TOKEN_BYTES_MAX as u64 + 2).read_to_end(&mut text).map_err(|error| place(&error))?;
+        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| place(&error))?;
         Self::new(&text).map_err(|error| place(&error))
     }
 

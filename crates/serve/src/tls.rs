@@ -21,6 +21,7 @@ mod with {
     use tokio_rustls::rustls::pki_types::pem::PemObject;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio_rustls::server::TlsStream;
+    use ttmon_model::limits::{CERTIFICATES_BYTES_MAX, KEY_BYTES_MAX};
 
     use crate::limits::HANDSHAKE_TIMEOUT;
 
@@ -32,12 +33,14 @@ mod with {
         /// With a certificate, its chain behind it, and its key, both PEM.
         pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
             let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-            let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+            let bytes = ttmon_files::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
+            let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             let chain = chain.map_err(|error| wrong(certificate, &error))?;
             if chain.is_empty() {
                 return Err(wrong(certificate, &"there is no certificate in it"));
             }
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+            let bytes = ttmon_files::read_secret(key, KEY_BYTES_MAX).map_err(|error| wrong(key, &error))?;
+            let secret = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(key, &error))?;
             let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
                 .with_safe_default_protocol_versions()
                 .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))

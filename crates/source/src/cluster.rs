@@ -12,8 +12,6 @@ use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
 use yaml_rust2::scanner::Marker;
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::read;
-
 /// Why a descriptor could not be used.
 #[derive(Debug)]
 pub enum ClusterError {
@@ -45,8 +43,7 @@ impl std::error::Error for ClusterError {}
 
 /// Reads the descriptor in a file.
 pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
-    let bytes_max = usize::try_from(CLUSTER_BYTES_MAX).unwrap_or(usize::MAX);
-    let bytes = read::read_small(path, bytes_max).map_err(ClusterError::Io)?;
+    let bytes = ttmon_files::read(path, CLUSTER_BYTES_MAX).map_err(ClusterError::Io)?;
     parse(&String::from_utf8_lossy(&bytes))
 }
 

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -125,11 +125,11 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
     let file = match plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file)) {
         Some(file) => file,
         None => {
-            if request.want == Want::PlainFile && !is_plain_file(&request.path)? {
+            let opened = kept.with_room(|| open_beside(directory, &request.path, request.want));
+            if opened.is_err() {
                 plan.close(index);
-                return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
             }
-            let file = Arc::new(kept.with_room(|| open_beside(directory, &request.path))?);
+            let file = Arc::new(opened?);
             if request.pace == Pace::Repeated {
                 plan.keep(index, &file);
             }
@@ -152,17 +152,12 @@ fn has_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
-/// A plain file itself, not a link to one and not a device.
-fn is_plain_file(path: &Path) -> Result<bool, Failure> {
-    let stat = rustix::fs::lstat(path).map_err(failure)?;
-    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
-}
-
 /// `DEVICE:INODE`, then the names.
 fn list_names(path: &Path, bytes_max: usize) -> Reply {
-    let stat = rustix::fs::stat(path).map_err(failure)?;
+    let directory = open_directory(path)?;
+    let stat = rustix::fs::fstat(&directory).map_err(failure)?;
     let mut text = format!("{}:{}\n", stat.st_dev, stat.st_ino).into_bytes();
-    for entry in std::fs::read_dir(path)?.flatten() {
+    for entry in std::fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))?.flatten() {
         let name = entry.file_name();
         if text.len() + name.len() >= bytes_max {
             break;
@@ -173,17 +168,29 @@ fn list_names(path: &Path, bytes_max: usize) -> Reply {
     Ok(text)
 }
 
-fn open_beside(directory: &mut Directory, path: &Path) -> Result<OwnedFd, Failure> {
+fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<OwnedFd, Failure> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return open(path) };
     let is_known = directory.as_ref().is_some_and(|(known, _)| known == parent);
     if !is_known {
-        let opened = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failure)?;
-        *directory = Some((parent.to_owned(), opened));
+        *directory = Some((parent.to_owned(), open_directory(parent)?));
     }
     match directory {
+        Some((_, opened)) if want == Want::PlainFile => ttmon_files::open_regular_at(opened, name).map_err(failure),
         Some((_, opened)) => rustix::fs::openat(opened, name, READ_ONLY, Mode::empty()).map_err(failure),
         None => open(path),
     }
+}
+
+/// The directories behind `/proc/PID/root` are a container's own: a link among them could lead out of it.
+fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
+    const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    let is_pid = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    let container = path.ancestors().find(|above| above.ends_with("root") && above.parent().is_some_and(is_pid));
+    let mut directory = rustix::fs::open(container.unwrap_or(path), DIRECTORY, Mode::empty()).map_err(failure)?;
+    for name in container.and_then(|container| path.strip_prefix(container).ok()).into_iter().flatten() {
+        directory = rustix::fs::openat(&directory, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).map_err(failure)?;
+    }
+    Ok(directory)
 }
 
 /// Without waiting for a writer, should somebody have put a FIFO there, and without following a link: the files of the

@@ -1,6 +1,5 @@
 //! The loop: wait for an event, take those already waiting, update, draw once.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -12,7 +11,9 @@ use ratatui_core::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use ttmon_files::Directory;
 use ttmon_model::cluster::Cluster;
+use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
 use crate::clock::Clock;
@@ -275,31 +276,22 @@ impl Loop {
     }
 }
 
-/// Beside the file first, then in its place. A file that cannot be read is left alone, and of a link the file it leads to is meant.
+/// Replaces the settings file. One that cannot be read is left unchanged.
 fn save(path: &Path, settings: &Settings) -> io::Result<()> {
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
+        Directory::create(directory)?;
     }
-    let (path, earlier) = match fs::read_to_string(path) {
-        Ok(text) => (fs::canonicalize(path)?, text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => (path.to_owned(), String::new()),
-        Err(error) => return Err(error),
+    let earlier = match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => String::new(),
+        read => read?,
     };
-    let text = settings.write(&earlier).map_err(io::Error::other)?;
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    let write = || {
-        fs::write(&temporary, text)?;
-        if let Ok(before) = fs::metadata(&path) {
-            fs::set_permissions(&temporary, before.permissions())?;
-        }
-        fs::rename(&temporary, &path)
-    };
-    write().inspect_err(|_| _ = fs::remove_file(&temporary))
+    ttmon_files::write(path, settings.write(&earlier).map_err(io::Error::other)?.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]

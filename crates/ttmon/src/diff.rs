@@ -1,6 +1,5 @@
 //! Buffers now against those of an earlier `ttmon mem --json --buffers`.
 
-use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
@@ -23,15 +22,10 @@ const START_TOLERANCE: Duration = Duration::from_secs(2);
 /// Reads the earlier look.
 pub(crate) fn read(path: &Path) -> Result<Look, Failure> {
     let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
-    // Before it is opened: a pipe would wait for its writer, and a device may have no end.
-    let metadata = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(wrong("it is not a regular file".to_owned()));
-    }
-    if metadata.len() > BYTES_MAX {
+    let file = ttmon_files::open(path).map_err(|error| wrong(error.to_string()))?;
+    if file.metadata().is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
         return Err(wrong("it has more than 512 MiB".to_owned()));
     }
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     let look = earlier::parse(BufReader::new(file.take(BYTES_MAX)))
         .map_err(|error| wrong(if error.is_data() { error.to_string() } else { format!("not JSON: {error}") }))?;
     match look.schema {

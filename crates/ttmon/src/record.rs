@@ -1,6 +1,5 @@
 //! `ttmon record`: what is seen, kept in a file for `ttmon top --replay`.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use ttmon_files::Existing;
 use ttmon_source::Reach;
 use ttmon_source::happenings::Watch;
 use ttmon_source::ledgers::Detail;
@@ -45,8 +45,8 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     let mut snapshot = opened.snapshot()?;
     let failed =
         |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", args.file.display()));
-    let file = if args.force { File::create(&args.file) } else { File::create_new(&args.file) };
-    let file = file.map_err(|error| match error.kind() {
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    let file = ttmon_files::create(&args.file, existing).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::new(format!("{} exists and was left alone; replace it with --force", args.file.display())),
         _ => failed(error),
     })?;

@@ -19,7 +19,6 @@ mod tests;
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
@@ -27,6 +26,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use ttmon_files::Existing;
 use ttmon_model::Sample;
 use ttmon_print::Style;
 use ttmon_source::ledgers::Detail;
@@ -271,8 +271,7 @@ fn write_report(output: &Output, account: &Account) -> bool {
     let text = format!("{}\n", ttmon_wire::to_string(&report::document(account), Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
-    // Not through a link that somebody else may have put there.
-    let saved = File::create_new(&instead).and_then(|mut file| file.write_all(text.as_bytes()));
+    let saved = ttmon_files::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));
     match &saved {
         Ok(()) => complain(&format!("--report: {}; the report is in {}", failure.message, instead.display())),
         Err(error) => complain(&format!("--report: {}; nor can {}: {error}; it is lost", failure.message, instead.display())),

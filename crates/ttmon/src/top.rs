@@ -1,13 +1,13 @@
 //! `ttmon top`: the interactive monitor, on the machine a command line names.
 
 use std::env;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
 use ttmon_ask::{Place as ServicePlace, Roots, Service};
+use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
@@ -108,7 +108,7 @@ fn settings(args: &TopArgs) -> Result<(Settings, Option<PathBuf>, Option<String>
     let mut messages = Vec::new();
     let system = named.is_none().then(|| PathBuf::from("/etc/ttmon/config.toml"));
     for path in system.iter().chain(&own) {
-        match fs::read_to_string(path) {
+        match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {
             Ok(text) => {
                 let said = settings.read(&text);
                 if !said.is_empty() {

@@ -227,3 +227,36 @@ fn errors_have_a_meaning() {
         assert_eq!(Missing::from(Failure::Errno(errno)), reason, "{errno}");
     }
 }
+
+/// Another user exchanges a region with something else all the time: that is never opened, in whatever order things come.
+#[test]
+fn what_is_no_plain_file_is_never_opened() {
+    use rustix::fs::{CWD, FileType, Mode, RenameFlags, inotify, mknodat, renameat_with};
+    const ROUNDS: usize = 20_000;
+
+    let tree = Tree::new("");
+    let (region, other) = (tree.path("a"), tree.path("fifo"));
+    mknodat(CWD, &other, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, &other, inotify::WatchFlags::OPEN).unwrap();
+
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let (mut read, mut refused) = (0, 0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                renameat_with(CWD, &region, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for _ in 0..ROUNDS {
+            match open_beside(&mut None, &region, Want::PlainFile) {
+                Ok(file) => read += usize::from(read_plain(&file, 64) == Ok(b"a\n".to_vec())),
+                Err(_) => refused += 1,
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(rustix::io::read(&watch, &mut [0; 64]).unwrap_err(), Errno::AGAIN, "the FIFO was opened");
+    assert_eq!(read + refused, ROUNDS);
+    assert!(read > 0 && refused > 0, "{read} {refused}: both were seen");
+}

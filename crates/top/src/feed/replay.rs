@@ -48,7 +48,7 @@ pub(crate) struct Position {
 impl Replay {
     /// Opens a recording, of which these devices are meant.
     pub fn open(path: &Path, selection: Selection) -> Result<Self, Error> {
-        Ok(Self { reader: Reader::new(BufReader::new(File::open(path)?))?, selection })
+        Ok(Self { reader: Reader::new(BufReader::new(ttmon_files::open(path)?))?, selection })
     }
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {

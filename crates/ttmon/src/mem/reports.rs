@@ -1,10 +1,9 @@
 //! `--csv DIR`: all files or none. They are written under names of their own first, and get theirs when all are there.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::Path;
 
+use ttmon_files::Directory;
 use ttmon_model::Snapshot;
 use ttmon_print::ReportFile;
 
@@ -22,49 +21,25 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
         .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", directory.display())))
 }
 
-fn write_all(directory: &Path, files: &[ReportFile]) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    let written = Temporary::write(directory, files)?;
-    // What can fail now is the directory's end, or somebody who works in it.
-    for (temporary, file) in written.0.iter().zip(files) {
-        fs::rename(temporary, directory.join(&file.name))?;
-    }
-    Ok(())
-}
-
-/// Files under names of their own; what is left of them goes with this.
-struct Temporary(Vec<PathBuf>);
-
-impl Temporary {
-    fn write(directory: &Path, files: &[ReportFile]) -> io::Result<Self> {
-        let mut written = Self(Vec::with_capacity(files.len()));
-        for (number, file) in files.iter().enumerate() {
-            let target = directory.join(&file.name);
-            if target.is_dir() {
-                return Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{} is a directory", target.display())));
-            }
-            let path = directory.join(format!(".ttmon-{}-{number}", process::id()));
-            let mut temporary = File::create_new(&path)?;
-            written.0.push(path);
-            temporary.write_all(file.text.as_bytes())?;
-            temporary.sync_all()?;
+fn write_all(path: &Path, files: &[ReportFile]) -> io::Result<()> {
+    let directory = Directory::create(path)?;
+    let mut drafts = Vec::with_capacity(files.len());
+    for file in files {
+        if directory.has_directory(&file.name) {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{} is a directory", path.join(&file.name).display())));
         }
-        Ok(written)
+        let mut draft = directory.draft()?;
+        draft.write_all(file.text.as_bytes())?;
+        drafts.push(draft);
     }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            // Those that got their names are not there any more.
-            let _ = fs::remove_file(path);
-        }
-    }
+    // Only the directory itself can fail now.
+    drafts.into_iter().zip(files).try_for_each(|(draft, file)| draft.commit(&file.name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn names(directory: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -1,0 +1,17 @@
+//! Opens the files that a user names, or that other users may have prepared.
+//!
+//! A path is walked one component at a time from an open directory, and each component is inspected before it is
+//! opened for reading or writing. The rules, also in docs/security.md:
+//!
+//! - A symbolic link is followed if its owner is this user or root, or if only they can write its directory. This is
+//!   the kernel's `fs.protected_symlinks`, extended from sticky directories to every directory.
+//! - A regular file is opened. A device is not, except `/dev/null`, `/dev/full` and terminals.
+//! - A FIFO is written if this user owns it, and read only as an open file (`/dev/stdin`, `/dev/fd/N`).
+//! - Reads are bounded. Writes create a new file in the opened directory and rename it: the old content or the new.
+
+mod create;
+mod read;
+mod walk;
+
+pub use create::{Directory, Draft, Existing, check_writable, create, write};
+pub use read::{open, open_regular_at, read, read_secret, read_text};
