@@ -1,5 +1,6 @@
 //! HTTPS as others meet it: a certificate made on the spot, and curl for a client.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,6 +25,7 @@ fn check(gate: &Gate) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
     make_certificate(gate.project, &certificate, &key)?;
+    refuse_public_key(&ttmon, directory.path(), &certificate, &key)?;
     let (_server, port) = open_to_others(&ttmon, directory.path(), &certificate, &key)?;
     let curl = |flags: &[&str], path: &str| -> Result<String, String> {
         let url = format!("https://localhost:{port}{path}");
@@ -66,10 +68,25 @@ fn make_certificate(project: &Project, certificate: &Path, key: &Path) -> Result
     project::run(&mut command)
 }
 
+/// A key that other users can read.
+fn refuse_public_key(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(), String> {
+    let public = directory.join("public.pem");
+    let copied = std::fs::copy(key, &public).and_then(|_| std::fs::set_permissions(&public, PermissionsExt::from_mode(0o644)));
+    copied.map_err(|error| format!("{}: {error}", public.display()))?;
+    let output = command(program, directory, certificate, &public).output().map_err(|error| format!("ttmon: {error}"))?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    println!("a key that others can read: {}", message.trim_end());
+    if message.contains("other users may read it") { Ok(()) } else { Err("a key that others can read is used".to_owned()) }
+}
+
 /// Open to other hosts, as it may only be with a token and TLS.
 fn open_to_others(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Result<(Ended, u16), String> {
+    serve(&mut command(program, directory, certificate, key), "https://")
+}
+
+fn command(program: &Path, directory: &Path, certificate: &Path, key: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["serve", "--sim", "n150", "--listen", "0.0.0.0:0", "--allow-remote"]).env("TTMON_TOKEN", TOKEN);
     command.arg("--api").arg(directory.join("api.sock")).arg("--tls-cert").arg(certificate).arg("--tls-key").arg(key);
-    serve(&mut command, "https://")
+    command
 }

@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, dead_code, reason = "tests, and helpers of those to come")]
 
 mod baseline;
+mod files;
 mod host;
 mod isolation;
 mod watch;
@@ -19,12 +20,12 @@ const ASKED_FOR: &str = "TTMON_TEST_ROOT";
 /// A name, whether it has its own pids, and what it does inside its namespaces.
 type Case = (&'static str, Pids, fn());
 
-const CASES: &[&[Case]] = &[baseline::CASES];
+const CASES: &[&[Case]] = &[baseline::CASES, files::CASES];
 
 /// What a process started by a case does, given its arguments.
 type Role = (&'static str, fn(&[String]));
 
-const ROLES: &[&[Role]] = &[watch::ROLES];
+const ROLES: &[&[Role]] = &[watch::ROLES, files::ROLES];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

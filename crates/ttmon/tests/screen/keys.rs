@@ -154,6 +154,18 @@ fn settings_are_kept() {
     other.wait_for("unknown key nonsense");
 }
 
+/// Neither waits for a writer nor reads without an end.
+#[test]
+fn settings_that_are_no_file_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let (fifo, zero) = (directory.path().join("fifo"), directory.path().join("zero"));
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+    for (path, why) in [(fifo, "it is a FIFO"), (zero, "it is a device")] {
+        Terminal::top(120, 40, &format!("--sim n150 --config {}", path.display())).wait_for(why);
+    }
+}
+
 #[test]
 fn mouse() {
     let mut top = t3k();
