@@ -47,6 +47,9 @@ impl fmt::Display for DoorError {
 
 impl std::error::Error for DoorError {}
 
+/// Connections that may wait to be accepted. The kernel drops what is beyond, and a peer tries again a second later.
+const BACKLOG: i32 = 1024;
+
 /// A Unix socket.
 #[derive(Debug)]
 pub(crate) struct UnixDoor {
@@ -107,6 +110,7 @@ impl UnixDoor {
             Err(error) => return Err(wrap(error)),
         }
         let listener = UnixListener::bind(path).map_err(wrap)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
         // Everybody may ask: the kernel says who does, and that decides what they see.
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(wrap)?;
         listener.set_nonblocking(true).map_err(wrap)?;
@@ -154,6 +158,7 @@ impl TcpDoor {
     pub(crate) fn open(address: SocketAddr) -> Result<Self, DoorError> {
         let wrap = |error| DoorError::Address(address, error);
         let listener = TcpListener::bind(address).map_err(wrap)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
         listener.set_nonblocking(true).map_err(wrap)?;
         let address = listener.local_addr().map_err(wrap)?;
         Ok(Self { listener, address })

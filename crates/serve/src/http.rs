@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::access::Door;
-use crate::body::Body;
+use crate::crowd::{Answer, Answering, Crowd, Holder, Seat};
 use crate::doors::{TcpDoor, UnixDoor};
 use crate::guarded::Guarded;
 use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX};
@@ -62,17 +62,19 @@ pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<
 }
 
 async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: Arc<Service>) {
-    let places = Arc::new(Semaphore::new(UNIX_CONNECTIONS_MAX));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    let crowd = Crowd::new(UNIX_CONNECTIONS_MAX);
+    loop {
         match listener.accept().await {
             // A peer that cannot be told is nobody, who sees least.
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
+                let seat = enter(&crowd, Holder::User(uid), &service).await;
                 let (door, service) = (Door::Unix(uid), Arc::clone(&service));
                 if refuses_descriptors {
-                    tokio::spawn(converse(stream, door, service, place));
+                    tokio::spawn(async move { seat.hold(converse(stream, door, service, Arc::clone(&seat))).await });
                 } else {
-                    tokio::spawn(converse(Guarded::new(stream, place), door, service, ()));
+                    let stream = Guarded::new(stream, Arc::clone(&seat));
+                    tokio::spawn(async move { seat.hold(converse(stream, door, service, Arc::clone(&seat))).await });
                 }
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -81,32 +83,46 @@ async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: 
 }
 
 async fn serve_tcp(listener: TcpListener, door: Door, tls: Option<Acceptor>, service: Arc<Service>) {
-    let places = Arc::new(Semaphore::new(TCP_CONNECTIONS_MAX));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    let crowd = Crowd::new(TCP_CONNECTIONS_MAX);
+    loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
-                let service = Arc::clone(&service);
-                match tls.clone() {
-                    None => drop(tokio::spawn(converse(stream, door, service, place))),
-                    Some(acceptor) => drop(tokio::spawn(async move {
-                        if let Some(stream) = acceptor.accept(stream).await {
-                            converse(stream, door, service, place).await;
+                let seat = enter(&crowd, peer.ip().into(), &service).await;
+                let (service, tls) = (Arc::clone(&service), tls.clone());
+                tokio::spawn(async move {
+                    let talking = async {
+                        match tls {
+                            None => converse(stream, door, service, Arc::clone(&seat)).await,
+                            Some(acceptor) => {
+                                if let Some(stream) = acceptor.accept(stream).await {
+                                    converse(stream, door, service, Arc::clone(&seat)).await;
+                                }
+                            }
                         }
-                    })),
-                }
+                    };
+                    seat.hold(talking).await
+                });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
+async fn enter(crowd: &Arc<Crowd>, holder: Holder, service: &Service) -> Arc<Seat> {
+    let (seat, has_pushed) = crowd.enter(holder).await;
+    if has_pushed {
+        service.counters.crowded.add_one();
+    }
+    Arc::new(seat)
+}
+
 /// One connection, until it ends or takes too long.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Door, service: Arc<Service>, _place: impl Send) {
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Door, service: Arc<Service>, seat: Arc<Seat>) {
     let _open = service.counters.connection();
     let stream = Patient::new(stream, Arc::clone(&service));
     let is_asking = stream.is_asking();
-    let answering = service_fn(|request| reply(request, door, Arc::clone(&service)));
+    let answering = service_fn(|request| reply(request, door, Arc::clone(&service), seat.answering()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
@@ -119,7 +135,12 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Doo
     }
 }
 
-async fn reply(request: Request<Incoming>, door: Door, service: Arc<Service>) -> Result<Response<Body>, Infallible> {
+async fn reply(
+    request: Request<Incoming>,
+    door: Door,
+    service: Arc<Service>,
+    answering: Answering,
+) -> Result<Response<Answer>, Infallible> {
     let uri = request.uri();
     let question = Question {
         door,
@@ -128,8 +149,9 @@ async fn reply(request: Request<Incoming>, door: Door, service: Arc<Service>) ->
         path: uri.path(),
         query: uri.query().unwrap_or_default(),
         headers: request.headers(),
+        has_body: !request.body().is_end_stream(),
     };
-    Ok(routes::answer(&service, question).await)
+    Ok(routes::answer(&service, question).await.map(|body| answering.with(body)))
 }
 
 #[cfg(test)]
@@ -145,7 +167,8 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (ours, theirs) = duplex(256);
-            let talking = tokio::spawn(converse(ours, Door::Loopback, Arc::clone(&service), ()));
+            let seat = Arc::new(Crowd::new(1).enter(Holder::Loopback).await.0);
+            let talking = tokio::spawn(converse(ours, Door::Loopback, Arc::clone(&service), seat));
             let _theirs = peer(theirs).await;
             talking.await.expect("an end");
             service.counters.slow.get()

@@ -12,6 +12,7 @@
 mod access;
 mod body;
 mod chips;
+mod crowd;
 mod doors;
 #[cfg(test)]
 mod fixture;

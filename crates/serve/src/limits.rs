@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Connections over TCP at once. Those beyond wait in the kernel's queue until one ends: a thousand slow ones are let in,
-/// and a slow one is cut off after [`HEADER_TIMEOUT`] or [`WRITE_TIMEOUT`].
+/// Connections over TCP at once. For one more, the address with the most loses its oldest: see crowd.rs. A slow one is cut off after
+/// [`HEADER_TIMEOUT`] or [`WRITE_TIMEOUT`].
 pub(crate) const TCP_CONNECTIONS_MAX: usize = 2048;
-/// Connections over the Unix socket at once; its peers are programs of this host, each for a moment.
+/// Connections over the Unix socket at once; its peers are programs of this host. Likewise by user.
 pub(crate) const UNIX_CONNECTIONS_MAX: usize = 512;
 /// Event streams at once, of both together: each costs a copy of what happens. One user has at most half of them.
 pub(crate) const STREAMS_MAX: usize = 256;

@@ -1,6 +1,6 @@
 //! Answers that are no: problem documents of RFC 9457.
 
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde_json::json;
 
@@ -14,6 +14,8 @@ pub(crate) enum Problem {
     NotFound,
     /// This door is for looking only.
     Method,
+    /// The request has a body: nothing reads it, and behind it the end of the connection would not be seen.
+    Body,
     /// A parameter is not what it should be.
     Parameter(String),
     /// What was asked for is more than one answer holds.
@@ -39,6 +41,7 @@ impl Problem {
                 (StatusCode::NOT_FOUND, "not-found", "No such path", "see /api/v1/openapi.json for those there are".to_owned())
             }
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method", "Only GET and HEAD", "nothing can be changed here".to_owned()),
+            Self::Body => (StatusCode::BAD_REQUEST, "body", "A request has no body here", "send the request without one".to_owned()),
             Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why.clone()),
             Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why.clone()),
             Self::Refused(Refusal::SeveralHosts) => {
@@ -79,6 +82,7 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self {
+            Self::Body => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
             Self::Method => drop(headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"))),
             Self::Refused(Refusal::WrongToken | Refusal::NoToken) | Self::NeedsToken => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ttmon\""));

@@ -199,6 +199,7 @@ pub(crate) struct Question<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) headers: &'a HeaderMap,
+    pub(crate) has_body: bool,
 }
 
 /// Answers it.
@@ -220,6 +221,9 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
     let route = ROUTES.iter().find(|route| route.path == question.path).ok_or(Problem::NotFound)?;
     if !matches!(*question.method, Method::GET | Method::HEAD) {
         return Err(Problem::Method);
+    }
+    if question.has_body {
+        return Err(Problem::Body);
     }
     let parameters = Parameters::parse(question.query, route.parameters)?;
     match route.answer {

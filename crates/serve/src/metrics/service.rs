@@ -24,7 +24,7 @@ mod families {
     pub(super) const REQUESTS: Family = Family { name: "ttmon_http_requests_total", sort: Sort::Counter, unit: "", help: "Requests answered, by the class of the answer." };
     pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: Sort::Gauge, unit: "", help: "Connections now open." };
     pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: Sort::Gauge, unit: "", help: "Event streams now open." };
-    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind." };
+    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
     pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: Sort::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
 }
 
@@ -58,6 +58,7 @@ pub(crate) struct Counters {
     streams: AtomicU64,
     pub(crate) slow: Count,
     pub(crate) behind: Count,
+    pub(crate) crowded: Count,
 }
 
 /// A number that only grows.
@@ -159,6 +160,7 @@ impl Own {
         out.family(&families::DROPPED);
         out.value(&[], &[("reason", "slow")], counters.slow.get() as f64);
         out.value(&[], &[("reason", "stream_behind")], counters.behind.get() as f64);
+        out.value(&[], &[("reason", "crowded")], counters.crowded.get() as f64);
         out.family(&families::HEARD);
         for (what, count) in &self.heard {
             out.value(&[], &[("what", what)], *count as f64);

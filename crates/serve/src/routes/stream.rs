@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use ttmon_wire::{Layout, SCHEMA};
 
 use super::{Question, ask, documents, typed, wants_json};
@@ -59,8 +59,15 @@ async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mps
     let mut pulse = service.subscribe();
     // So that a reader sees the header at once, and comes back soon after a break.
     let mut parts = vec![Bytes::from_static(b"retry: 2000\n\n")];
+    let mut keep_alive = Instant::now() + STREAM_KEEP_ALIVE;
     loop {
         parts.extend(events.news(&service, view).await);
+        if parts.is_empty() && Instant::now() >= keep_alive {
+            parts.push(Bytes::from_static(b": nothing new\n\n"));
+        }
+        if !parts.is_empty() {
+            keep_alive = Instant::now() + STREAM_KEEP_ALIVE;
+        }
         for part in parts.drain(..) {
             match sender.try_send(part) {
                 Ok(()) => {}
@@ -71,25 +78,22 @@ async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mps
                 Err(mpsc::error::TrySendError::Closed(_)) => return,
             }
         }
-        parts.extend(wait(&mut pulse, &sender).await);
+        wait(&mut pulse, &sender, keep_alive).await;
         if sender.is_closed() {
             return;
         }
     }
 }
 
-/// Until something is new. A word to keep the line alive where nothing is for long.
-async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>) -> Option<Bytes> {
+/// Until something may be new, the reader has left, or a keep-alive is due: each snapshot wakes a stream, also one without news.
+async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>, keep_alive: Instant) {
     // In short turns, so that a reader who left while nothing happens is noticed.
     const TURN: Duration = Duration::from_secs(1);
-    let mut waited = Duration::ZERO;
-    while waited < STREAM_KEEP_ALIVE && !sender.is_closed() {
-        if timeout(TURN, pulse.changed()).await.is_ok() {
-            return None;
+    while Instant::now() < keep_alive && !sender.is_closed() {
+        if timeout_at(keep_alive.min(Instant::now() + TURN), pulse.changed()).await.is_ok() {
+            return;
         }
-        waited += TURN;
     }
-    Some(Bytes::from_static(b": nothing new\n\n"))
 }
 
 impl Events {
@@ -133,7 +137,8 @@ mod tests {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let headers = hyper::HeaderMap::new();
             let ask = |view: View, method: &hyper::Method| {
-                let question = Question { door: Door::Unix(0), authority: None, method, path: "", query: "", headers: &headers };
+                let question =
+                    Question { door: Door::Unix(0), authority: None, method, path: "", query: "", headers: &headers, has_body: false };
                 events(&service, view, &question, ask::Events { after: None, snapshots: false })
             };
             let half = |view: View| -> Vec<_> { (0..STREAMS_MAX / 2).map(|_| ask(view, &hyper::Method::GET).expect("a stream")).collect() };
@@ -145,6 +150,32 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             assert!(ask(View::Public, &hyper::Method::HEAD).is_ok() && free(View::Public).is_ok());
+        });
+    }
+    /// A snapshot a second is no news to a stream without snapshots: proxies cut a line that is silent for long.
+    #[test]
+    fn keep_alives_come_though_every_snapshot_wakes_the_stream() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+        runtime.block_on(async {
+            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let (sender, mut receiver) = mpsc::channel(STREAM_QUEUE_MAX);
+            let state = Events { after: service.last_happening(), snapshots: false, number: 0 };
+            tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
+            let sampled = Arc::clone(&service);
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    let sample = crate::fixture::sample();
+                    let published = crate::newest::Published::new(1, crate::fixture::machine(), sample, Vec::new(), Vec::new());
+                    sampled.publish(Duration::ZERO, Arc::new(published));
+                }
+            });
+            assert_eq!(receiver.recv().await.as_deref(), Some(&b"retry: 2000\n\n"[..]));
+            for _ in 0..2 {
+                let begun = Instant::now();
+                assert_eq!(receiver.recv().await.as_deref(), Some(&b": nothing new\n\n"[..]));
+                assert!(begun.elapsed() <= STREAM_KEEP_ALIVE + Duration::from_secs(1), "{:?}", begun.elapsed());
+            }
         });
     }
 }

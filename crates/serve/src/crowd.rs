@@ -1,0 +1,263 @@
+//! Connections that are open, and who holds them. A newcomer is always let in: when all places are taken, the user or address with
+//! the most connections loses its oldest one, an idle one before one that is being answered.
+//!
+//! So idle connections shut nobody out, however many there are, and root and a scraper need no place of their own.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use hyper::body::{Bytes, Frame, SizeHint};
+use tokio::sync::Notify;
+
+use crate::body::Body;
+
+/// Who holds a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Holder {
+    /// A user on the Unix socket.
+    User(u32),
+    /// Any program of this host over TCP: it may use every loopback address.
+    Loopback,
+    /// Another host.
+    V4([u8; 4]),
+    /// Another network: a host has all addresses of its /64.
+    V6([u8; 8]),
+}
+
+impl From<IpAddr> for Holder {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            address if address.is_loopback() => Self::Loopback,
+            IpAddr::V4(address) => Self::V4(address.octets()),
+            IpAddr::V6(address) => Self::V6(address.octets().first_chunk().copied().unwrap_or_default()),
+        }
+    }
+}
+
+/// The connections of one listener.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    most: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    last: u64,
+    /// Those that stay, the oldest first.
+    staying: HashMap<Holder, BTreeMap<u64, Arc<Entry>>>,
+    /// How many those are.
+    count: usize,
+    /// Those that were asked to end.
+    leaving: HashSet<u64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    holder: Holder,
+    /// Answers that are under way.
+    answers: AtomicUsize,
+    /// The connection was asked to end.
+    leave: Notify,
+}
+
+/// A connection's place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    crowd: Arc<Crowd>,
+    number: u64,
+    entry: Arc<Entry>,
+}
+
+/// Connections that were asked to end and have not yet: those of a kernel that waits for their senders may take long.
+const LEAVING_MAX: usize = 512;
+
+impl Crowd {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: Mutex::default() })
+    }
+
+    /// A place, and whether another connection had to end for it.
+    pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> (Seat, bool) {
+        while self.lock().leaving.len() >= LEAVING_MAX {
+            tokio::task::yield_now().await;
+        }
+        let mut open = self.lock();
+        let is_full = open.count >= self.most;
+        if is_full {
+            open.dismiss_one();
+        }
+        open.last += 1;
+        open.count += 1;
+        let number = open.last;
+        let entry = Arc::new(Entry { holder, answers: AtomicUsize::new(0), leave: Notify::new() });
+        open.staying.entry(holder).or_default().insert(number, Arc::clone(&entry));
+        drop(open);
+        (Seat { crowd: Arc::clone(self), number, entry }, is_full)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Asks the oldest connection of the largest holder to end; of several, of the one that came first.
+    fn dismiss_one(&mut self) {
+        let size = |seats: &BTreeMap<u64, Arc<Entry>>| (seats.len(), Reverse(seats.keys().next().copied()));
+        let Some((holder, seats)) = self.staying.iter().max_by_key(|(_, seats)| size(seats)) else { return };
+        let idle = seats.iter().find(|(_, entry)| entry.answers.load(Ordering::Relaxed) == 0);
+        let Some((number, entry)) = idle.or_else(|| seats.iter().next()) else { return };
+        entry.leave.notify_one();
+        let (holder, number) = (*holder, *number);
+        self.remove(holder, number);
+        self.leaving.insert(number);
+    }
+
+    /// Takes one out of those that stay.
+    fn remove(&mut self, holder: Holder, number: u64) {
+        if let hash_map::Entry::Occupied(mut seats) = self.staying.entry(holder)
+            && seats.get_mut().remove(&number).is_some()
+        {
+            self.count -= 1;
+            if seats.get().is_empty() {
+                seats.remove();
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Runs a connection until it ends, or has to make place; `None` then.
+    pub(crate) async fn hold<T>(&self, connection: impl Future<Output = T>) -> Option<T> {
+        let (mut connection, mut leave) = (pin!(connection), pin!(self.entry.leave.notified()));
+        std::future::poll_fn(|context| match leave.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => connection.as_mut().poll(context).map(Some),
+        })
+        .await
+    }
+
+    /// For the time of an answer.
+    pub(crate) fn answering(&self) -> Answering {
+        self.entry.answers.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(&self.entry))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut open = self.crowd.lock();
+        open.leaving.remove(&self.number);
+        open.remove(self.entry.holder, self.number);
+    }
+}
+
+/// An answer that is under way.
+#[derive(Debug)]
+pub(crate) struct Answering(Arc<Entry>);
+
+impl Answering {
+    /// A body that is under way until it is sent.
+    pub(crate) fn with(self, body: Body) -> Answer {
+        Answer { body, _answering: self }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body that knows when it was sent.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    body: Body,
+    _answering: Answering,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work)
+    }
+
+    async fn enter(crowd: &Arc<Crowd>, holder: Holder, count: usize) -> Vec<Seat> {
+        let mut seats = Vec::new();
+        for _ in 0..count {
+            seats.push(crowd.enter(holder).await.0);
+        }
+        seats
+    }
+
+    fn leaving(seats: &[Seat]) -> Vec<bool> {
+        seats.iter().map(|seat| seat.crowd.lock().leaving.contains(&seat.number)).collect()
+    }
+
+    #[test]
+    fn newcomer_takes_the_place_of_the_largest_holder() {
+        run(async {
+            let crowd = Crowd::new(4);
+            let root = enter(&crowd, Holder::User(0), 1).await;
+            let attacker = enter(&crowd, Holder::User(7), 3).await;
+            let (user, has_pushed) = crowd.enter(Holder::User(8)).await;
+            assert!(has_pushed);
+            assert_eq!((leaving(&root), leaving(&attacker)), (vec![false], vec![true, false, false]));
+            assert_eq!(attacker[0].hold(std::future::pending::<()>()).await, None);
+            assert_eq!(user.hold(std::future::ready(5)).await, Some(5));
+            drop((root, attacker, user));
+            let open = crowd.lock();
+            assert_eq!((open.count, open.staying.len(), open.leaving.len()), (0, 0, 0));
+        });
+    }
+
+    #[test]
+    fn idle_connections_go_before_answered_ones() {
+        run(async {
+            let crowd = Crowd::new(3);
+            let seats = enter(&crowd, Holder::User(7), 3).await;
+            let answering = seats[0].answering();
+            let more = enter(&crowd, Holder::User(7), 3).await;
+            assert_eq!((leaving(&seats), leaving(&more)), (vec![false, true, true], vec![true, false, false]));
+            drop(answering);
+            enter(&crowd, Holder::User(7), 1).await;
+            assert_eq!(leaving(&seats), [true; 3]);
+        });
+    }
+
+    #[test]
+    fn loopback_is_one_holder_and_so_is_a_network() {
+        let holder = |text: &str| Holder::from(text.parse::<IpAddr>().expect("an address"));
+        assert_eq!(
+            (holder("127.0.0.9"), holder("::1"), holder("::ffff:127.0.0.1")),
+            (Holder::Loopback, Holder::Loopback, Holder::Loopback)
+        );
+        assert_eq!(holder("2001:db8::1"), holder("2001:db8::ffff:1"));
+        assert_ne!(holder("10.0.0.1"), holder("10.0.0.2"));
+    }
+}

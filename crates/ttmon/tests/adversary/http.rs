@@ -1,0 +1,128 @@
+//! Attacks on the API: event streams that are never given back, and connections that shut others out.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::host::{API, ATTACKER, Actor, BYSTANDER, HTTP, Host, hold, metric, within};
+use crate::isolation::Pids;
+use crate::watch::Watch;
+use crate::{Case, Role};
+
+pub(crate) const CASES: &[Case] = &[
+    ("streams_with_a_body_are_refused_and_given_back", Pids::Private, streams_with_a_body),
+    ("streams_with_a_byte_behind_are_given_back", Pids::Private, streams_with_a_byte_behind),
+    ("idle_connections_shut_nobody_out", Pids::Private, idle_connections),
+    ("half_requests_shut_nobody_out", Pids::Private, half_requests),
+];
+
+pub(crate) const ROLES: &[Role] = &[("streams", streams), ("connections", connections), ("stream_once", stream_once)];
+
+const EVENTS: &str = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n";
+/// Twice as many as there are places.
+const STREAMS: usize = 512;
+
+fn streams_with_a_body() {
+    leak("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+}
+
+/// What lies in the queue behind a request hides the end of a connection, until a keep-alive cannot be written.
+fn streams_with_a_byte_behind() {
+    leak("\r\nG");
+}
+
+/// Streams of this form are opened and closed at once; nobody misses one.
+fn leak(rest: &str) {
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    for place in [API, HTTP] {
+        Actor::start(ATTACKER, "streams", &[place, &STREAMS.to_string(), rest]).finish();
+    }
+    within(Duration::from_secs(60), "streams given back", || metric("ttmon_http_streams ") == Some(0.0));
+    for (uid, place) in [(0, API), (BYSTANDER, API), (BYSTANDER, HTTP)] {
+        Actor::start(uid, "stream_once", &[place]).finish();
+    }
+    watch.finish();
+    host.gives_back();
+}
+
+/// PLACE COUNT REST: opens event streams one after the other, reads the beginning of each answer and closes it.
+fn streams(arguments: &[String]) {
+    for _ in 0..arguments[1].parse::<usize>().unwrap() {
+        let mut stream = open(&arguments[0]);
+        // Whole, lest the kernel report unread bytes as an error. One that is closed meanwhile was refused.
+        let _ = stream.write_all(format!("{EVENTS}{}", arguments[2]).as_bytes());
+        let mut text = Vec::new();
+        while !text.ends_with(b"retry: 2000\n\n\r\n") {
+            let mut bytes = [0; 1024];
+            match stream.read(&mut bytes) {
+                Ok(count @ 1..) => text.extend_from_slice(&bytes[..count]),
+                _ => break,
+            }
+            if text.starts_with(b"HTTP/1.1 503") {
+                break;
+            }
+        }
+    }
+    println!("ready");
+}
+
+/// PLACE: gets an event stream.
+fn stream_once(arguments: &[String]) {
+    let mut stream = open(&arguments[0]);
+    write!(stream, "{EVENTS}\r\n").unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200", "{}", String::from_utf8_lossy(&head));
+    println!("ready");
+}
+
+fn idle_connections() {
+    crowd("");
+}
+
+fn half_requests() {
+    crowd("GET /metrics HTTP/1.1\r\nHost: ");
+}
+
+/// 2,000 connections on the Unix socket and 8,000 over TCP that say this and nothing more.
+fn crowd(text: &str) {
+    const PER_PROCESS: usize = 2000;
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let attacker = |place| Actor::start(ATTACKER, "connections", &[place, &PER_PROCESS.to_string(), text]);
+    let attackers = [API, HTTP, HTTP, HTTP, HTTP].map(attacker);
+    // All are there; the others are asked about for a while longer.
+    let samples = || metric("ttmon_samples_total").unwrap_or_default();
+    let before = samples();
+    within(Duration::from_secs(60), "sampled on", || samples() >= before + 5.0);
+    assert!(metric("ttmon_http_dropped_total{reason=\"crowded\"}") > Some(0.0));
+    watch.finish();
+    drop(attackers);
+    host.gives_back();
+}
+
+/// PLACE COUNT TEXT: holds connections open that sent this.
+fn connections(arguments: &[String]) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let count = arguments[1].parse::<usize>().unwrap();
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let mut stream = open(&arguments[0]);
+        // One that had to make place is closed already.
+        let _ = stream.write_all(arguments[2].as_bytes());
+        held.push(stream);
+    }
+    hold();
+}
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+fn open(place: &str) -> Box<dyn Stream> {
+    if place.starts_with('/') { Box::new(UnixStream::connect(place).unwrap()) } else { Box::new(TcpStream::connect(place).unwrap()) }
+}
