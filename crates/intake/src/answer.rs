@@ -232,6 +232,7 @@ fn outline(heard: &Heard<'_>) -> Ledger {
         unlisted_count: 0,
         unlisted_bytes: 0,
         capacity: None,
+        kernel_types: None,
     };
     let allocators = heard.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {
         slot,

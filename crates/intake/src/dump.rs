@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::reader::{Allocator, Circular, Entry, Totals};
-use ttmon_model::{DeviceId, Kind, Sample, Snapshot, Source};
+use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Kind, Sample, Snapshot, Source};
 use ttmon_source::ledgers;
 
 use crate::limits::DUMP_BUFFERS_MAX;
@@ -80,6 +80,7 @@ struct Item {
     refs: u32,
     time: u64,
     tag: Option<String>,
+    kernel_type: Option<KernelType>,
 }
 
 /// One kind of memory of one device.
@@ -91,6 +92,8 @@ struct Sums {
     of_others: (u64, u64),
     /// The first of the reader's by address and pid.
     listed: BTreeMap<(u64, u32), Item>,
+    /// Of kernels in ledgers that were listed.
+    kernel_types: KernelTypes,
     /// Bytes that a source reports without a list: of which process, and the source.
     reported: Vec<(u32, u64, Source)>,
 }
@@ -143,15 +146,28 @@ impl Dump {
                 let sums = self.sums(*device, kind::CB);
                 sums.count(1, circular.size.into(), is_seen);
                 if is_seen {
-                    sums.list((circular.address.into(), pid), || Item { size: circular.size.into(), refs: 1, time: 0, tag: None });
+                    sums.list((circular.address.into(), pid), || Item {
+                        size: circular.size.into(),
+                        refs: 1,
+                        time: 0,
+                        tag: None,
+                        kernel_type: None,
+                    });
                 }
             }
         }
-        for entry in entries.iter().filter(|_| is_seen) {
+        for entry in entries.iter().filter(|entry| is_seen || entry.kind == kind::KERNEL) {
             for device in devices_of(entry.allocator).filter(|device| !is_counted(*device, entry.kind)) {
+                let kernel_type = ledgers::kernel_type(entry);
                 let tag = || ledgers::tag(tags, entry.tag).cloned();
-                let item = || Item { size: entry.size, refs: entry.refs, time: entry.time, tag: tag() };
-                self.sums(device, entry.kind).list((entry.address, pid), item);
+                let item = || Item { size: entry.size, refs: entry.refs, time: entry.time, tag: tag(), kernel_type };
+                let sums = self.sums(device, entry.kind);
+                if let Some(kernel_type) = kernel_type {
+                    sums.kernel_types.add(kernel_type, KernelUse { used: entry.size, count: 1 });
+                }
+                if is_seen {
+                    sums.list((entry.address, pid), item);
+                }
             }
         }
         self.unlisted += u64::from(is_seen && entries.is_empty() && totals.live_entries > 0);
@@ -243,11 +259,18 @@ impl Dump {
         let _ = writeln!(text, "Total kernel allocations: {all}");
         let bar = "─".repeat(57);
         for (place, sums) in self.of_kind(kind::KERNEL) {
-            let _ = writeln!(text, "\n📊 {place} - Total: {} MB ({} kernels)\n  ┌{bar}┐", megabytes(sums.total()), sums.count);
+            let _ = writeln!(text, "\n📊 {place} - Total: {} MB ({} kernels)", megabytes(sums.total()), sums.count);
+            for (kernel_type, kernels) in sums.kernel_types.iter() {
+                let _ = writeln!(text, "   {}: {} MB ({} kernels)", kernel_type.title(), megabytes(kernels.used), kernels.count);
+            }
+            let _ = writeln!(text, "  ┌{bar}┐");
             for ((address, pid), item) in &sums.listed {
                 let age = now_unix_ns.saturating_sub(item.time) / 1_000_000_000;
                 let _ = writeln!(text, "  │ Kernel ID: {address:#x}");
                 let _ = writeln!(text, "  │   Size:      {} KB", kilobytes(item.size));
+                if let Some(kernel_type) = item.kernel_type {
+                    let _ = writeln!(text, "  │   Type:      {}", kernel_type.title());
+                }
                 let _ = writeln!(text, "  │   Owner PID: {pid}");
                 let _ = writeln!(text, "  │   Age:       {age} seconds\n  │");
             }

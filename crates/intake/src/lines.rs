@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
+use ttmon_model::KernelType;
 use ttmon_source::ledgers::buffer_kind;
 
 /// How lines look.
@@ -144,15 +145,7 @@ fn kernel(out: &mut Vec<u8>, told: &Told) {
         Done::Unknown | Done::Twice | Done::Refused => ("⚠ [KERNEL_UNLOAD] ", "unknown "),
     };
     text(out, sign);
-    text(
-        out,
-        match told.kernel_type {
-            0 => "Application",
-            1 => "Fabric",
-            2 => "Dispatch",
-            _ => "Unknown",
-        },
-    );
+    text(out, KernelType::from_number(told.kernel_type).title());
     text(out, " kernel on Device ");
     signed(out, told.device);
     text(out, ": ");
@@ -197,6 +190,11 @@ fn json(out: &mut Vec<u8>, told: &Told) {
     number(out, told.size);
     text(out, ",\"refs\":");
     number(out, u64::from(told.refs));
+    if told.kind == kind::KERNEL {
+        text(out, ",\"kernel_type\":\"");
+        text(out, KernelType::from_number(told.kernel_type).name());
+        text(out, "\"");
+    }
     text(out, "}\n");
 }
 

@@ -12,6 +12,7 @@ mod process;
 mod rows;
 
 use crate::health;
+use crate::kernels::KernelTypes;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
 use crate::sample::{DeviceSample, Problem, Sample};
@@ -147,6 +148,7 @@ fn memory(
                 [] => Err(otherwise.err().unwrap_or(Missing::NoSource)),
                 [first, ..] => uses.iter().find_map(|use_of| use_of.kinds[kind].source.ok()).map_or(first.kinds[kind].source, Ok),
             },
+            kernel_types: KernelTypes::sum(uses.iter().map(|use_of| &use_of.kinds[kind])),
         };
         let capacity = capacity(&here, kind);
         let of_capacity = capacity.and_then(|capacity| figure.allocated.map(|allocated| capacity.saturating_sub(allocated)));

@@ -1,6 +1,7 @@
 //! What a process's ledger said: allocators, rows, programs, and buffers where they were asked for.
 
 use crate::identity::ProcessKey;
+use crate::kernels::{KernelType, KernelTypes};
 use crate::memory::{Kind, PerKind};
 use crate::missing::Reading;
 use crate::units::UnixTime;
@@ -266,6 +267,8 @@ pub struct LedgerRow {
     pub unlisted_bytes: u64,
     /// The allocator's limit, where it is known: banks x bytes of a bank.
     pub capacity: Option<u64>,
+    /// Of live kernels, where they could be listed: by type.
+    pub kernel_types: Option<Box<KernelTypes>>,
 }
 
 /// A kind of memory a buffer may be of; the last two belong to no bar.
@@ -317,4 +320,6 @@ pub struct LedgerBuffer {
     pub tag: Option<String>,
     /// It has an address of its own on each core.
     pub is_per_core: bool,
+    /// Of a kernel.
+    pub kernel_type: Option<KernelType>,
 }

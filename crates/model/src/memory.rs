@@ -2,6 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use crate::kernels::KernelTypes;
 use crate::missing::{Missing, Reading};
 use crate::units::UnixTime;
 
@@ -127,6 +128,8 @@ pub struct Figure {
     pub count: Reading<u64>,
     /// Where it comes from.
     pub source: Reading<Source>,
+    /// Of kernels, where the type of each is known: how many of each type, and their bytes.
+    pub kernel_types: Option<Box<KernelTypes>>,
 }
 
 impl Figure {
@@ -139,6 +142,7 @@ impl Figure {
             peak_time: Err(reason),
             count: Err(reason),
             source: Err(reason),
+            kernel_types: None,
         }
     }
 

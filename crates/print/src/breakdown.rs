@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ttmon_model::memory::Bar;
-use ttmon_model::{Device, Kind, Missing, Reading, Snapshot};
+use ttmon_model::{Device, KernelType, KernelTypes, KernelUse, Kind, Missing, Reading, Snapshot};
 
 use crate::bar::bar;
 use crate::devices::lower_bound;
@@ -72,7 +72,11 @@ fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) ->
         print_parts(&[("Buffers", used(Kind::Dram)), traces], style, out)?;
     }
     writeln!(out, "{l1}")?;
-    print_parts(&parts, style, out)
+    print_parts(&parts, style, out)?;
+    match &device.memory.kinds[Kind::Kernel].figure.kernel_types {
+        Some(types) => print_kernel_types("Kernels: ", types, style, out),
+        None => Ok(()),
+    }
 }
 
 /// How full DRAM and L1 of a device are.
@@ -93,8 +97,16 @@ fn bar_line(title: &str, device: &Device, memory: Bar, style: &Style<'_>) -> Str
     }
 }
 
+/// `    Kernels: application 1.0MB   dispatch 92.0KB`
+pub(crate) fn print_kernel_types(head: &str, types: &KernelTypes, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let part = |(index, (kernel_type, kernels)): (usize, (KernelType, KernelUse))| {
+        (format!("{}{}", if index == 0 { head } else { "" }, kernel_type.name()), Ok(kernels.used))
+    };
+    print_parts(&types.iter().enumerate().map(part).collect::<Vec<_>>(), style, out)
+}
+
 /// `    Buffers 21.4MB   CBs 12.7MB   Kernels not tracked`, on as many lines as it takes.
-fn print_parts(parts: &[(&str, Reading<u64>)], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut columns = 0;
     for (title, used) in parts {
         let (tone, value) = match used {
@@ -102,6 +114,7 @@ fn print_parts(parts: &[(&str, Reading<u64>)], style: &Style<'_>, out: &mut dyn 
             Err(Missing::NotTracked) => (Tone::Absent, "not tracked".to_owned()),
             Err(_) => (Tone::Absent, ABSENT.to_owned()),
         };
+        let title = title.as_ref();
         let wide = title.len() + 1 + value.len();
         let before = match columns {
             0 => "    ",

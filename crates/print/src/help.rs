@@ -65,7 +65,8 @@ pub fn fields_markdown() -> String {
                       `kinds` of the process itself has only `used`, the sum over its chips.";
     section(&mut page, "Memory of a process by kind", of_process, "kinds.KIND.", PROCESS_KIND);
     let of_allocator = "`kinds` of each object in `allocators` of `ttmon mem --json`, per chip. `cb` has `programs` too, and `per_core`: \
-                        bytes on the core with most. `unlisted` is there where more buffers are live than can be listed.";
+                        bytes on the core with most. `kernel` has `types` here, of devices and of processes: `used` and `count` of \
+                        `application`, `fabric`, `dispatch` and `other` kernels, where they are known. `unlisted` is there where more buffers are live than can be listed.";
     section(&mut page, "Memory of an allocator by kind", of_allocator, "kinds.KIND.", ALLOCATOR_KIND);
     let of_banks = "The same with `--banks`, for the kinds whose banks the hook was told. A buffer takes as many bytes of every bank, so \
                     one bank tells for all. Where the blocks cannot be told, `no_blocks` says why.";

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::ledger::{BufferKind, LedgerFeature};
+use ttmon_model::ledger::{BufferKind, LedgerBuffer, LedgerFeature};
 use ttmon_model::memory::Figure;
 use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer, Programs};
 use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 
-use crate::breakdown::bar_lines;
+use crate::breakdown::{bar_lines, print_kernel_types};
 use crate::names::{process_name, ranges};
 use crate::notes::print_problems;
 use crate::quantity::{ABSENT, age, size, size_or_absent};
@@ -94,6 +94,9 @@ fn print_process(
     }
     for (name, count, bytes) in unlisted(allocators) {
         writeln!(out, "    {name}: {count} more not listed ({})", size(bytes))?;
+    }
+    if let Some(types) = &kinds[Kind::Kernel].kernel_types {
+        print_kernel_types("kernel: ", types, style, out)?;
     }
     let open = allocators.iter().filter(|allocator| allocator.is_open);
     let mut lines: Vec<String> = open
@@ -246,8 +249,14 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
         entry.per_bank.map_or(String::new(), size),
         entry.refs.to_string(),
         if entry.time.0 > 0 { age(entry.time, snapshot.time) } else { ABSENT.to_owned() },
-        entry.tag.clone().unwrap_or_default(),
+        described(entry),
     ]
+}
+
+/// Its tag, and of a kernel its type.
+fn described(entry: &LedgerBuffer) -> String {
+    let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
+    entry.tag.iter().cloned().chain(kernel_type).collect::<Vec<_>>().join(" ")
 }
 
 /// Numbers stay whole; a long tag loses its end.
@@ -349,7 +358,7 @@ mod tests {
     use super::*;
     use crate::tests::{machine, printed};
     use insta::assert_snapshot;
-    use ttmon_model::ledger::{LedgerBuffer, LedgerSelfCheck};
+    use ttmon_model::ledger::LedgerSelfCheck;
     use ttmon_model::sample::Problem;
     use ttmon_model::{DeviceId, Source};
 
@@ -365,6 +374,7 @@ mod tests {
             peak_time: Ok(time),
             count: Ok(3),
             source: Ok(Source::Ledger),
+            kernel_types: None,
         };
         let kind = |used, unlisted| AllocatorKind {
             figure: figure(used),
@@ -404,6 +414,7 @@ mod tests {
                 time,
                 tag: Some(tag.to_owned()),
                 is_per_core: false,
+                kernel_type: None,
             },
         };
         snapshot.buffers = vec![buffer(0x10, "kv"), buffer(0xffff_ffff, "layers.0.attention.weights.and.more"), buffer(0x20, "a\u{9b}b")];

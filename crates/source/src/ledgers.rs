@@ -3,6 +3,7 @@
 //! A ledger is a memfd that its process has mapped and, unless it closed all its files, open. Root and the same user
 //! may look; whoever may not, learns that there may be something (`no_permission`), not that there is nothing.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,7 +15,9 @@ use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
 use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, origin, status};
-use ttmon_ledger::reader::{Allocator, Chip, Circular, Entry, Exactness, Feature, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals};
+use ttmon_ledger::reader::{
+    Allocator, Chip, Circular, Entry, Exactness, Feature, Listing, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
+};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{
     BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature, LedgerGeometry,
@@ -22,7 +25,7 @@ use ttmon_model::ledger::{
 };
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Kind, Missing, PerKind, Reading, Source};
+use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
 
 use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
@@ -240,15 +243,54 @@ const COMPARED_MAX: u64 = 100_000;
 /// What a ledger says now.
 pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
     let unreadable = |_| Missing::Unparsable;
-    let quick = if detail == Detail::Totals { Some(region.totals().map_err(unreadable)?) } else { None };
-    let (totals, listed) = match quick {
-        Some(totals) if !shares_chips(&totals) => (totals, None),
-        _ => {
-            let listing = region.list().map_err(unreadable)?;
-            (listing.totals, Some((listing.entries, listing.tags)))
+    let is_wanted = if detail == Detail::Totals {
+        let totals = region.totals().map_err(unreadable)?;
+        let shares_chips = shares_chips(&totals);
+        if !shares_chips && !has_kernels(&totals) {
+            return ledger(region, &totals, None);
         }
+        shares_chips
+    } else {
+        true
     };
-    ledger(region, &totals, listed.as_ref())
+    let Listing { totals, entries, tags, .. } = region.list().map_err(unreadable)?;
+    let kernels = kernel_types(&totals, &entries);
+    let listed = (entries, tags);
+    let mut ledger = ledger(region, &totals, is_wanted.then_some(&listed))?;
+    for allocator in &mut ledger.allocators {
+        for row in allocator.rows.iter_mut().filter(|row| row.kind == BufferKind::Of(Kind::Kernel)) {
+            row.kernel_types = kernels.get(&allocator.slot).cloned();
+        }
+    }
+    Ok(ledger)
+}
+
+/// Whether it has kernels, whose types stand in its list alone.
+fn has_kernels(totals: &Totals) -> bool {
+    let has_some = |allocator: &Allocator| allocator.rows.iter().any(|row| row.kind == kind::KERNEL && row.count > 0);
+    totals.live_entries <= COMPARED_MAX && totals.allocators.iter().any(|allocator| allocator.is_open && has_some(allocator))
+}
+
+/// The live kernels of each allocator by type, unless some are not in the list.
+fn kernel_types(totals: &Totals, entries: &[Entry]) -> HashMap<u16, Box<KernelTypes>> {
+    let mut types: HashMap<u16, Box<KernelTypes>> = HashMap::new();
+    let is_unlisted = |row: &Row| row.kind == kind::KERNEL && row.unlisted_count > 0;
+    let is_partial = totals.allocators.iter().any(|allocator| allocator.rows.iter().any(is_unlisted));
+    if is_partial || totals.exactness == Exactness::Changing {
+        return types;
+    }
+    for entry in entries {
+        if let Some(kernel_type) = kernel_type(entry) {
+            types.entry(entry.allocator).or_default().add(kernel_type, KernelUse { used: entry.size, count: 1 });
+        }
+    }
+    types
+}
+
+/// The type of a kernel; `None` for everything else.
+pub fn kernel_type(entry: &Entry) -> Option<KernelType> {
+    let number = u8::try_from(entry.flags >> flag::KERNEL_TYPE_SHIFT).unwrap_or(u8::MAX);
+    (entry.kind == kind::KERNEL).then(|| KernelType::from_number(number))
 }
 
 /// The same without its buffers, of totals that were read before.
@@ -386,6 +428,7 @@ fn row(row: &Row) -> LedgerRow {
         unlisted_count: row.unlisted_count,
         unlisted_bytes: row.unlisted_bytes,
         capacity: row.geometry.as_ref().map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes)),
+        kernel_types: None,
     }
 }
 
@@ -416,6 +459,7 @@ fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffe
         time: UnixTime(entry.time),
         tag: tag(tags, entry.tag).cloned(),
         is_per_core: entry.flags & flag::PER_CORE != 0,
+        kernel_type: kernel_type(entry),
     })
 }
 

@@ -20,6 +20,7 @@ type Case = (&'static str, fn());
 const CASES: &[Case] = &[
     ("every_buffer_is_seen", every_buffer_is_seen),
     ("references_and_peaks", references_and_peaks),
+    ("kernels_have_types", kernels_have_types),
     ("buffers_are_sorted_and_cut", buffers_are_sorted_and_cut),
     ("what_changed", what_changed),
     ("events_are_told", events_are_told),
@@ -60,7 +61,7 @@ fn main() {
     println!("\ntest result: ok. {passed} passed; 0 failed");
 }
 
-/// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `t TAG`, `many N`, `exec` something else, `again` itself, `quit`
+/// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `k DEVICE SIZE TYPE ID`, `t TAG`, `many N`, `exec` something else, `again` itself, `quit`
 /// in the middle of it all.
 fn child(role: &str) {
     println!("ready");
@@ -70,6 +71,10 @@ fn child(role: &str) {
         match words[0] {
             "a" => drop(ttmon_client::report_allocation(i32::try_from(number(1)).unwrap(), number(2), 0, number(3))),
             "f" => drop(ttmon_client::report_deallocation(i32::try_from(number(1)).unwrap(), number(2))),
+            "k" => {
+                let (device, kernel_type) = (i32::try_from(number(1)).unwrap(), u8::try_from(number(3)).unwrap());
+                ttmon_client::report_kernel_load(device, number(2), kernel_type, number(4));
+            }
             "t" => std::mem::forget(ttmon_client::tag(words[1])),
             "many" => (0..number(1)).for_each(|id| {
                 ttmon_client::report_allocation(0, 64, 1, id);
@@ -179,6 +184,29 @@ fn references_and_peaks() {
     assert_eq!((&dram["used"], &dram["peak"], &dram["count"]), (&1000.into(), &1500.into(), &1.into()), "{dram}");
     assert!(dram["allocated"].is_null(), "the client API does not say what the allocator took");
     assert!(dram["peak_time"].is_string());
+}
+
+/// What stays after a workload is dispatch and fabric: the types are kept apart, in text and in JSON, without any flag.
+fn kernels_have_types() {
+    let mut program = Tracked::start();
+    program.does(&["a 0 64 1", "k 0 1048576 0 16", "k 0 57344 1 17", "k 0 47104 2 18", "k 0 47104 2 19", "k 0 10 77 20"]);
+    let types = serde_json::json!({
+        "application": {"used": 1_048_576, "count": 1},
+        "fabric": {"used": 57_344, "count": 1},
+        "dispatch": {"used": 94_208, "count": 2},
+        "other": {"used": 10, "count": 1},
+    });
+    let json = program.mem("");
+    assert_eq!(json["allocators"][0]["kinds"]["kernel"]["types"], types, "{json}");
+    assert_eq!(json["processes"][0]["unmapped"][0]["kinds"]["kernel"]["types"], types, "{json}");
+    assert_eq!(json["processes"][0]["unmapped"][0]["kinds"]["dram"].get("types"), None);
+    let json = program.mem("--buffers --sort address");
+    let named: Vec<_> = json["buffers"].as_array().unwrap().iter().map(|buffer| buffer["kernel_type"].as_str()).collect();
+    assert_eq!(named, [None, Some("application"), Some("fabric"), Some("dispatch"), Some("dispatch"), Some("other")]);
+    let (text, _, _) = program.ttmon("mem");
+    assert!(text.contains("    kernel: application 1.0MB   fabric 56.0KB   dispatch 92.0KB   other 10B\n"), "{text}");
+    let (text, _, _) = program.ttmon("mem --buffers");
+    assert_eq!(text.lines().filter(|line| line.ends_with("(dispatch)")).count(), 2, "{text}");
 }
 
 fn buffers_are_sorted_and_cut() {

@@ -9,7 +9,7 @@ use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
 use ttmon_model::units::UnixTime;
 
 use crate::SnapshotJson;
-use crate::table::Reasons;
+use crate::table::{Reasons, kernel_types_entry};
 use crate::value::ReadingJson;
 
 /// A snapshot with its allocators.
@@ -176,6 +176,7 @@ impl Serialize for KindJson<'_> {
             map.serialize_entry("programs", &programs.count)?;
             map.serialize_entry("per_core", &programs.per_core)?;
         }
+        kernel_types_entry(&mut map, item.figure.kernel_types.as_deref())?;
         let (count, bytes) = item.unlisted;
         if count > 0 {
             map.serialize_entry("unlisted", &UnlistedJson { count, bytes })?;
@@ -261,6 +262,9 @@ impl Serialize for BufferJson<'_> {
         map.serialize_entry("refs", &entry.refs)?;
         map.serialize_entry("age_s", &age_seconds(entry.time, self.now))?;
         map.serialize_entry("tag", &entry.tag)?;
+        if let Some(kernel_type) = entry.kernel_type {
+            map.serialize_entry("kernel_type", kernel_type.name())?;
+        }
         map.end()
     }
 }

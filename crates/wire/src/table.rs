@@ -2,7 +2,8 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmon_model::fields::Field;
-use ttmon_model::{Missing, PerKind};
+use ttmon_model::memory::{Figure, KindMemory};
+use ttmon_model::{KernelTypes, Missing, PerKind};
 
 use crate::value::ReadingJson;
 
@@ -45,9 +46,64 @@ pub(crate) struct Kinds<'a, T> {
     pub(crate) items: &'a PerKind<T>,
 }
 
-impl<T> Serialize for Kinds<'_, T> {
+impl<T: HasFigure> Serialize for Kinds<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), Rows { table: self.table, item })))
+        let rows = |item| KindRows { rows: Rows { table: self.table, item }, kernel_types: item.figure().kernel_types.as_deref() };
+        serializer.collect_map(self.items.iter().map(|(kind, item)| (kind.name(), rows(item))))
+    }
+}
+
+/// What is known of one kind of memory, of a process or of a chip.
+pub(crate) trait HasFigure {
+    fn figure(&self) -> &Figure;
+}
+
+impl HasFigure for Figure {
+    fn figure(&self) -> &Figure {
+        self
+    }
+}
+
+impl HasFigure for KindMemory {
+    fn figure(&self) -> &Figure {
+        &self.figure
+    }
+}
+
+/// One kind's rows, and the types of kernels where they are known.
+struct KindRows<'a, T> {
+    rows: Rows<'a, T>,
+    kernel_types: Option<&'a KernelTypes>,
+}
+
+impl<T> Serialize for KindRows<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.rows.entries(&mut map)?;
+        kernel_types_entry(&mut map, self.kernel_types)?;
+        map.end()
+    }
+}
+
+/// Adds the types of kernels to the object of their kind.
+pub(crate) fn kernel_types_entry<M: SerializeMap>(map: &mut M, types: Option<&KernelTypes>) -> Result<(), M::Error> {
+    types.map_or(Ok(()), |types| map.serialize_entry("types", &TypesJson(types)))
+}
+
+struct TypesJson<'a>(&'a KernelTypes);
+
+impl Serialize for TypesJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let types = self.0.iter().map(|(kernel_type, kernels)| (kernel_type.name(), [("used", kernels.used), ("count", kernels.count)]));
+        serializer.collect_map(types.map(|(name, values)| (name, Pairs(values))))
+    }
+}
+
+struct Pairs([(&'static str, u64); 2]);
+
+impl Serialize for Pairs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0)
     }
 }
 

@@ -5,6 +5,8 @@ mod machine;
 use proptest::prelude::*;
 use serde_json::Value;
 use ttmon_model::fields::{DEVICE, DeviceField, PROCESS};
+use ttmon_model::memory::Figure;
+use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Source};
 
 use super::*;
 
@@ -355,4 +357,22 @@ proptest! {
     fn memory_is_read_back(snapshot in machine::any_hooked()) {
         check_memory_round_trip(&snapshot);
     }
+}
+
+#[test]
+fn kernel_types_are_kept() {
+    let mut types = KernelTypes::default();
+    types.add(KernelType::Fabric, KernelUse { used: 57_344, count: 1 });
+    types.add(KernelType::Dispatch, KernelUse { used: 94_208, count: 2 });
+    let kernels = Figure { kernel_types: Some(Box::new(types)), ..Figure::used_only(151_552, Source::Server) };
+    let mut snapshot = machine::n300();
+    snapshot.devices[0].memory.kinds[Kind::Kernel].figure = kernels.clone();
+    snapshot.processes[0].devices[0].kinds[Kind::Kernel] = kernels;
+    check_round_trip(&snapshot);
+    let written = parsed(&snapshot);
+    let device = &written["devices"][0];
+    let expected = serde_json::json!({"fabric": {"used": 57_344, "count": 1}, "dispatch": {"used": 94_208, "count": 2}});
+    assert_eq!(device["memory"]["kinds"]["kernel"]["types"], expected);
+    assert_eq!(device["processes"][0]["kinds"]["kernel"]["types"], expected);
+    assert_eq!(device["memory"]["kinds"]["l1"].get("types"), None);
 }

@@ -89,6 +89,7 @@ fn empty(kind: Kind) -> LedgerRow {
         unlisted_count: 0,
         unlisted_bytes: 0,
         capacity: None,
+        kernel_types: None,
     }
 }
 
@@ -104,6 +105,7 @@ pub(super) fn of_row(row: &LedgerRow) -> AllocatorKind {
             peak_time: if has_peak && row.peak > 0 && row.peak_time.0 > 0 { Ok(row.peak_time) } else { Err(Missing::NoSource) },
             count: Ok(row.count),
             source: Ok(Source::Ledger),
+            kernel_types: row.kernel_types.clone(),
         },
         free: row.capacity.zip(row.allocated).map(|(capacity, allocated)| capacity.saturating_sub(allocated)).ok_or(Missing::NotTracked),
         unlisted: (row.unlisted_count, row.unlisted_bytes),
@@ -187,6 +189,7 @@ pub(super) fn of_occupancy(occupancy: &Occupancy) -> Figure {
         peak_time: Err(Missing::NoSource),
         count: Ok(occupancy.count),
         source: Ok(Source::Ledger),
+        kernel_types: None,
     }
 }
 

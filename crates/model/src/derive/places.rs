@@ -6,6 +6,7 @@ use super::allocator::{Lists, looks_at_programs, of_occupancy};
 use super::circulars::{Occupancy, Work, occupancy};
 use super::ledger::OfProcess;
 use super::process::Target;
+use crate::kernels::KernelTypes;
 use crate::ledger::{Ledger, LedgerAllocator, LedgerSharedPeak, LedgerWriter};
 use crate::memory::{Figure, Kind};
 use crate::missing::{Missing, Reading};
@@ -39,7 +40,9 @@ pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[V
 
 /// Adds an allocator's figures to those of its chip. Closed ones hold nothing, but had their peaks.
 fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>) {
-    let figure = sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), ..new.clone() });
+    let figure =
+        sum.get_or_insert_with(|| Figure { peak: Ok(0), used: Ok(0), allocated: Ok(0), count: Ok(0), kernel_types: None, ..new.clone() });
+    figure.kernel_types = KernelTypes::sum([&*figure, new]);
     let plus = |sum: Reading<u64>, more: Reading<u64>| sum.and_then(|sum| more.map(|more| sum.saturating_add(more)));
     figure.used = plus(figure.used, new.used);
     figure.allocated = plus(figure.allocated, new.allocated);

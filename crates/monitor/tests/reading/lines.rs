@@ -66,7 +66,7 @@ fn process(out: &mut String, process: &Process) {
 
 fn kinds(out: &mut String, what: &str, kinds: &PerKind<Figure>) {
     for kind in Kind::ALL {
-        let Figure { used, allocated, peak, peak_time, count, source } = &kinds[kind];
+        let Figure { used, allocated, peak, peak_time, count, source, .. } = &kinds[kind];
         let (used, allocated, peak, count) = (text(*used), text(*allocated), text(*peak), text(*count));
         let (time, source) = (text(peak_time.map(|time| time.0)), text(source.map(|source| source.name())));
         write!(out, "{what} {} used={used} allocated={allocated} peak={peak}", kind.name()).unwrap();

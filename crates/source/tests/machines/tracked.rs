@@ -37,6 +37,7 @@ fn row(kind: Kind, used: u64, peak: u64) -> LedgerRow {
         peak_time: UnixTime(7),
         unlisted_count: 0,
         unlisted_bytes: 0,
+        kernel_types: None,
         capacity: None,
     }
 }

@@ -124,6 +124,8 @@ fn f12_p10_an_empty_line_is_answered_with_a_dump() {
         assert!(text.contains("Total tracked allocations: 12\n\nDevice 3:\n  L1: 12 buffers, 0.0234375 MB total\n"), "{text}");
         assert!(text.contains(&format!("    - Buffer 0x1000: 2 KB (PID {}, ref_count=1)\n", me())), "{text}");
         assert!(text.contains("    ... and 2 more\n") && text.contains("Kernel ID: 0x9\n"), "{text}");
+        assert!(text.contains("  │   Type:      Fabric\n"), "{text}");
+        assert!(text.contains("📊 Device 0 - Total: 0.0546875 MB (1 kernels)\n   Fabric: 0.0546875 MB (1 kernels)\n"), "{text}");
     }
     // Nothing of it became an entry.
     assert_eq!(client.usage(0).kernel, 57344);

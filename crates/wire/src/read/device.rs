@@ -4,7 +4,7 @@ use ttmon_model::identity::ChipPosition;
 use ttmon_model::memory::{Bar, Figure, KindMemory, Memory, Source};
 use ttmon_model::snapshot::{Firmware, Health, Location, Pcie, State};
 use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Volts, Watts, WordsPerSecond};
-use ttmon_model::{Arch, Device, DeviceId, Missing, PerKind, Reading};
+use ttmon_model::{Arch, Device, DeviceId, KernelType, KernelTypes, KernelUse, Missing, PerKind, Reading};
 
 use super::item::Item;
 
@@ -109,7 +109,18 @@ pub(super) fn figure(kind: Option<&Item<'_>>) -> Figure {
         peak_time: kind.moment("peak_time"),
         count: kind.whole("count"),
         source: source(kind),
+        kernel_types: kind.part("types").map(|types| Box::new(kernel_types(&types))),
     }
+}
+
+fn kernel_types(item: &Item<'_>) -> KernelTypes {
+    let mut types = KernelTypes::default();
+    for kernel_type in KernelType::ALL {
+        if let Some(one) = item.part(kernel_type.name()) {
+            types.add(kernel_type, KernelUse { used: one.whole("used").unwrap_or(0), count: one.whole("count").unwrap_or(0) });
+        }
+    }
+    types
 }
 
 pub(super) fn source(item: &Item<'_>) -> Reading<Source> {

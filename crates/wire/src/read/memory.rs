@@ -4,7 +4,7 @@ use ttmon_model::ledger::{BufferKind, FeatureState, LedgerBuffer, LedgerCircular
 use ttmon_model::memory::{Figure, Source};
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, Circular, NoBlocks, Programs};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Kind, Missing, PerKind, Process, ProcessKey, Reading};
+use ttmon_model::{KernelType, Kind, Missing, PerKind, Process, ProcessKey, Reading};
 
 use super::device::{figure, source};
 use super::item::Item;
@@ -164,6 +164,7 @@ fn buffer(item: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Buffe
             time: item.float("age_s").map_or(UnixTime(0), |age| before(now, age)),
             tag: item.text("tag").ok(),
             is_per_core: false,
+            kernel_type: item.meaning("kernel_type", KernelType::from_name).ok(),
         },
     })
 }

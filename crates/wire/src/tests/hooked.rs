@@ -144,6 +144,7 @@ fn row(kind: Kind, buffers: &[&LedgerBuffer]) -> LedgerRow {
         peak_time: UnixTime(NOW.0 - 9 * SECOND),
         unlisted_count: 0,
         unlisted_bytes: 0,
+        kernel_types: None,
         capacity: Some(geometry.banks * geometry.bank_bytes),
     }
 }
@@ -162,6 +163,7 @@ fn buffer(allocator: usize, kind: Kind, address: u64, per_bank: u64, size: u64) 
         time: UnixTime(NOW.0 - 5 * SECOND),
         tag: None,
         is_per_core: false,
+        kernel_type: None,
     }
 }
 
