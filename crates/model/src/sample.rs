@@ -162,6 +162,8 @@ pub struct RegionSample {
     pub unique_id: u64,
     /// The process whose `/dev/shm` it was seen in; `None` for the host's own.
     pub through: Option<ProcessKey>,
+    /// The user who alone may write the file; `None` where every user may.
+    pub writer: Option<u32>,
     /// What it says.
     pub content: Reading<Region>,
 }

@@ -411,8 +411,8 @@ impl Status {
         }
     }
 
-    /// What tables print.
-    pub fn title(self) -> &'static str {
+    /// What tables print, as far as the status alone says it.
+    fn title(self) -> &'static str {
         match self {
             Self::Tracked => "Tracked",
             Self::Connected => "Connected to server",
@@ -487,6 +487,14 @@ pub struct Unmapped {
 }
 
 impl Process {
+    /// What tables print of its status. Figures of the kernel driver are not TT-Metal's.
+    pub fn status_title(&self) -> &'static str {
+        match self.status {
+            Status::Reported if self.source() == Ok(Source::Fdinfo) => "Reported by driver",
+            status => status.title(),
+        }
+    }
+
     /// Its figures on a chip.
     pub fn on(&self, id: DeviceId) -> Option<&DeviceUse> {
         self.devices.iter().find(|use_of| use_of.device == id)

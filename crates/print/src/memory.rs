@@ -80,7 +80,7 @@ fn print_process(
         .collect();
     let known = Kind::ALL.into_iter().filter(|kind| kinds[*kind].used.is_ok()).map(|kind| (BufferKind::Of(kind), kinds[kind].clone()));
     let known: Vec<(BufferKind, Figure)> = known.chain(others(allocators)).collect();
-    let status = if known.is_empty() { process.status.title() } else { "" };
+    let status = if known.is_empty() { process.status_title() } else { "" };
     let parts = [format!("pid {}", process.key.pid), user, name, meshes.join(", "), status.to_owned()];
     let heading: String = parts.iter().filter(|part| !part.is_empty()).map(|part| format!("  {part}")).collect();
     writeln!(out, "{}", line(&heading, style))?;

@@ -144,5 +144,5 @@ fn devices(process: &Process, _: &Style<'_>) -> Cell {
 }
 
 fn status(process: &Process, _: &Style<'_>) -> Cell {
-    Cell::plain(process.status.title()).cut_at_end()
+    Cell::plain(process.status_title()).cut_at_end()
 }

@@ -66,6 +66,8 @@ pub(crate) fn take(
         }),
     };
     let stat = text(0).and_then(|text| parse_stat(&text));
+    // Of one that only waits for its parent nothing is left but its number.
+    let stat = stat.and_then(|stat| if stat.has_ended { Err(Missing::Gone) } else { Ok(stat) });
     let status = text(1).and_then(|text| parse_status(&text));
     let (start_ticks, shape) = stat.as_ref().map_or_else(|_| Default::default(), |stat| (stat.start_ticks, stat.shape));
     let facts = stat.and_then(|stat| {
@@ -95,9 +97,10 @@ pub(crate) fn take(
     (process, shape)
 }
 
-/// A process known in full, with what its `stat` says now; nothing if that is of another process or program.
+/// A process known in full, with what its `stat` says now; nothing if that is of another process or program, or of one that has
+/// ended.
 pub(crate) fn refresh(known: &ProcessSample, stat: &[u8], scale: Scale) -> Option<(ProcessSample, Shape)> {
-    let stat = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
+    let stat = parse_stat(&String::from_utf8_lossy(stat)).ok().filter(|stat| !stat.has_ended)?;
     let facts = known.facts.as_ref().ok().filter(|facts| facts.name == stat.name && known.key.start_ticks == stat.start_ticks)?;
     let facts = ProcessFacts {
         name: stat.name,
@@ -127,6 +130,8 @@ fn nanos(ticks: u64, scale: Scale) -> u64 {
 #[derive(Debug, PartialEq)]
 struct Stat {
     name: String,
+    /// It only waits to be asked how it ended: its memory is gone. Not so while other threads go on after its first.
+    has_ended: bool,
     parent: u64,
     cpu_ticks: u64,
     start_ticks: u64,
@@ -148,7 +153,8 @@ fn parse_stat(text: &str) -> Reading<Stat> {
     let cpu_ticks = field(14)?.saturating_add(field(15)?);
     // Whoever may not look at the process sees a constant for the last two.
     let shape = Shape([field(23)?, field(26).unwrap_or(0), field(28).unwrap_or(0)]);
-    Ok(Stat { name: name.to_owned(), parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
+    let has_ended = matches!(fields[0], "Z" | "X" | "x") && field(20)? <= 1;
+    Ok(Stat { name: name.to_owned(), has_ended, parent: field(4)?, cpu_ticks, start_ticks: field(22)?, rss_pages: field(24)?, shape })
 }
 
 /// Those of `stat` from the third on, as far as they are of use.
@@ -173,9 +179,8 @@ impl Life {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let state = text.rsplit_once(')')?.1.trim_start().chars().next()?;
-        let Stat { parent, start_ticks, .. } = parse_stat(text).ok()?;
-        Some(Self { parent: u32::try_from(parent).unwrap_or(0), start_ticks, has_ended: matches!(state, 'Z' | 'X' | 'x') })
+        let Stat { parent, start_ticks, has_ended, .. } = parse_stat(text).ok()?;
+        Some(Self { parent: u32::try_from(parent).unwrap_or(0), start_ticks, has_ended })
     }
 }
 
@@ -306,7 +311,10 @@ mod tests {
     fn stat_survives_any_name() {
         let stat = parse_stat(STAT).unwrap();
         let shape = Shape([1_000_000, 1, 0]);
-        assert_eq!(stat, Stat { name: "py) (x\n".into(), parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512, shape });
+        assert_eq!(
+            stat,
+            Stat { name: "py) (x\n".into(), has_ended: false, parent: 1, cpu_ticks: 300, start_ticks: 9999, rss_pages: 512, shape }
+        );
         for bad in ["", "4242", "4242 (x", "4242 (x) S 1"] {
             assert_eq!(parse_stat(bad), Err(Missing::Unparsable), "{bad:?}");
         }

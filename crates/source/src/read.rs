@@ -49,12 +49,44 @@ pub enum Want {
     Whole,
     /// The file, or its beginning.
     Beginning,
-    /// The file, if it is a plain file: where other users may put what they like.
+    /// Its [`Owner`] and the file, if it is a plain file: where other users may put what they like.
     PlainFile,
     /// The directory's device and inode, then the names in it, a line each.
     Names,
     /// Of a list of mappings the lines that name a memfd: all lists of a machine are longer than anybody wants to hear.
     Memfds,
+}
+
+/// Whose a plain file is, as its reply begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    uid: u32,
+    mode: u32,
+}
+
+impl Owner {
+    const BYTES: usize = 8;
+
+    fn of(file: &OwnedFd) -> Result<Self, Failure> {
+        rustix::fs::fstat(file).map(|stat| Self { uid: stat.st_uid, mode: stat.st_mode }).map_err(failure)
+    }
+
+    fn encode(self) -> Vec<u8> {
+        [self.uid.to_le_bytes(), self.mode.to_le_bytes()].concat()
+    }
+
+    /// The owner at the beginning of a reply, and the file's bytes.
+    pub(crate) fn split(reply: &[u8]) -> (Option<Self>, &[u8]) {
+        let Some((owner, content)) = reply.split_at_checked(Self::BYTES) else { return (None, &[]) };
+        let word = |at: usize| u32::from_le_bytes([owner[at], owner[at + 1], owner[at + 2], owner[at + 3]]);
+        (Some(Self { uid: word(0), mode: word(4) }), content)
+    }
+
+    /// The user who alone may write the file, root and its group aside; none where everybody may.
+    pub(crate) fn only_writer(self) -> Option<u32> {
+        const OTHERS_WRITE: u32 = 0o002;
+        (self.mode & OTHERS_WRITE == 0).then_some(self.uid)
+    }
 }
 
 /// How often a file is read.
@@ -239,14 +271,15 @@ fn memfds_among(list: &[u8]) -> Vec<u8> {
 
 /// A plain file that gives less than it was asked for has no more.
 fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
-    let mut bytes = Vec::new();
+    let mut bytes = Owner::of(file)?.encode();
     let mut chunk = [0; PLAIN_READ_BYTES];
     loop {
-        let room = chunk.len().min(bytes_max + 1 - bytes.len());
-        let length = read_at(file, &mut chunk[..room], bytes.len())?;
+        let so_far = bytes.len() - Owner::BYTES;
+        let room = chunk.len().min(bytes_max + 1 - so_far);
+        let length = read_at(file, &mut chunk[..room], so_far)?;
         bytes.extend(&chunk[..length]);
         match () {
-            () if bytes.len() > bytes_max => return Err(Failure::TooLong),
+            () if so_far + length > bytes_max => return Err(Failure::TooLong),
             () if length < room => return Ok(bytes),
             () => {}
         }

@@ -10,7 +10,7 @@ use ttmon_model::limits::REGIONS_MAX;
 use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
-use crate::read::{Pace, Reply, Request, Want};
+use crate::read::{Owner, Pace, Reply, Request, Want};
 use crate::root::Root;
 
 /// A region's file.
@@ -29,13 +29,19 @@ impl Found {
 
     /// What the file says.
     pub(crate) fn take(&self, reply: &Reply, problems: &mut Vec<Problem>) -> RegionSample {
-        let content = match reply {
-            Ok(bytes) => Region::parse(bytes),
-            Err(failure) => Err(match Missing::from(*failure) {
-                // It was there a moment ago.
-                Missing::NotExposed => Missing::Gone,
-                reason => reason,
-            }),
+        let (writer, content) = match reply {
+            Ok(bytes) => {
+                let (owner, content) = Owner::split(bytes);
+                (owner.and_then(Owner::only_writer), Region::parse(content))
+            }
+            Err(failure) => (
+                None,
+                Err(match Missing::from(*failure) {
+                    // It was there a moment ago.
+                    Missing::NotExposed => Missing::Gone,
+                    reason => reason,
+                }),
+            ),
         };
         if let Err(reason) = &content
             && reason.is_problem()
@@ -48,7 +54,7 @@ impl Found {
             };
             problems.push(Problem { part: self.path.display().to_string(), reason: *reason, detail: detail.to_owned() });
         }
-        RegionSample { unique_id: self.unique_id, through: self.through, content }
+        RegionSample { unique_id: self.unique_id, through: self.through, writer, content }
     }
 }
 

@@ -111,7 +111,8 @@ impl<'a> Numbered<'a> {
 }
 
 /// The living process a slot belongs to. A slot carries the pid of the writer's own namespace and is never removed
-/// after a crash, so the process must have started before the slot was last written.
+/// after a crash, so the process must have started before the slot was last written. Every user may put a file there that
+/// names any process: one that does not hold the chip must have the slot's name, and a user who may write the file.
 fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot: &region::Slot, row: Option<usize>) -> Option<usize> {
     // Of one that holds the chip and about which nothing else could be read, this is taken for granted.
     let is_older = |process: &ProcessSample| match &process.facts {
@@ -124,17 +125,22 @@ fn owner(numbered: &Numbered<'_>, rows: &[Row<'_>], region: &RegionSample, slot:
     let holders: &[u32] = row.and_then(|row| rows::holders(rows, &rows[row]).ok()).map_or(&[], |users| &users.pids);
     let is_holder = |process: &ProcessSample| holders.contains(&process.key.pid);
     let of_host = |process: &ProcessSample| process.key.pid == slot.pid;
-    let is_named = |process: &ProcessSample| process.facts.as_ref().is_ok_and(|facts| facts.name == slot.name);
+    let may_have_written = |process: &ProcessSample| {
+        let is_its_own = |uid: u32| region.writer.is_none_or(|writer| writer == uid);
+        is_holder(process) || process.facts.as_ref().is_ok_and(|facts| facts.name == slot.name && is_its_own(facts.uid))
+    };
     let find = |fits: &dyn Fn(&ProcessSample) -> bool| {
         let mut found = numbered.with(slot.pid).iter().filter(|(_, process)| fits(process) && is_older(process));
         let first = found.next().map(|(index, _)| *index);
         first.filter(|_| found.next().is_none())
     };
     match region.through {
-        Some(through) => find(&|process| process.key == through).or_else(|| find(&is_holder)).or_else(|| find(&|_| true)),
+        Some(through) => find(&|process| process.key == through && may_have_written(process))
+            .or_else(|| find(&is_holder))
+            .or_else(|| find(&may_have_written)),
         None => find(&|process| is_holder(process) && of_host(process))
             .or_else(|| find(&is_holder))
-            .or_else(|| find(&|process| of_host(process) && is_named(process))),
+            .or_else(|| find(&|process| of_host(process) && may_have_written(process))),
     }
 }
 
@@ -178,7 +184,7 @@ impl Reports<'_> {
             (Err(Missing::Gone), _) => Status::Dead,
             (_, Some(Ok(_))) if self.tracked.is_served(process.key) => Status::Connected,
             (_, Some(Ok(_))) => Status::Tracked,
-            _ if !mine.is_empty() => Status::Reported,
+            _ if !mine.is_empty() || !process.fdinfo.is_empty() => Status::Reported,
             (Err(Missing::NoPermission), _) | (_, Some(Err(Missing::NoPermission))) => Status::NoPermission,
             _ if self.is_denied(process) => Status::NoPermission,
             _ => Status::Open,

@@ -1,5 +1,6 @@
 use super::*;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Instant;
 
 const TIMEOUT: Duration = Duration::from_millis(40);
@@ -129,9 +130,14 @@ fn links_and_devices_are_not_opened_where_others_may_put_them() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
     let plain = |path: PathBuf| Request { path, want: Want::PlainFile, bytes_max: 64, pace: Pace::Once };
     let requests = vec![plain(tree.path("a")), plain(tree.path("link")), plain(fifo)];
+    fs::set_permissions(tree.path("a"), fs::Permissions::from_mode(0o640)).unwrap();
     let replies = tree.read(&tree.pool(), vec![Lane { key: 1, requests: requests.into() }]).remove(0);
     let refused = Err(Failure::Errno(Errno::INVAL.raw_os_error()));
-    assert_eq!(replies, [Ok(b"a\n".to_vec()), refused.clone(), refused]);
+    assert_eq!(replies[1..], [refused.clone(), refused]);
+    let (owner, content) = Owner::split(replies[0].as_ref().unwrap());
+    let uid = fs::metadata(tree.path("a")).unwrap().uid();
+    assert_eq!((owner.and_then(Owner::only_writer), content), (Some(uid), &b"a\n"[..]));
+    assert_eq!([0o600, 0o664, 0o666].map(|mode| Owner { uid, mode }.only_writer()), [Some(uid), Some(uid), None]);
 }
 
 #[test]
@@ -166,7 +172,8 @@ fn a_plain_file_that_was_replaced_is_opened_anew() {
     let pool = tree.pool();
     let request = Request { path: tree.path("a"), want: Want::PlainFile, bytes_max: 20_000, pace: Pace::Repeated };
     let requests: Arc<[Request]> = vec![request].into();
-    let read = || tree.read(&pool, vec![Lane { key: 1, requests: requests.clone() }]).remove(0).remove(0);
+    let reply = || tree.read(&pool, vec![Lane { key: 1, requests: requests.clone() }]).remove(0).remove(0);
+    let read = || reply().map(|reply| Owner::split(&reply).1.to_vec());
     assert_eq!(read(), Ok(b"a\n".to_vec()));
     fs::write(tree.path("new"), vec![b'3'; 20_000]).unwrap();
     fs::rename(tree.path("new"), tree.path("a")).unwrap();

@@ -1,11 +1,14 @@
 //! Who uses a device, and how much: TT-Metal's statistics with every correction.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::Duration;
 
 use ttmon_model::snapshot::Status;
 use ttmon_model::{DeviceId, Kind, Missing, Reading, Snapshot, Source};
+
+use ttmon_source::Options;
+use ttmon_source::read::Pace;
 
 use crate::tree::{Tree, device};
 
@@ -115,6 +118,84 @@ fn a_slot_without_an_open_device_needs_the_same_name() {
     assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
     tree.process(4242, "systemd", MINUTE);
     assert_eq!(used(&tree).left, (Ok(0), 0, GB));
+}
+
+/// It waits for its parent to ask how it ended: its memory is gone, and its files are closed.
+#[test]
+fn a_zombies_slot_is_stale_at_once() {
+    let tree = board();
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    tree.process(4242, "python3", MINUTE);
+    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut left = || device(&Snapshot::derive(&machine.sample().unwrap(), None), 0).memory.clone();
+    assert_eq!((left().dram.used, left().stale_bytes), (Ok(GB), 0));
+    let stat = fs::read_to_string(tree.path("proc/4242/stat")).unwrap();
+    tree.put_bytes("proc/4242/stat", stat.replace(") S ", ") Z ").as_bytes());
+    assert_eq!((left().dram.used, left().stale_bytes), (Ok(0), GB));
+    assert_eq!(used(&tree), Figures { left: (Ok(0), 0, GB), right: (Ok(0), 0, 0), statuses: vec![] });
+}
+
+/// Its first thread has ended and others go on: the kernel calls it a zombie, and it has everything it had.
+#[test]
+fn a_process_without_its_first_thread_lives() {
+    let tree = tree_with_holder(4242);
+    tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
+    let stat = fs::read_to_string(tree.path("proc/4242/stat")).unwrap();
+    tree.put_bytes("proc/4242/stat", stat.replace(") S ", ") Z ").replace(" 20 0 1 0 ", " 20 0 3 0 ").as_bytes());
+    let figures = used(&tree);
+    assert_eq!((figures.left, figures.statuses), ((Ok(GB), 0, 0), vec![Status::Reported]));
+}
+
+/// One user's file, which nobody else may write, says nothing of another user's process that does not hold the chip.
+#[test]
+fn a_slot_in_another_users_file_is_stale() {
+    let tree = board();
+    tree.region("dev/shm", LEFT, &[(4242, "python3", 11 * GB, 0)]);
+    tree.region("dev/shm", 0x5AA5_0000_0000_0001, &[(4242, "python3", GB, 0)]);
+    tree.process(4242, "python3", MINUTE);
+    let file = |id: u64| tree.path(&format!("dev/shm/tt_device_{id}_memory"));
+    let set_mode = |mode| {
+        for id in [LEFT, 0x5AA5_0000_0000_0001] {
+            fs::set_permissions(file(id), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let owner = fs::metadata(file(LEFT)).unwrap().uid();
+    let of_user = |uid: u32| tree.put("proc/4242/status", &format!("Name:\tpython3\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t4242"));
+    set_mode(0o644);
+    of_user(owner + 1);
+    assert_eq!(used(&tree), Figures { left: (Ok(0), 0, 11 * GB), right: (Ok(0), 0, 0), statuses: vec![] });
+    of_user(owner);
+    assert_eq!(used(&tree).left, (Ok(11 * GB), 0, 0), "its own file");
+    of_user(owner + 1);
+    set_mode(0o666);
+    assert_eq!(used(&tree).left, (Ok(11 * GB), 0, 0), "everybody may write it");
+    set_mode(0o644);
+    tree.pids(0, "4242\n");
+    let snapshot = tree.snapshot();
+    assert_eq!(device(&snapshot, 0).memory.dram.used, Ok(11 * GB), "it holds the chip");
+    assert_eq!(snapshot.processes[0].unmapped, [], "and not this one");
+}
+
+/// A container's statistics too belong to a process that holds nothing only under its own name.
+#[test]
+fn a_slot_of_a_container_needs_a_holder_or_the_same_name() {
+    let tree = board();
+    tree.process(4242, "python3", MINUTE);
+    tree.process(977, "other", MINUTE);
+    tree.pids(0, "977\n");
+    for (name, mounts) in [("self", "mnt:[1]"), ("4242", "mnt:[2]"), ("977", "mnt:[2]")] {
+        fs::create_dir_all(tree.path(&format!("proc/{name}/ns"))).unwrap();
+        symlink(mounts, tree.path(&format!("proc/{name}/ns/mnt"))).unwrap();
+    }
+    tree.put("proc/4242/status", "Name:\tpython3\nUid:\t0\nNSpid:\t4242\t5");
+    tree.put("proc/977/status", "Name:\tother\nUid:\t0\nNSpid:\t977\t6");
+    // Found through the holder; of the other one in there.
+    for (name, used) in [("python3", (Ok(GB), 0)), ("renamed", (Err(Missing::NotTracked), GB))] {
+        tree.region("dev/shm", LEFT, &[(4242, "python3", 0, 0)]);
+        tree.region("proc/977/root/dev/shm", LEFT, &[(5, name, GB, 0)]);
+        let memory = device(&tree.snapshot(), 0).memory.clone();
+        assert_eq!((memory.dram.used, memory.stale_bytes), used, "{name}");
+    }
 }
 
 #[test]
@@ -314,6 +395,7 @@ fn a_future_driver_with_fdinfo() {
         (kinds[Kind::Dram].used, kinds[Kind::Dram].source, kinds[Kind::Cb].used),
         (Ok(1 << 20), Ok(Source::Fdinfo), Err(Missing::NotTracked))
     );
+    assert_eq!((snapshot.processes[0].status, snapshot.processes[0].status_title()), (Status::Reported, "Reported by driver"));
     tree.region("dev/shm", LEFT, &[(4242, "python3", GB, 0)]);
     assert_eq!(tree.snapshot().processes[0].on(DeviceId(0)).unwrap().kinds[Kind::Dram].source, Ok(Source::Shm), "the better source wins");
 }

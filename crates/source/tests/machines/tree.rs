@@ -1,7 +1,7 @@
 //! Trees of the test's own making, laid out as the kernel lays them out.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -80,7 +80,8 @@ impl Tree {
         self.put_bytes(&format!("proc/{pid}/cmdline"), format!("{name}\0serve.py\0").as_bytes());
     }
 
-    /// TT-Metal's statistics under an id: processes with bytes of DRAM and L1.
+    /// TT-Metal's statistics under an id: processes with bytes of DRAM and L1. Every user may write the file, since the tests'
+    /// user is not that of the processes.
     pub(crate) fn region(&self, directory: &str, unique_id: u64, slots: &[(u32, &str, u64, u64)]) {
         let slots = slots.iter().map(|(pid, name, dram, l1)| {
             let mut used = PerKind::default();
@@ -89,7 +90,9 @@ impl Tree {
             Slot { pid: *pid, used, updated: now(), name: (*name).to_owned() }
         });
         let region = Region { version: 3, device_id: 0, totals: PerKind::default(), slots: slots.collect() };
-        self.put_bytes(&format!("{directory}/{}", region::file_name(unique_id)), &region.encode(unique_id));
+        let file = format!("{directory}/{}", region::file_name(unique_id));
+        self.put_bytes(&file, &region.encode(unique_id));
+        fs::set_permissions(self.path(&file), fs::Permissions::from_mode(0o666)).unwrap();
     }
 
     pub(crate) fn machine(&self) -> Machine {

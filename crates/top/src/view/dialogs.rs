@@ -163,7 +163,7 @@ fn known_of(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<
     let mut lines = vec![
         (format!("command    {}", or_absent(process.command.as_ref().ok())), Role::Plain),
         (format!("user       {}", or_absent(process.user.as_ref().ok())), Role::Plain),
-        (format!("memory is  {}", process.status.title()), Role::Plain),
+        (format!("memory is  {}", process.status_title()), Role::Plain),
     ];
     if let Ok(start) = process.start_time {
         let text = format!("started    {}, {} ago", state.clock.date(start), age(start, snapshot.time));

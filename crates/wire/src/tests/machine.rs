@@ -146,7 +146,7 @@ pub(crate) fn statuses() -> Snapshot {
     dead.command = Err(Missing::Gone);
     let mut boxed = process(100, "python3", "python3 bench.py");
     boxed.workload.container = Some("feedc0ffee00".to_owned());
-    let denied = RegionSample { unique_id: asic_id(1), through: None, content: Err(Missing::NoPermission) };
+    let denied = RegionSample { unique_id: asic_id(1), through: None, writer: None, content: Err(Missing::NoPermission) };
     Snapshot::derive(
         &Sample {
             processes: vec![boxed, process(101, "test_app", "./test_app"), process(102, "secret", "secret"), dead],
@@ -270,7 +270,12 @@ fn region(unique_id: u64, pid: u32, [dram, l1, cb]: [u64; 3]) -> RegionSample {
 
 fn region_of(unique_id: u64, slots: Vec<(u32, PerKind<u64>)>) -> RegionSample {
     let slots = slots.into_iter().map(|(pid, used)| Slot { pid, used, updated: NOW, name: "python3".to_owned() }).collect();
-    RegionSample { unique_id, through: None, content: Ok(Region { version: 3, device_id: 0, totals: PerKind::default(), slots }) }
+    RegionSample {
+        unique_id,
+        through: None,
+        writer: None,
+        content: Ok(Region { version: 3, device_id: 0, totals: PerKind::default(), slots }),
+    }
 }
 
 /// Machines of one to six devices where anything may be absent, out of range or in a foreign script.
