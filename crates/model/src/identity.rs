@@ -103,6 +103,21 @@ pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position:
     candidates
 }
 
+/// Device ids, neighbours joined: `0-3,6`.
+pub fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
+    let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let neighbours = ids.chunk_by(|before, next| before + 1 == *next);
+    let parts: Vec<String> = neighbours
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => run.iter().map(u32::to_string).collect(),
+        })
+        .collect();
+    parts.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +129,15 @@ mod tests {
         assert_eq!(bdf.to_string(), "0002:04:00.0");
         for bad in ["", "04:00.0", "0000:c1:00", "0000:c1:00.0.1", "0000:+1:00.0", "zzzz:00:00.0", "0:0:0:0.0"] {
             assert_eq!(bad.parse::<Bdf>(), Err(()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ids_as_ranges() {
+        for (ids, text) in
+            [(&[0u32, 1, 2, 3, 6][..], "0-3,6"), (&[5], "5"), (&[2, 0], "0,2"), (&[1, 0], "0-1"), (&[], ""), (&[0, 1, 3, 4, 5], "0-1,3-5")]
+        {
+            assert_eq!(ranges(ids.iter().copied().map(DeviceId)), text);
         }
     }
 

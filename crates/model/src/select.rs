@@ -1,6 +1,8 @@
 //! Which devices are meant: `-d 0,2-3`, `-d 0000:c1:00.0`, `-d board:n300`.
 
-use crate::identity::Bdf;
+use std::fmt;
+
+use crate::identity::{Bdf, ranges};
 use crate::snapshot::{Device, Snapshot};
 
 /// One word of a device list.
@@ -39,6 +41,23 @@ impl Selection {
         self.is_empty() || self.0.iter().any(|selector| selector.matches(device))
     }
 
+    /// Says which of the devices named are not there.
+    pub fn check(&self, snapshot: &Snapshot) -> Result<(), String> {
+        let devices = &snapshot.devices;
+        let mut unknown: Vec<String> = Vec::new();
+        for selector in self.0.iter().flat_map(|selector| selector.unknown(devices)) {
+            let word = selector.to_string();
+            if !unknown.contains(&word) {
+                unknown.push(word);
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let available = if devices.is_empty() { "none".to_owned() } else { ranges(devices.iter().map(|device| device.id)) };
+        Err(format!("no device {} (available: {available})", unknown.join(", ")))
+    }
+
     /// Leaves only the devices meant, and the processes on them.
     pub fn apply(&self, snapshot: &mut Snapshot) {
         if self.is_empty() {
@@ -65,6 +84,38 @@ impl Selector {
             Self::Bdf(bdf) => device.bdf == Ok(*bdf),
             Self::HardwareId(digits) => is(&device.asic_id, digits) || is(&device.serial, digits),
             Self::Board(prefix) => device.board.as_ref().is_ok_and(|board| board.starts_with(prefix.as_str())),
+        }
+    }
+}
+
+impl Selector {
+    /// What of it is none of these devices: all of it, or parts of a range.
+    fn unknown(&self, devices: &[Device]) -> Vec<Self> {
+        let Self::Ids(first, last) = self else {
+            return if devices.iter().any(|device| self.matches(device)) { Vec::new() } else { vec![self.clone()] };
+        };
+        let mut ids: Vec<u32> = devices.iter().filter(|device| self.matches(device)).map(|device| device.id.0).collect();
+        ids.sort_unstable();
+        let mut gaps = Vec::new();
+        let mut next = Some(*first);
+        for id in ids {
+            gaps.extend(next.filter(|next| *next < id).map(|next| Self::Ids(next, id - 1)));
+            next = id.checked_add(1);
+        }
+        gaps.extend(next.filter(|next| next <= last).map(|next| Self::Ids(next, *last)));
+        gaps
+    }
+}
+
+/// As the user may write it.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ids(first, last) if first == last => first.fmt(f),
+            Self::Ids(first, last) => write!(f, "{first}-{last}"),
+            Self::Bdf(bdf) => bdf.fmt(f),
+            Self::HardwareId(digits) => f.write_str(digits),
+            Self::Board(prefix) => write!(f, "board:{prefix}"),
         }
     }
 }

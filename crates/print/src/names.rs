@@ -1,6 +1,7 @@
 //! What things are called in tables: processes by what they run, devices as ranges, workloads by their most telling id.
 
-use ttmon_model::{DeviceId, Process, Reading};
+pub use ttmon_model::identity::ranges;
+use ttmon_model::{Process, Reading};
 
 /// Programs whose first argument tells more than their own name.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "bash", "sh", "dash", "zsh", "node", "perl", "ruby"];
@@ -55,21 +56,6 @@ pub fn all_workloads(process: &Process) -> Vec<String> {
         .collect()
 }
 
-/// Device ids, neighbours joined: `0-3,6`.
-pub fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
-    let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let neighbours = ids.chunk_by(|before, next| before + 1 == *next);
-    let parts: Vec<String> = neighbours
-        .map(|run| match run {
-            [first, .., last] => format!("{first}-{last}"),
-            _ => run.iter().map(u32::to_string).collect(),
-        })
-        .collect();
-    parts.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,15 +77,6 @@ mod tests {
             ("/", ""),
         ] {
             assert_eq!(short_command(command), short, "{command}");
-        }
-    }
-
-    #[test]
-    fn ids_as_ranges() {
-        for (ids, text) in
-            [(&[0u32, 1, 2, 3, 6][..], "0-3,6"), (&[5], "5"), (&[2, 0], "0,2"), (&[1, 0], "0-1"), (&[], ""), (&[0, 1, 3, 4, 5], "0-1,3-5")]
-        {
-            assert_eq!(ranges(ids.iter().copied().map(DeviceId)), text);
         }
     }
 }

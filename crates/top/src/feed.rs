@@ -94,14 +94,10 @@ fn unix_time() -> UnixTime {
     UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A snapshot with the devices that are meant alone. That there is none of them is told: nothing could be shown.
+/// A snapshot with the devices that are meant alone, each of which must be there.
 fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Lost> {
-    let all = snapshot.devices.len();
+    selection.check(&snapshot).map_err(|message| Lost { message, is_no_device: true, since: unix_time() })?;
     selection.apply(&mut snapshot);
-    if snapshot.devices.is_empty() && !selection.is_empty() {
-        let message = format!("none of the {all} devices is the one asked for; without -d all of them are shown");
-        return Err(Lost { message, is_no_device: true, since: unix_time() });
-    }
     Ok(snapshot)
 }
 

@@ -9,7 +9,7 @@ use ttmon_model::{Sample, Snapshot};
 use ttmon_sim::{Simulation, StartError};
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
-use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root, read_cluster};
+use ttmon_source::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
 
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
@@ -85,9 +85,9 @@ impl Opened {
         choose(&self.selection, snapshot)
     }
 
-    /// Whether there is a process of that number.
+    /// Whether a process of that number runs.
     pub(crate) fn has_process(&self, pid: u32) -> bool {
-        self.proc.join(pid.to_string()).exists()
+        Life::of(&self.proc, pid).is_some_and(|life| !life.has_ended)
     }
 
     /// For whoever looks at it in a thread of their own. The simulation must outlive the machine.
@@ -101,12 +101,9 @@ impl Opened {
     }
 }
 
-/// The devices asked for, of all there are.
+/// The devices asked for, of all there are; each of them must be there.
 pub(crate) fn choose(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Failure> {
-    let all = snapshot.devices.len();
+    selection.check(&snapshot).map_err(Failure::no_device)?;
     selection.apply(&mut snapshot);
-    if snapshot.devices.is_empty() && !selection.is_empty() {
-        return Err(Failure::no_device(format!("none of the {all} devices is the one asked for; ttmon -L lists them")));
-    }
     Ok(snapshot)
 }

@@ -303,7 +303,10 @@ mod tests {
         let ids = |snapshot: &ttmon_model::Snapshot| snapshot.devices.iter().map(|device| device.id.0).collect::<Vec<_>>();
         assert!(matches!(&one[0], News::Snapshot(snapshot) if ids(snapshot) == [1]), "{one:?}");
         let none = told(with("7"), &[]);
-        assert!(matches!(&none[0], News::Lost(lost) if lost.is_no_device && lost.message.contains("none of the 2 devices")), "{none:?}");
+        assert!(
+            matches!(&none[0], News::Lost(lost) if lost.is_no_device && lost.message.contains("no device 7 (available: 0-1)")),
+            "{none:?}"
+        );
     }
 
     #[test]
