@@ -67,6 +67,8 @@ impl PostMortem {
 /// The receiving end, and what came.
 pub(crate) struct Handed {
     receiver: Option<Receiver>,
+    /// The machine whose processes are kept: 0, or the mark of a simulated one.
+    machine: u64,
     kept: PostMortem,
     /// Those that are not kept any more: giving back what they take is not for the loop.
     forgotten: Vec<Kept>,
@@ -75,8 +77,8 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
-    pub(crate) fn new(receiver: Option<Receiver>) -> Self {
-        Self { receiver, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0 }
+    pub(crate) fn new(receiver: Option<Receiver>, machine: u64) -> Self {
+        Self { receiver, machine, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0 }
     }
 
     pub(crate) fn receiver(&self) -> Option<&Receiver> {
@@ -93,6 +95,10 @@ impl Handed {
         let came = receiver.receive(RECEIVED_MAX);
         let mut watched = Vec::new();
         for handed in came {
+            // A process of a simulated machine, as a rule: it is not shown here, and no fault of its sender.
+            if handed.region.identity().machine != self.machine {
+                continue;
+            }
             let Some((owner, pidfd)) = owner(&handed) else {
                 self.refused += 1;
                 continue;
@@ -267,7 +273,7 @@ mod tests {
         let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
         let hosted = store.create(&held, &View::UNKNOWN).expect("room");
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
-        let handed = Handed::new(None);
+        let handed = Handed::new(None, 0);
         for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
             let ended = dead_bytes.map(|bytes| Ended { time: UnixTime(0), at: Instant::now(), bytes });
             handed.kept.lock().push(Kept {

@@ -150,7 +150,7 @@ impl Server {
         let ends = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &askers, EventData::new_u64(ASKERS), EventFlags::IN)?;
         epoll::add(&epoll, &ends, EventData::new_u64(ENDS), EventFlags::IN)?;
-        let handed = Handed::new(settings.handover);
+        let handed = Handed::new(settings.handover, settings.store.machine());
         let (handle, mut ear) = crate::work::connect(handed.kept())?;
         epoll::add(&epoll, &ear, EventData::new_u64(EAR), EventFlags::IN)?;
         for (index, listener) in settings.listeners.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block};
-use ttmon_model::{Kind, Reading, Snapshot};
+use ttmon_model::{Kind, Reading, Snapshot, Source};
 
 use crate::memory::{line, not_tracked, programs_line};
 use crate::names::{process_name, ranges};
@@ -14,8 +14,16 @@ use crate::text::{Align, pad};
 
 /// From this width on a row has what programs asked for too.
 const WIDE: usize = 110;
-/// In the place of a table.
-const NO_BANKS: &str = "    N/A (the program does not tell its banks; start it with `ttmon run -- CMD`)";
+
+/// In the place of a table: why an allocator has no banks. How its program was started is not known, so nothing is advised.
+fn no_banks(allocator: &Allocator) -> &'static str {
+    let is_served = allocator.kinds.iter().any(|(_, item)| item.as_ref().is_some_and(|item| item.figure.source == Ok(Source::Server)));
+    match () {
+        () if allocator.coverage.is_ok() => "    N/A (the hook has not seen the banks of this allocator)",
+        () if is_served => "    N/A (the allocation socket carries no banks; the hook of `ttmon run` reports those of TT-Metal)",
+        () => "    N/A (the program reports its buffers itself, without banks; the hook reports those of TT-Metal)",
+    }
+}
 
 /// Prints a table for each open allocator: of each kind its banks, and what is free in them.
 pub fn banks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -35,7 +43,7 @@ pub fn blocks(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io
     for allocator in open(snapshot, style, out)? {
         writeln!(out, "{}", line(&heading(snapshot, allocator), style))?;
         if with_banks(allocator).next().is_none() {
-            writeln!(out, "{NO_BANKS}")?;
+            writeln!(out, "{}", line(no_banks(allocator), style))?;
             continue;
         }
         writeln!(out, "{}", block_row(&["kind", "address", "size", "bytes", ""].map(str::to_owned)))?;
@@ -88,7 +96,7 @@ fn with_banks(allocator: &Allocator) -> impl Iterator<Item = (Kind, &AllocatorKi
 fn print_kinds(allocator: &Allocator, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let is_wide = is_wide(style);
     if with_banks(allocator).next().is_none() {
-        return writeln!(out, "{NO_BANKS}");
+        return writeln!(out, "{}", line(no_banks(allocator), style));
     }
     let head = ["kind", "used", "count", "banks", "per bank", "allocated", "free", "largest", "frag", "blocks"];
     writeln!(out, "{}", row(&head.map(str::to_owned), is_wide))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ttmon_ledger::layout::Op;
+use ttmon_ledger::layout::{Op, Refused};
 use ttmon_ledger::reader::Event;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::BufferKind;
@@ -67,7 +67,7 @@ fn after(found: &Found, number: u64, count_max: usize) -> Option<(Vec<Happening>
         Some(Happening {
             time: UnixTime(event.time),
             process: found.owner,
-            what: word(event.op)?,
+            what: word(event)?,
             kind: buffer_kind(event.kind),
             slot: event.allocator,
             address: event.address,
@@ -80,17 +80,42 @@ fn after(found: &Found, number: u64, count_max: usize) -> Option<(Vec<Happening>
 }
 
 /// What a person would call it; nothing for what only the ledger itself needs.
-fn word(op: Op) -> Option<&'static str> {
-    Some(match op {
+fn word(event: &Event) -> Option<&'static str> {
+    Some(match event.op {
         Op::Alloc | Op::UnlistedAlloc => "alloc",
         Op::Free | Op::UnlistedFree => "free",
         Op::FreeAll => "free all",
         Op::Open => "open",
         Op::Close => "close",
+        Op::Failed if event.slot == u32::from(Refused::Clash as u8) => "CLASH",
         Op::Failed => "REFUSED",
         Op::Mark => "mark",
         Op::AddCircular => "cb",
         Op::RemoveProgram => "program gone",
         Op::Ref | Op::Unref | Op::Repair | Op::Nothing => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clash_is_not_out_of_memory() {
+        let failed = |what: Refused| Event {
+            number: 1,
+            time: 0,
+            op: Op::Failed,
+            allocator: 0,
+            kind: 0,
+            address: 0,
+            size: 1,
+            slot: u32::from(what as u8),
+            tag: 0,
+            per_bank: 0,
+            page: 0,
+            refs: 0,
+        };
+        assert_eq!([Refused::OutOfMemory, Refused::Clash].map(|what| word(&failed(what))), [Some("REFUSED"), Some("CLASH")]);
+    }
 }

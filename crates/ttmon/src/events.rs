@@ -18,7 +18,7 @@ use ttmon_source::recorder::{Recorder, Scene};
 use crate::cli::EventsArgs;
 use crate::failure::{Failure, complain};
 use crate::meant::Context;
-use crate::mem::nothing_found;
+use crate::mem::{no_memory_of, nothing_found};
 use crate::open::{Opened, choose};
 use crate::output::Output;
 use crate::server;
@@ -129,7 +129,8 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
         // One that tracks nothing yet may begin to, while it is there.
         let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
-            return if page.has_told { Ok(()) } else { Err(nothing_found(&snapshot, args.pid)) };
+            let failure = || args.pid.map_or_else(|| nothing_found(&snapshot), |pid| no_memory_of(&snapshot, pid, opened.has_process(pid)));
+            return if page.has_told { Ok(()) } else { Err(failure()) };
         }
         for event in news.events(&meant) {
             if !page.has(&event) {

@@ -44,6 +44,10 @@ fn main() -> ExitCode {
     let cli = match cli::typed(&names::translate(std::env::args_os()), name) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
+            if let Some(answer) = names::of_another_tool(&error) {
+                complain(answer);
+                return ExitCode::from(2);
+            }
             let text = error.to_string();
             let parts: Vec<&str> =
                 text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::io::Write;
 use std::time::Duration;
 
-use ttmon_model::Snapshot;
 use ttmon_model::snapshot::Buffer;
+use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_print::Style;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
@@ -47,10 +47,17 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     }
     let mut look = || -> Result<(Snapshot, usize), Failure> {
         let mut snapshot = snapshots.next()?;
-        if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
-            return Err(nothing_found(&snapshot, args.pid));
+        if let Some(pid) = args.pid {
+            keep_process(&mut snapshot, pid);
+            let is_known = snapshot.processes.iter().any(|process| process.source().is_ok());
+            // One that is watched may begin to track.
+            if !is_known && !(args.watch && !snapshot.processes.is_empty()) {
+                return Err(no_memory_of(&snapshot, pid, snapshots.has_process(pid)));
+            }
+        } else if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
+            return Err(nothing_found(&snapshot));
         }
-        let left_out = choose(&mut snapshot, args)?;
+        let left_out = choose(&mut snapshot, args);
         Ok((snapshot, left_out))
     };
     if let Some(directory) = &args.csv {
@@ -115,30 +122,43 @@ fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result
     Ok(())
 }
 
-/// Why there is nothing to show: nothing is there, or this user may not look.
-pub(crate) fn nothing_found(snapshot: &Snapshot, pid: Option<u32>) -> Failure {
-    match (pid, snapshot.denied_processes) {
-        (Some(pid), 1..) => {
-            Failure::new(format!("process {pid} may not be looked at by this user (no_permission); try as its owner or as root"))
-        }
-        (Some(pid), 0) => Failure::new(format!("process {pid} holds no device and has reported no memory; ttmon mem lists those that do")),
-        (None, 0) => Failure::no_device("no device and no tracked process found; start programs with `ttmon run -- CMD`, or try --sim t3k"),
-        (None, denied) => Failure::no_device(format!(
-            "no device and no tracked process found; {denied} processes may not be looked at by this user (no_permission): try as root"
+/// Why there is nothing to show: nothing is there, or this user may not read it.
+pub(crate) fn nothing_found(snapshot: &Snapshot) -> Failure {
+    let why = match snapshot.denied_processes {
+        0 => "start programs with `ttmon run -- CMD`, or try --sim t3k".to_owned(),
+        1 => "1 process may not be read by this user (no_permission): try as root".to_owned(),
+        denied => format!("{denied} processes may not be read by this user (no_permission): try as root"),
+    };
+    Failure::no_device(format!("no device and no tracked process found; {why}"))
+}
+
+/// Why nothing is known of the memory of a process.
+pub(crate) fn no_memory_of(snapshot: &Snapshot, pid: u32, is_alive: bool) -> Failure {
+    let process = snapshot.processes.iter().find(|process| process.key.pid == pid);
+    let reason = process.map(|process| process.total(Kind::Dram).err().unwrap_or(Missing::NotTracked));
+    match reason {
+        None if !is_alive => Failure::no_device(format!("no process {pid}; ttmon mem lists those with device memory")),
+        Some(Missing::NoPermission) => denied(pid),
+        None if snapshot.denied_processes > 0 => denied(pid),
+        None => Failure::new(format!("process {pid} holds no device and has reported no memory; ttmon mem lists those that do")),
+        Some(reason) => Failure::new(format!(
+            "process {pid} holds a device and does not report its memory ({reason}); start it with `ttmon run -- CMD`"
         )),
     }
 }
 
-/// Leaves what was asked for, in the order asked for; how many buffers `--top` takes away.
-fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<usize, Failure> {
-    if let Some(pid) = args.pid {
-        snapshot.processes.retain(|process| process.key.pid == pid);
-        snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
-        snapshot.buffers.retain(|buffer| buffer.process.pid == pid);
-        if snapshot.processes.is_empty() {
-            return Err(nothing_found(snapshot, Some(pid)));
-        }
-    }
+fn denied(pid: u32) -> Failure {
+    Failure::new(format!("process {pid} may not be read by this user (no_permission); try as its owner or as root"))
+}
+
+fn keep_process(snapshot: &mut Snapshot, pid: u32) {
+    snapshot.processes.retain(|process| process.key.pid == pid);
+    snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
+    snapshot.buffers.retain(|buffer| buffer.process.pid == pid);
+}
+
+/// Sorts and shortens the list of buffers as asked for; how many buffers `--top` takes away.
+fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> usize {
     let buffers = &mut snapshot.buffers;
     let key = |buffer: &Buffer| (buffer.process, buffer.entry.address);
     match args.sort.unwrap_or_default() {
@@ -152,7 +172,7 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> Result<usize, Failure> {
     let shown = args.top.unwrap_or(usize::MAX);
     let left_out = buffers.len().saturating_sub(shown);
     buffers.truncate(shown);
-    Ok(left_out)
+    left_out
 }
 
 fn render(

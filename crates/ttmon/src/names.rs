@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 /// A name of an earlier tool, which `ttmon alias` links to this program.
 pub(crate) struct Name {
     pub(crate) name: &'static str,
@@ -103,6 +105,28 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
         None => own,
     };
     ["ttmon".into()].into_iter().chain(own).chain(foreign.iter().cloned()).collect()
+}
+
+/// Flags of other tools that ttmon has under another name, and that name.
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("-s", "-s is tt-smi's snapshot; use --json, with -f FILE to write it to a file"),
+    ("-ls", "-ls is tt-smi's list of devices; use -L"),
+    ("-x", "-x is nvidia-smi's XML; use --json, with -q for everything as text"),
+];
+
+/// What is to be used instead, where words make no sense because of such a flag.
+pub(crate) fn of_another_tool(error: &clap::Error) -> Option<&'static str> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let flag = match (error.kind(), text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) {
+        (ErrorKind::UnknownArgument, flag, _) => flag,
+        // Taken for `-l s`.
+        (ErrorKind::ValueValidation, flag, "s") if flag.starts_with("--loop ") => "-ls",
+        _ => return None,
+    };
+    ELSEWHERE.iter().find(|(known, _)| *known == flag).map(|(_, answer)| *answer)
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.

@@ -110,6 +110,11 @@ impl<'a> Snapshots<'a> {
         }
     }
 
+    /// Whether a process of that number runs, as far as the machine itself was read.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        self.opened.as_ref().is_some_and(|opened| opened.has_process(pid))
+    }
+
     /// Whether the next snapshot comes from a service. Such a one has its rates by itself: the service has looked before.
     pub(crate) fn is_served(&self) -> bool {
         !self.servers.is_empty()

@@ -64,7 +64,8 @@ fn busy(snapshot: &Snapshot) -> Result<Option<String>, Failure> {
                 return Ok(Some(match (named.next(), named.next(), count) {
                     (Some((process, _)), None, 1) => format!("process {} holds device {id}", process.key.pid),
                     (None, ..) if device.memory.hidden_processes > 0 => format!("a process of another container holds device {id}"),
-                    _ => format!("{count} processes hold device {id}"),
+                    (.., 1) => format!("a process holds device {id}"),
+                    (.., count) => format!("{count} processes hold device {id}"),
                 }));
             }
             // A device that is away is held by nobody.

@@ -325,7 +325,7 @@ fn the_last_events_are_told() {
         assert!(follower.child.wait().unwrap().success());
     }
     let (_, errors, code) = ttmon("events --follow --pid 4194304");
-    assert!(code == 1 && errors.contains("holds no device"), "{errors}");
+    assert!(code == 3 && errors.contains("no process 4194304"), "{errors}");
 }
 
 fn events_of_several_are_merged() {

@@ -157,11 +157,12 @@ impl Server {
                 self.store.remove(key);
             }
         }
+        let several = |count: usize| if count == 1 { "1 process".to_owned() } else { format!("{count} processes") };
         if count > 0 {
-            self.say(&format!("🔁 Took over {entries} entries of {count} processes from an earlier server"));
+            self.say(&format!("🔁 Took over {entries} entries of {} from an earlier server", several(count)));
         }
         if removed > 0 {
-            self.say(&format!("🔁 Removed what an earlier server kept of {removed} processes that have ended"));
+            self.say(&format!("🔁 Removed what an earlier server kept of {}, now ended", several(removed)));
         }
         if unreadable > 0 {
             let path = self.store.path().display();

@@ -133,6 +133,20 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     }
 }
 
+/// Says which boards are named by the PCI subsystem, because the driver prints no card type.
+pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
+    for (row, local) in rows.iter().filter_map(|row| Some((row, row.local?))) {
+        let attributes = &local.attributes;
+        if let (Err(reason), Some(product)) = (attributes.text(Attr::CardType), row.product) {
+            problems.push(Problem {
+                part: format!("device {}", row.id),
+                reason,
+                detail: format!("the driver prints no card type; the board's name is that of PCI subsystem {:#06x}", product.upi),
+            });
+        }
+    }
+}
+
 /// Says which devices a cluster descriptor leaves out: it may be another machine's.
 pub(super) fn report_strangers(sample: &Sample, rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     let Some(cluster) = &sample.cluster else { return };

@@ -1,8 +1,8 @@
 //! Outputs as they are. Renew with `INSTA_UPDATE=always`, and read the difference.
 
 use insta::assert_snapshot;
-use ttmon_model::Snapshot;
 use ttmon_model::fields::{DeviceField, Section};
+use ttmon_model::{Kind, Missing, Snapshot};
 
 use super::{machine, printed, style};
 use crate::{
@@ -41,7 +41,7 @@ fn nobody_on_a_remote_chip_points_at_its_gateway() {
     machine.devices.retain(|device| device.via.is_ok());
     assert!(!machine.devices.is_empty());
     for device in &mut machine.devices {
-        device.memory.dram.used = Err(ttmon_model::Missing::NotTracked);
+        device.memory.dram.used = Err(Missing::NotTracked);
     }
     let screen = printed(|out| snapshot(&machine, &style(80), out));
     let gateway = machine.devices[0].via.unwrap().0;
@@ -207,4 +207,19 @@ fn what_nvidia_smi_would_print() {
 fn help() {
     assert_snapshot!("help_fields", printed(|out| help_fields(&style(80), out)));
     assert_snapshot!("fields_markdown", fields_markdown());
+}
+
+/// How a program was started is not known: nobody is advised to start it as it was.
+#[test]
+fn unknown_banks_are_explained_without_advice() {
+    let mut machine = machine::hooked();
+    machine.allocators.truncate(1);
+    for kind in Kind::ALL {
+        machine.allocators[0].kinds[kind].iter_mut().for_each(|item| item.banks = Err(Missing::NotTracked));
+    }
+    let text = |machine: &Snapshot| printed(|out| banks(machine, &style(120), out)) + &printed(|out| blocks(machine, &style(120), out));
+    assert_eq!(text(&machine).matches("N/A (the hook has not seen the banks of this allocator)").count(), 2);
+    machine.allocators[0].coverage = Err(Missing::NoSource);
+    assert_eq!(text(&machine).matches("N/A (the program reports its buffers itself, without banks").count(), 2);
+    assert!(!text(&machine).contains("start it with"));
 }

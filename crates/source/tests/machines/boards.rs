@@ -301,6 +301,10 @@ fn an_old_driver() {
     );
     tree.pids(0, "");
     let snapshot = tree.snapshot();
+    let problems: Vec<_> =
+        snapshot.problems.iter().map(|problem| (problem.part.as_str(), problem.reason, problem.detail.as_str())).collect();
+    let detail = "the driver prints no card type; the board's name is that of PCI subsystem 0x0036";
+    assert_eq!(problems, [("device 0", Missing::NotExposed, detail)]);
     check(
         &snapshot,
         0,

@@ -17,13 +17,14 @@ const CIRCULARS_MAX: usize = 1000;
 const EVENTS_MAX: usize = 200;
 
 /// What a screen calls an event, and what documents call it; circular buffers have words of their own.
-const WORDS: [(&str, Op); 9] = [
+const WORDS: [(&str, Op); 10] = [
     ("alloc", Op::Alloc),
     ("free", Op::Free),
     ("free all", Op::FreeAll),
     ("open", Op::Open),
     ("close", Op::Close),
     ("REFUSED", Op::OutOfMemory),
+    ("CLASH", Op::Clash),
     ("mark", Op::Mark),
     (CIRCULAR, Op::Alloc),
     (CIRCULARS_GONE, Op::Free),

@@ -344,22 +344,51 @@ fn a_stream_is_followed_to_its_end() {
     assert!(ops.iter().filter(|op| *op == "alloc").count() >= 3, "{ops:?}");
 }
 
-/// What a program left is told after its end, by the service alone.
-#[test]
-fn a_program_that_ended_is_told_of() {
+/// A service of this machine, and the socket that ledgers are handed to.
+fn with_handover() -> (Server, String, tempfile::TempDir) {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     let places = tempfile::Builder::new().permissions(mode).tempdir_in("/dev/shm").expect("a directory");
     let place = |name: &str| places.path().join(name).to_str().expect("text").to_owned();
     let (handover, socket, state) = (place("handover.sock"), place("alloc.sock"), place("state"));
     let server = Server::of(&[], &["--handover", &handover, "--socket", &socket, "--state-dir", &state, "--interval", "0.2"]);
+    (server, handover, places)
+}
+
+/// The pid of a tracked program that has ended.
+fn ended_program(handover: &str) -> String {
     let mut program = Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "asking::a_program_that_ends", "--nocapture"])
-        .envs([("ENDING", "1"), ("TTMON_TRACKING", "1"), ("TTMON_HANDOVER", &handover)])
+        .envs([("ENDING", "1"), ("TTMON_TRACKING", "1"), ("TTMON_HANDOVER", handover)])
         .stdout(Stdio::null())
         .spawn()
         .expect("a program");
     let pid = program.id().to_string();
     assert!(program.wait().expect("an end").success());
+    pid
+}
+
+/// Processes of a simulated machine are shown by no real ttmon, not even after their end.
+#[test]
+fn a_real_service_keeps_no_simulated_process() {
+    let (server, handover, _places) = with_handover();
+    let output =
+        command(&server.api, &["--sim", "n150,procs=1", "mem", "--json"]).env("TTMON_HANDOVER", &handover).output().expect("ttmon");
+    let simulated = document(&String::from_utf8_lossy(&output.stdout));
+    let simulated = simulated["processes"][0]["pid"].as_u64().expect("a pid").to_string();
+    // Messages come in order: with this one the others are there.
+    let real = ended_program(&handover);
+    server.until("told of", || ttmon(&server.api, &["mem", "--json", "--pid", &real]).0 == Some(0));
+    let (code, text) = ttmon(&server.api, &["mem", "--json", "--pid", &simulated]);
+    assert_eq!(code, Some(3), "{text}");
+    let (code, text) = ttmon(&server.api, &["events", "--json", "--pid", &simulated]);
+    assert_eq!(code, Some(3), "{text}");
+}
+
+/// What a program left is told after its end, by the service alone.
+#[test]
+fn a_program_that_ended_is_told_of() {
+    let (server, handover, _places) = with_handover();
+    let pid = ended_program(&handover);
     let mem = || ttmon(&server.api, &["mem", "--json", "--buffers", "--pid", &pid]);
     server.until("told of", || mem().0 == Some(0));
     let told = document(&mem().1);
@@ -369,7 +398,7 @@ fn a_program_that_ended_is_told_of() {
     let ops: Vec<Value> = text.lines().map(|line| document(line)["op"].clone()).collect();
     assert_eq!((code, ops), (Some(0), vec!["open".into(), "alloc".into(), "exit".into()]));
     for command in ["mem", "events"] {
-        assert_eq!(ttmon(&server.api, &["--no-server", command, "--pid", &pid]).0, Some(1), "{command}");
+        assert_eq!(ttmon(&server.api, &["--no-server", command, "--pid", &pid]).0, Some(3), "{command}");
     }
 }
 

@@ -93,6 +93,61 @@ fn devices_are_chosen() {
     assert_eq!(ids(&format!("-d {}", serial.trim())), "2 6");
 }
 
+/// Each that is not there is named, whatever else was asked for.
+#[test]
+fn an_unknown_device_among_known_ones_is_an_error() {
+    let t3k = root("t3k");
+    let check = |arguments: &str, names: &str| {
+        let ran = ttmon_at(t3k.path(), arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{arguments}: {}", ran.stderr);
+        let expected = format!("ttmon: no device {names} (available: 0-7)\n");
+        assert_eq!(ran.stderr, expected, "{arguments}");
+    };
+    check("-d 99", "99");
+    check("-d 0,99", "99");
+    check("-d 98,0,99 -i 1", "98, 99");
+    check("-d 6-9,42", "8-9, 42");
+    check("-d 0-4294967295 --json", "8-4294967295");
+    check("-d board:n3,board:p150", "board:p150");
+    check("-d 0,0000:ff:00.0,00000000DEADBEEF", "0000:ff:00.0, 00000000DEADBEEF");
+    for command in ["who 0 99", "wait --idle 0 99", "mem -d 0,99", "events -d 0,99", "-q -i 0,99", "-l 1 -d 0,99"] {
+        check(command, "99");
+    }
+}
+
+/// What other tools call it is answered with what it is called here.
+#[test]
+fn flags_of_other_tools_name_ours() {
+    for (typed, flag) in
+        [("-s", "--json"), ("-ls", "-L"), ("-x", "--json"), ("-q -x", "--json"), ("-s -f out.json", "--json"), ("-ls --sim n150", "-L")]
+    {
+        refuses(typed, &format!("use {flag}"));
+    }
+    assert_eq!(ttmon("-L --sim n150").code, 0);
+}
+
+/// Of a process that is there and not tracked the reason is told; of one that is not there, that.
+#[test]
+fn memory_of_a_process_that_is_not_tracked() {
+    let n300 = root("n300");
+    let pid = std::process::id();
+    symlink(format!("/proc/{pid}"), n300.path().join(format!("proc/{pid}"))).unwrap();
+    for json in ["", " --json", " --banks"] {
+        let free = ttmon_at(n300.path(), &format!("mem --pid {pid}{json}"));
+        assert_eq!((free.code, free.stdout.as_str()), (1, ""), "{}", free.stderr);
+        assert!(free.stderr.contains("holds no device"), "{}", free.stderr);
+    }
+    std::fs::write(n300.path().join("proc/driver/tenstorrent/0/pids"), format!("{pid}\n")).unwrap();
+    for json in ["", " --json"] {
+        let holder = ttmon_at(n300.path(), &format!("mem --pid {pid}{json}"));
+        assert_eq!((holder.code, holder.stdout.as_str()), (1, ""), "{}", holder.stderr);
+        assert!(holder.stderr.contains("not_tracked") && holder.stderr.contains("ttmon run -- CMD"), "{}", holder.stderr);
+    }
+    let none = ttmon_at(n300.path(), "mem --pid 4194304");
+    assert_eq!((none.code, none.stdout.as_str()), (3, ""), "{}", none.stderr);
+    assert!(none.stderr.contains("no process 4194304"), "{}", none.stderr);
+}
+
 /// The variables stand in for the flags, and a flag silences them.
 #[test]
 fn the_environment() {

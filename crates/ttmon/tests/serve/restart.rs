@@ -20,6 +20,20 @@ fn a17_what_cannot_be_taken_over_is_left_alone() {
     assert!(ledgers(&server).contains(&name));
 }
 
+/// A simulated machine that is started anew is another one, with the same state directory too.
+#[test]
+fn another_simulated_machine_takes_over_nothing() {
+    let mut server = Server::with(&["--sim", "n300,idle"]);
+    let mut other = Other::connect(&server);
+    other.says(&[alloc(0, 1, 30, DRAM)]);
+    assert_eq!(server.usage(0).dram, 30);
+    server.kill();
+    let kept = ledgers(&server);
+    server.start_again();
+    server.says("1 ledgers of live processes are another version's or machine's, and are left alone");
+    assert_eq!((server.usage(0).dram, ledgers(&server)), (0, kept));
+}
+
 #[test]
 fn a17_what_was_confirmed_is_there_after_a_kill() {
     let mut server = Server::start();
@@ -33,6 +47,7 @@ fn a17_what_was_confirmed_is_there_after_a_kill() {
     gone.kill();
     server.start_again();
     server.says("Took over 3 entries of 2 processes from an earlier server");
+    server.says("Removed what an earlier server kept of 1 process, now ended");
     let mut mine = server.connect();
     assert_eq!((mine.usage(0).dram, mine.usage(3).l1), (130, 7), "the dead one's are not there");
     mine.send(&[free(0, 1)]);

@@ -35,6 +35,6 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: 
             happening.address,
         );
         let text = canvas.clean(&text);
-        canvas.say(area, 1, row, &text, if happening.what == "REFUSED" { Role::Critical } else { Role::Plain });
+        canvas.say(area, 1, row, &text, if ["REFUSED", "CLASH"].contains(&happening.what) { Role::Critical } else { Role::Plain });
     }
 }
