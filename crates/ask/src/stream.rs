@@ -107,8 +107,14 @@ impl Timeouts for UnixStream {
 
 impl<S: Read + Timeouts> Read for Timed<S> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.socket.reading(self.deadline.left()?)?;
-        self.socket.read(bytes)
+        loop {
+            self.socket.reading(self.deadline.left()?)?;
+            match self.socket.read(bytes) {
+                // The kernel restarts no read of a socket that has a timeout. A resized terminal is no failure of the service.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
     }
 }
 

@@ -165,9 +165,12 @@ fn read_frame<'a>(stream: &mut UnixStream, frame: &'a mut Vec<u8>) -> io::Result
     let mut filled = 0;
     let mut end = LENGTH_BYTES;
     while filled < end {
-        match stream.read(&mut frame[filled..])? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => filled += count,
+        match stream.read(&mut frame[filled..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            // The kernel restarts no read of a socket that has a timeout, whatever the signal handler asks for.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
         }
         if let Some(length) = frame[..filled].first_chunk().map(|length| u32::from_le_bytes(*length) as usize) {
             if length > FRAME_BYTES_MAX {

@@ -6,3 +6,4 @@ mod leaving;
 mod replay;
 mod sources;
 mod terminal;
+mod watching;

@@ -44,10 +44,14 @@ impl Terminal {
     }
 
     pub(crate) fn top_with(columns: u16, rows: u16, arguments: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start(columns, rows, &format!("top {arguments}"), variables)
+    }
+
+    /// Starts `ttmon` with these words.
+    pub(crate) fn start(columns: u16, rows: u16, arguments: &str, variables: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.arg("top");
         command.args(arguments.split_ascii_whitespace());
         for variable in ["TTMON_SIM", "TTMON_ROOT", "TTMON_CONFIG", "NO_COLOR", "COLUMNS", "LC_ALL", "LC_CTYPE", "COLORTERM", "COLORFGBG"] {
             command.env_remove(variable);
