@@ -1,8 +1,11 @@
 //! Health: how a device stands against the limits it publishes itself.
 //!
 //! Power alone is never critical: a p150c publishes 500 W, more than its board may draw.
+//!
+//! A chip is throttling while all three hold: a process has it open, its AI clock is below 95 % of the nominal limit, and its
+//! temperature or its power is at 95 % of the limit it publishes, or above. A low clock alone means nothing: an idle chip has one.
 
-use crate::limits::WARNING_RATIO;
+use crate::limits::{AT_LIMIT_RATIO, CLOCK_HELD_RATIO, WARNING_RATIO};
 use crate::missing::{Missing, Reading};
 use crate::product::Product;
 use crate::snapshot::{Device, Health, State};
@@ -29,6 +32,9 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool)
     if let Some(found) = against(current, device.current_limit.map(|limit| limit.0)) {
         note(found, format!("current {:.0} of {:.0} A", value(current), value(device.current_limit.map(|l| l.0))));
     }
+    if let (Some(limit), Ok(clock), Ok(nominal)) = (device.throttled_by(), device.aiclk, device.aiclk_limit) {
+        note(Health::Warning, format!("throttling: AI clock {} of {} MHz at the {limit} limit", clock.0, nominal.0));
+    }
     if device.heartbeat_alive == Ok(false) {
         note(Health::Warning, "the firmware's heartbeat has stopped".to_owned());
     }
@@ -43,6 +49,21 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool)
         health = Health::Unknown;
     }
     (health, reasons)
+}
+
+impl Device {
+    /// The limit that holds the AI clock down, `temperature` or `power`, while the chip is throttling.
+    pub fn throttled_by(&self) -> Option<&'static str> {
+        let is_in_use = self.memory.holders.is_ok_and(|holders| holders > 0);
+        let is_held = self.aiclk.ok()?.0 as f64 <= self.aiclk_limit.ok()?.0 as f64 * CLOCK_HELD_RATIO;
+        let is_at = |now: Reading<f64>, limit: Reading<f64>| now.is_ok_and(|now| limit.is_ok_and(|limit| now >= limit * AT_LIMIT_RATIO));
+        match () {
+            () if !is_in_use || !is_held => None,
+            () if is_at(self.temperature.map(|now| now.0), self.temperature_limit.map(|limit| limit.0)) => Some("temperature"),
+            () if is_at(self.power.map(|now| now.0), self.power_limit.map(|limit| limit.0)) => Some("power"),
+            () => None,
+        }
+    }
 }
 
 /// Why a device cannot be read.

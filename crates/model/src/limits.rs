@@ -37,5 +37,9 @@ pub const REFRESH_MIN: Duration = Duration::from_millis(50);
 pub const REFRESH_MAX: Duration = Duration::from_secs(86_400);
 /// From this share of a published limit on, a device is in `warning`.
 pub const WARNING_RATIO: f64 = 0.9;
+/// From this share of its published limit on, a temperature or a power is at the limit: firmware regulates a little below it.
+pub const AT_LIMIT_RATIO: f64 = 0.95;
+/// Below this share of its limit, the AI clock of a chip in use is held down. Blackhole gives up less near its power limit.
+pub const CLOCK_HELD_RATIO: f64 = 0.95;
 /// Start times come in ticks of 10 ms and clocks are adjusted: a slot this much older than its process still fits.
 pub const START_TIME_SLACK: Duration = Duration::from_secs(2);

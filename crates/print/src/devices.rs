@@ -43,7 +43,7 @@ const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::number("", 4), |device, _| share(device.memory.dram.ratio(), "")),
     column(4..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.l1)),
     column(0..=LEVEL_MAX, Column::number("L1", 4), |device, _| share(device.memory.l1.ratio(), lower_bound(device))),
-    column(0..=LEVEL_MAX, Column::text("Health", 6, 6).gap(2), |device, _| health(device)),
+    column(0..=LEVEL_MAX, Column::text("Health", 6, 8).gap(2), |device, _| health(device)),
 ];
 
 /// The table with the most columns that fit.
@@ -138,6 +138,7 @@ pub fn health_word(device: &Device) -> (&'static str, Severity) {
         (State::Gone, _) => ("GONE", Severity::Critical),
         (State::Unreadable, _) => ("UNREAD", Severity::Critical),
         (_, Health::Critical) => ("CRIT", Severity::Critical),
+        (_, Health::Warning) if device.throttled_by().is_some() => ("THROTTLE", Severity::Warning),
         (_, Health::Warning) if is_warm(device) => ("WARM", Severity::Warning),
         (_, Health::Warning) => ("WARN", Severity::Warning),
         (_, Health::Ok) => ("ok", Severity::Fine),

@@ -338,6 +338,31 @@ fn health_by_the_limits_of_the_device() {
     check(50_000, 240_000, Health::Critical, "current 240 of 240 A");
 }
 
+/// A clock below its limit is throttled only under load, and only while temperature or power is at its own limit.
+#[test]
+fn throttling_needs_load_a_low_clock_and_a_limit() {
+    let check = |pids: &str, mhz: u64, millidegrees: u64, watts: u64, expected: Option<&str>| {
+        let tree = n300();
+        tree.pids(0, pids);
+        tree.files(
+            0,
+            &format!("tt_aiclk	{mhz}\ndevice/hwmon/hwmon7/temp1_input	{millidegrees}\ndevice/hwmon/hwmon7/power1_input	{watts}000000"),
+        );
+        let snapshot = tree.snapshot();
+        let found = device(&snapshot, 0).health_reasons.iter().find(|reason| reason.starts_with("throttling"));
+        let case = format!("{pids:?} {mhz} MHz {millidegrees} m°C {watts} W");
+        assert_eq!(found.map(String::as_str), expected, "{case}");
+        assert!(expected.is_none() || device(&snapshot, 0).health >= Health::Warning, "{case}");
+    };
+    check("4242\n", 800, 72_000, 40, Some("throttling: AI clock 800 of 1000 MHz at the temperature limit"));
+    check("4242\n", 800, 54_000, 96, Some("throttling: AI clock 800 of 1000 MHz at the power limit"));
+    check("4242\n", 800, 54_000, 40, None);
+    check("4242\n", 800, 69_000, 40, None);
+    check("4242\n", 1000, 74_000, 99, None);
+    check("4242\n", 960, 74_000, 99, None);
+    check("", 500, 74_000, 40, None);
+}
+
 #[test]
 fn a_narrow_link_matters_while_the_device_is_used() {
     let tree = n300();

@@ -76,6 +76,9 @@ fn faults() {
     check("garbage", "unreadable", "temperature", "out_of_range");
     let health = |fault: &str| ttmon(&format!("--sim p150x2,fault={fault}:0 --json")).json()["devices"][0]["health"].clone();
     assert_eq!((health("hot"), health("throttle")), ("critical".into(), "warning".into()));
+    let throttled = ttmon("--sim n300,fault=throttle:0 --json").json();
+    assert!(throttled["devices"][0]["health_reasons"].to_string().contains("throttling: AI clock 800 of 1000 MHz"), "{throttled}");
+    assert!(ttmon("--sim n300,fault=throttle:0").stdout.contains("THROTTLE"));
     let stale = ttmon("--sim p150x2,fault=stale:0 --json").json();
     assert!(stale["devices"][0]["memory"]["stale_bytes"].as_u64() > Some(0));
 }
