@@ -5,6 +5,7 @@
 //! A chip is throttling while all three hold: a process has it open, its AI clock is below 95 % of the nominal limit, and its
 //! temperature or its power is at 95 % of the limit it publishes, or above. A low clock alone means nothing: an idle chip has one.
 
+use crate::Arch;
 use crate::limits::{AT_LIMIT_RATIO, CLOCK_HELD_RATIO, WARNING_RATIO};
 use crate::missing::{Missing, Reading};
 use crate::product::Product;
@@ -76,6 +77,9 @@ fn state_reason(device: &Device) -> Option<String> {
         State::Resetting => Some("the chip is being reset".to_owned()),
         State::Gone => Some("unplugged, unbound, or the driver was unloaded".to_owned()),
         State::Unreadable => Some(format!("cannot be read: {}", device.temperature.err().unwrap_or(Missing::IoError).explanation())),
+        State::Starting if device.arch == Ok(Arch::Blackhole) => {
+            Some("the firmware does not answer yet; a Blackhole needs the driver loaded again once it does".to_owned())
+        }
         State::Starting => Some("the firmware does not answer yet; the driver waits up to 120 s for it".to_owned()),
     }
 }

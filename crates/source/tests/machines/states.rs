@@ -220,6 +220,20 @@ fn firmware_that_is_not_ready_is_starting() {
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).temperature.map(|value| value.0)), (State::Ok, Ok(54.312)));
 }
 
+/// The driver looks for the firmware of a Blackhole only while it is loaded or after a reset.
+#[test]
+fn starting_blackhole_needs_the_driver_again() {
+    let tree = Tree::new("2.9.0");
+    tree.device(0, "0000:c1:00.0");
+    let kernel: Vec<&str> = N300.lines().filter(|line| !line.trim().starts_with("tt_") && !line.contains("hwmon")).collect();
+    tree.files(0, &kernel.join("\n"));
+    tree.files(0, "device/device\t0xb140\ndevice/subsystem_device\t0x0040");
+    tree.pids(0, "");
+    let snapshot = tree.snapshot();
+    let reason = "the firmware does not answer yet; a Blackhole needs the driver loaded again once it does";
+    assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).health_reasons.join("")), (State::Starting, reason.to_owned()));
+}
+
 /// Each state in which a device cannot be read says why.
 #[test]
 fn devices_that_cannot_be_read_have_a_reason() {
@@ -321,7 +335,10 @@ fn no_device_says_which_it_is() {
     assert!(matches!(tree.machine().sample(), Err(Error::NoDevice)));
     tree.put("sys/devices/pci0000:00/0000:00:02.0/vendor", "0x1e52");
     std::os::unix::fs::symlink("../../../devices/pci0000:00/0000:00:02.0", tree.path("sys/bus/pci/devices/0000:00:02.0")).unwrap();
-    assert!(matches!(tree.machine().sample(), Err(Error::DriverNotLoaded { devices: 1 })));
+    let unbound = tree.machine().sample().unwrap_err();
+    assert!(matches!(unbound, Error::DriverNotLoaded { devices: 1, is_loaded: true }) && unbound.to_string().contains("has none of them"));
+    fs::remove_dir_all(tree.path("sys/module/tenstorrent")).unwrap();
+    assert!(matches!(tree.machine().sample(), Err(Error::DriverNotLoaded { devices: 1, is_loaded: false })));
     let tree = n300();
     tree.faults("sys/class/tenstorrent\tEACCES\n");
     assert!(matches!(tree.machine().sample(), Err(Error::Class(_))));
