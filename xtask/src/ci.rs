@@ -4,6 +4,7 @@
 //! or it could not be tried here and says so loudly. Tests are counted from what they print.
 
 mod api;
+mod driver_vm;
 mod loom;
 mod prometheus;
 mod python;
@@ -54,6 +55,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "api", run: api::run },
     Stage { name: "tls", run: tls::run },
     Stage { name: "ttnn", run: ttnn::run },
+    Stage { name: "driver-vm", run: driver_vm::run },
     Stage { name: "systemd", run: systemd::run },
     Stage { name: "fuzz", run: fuzz_briefly },
 ];

@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 mod ci;
 mod docs;
+mod driver_vm;
 mod fuzz;
 mod header;
 mod libs;
@@ -75,6 +76,12 @@ const COMMANDS: &[Command] = &[
         arguments: "setup | compare | versions | cases",
         help: "the real ttnn on mock chips: its allocators beside what ttmon says of them",
         run: ttnn::run,
+    },
+    Command {
+        name: "driver-vm",
+        arguments: driver_vm::ARGUMENTS,
+        help: "the real kernel driver on simulated chips, in a virtual machine: ttmon's values and states beside its files",
+        run: driver_vm::run,
     },
     Command { name: "wheel", arguments: "", help: "one wheel with python/ttmon and the libraries inside", run: wheel::run },
     Command {

@@ -1,0 +1,165 @@
+//! `cargo xtask driver-vm`: the real kernel driver on simulated chips, in a virtual machine, and ttmon in front of it.
+//!
+//! ```text
+//!  driver-vm/setup   builds kernel, drivers, simulator and QEMU device, once      boots   which board boots with which drivers
+//!  driver-vm/run     boots one machine and runs this program in it as `guest`     guest   what is checked inside
+//! ```
+//! docs/driver-vm.md says what this proves and what it does not.
+
+mod boots;
+mod guest;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::project::{self, Project};
+use crate::stop::Stop;
+use boots::{Boot, Choice};
+
+pub(crate) use boots::all as gate;
+
+pub(crate) const ARGUMENTS: &str = "[--board B] [--driver V] [--program PATH] [SCENARIO]";
+
+/// Two machines at a time: most of a scenario is waiting for the next sample.
+const MACHINES: usize = 2;
+/// The longest boot takes a third of it on a quiet machine.
+const BOOT_SECONDS_MAX: u64 = 420;
+/// Exit code of `driver-vm/setup` if the rig cannot be had on this machine.
+const UNAVAILABLE: i32 = 77;
+
+/// What all boots found together.
+#[derive(Default)]
+pub(crate) struct Score {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+/// What is printed of the checks. Their number and the time of each machine are always printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    Everything,
+    Failures,
+}
+
+/// Why nothing was checked.
+pub(crate) enum NotRun {
+    /// This machine cannot have the rig.
+    Unavailable(String),
+    Failed(String),
+}
+
+/// A rig that is built, and what runs in it.
+pub(crate) struct Rig {
+    directory: PathBuf,
+    /// The list of its parts, which `driver-vm/setup` printed.
+    list: PathBuf,
+    ttmon: PathBuf,
+    checker: PathBuf,
+}
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    if let Some((first, rest)) = arguments.split_first()
+        && first == guest::WORD
+    {
+        return guest::run(rest);
+    }
+    let choice = Choice::parse(arguments).map_err(Stop::Usage)?;
+    let boots = choice.boots().map_err(Stop::Usage)?;
+    let rig = prepare(project, choice.program.as_deref()).map_err(|error| match error {
+        NotRun::Unavailable(why) | NotRun::Failed(why) => Stop::Failed(why),
+    })?;
+    let score = check(&rig, &boots, Detail::Everything)?;
+    println!("driver-vm: {} passed, {} failed", score.passed, score.failed);
+    if score.failed == 0 { Ok(()) } else { Err(Stop::Told) }
+}
+
+/// Builds the rig, unless it is built, and the programs that run in it.
+pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, NotRun> {
+    let started = Instant::now();
+    let directory = project.root.join("driver-vm");
+    let mut setup = project.command(directory.join("setup"), &[]);
+    let said = setup.stderr(Stdio::piped()).output().map_err(|error| NotRun::Failed(format!("driver-vm/setup: {error}")))?;
+    let errors = String::from_utf8_lossy(&said.stderr);
+    eprint!("{errors}");
+    if said.status.code() == Some(UNAVAILABLE) {
+        let reason = errors.lines().find(|line| line.starts_with("setup: ") && !line.ends_with(" s")).unwrap_or("setup gave no reason");
+        return Err(NotRun::Unavailable(reason.to_owned()));
+    }
+    project::succeeded(&setup, said.status).map_err(NotRun::Failed)?;
+    let list = PathBuf::from(String::from_utf8_lossy(&said.stdout).trim());
+    println!("driver-vm: rig ready after {:.1} s", started.elapsed().as_secs_f64());
+    let ttmon = match program {
+        Some(program) => fs::canonicalize(program).map_err(|error| NotRun::Failed(format!("{}: {error}", program.display())))?,
+        None => release(project).map_err(NotRun::Failed)?,
+    };
+    let checker = std::env::current_exe().map_err(|error| NotRun::Failed(format!("this program: {error}")))?;
+    Ok(Rig { directory, list, ttmon, checker })
+}
+
+/// The same command as the stage `build`, so that nothing is built twice.
+fn release(project: &Project) -> Result<PathBuf, String> {
+    project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]))?;
+    Ok(project.metadata()?.target.join("release/ttmon"))
+}
+
+/// Boots all of them, some at the same time. Each boot's lines are printed together when it is done.
+pub(crate) fn check(rig: &Rig, boots: &[Boot], detail: Detail) -> Result<Score, String> {
+    let queue = Mutex::new(boots.iter());
+    let score = Mutex::new(Score::default());
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..MACHINES {
+            scope.spawn(|| {
+                while let Some(boot) = queue.lock().ok().and_then(|mut queue| queue.next()) {
+                    let (lines, took) = rig.boot(boot);
+                    if let Ok(mut score) = score.lock() {
+                        score.take(boot, &lines, took, detail);
+                    }
+                }
+            });
+        }
+    });
+    println!("driver-vm: {} machines in {:.1} s", boots.len(), started.elapsed().as_secs_f64());
+    score.into_inner().map_err(|_| "a boot panicked".to_owned())
+}
+
+impl Rig {
+    /// Runs the checks of one machine and returns what they printed.
+    fn boot(&self, boot: &Boot) -> (String, Duration) {
+        let started = Instant::now();
+        let mut command = Command::new(self.directory.join("run"));
+        command.arg("--rig").arg(&self.list).args(["--board", boot.board, "--driver", "none"]);
+        command.args(["--timeout", &BOOT_SECONDS_MAX.to_string(), "--"]);
+        command.arg(&self.checker).args(["driver-vm", guest::WORD]).arg(&self.ttmon).args(boot.words());
+        let output = command.stdin(Stdio::null()).output();
+        let lines = output.map_or_else(
+            |error| format!("{} {}: the machine did not start: {error}\n", guest::FAILED, boot.board),
+            |output| {
+                let mut lines = String::from_utf8_lossy(&output.stdout).into_owned();
+                lines += &String::from_utf8_lossy(&output.stderr);
+                if !output.status.success() && !lines.lines().any(|line| line.starts_with(guest::FAILED)) {
+                    lines += &format!("{} {}: the machine ended with {}\n", guest::FAILED, boot.board, output.status);
+                }
+                lines
+            },
+        );
+        (lines, started.elapsed())
+    }
+}
+
+impl Score {
+    fn take(&mut self, boot: &Boot, lines: &str, took: Duration, detail: Detail) {
+        let count = |sign: &str| lines.lines().filter(|line| line.starts_with(sign)).count() as u64;
+        let (passed, failed) = (count(guest::PASSED), count(guest::FAILED));
+        for line in lines.lines().filter(|line| detail == Detail::Everything || !line.starts_with(guest::PASSED)) {
+            println!("{line}");
+        }
+        println!("driver-vm: {}: {passed} passed, {failed} failed, {:.1} s", boot.board, took.as_secs_f64());
+        self.passed += passed;
+        self.failed += failed;
+    }
+}

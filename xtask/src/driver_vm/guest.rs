@@ -1,0 +1,219 @@
+//! Runs inside the virtual machine: loads the driver, starts ttmon in three forms, disturbs the devices, compares.
+//!
+//! A line of output is one check. It starts with [`PASSED`] or [`FAILED`] and names board, driver and scenario.
+
+mod chips;
+mod expected;
+mod files;
+mod monitors;
+pub(super) mod scenarios;
+mod top;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::stop::Stop;
+use chips::Chips;
+use expected::{Baseline, Expected};
+use monitors::{Mark, Monitors};
+use scenarios::Scenario;
+
+/// The argument that leads here.
+pub(super) const WORD: &str = "guest";
+pub(super) const PASSED: &str = "ok   ";
+pub(super) const FAILED: &str = "FAIL ";
+
+/// What a disturbance may take to show: the sample that was under way, and the next one.
+const SAMPLES_MAX: usize = 2;
+/// A snapshot that takes longer than this hangs.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(30);
+
+/// `TTMON BOARD DRIVER[,DRIVER...] SCENARIO[,SCENARIO...]`
+pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
+    let [ttmon, board, drivers, scenarios] = arguments else {
+        return Err(Stop::Usage("guest needs four arguments".to_owned()));
+    };
+    if !Path::new(chips::CONTROL).exists() {
+        return Err(Stop::Failed("this is not the virtual machine; run cargo xtask driver-vm".to_owned()));
+    }
+    let drivers: Vec<&str> = drivers.split(',').collect();
+    let scenarios: Vec<&str> = scenarios.split(',').collect();
+    let newest = *drivers.first().ok_or_else(|| Stop::Usage("no driver".to_owned()))?;
+    let mut guest =
+        Guest { ttmon: Path::new(ttmon), board, driver: newest.to_owned(), chips: Chips::new(board), failures: 0, started: Instant::now() };
+    if let Err(why) = guest.check_all(&drivers, &scenarios) {
+        guest.report("", "machine", Err(why));
+    }
+    if guest.failures == 0 { Ok(()) } else { Err(Stop::Told) }
+}
+
+struct Guest<'a> {
+    ttmon: &'a Path,
+    board: &'a str,
+    driver: String,
+    chips: Chips,
+    failures: u64,
+    started: Instant,
+}
+
+impl Guest<'_> {
+    fn report(&mut self, scenario: &str, part: &str, result: Result<String, String>) {
+        let (sign, text) = match result {
+            Ok(text) => (PASSED, text),
+            Err(text) => {
+                self.failures += 1;
+                (FAILED, text)
+            }
+        };
+        let (board, driver, seconds) = (self.board, &self.driver, self.started.elapsed().as_secs_f64());
+        println!("{sign}{board} {driver} {scenario}: {part}: {text} [{seconds:.1} s]");
+    }
+
+    fn check_all(&mut self, drivers: &[&str], scenarios: &[&str]) -> Result<(), String> {
+        let is_late = scenarios.contains(&scenarios::LATE);
+        if is_late {
+            self.chips.set_rules(&["* ready 0"])?;
+        }
+        let newest = self.driver.clone();
+        self.chips.load(&newest)?;
+        self.chips.wait_for_devices()?;
+        if !is_late {
+            self.chips.wait_for_files()?;
+        }
+        let mut monitors = Monitors::start(self.ttmon)?;
+        if is_late {
+            self.check_late(&monitors)?;
+        }
+        let baseline = Baseline::new(&monitors.next_document()?, self.chips.victim());
+        self.report("start", "rows", baseline.check_rows(self.board));
+        self.await_recovery("start", &monitors, &baseline);
+        for scenario in scenarios::SCENARIOS.iter().filter(|scenario| scenarios.contains(&scenario.name)) {
+            self.disturb(scenario, &monitors, &baseline)?;
+        }
+        if scenarios.contains(&scenarios::VALUES) {
+            self.compare_values();
+            for driver in &drivers[1..] {
+                self.chips.unload()?;
+                self.driver = (*driver).to_owned();
+                self.chips.load(driver)?;
+                self.chips.wait_for_files()?;
+                self.await_recovery("change of driver", &monitors, &baseline);
+                self.compare_values();
+            }
+        }
+        let ended = monitors.end();
+        self.report("end", "no monitor was restarted", ended);
+        Ok(())
+    }
+
+    /// The monitors were started while the firmware was not ready.
+    fn check_late(&mut self, monitors: &Monitors) -> Result<(), String> {
+        let expected = Expected::starting();
+        let baseline = Baseline::unknown();
+        self.judge(scenarios::LATE, monitors, Mark::now(), &expected, &baseline);
+        self.chips.make_ready()
+    }
+
+    fn disturb(&mut self, scenario: &Scenario, monitors: &Monitors, baseline: &Baseline) -> Result<(), String> {
+        let expected = (scenario.expected)(&self.driver);
+        (scenario.disturb)(&self.chips)?;
+        self.judge(scenario.name, monitors, Mark::now(), &expected, baseline);
+        (scenario.restore)(&self.chips)?;
+        self.chips.wait_for_files()?;
+        self.await_recovery(scenario.name, monitors, baseline);
+        Ok(())
+    }
+
+    /// All devices are well again in all monitors, with their old ids.
+    fn await_recovery(&mut self, scenario: &str, monitors: &Monitors, baseline: &Baseline) {
+        let part = format!("{scenario}, after");
+        self.judge(&part, monitors, Mark::now(), &Expected::fine(), baseline);
+    }
+
+    /// Each monitor shows what is expected within [`SAMPLES_MAX`] samples, and so does a single snapshot.
+    fn judge(&mut self, scenario: &str, monitors: &Monitors, mark: Mark, expected: &Expected, baseline: &Baseline) {
+        let samples_max = SAMPLES_MAX + expected.more_samples;
+        let check_screen = |screen: &str| expected.check_screen(screen, baseline);
+        let drawn = monitors.top.judge(mark, samples_max, check_screen);
+        for (name, samples) in monitors.documents() {
+            let judged = samples.judge(mark, samples_max, |document| expected.check(document, baseline));
+            self.report(scenario, name, judged.map(|samples| format!("{} in sample {samples}", expected.state)));
+        }
+        // It stays right when it is drawn again.
+        let drawn = drawn.and_then(|seconds| monitors.top.check(check_screen).map(|()| format!("{} after {seconds:.1} s", expected.state)));
+        self.report(scenario, "ttmon top", drawn);
+        let snapshot = self.snapshot(expected, baseline);
+        self.report(scenario, "ttmon --json", snapshot);
+    }
+
+    /// A new ttmon that has never seen the devices in another state.
+    fn snapshot(&self, expected: &Expected, baseline: &Baseline) -> Result<String, String> {
+        let answer = self.json()?;
+        if expected.leaves_no_device(baseline) {
+            return answer.expect_code(3);
+        }
+        if expected.state == "gone" {
+            // A new process cannot know the device that is missing.
+            return answer.expect_code(0);
+        }
+        expected.check_new(&answer.document()?, baseline).map(|()| expected.state.to_owned())
+    }
+
+    fn json(&self) -> Result<Answer, String> {
+        let started = Instant::now();
+        let mut command = Command::new(self.ttmon);
+        let output = command.args(["--json", "--no-server"]).args(monitors::READ_TIMEOUT).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("ttmon --json: {error}"))?;
+        match started.elapsed() {
+            took if took > SNAPSHOT_MAX => {
+                Err(format!("expected an answer within {} s, found {:.1} s", SNAPSHOT_MAX.as_secs(), took.as_secs_f64()))
+            }
+            _ => Ok(Answer(output)),
+        }
+    }
+
+    /// Every value of a snapshot against its file, while the sensors stand still.
+    fn compare_values(&mut self) {
+        let result = self.compare();
+        self.report("values", "every value against its file", result);
+    }
+
+    fn compare(&self) -> Result<String, String> {
+        self.chips.set_rules(&files::HOLD_SENSORS)?;
+        let before = files::read_all()?;
+        let answer = self.json()?;
+        let after = files::read_all()?;
+        self.chips.set_rules(&[])?;
+        let document = answer.document()?;
+        let found = files::differences(&before, &after, &document);
+        if !found.is_empty() {
+            return Err(found.join("; "));
+        }
+        let planted = files::plant(&before, &after, &document)?;
+        Ok(format!("{} values of {} devices are equal; {planted} planted differences were found", planted, before.len()))
+    }
+}
+
+/// What a single `ttmon --json` printed, and how it ended.
+struct Answer(Output);
+
+impl Answer {
+    fn document(&self) -> Result<Value, String> {
+        serde_json::from_slice(&self.0.stdout).map_err(|error| format!("expected JSON, found {error}; {}", self.end()))
+    }
+
+    fn expect_code(&self, code: i32) -> Result<String, String> {
+        if self.0.status.code() == Some(code) {
+            Ok(format!("exit code {code}"))
+        } else {
+            Err(format!("expected exit code {code}, found {}", self.end()))
+        }
+    }
+
+    fn end(&self) -> String {
+        format!("{}: {}", self.0.status, String::from_utf8_lossy(&self.0.stderr).trim())
+    }
+}

@@ -1,0 +1,103 @@
+//! What is done to the devices while the monitors run, and what they must show meanwhile.
+
+use rustix::fs::OFlags;
+
+use super::chips::Chips;
+use super::expected::{Expected, Scope};
+
+/// Not in the table: it needs no monitor.
+pub(in crate::driver_vm) const VALUES: &str = "values";
+/// Not in the table: the monitors are started while the firmware is not ready.
+pub(super) const LATE: &str = "late";
+
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) disturb: fn(&Chips) -> Result<(), String>,
+    /// What is expected with this driver.
+    pub(super) expected: fn(&str) -> Expected,
+    pub(super) restore: fn(&Chips) -> Result<(), String>,
+}
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "reset",
+        disturb: |chips| chips.reset("user"),
+        // Before 2.9 the driver does not say that a device is being reset: the chip's answer comes through.
+        expected: |driver| {
+            if matches!(driver, "2.5.0" | "2.7.0") {
+                Expected::fine()
+            } else {
+                Expected::unread("resetting", "resetting", "RESET", "the chip is being reset")
+            }
+        },
+        restore: |chips| chips.reset("post"),
+    },
+    Scenario { name: "unbind", disturb: Chips::unbind, expected: |_| Expected::gone(Scope::Victim), restore: Chips::bind },
+    Scenario {
+        name: "rebind",
+        // Between two samples: the same names, and all files are new.
+        disturb: |chips| {
+            chips.unbind()?;
+            chips.bind()?;
+            chips.wait_for_files()
+        },
+        expected: |_| Expected::fine(),
+        restore: |_| Ok(()),
+    },
+    Scenario { name: "reload", disturb: Chips::unload, expected: |_| Expected::gone(Scope::All), restore: Chips::load_again },
+    Scenario { name: "remove", disturb: Chips::remove, expected: |_| Expected::gone(Scope::Victim), restore: Chips::rescan },
+    Scenario {
+        name: "all-ones",
+        disturb: |chips| chips.set_rules(&["* dead 1"]),
+        expected: |_| Expected::unread("unreadable", "out_of_range", "UNREAD", "cannot be read: the value read cannot be true"),
+        restore: |chips| chips.set_rules(&[]),
+    },
+    Scenario {
+        name: "frozen",
+        disturb: |chips| chips.set_rules(&["* 32 hold"]),
+        expected: |_| Expected::stopped_heartbeat(),
+        restore: |chips| chips.set_rules(&[]),
+    },
+    Scenario {
+        name: "not-ready",
+        // The driver is loaded anew, and the firmware has no telemetry yet.
+        disturb: |chips| {
+            chips.unload()?;
+            chips.set_rules(&["* ready 0"])?;
+            chips.load_again()?;
+            chips.wait_for_devices()
+        },
+        expected: |_| Expected::starting(),
+        restore: Chips::make_ready,
+    },
+    Scenario {
+        name: "holder",
+        disturb: |chips| chips.hold(OFlags::empty()),
+        expected: |_| Expected::held(),
+        restore: |chips| {
+            chips.release();
+            Ok(())
+        },
+    },
+    Scenario {
+        name: "exclusive",
+        // It opens only while no other process has the device open: the monitors do not.
+        disturb: |chips| {
+            chips.hold(OFlags::EXCL)?;
+            match chips.open(OFlags::empty()) {
+                Ok(_) => Err("a second open succeeds beside O_EXCL, so the scenario proves nothing".to_owned()),
+                Err(_) => Ok(()),
+            }
+        },
+        expected: |_| Expected::held(),
+        restore: |chips| {
+            chips.release();
+            Ok(())
+        },
+    },
+];
+
+/// All names, in the order they run.
+pub(in crate::driver_vm) fn names() -> impl Iterator<Item = &'static str> {
+    [LATE].into_iter().chain(SCENARIOS.iter().map(|scenario| scenario.name)).chain([VALUES])
+}
