@@ -19,6 +19,7 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use ttmon_model::Snapshot;
+use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::sample::Origin;
 
 pub use events::Events;
@@ -28,9 +29,6 @@ pub use tls::Roots;
 pub use trouble::Trouble;
 
 use stream::{Deadline, Stream};
-
-/// Longest answer taken: 256 devices and a thousand processes need a tenth of it, 300,000 buffers all of it.
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A service that can be asked.
 #[derive(Debug)]
@@ -72,8 +70,9 @@ impl Service {
 
     /// The same, with how old it was when it was asked for. By the service's own clock: another host's may go wrong.
     pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
-        let (text, age) = self.answer(path, patience)?;
-        let mut snapshot = ttmon_wire::read(&text).map_err(|error| Trouble::Strange(error.to_string()))?;
+        let deadline = Deadline::after(patience);
+        let (text, age) = self.answer(path, &deadline)?;
+        let mut snapshot = ttmon_wire::read_within(&text, Some(deadline.instant())).map_err(Trouble::unreadable)?;
         if snapshot.origin == Origin::Local {
             snapshot.origin = Origin::Server;
         }
@@ -84,23 +83,25 @@ impl Service {
     pub fn past(&self, since: Duration, fields: &[&str], devices: &[u32], patience: Duration) -> Result<Past, Trouble> {
         let devices: Vec<String> = devices.iter().map(u32::to_string).collect();
         let (since, fields, devices) = (since.as_secs(), fields.join(","), devices.join(","));
-        let text = self.get(&format!("/api/v1/history?since={since}&fields={fields}&device={devices}"), patience)?;
-        Past::read(&text).ok_or_else(|| Trouble::Strange("its history is not what it should be".to_owned()))
+        let deadline = Deadline::after(patience);
+        let path = format!("/api/v1/history?since={since}&fields={fields}&device={devices}");
+        let (text, _) = self.answer(&path, &deadline)?;
+        Past::read(&text, Some(deadline.instant())).map_err(Trouble::unreadable)
     }
 
     /// The text at a path.
     pub fn get(&self, path: &str, patience: Duration) -> Result<String, Trouble> {
-        Ok(self.answer(path, patience)?.0)
+        Ok(self.answer(path, &Deadline::after(patience))?.0)
     }
 
     /// The text at a path, and its age.
-    fn answer(&self, path: &str, patience: Duration) -> Result<(String, Duration), Trouble> {
-        let stream = self.ask(path, "application/json", Deadline::after(patience))?;
+    fn answer(&self, path: &str, deadline: &Deadline) -> Result<(String, Duration), Trouble> {
+        let stream = self.ask(path, "application/json", deadline.clone())?;
         let mut answer = Vec::new();
-        match stream.take(ANSWER_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
+        match stream.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut answer) {
             // A peer of TLS that closes without saying so has sent less than it promised, or all of it: see below.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
-            _ if answer.len() > ANSWER_BYTES_MAX => Err(Trouble::Endless),
+            _ if answer.len() > DOCUMENT_BYTES_MAX => Err(Trouble::Endless),
             _ => understand(answer),
         }
     }
@@ -124,8 +125,8 @@ impl Service {
 /// The body of an answer that is one, and its age.
 fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Trouble::Half)?;
-    let body = answer.split_off(end + 4);
-    let head = std::str::from_utf8(&answer).map_err(|_| Trouble::NotText)?;
+    let head: Vec<u8> = answer.drain(..end + 4).collect();
+    let (head, body) = (std::str::from_utf8(&head).map_err(|_| Trouble::NotText)?, answer);
     let number = |wanted: &str| -> Option<u64> {
         let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
         fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?.1.trim().parse().ok()

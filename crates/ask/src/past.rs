@@ -1,13 +1,17 @@
 //! The document of `/api/v1/history`, as far as charts need it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use ttmon_model::DeviceId;
+use ttmon_model::limits::DOCUMENT_DEVICES_MAX;
 use ttmon_model::units::UnixTime;
+use ttmon_wire::{Document, ReadError};
 
 /// More points than an hour by the second, and no service of ours tells more.
 const POINTS_MAX: usize = 4000;
+/// Values of all devices and fields together: those of 64 devices with 16 fields each.
+const VALUES_MAX: usize = 4 * 1024 * 1024;
 
 /// Values on an even grid of time.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,13 +36,20 @@ pub struct Series {
 }
 
 impl Past {
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let document: Value = serde_json::from_str(text).ok()?;
-        let start = UnixTime::parse_rfc3339(document.get("start")?.as_str()?)?;
-        let step = Duration::try_from_secs_f64(document.get("step_s")?.as_f64()?).ok().filter(|step| !step.is_zero())?;
-        let points = usize::try_from(document.get("points")?.as_u64()?).ok().filter(|points| *points <= POINTS_MAX)?;
-        let devices = document.get("devices")?.as_array()?.iter().map(|item| series(item, points)).collect::<Option<_>>()?;
-        Some(Self { start, step, points, devices })
+    pub(crate) fn read(text: &str, deadline: Option<Instant>) -> Result<Self, ReadError> {
+        let document = Document::read(text, deadline)?;
+        let (start, step, points) = grid(&document.head).ok_or(ReadError::Shape("the grid of its history"))?;
+        let (mut devices, mut values) = (Vec::new(), 0);
+        document.each("devices", DOCUMENT_DEVICES_MAX, |item| {
+            let series = series(item, points).ok_or(ReadError::Shape("the history of a device"))?;
+            values += series.fields.iter().map(|(_, column)| column.len()).sum::<usize>();
+            if values > VALUES_MAX {
+                return Err(ReadError::TooMuch("history"));
+            }
+            devices.push(series);
+            Ok(())
+        })?;
+        Ok(Self { start, step, points, devices })
     }
 
     /// The moment of a point.
@@ -46,6 +57,13 @@ impl Past {
         let step = u64::try_from(self.step.as_nanos()).unwrap_or(u64::MAX);
         UnixTime(self.start.0.saturating_add(step.saturating_mul(point as u64)))
     }
+}
+
+fn grid(head: &Value) -> Option<(UnixTime, Duration, usize)> {
+    let start = UnixTime::parse_rfc3339(head.get("start")?.as_str()?)?;
+    let step = Duration::try_from_secs_f64(head.get("step_s")?.as_f64()?).ok().filter(|step| !step.is_zero())?;
+    let points = usize::try_from(head.get("points")?.as_u64()?).ok().filter(|points| *points <= POINTS_MAX)?;
+    Some((start, step, points))
 }
 
 fn series(item: &Value, points: usize) -> Option<Series> {
@@ -66,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_past_is_read() {
-        let past = Past::read(TEXT).unwrap_or_else(|| panic!("not read"));
+        let past = Past::read(TEXT, None).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(past.devices[0].fields, [("power".to_owned(), vec![Some(1.5), None, Some(3.0)])]);
         assert_eq!(past.time(2).0 - past.start.0, 4_000_000_000);
     }
@@ -76,8 +94,8 @@ mod tests {
         for (from, to) in
             [("2.0", "0"), ("2.0", "-1"), ("\"points\": 3", "\"points\": 400000000"), ("08:12:45Z", "today"), ("\"id\": 4", "\"id\": -4")]
         {
-            assert_eq!(Past::read(&TEXT.replace(from, to)), None, "{to}");
+            assert!(Past::read(&TEXT.replace(from, to), None).is_err(), "{to}");
         }
-        assert_eq!(Past::read("[]"), None);
+        assert!(Past::read("[]", None).is_err());
     }
 }

@@ -32,6 +32,11 @@ impl Deadline {
         self.0.set(Instant::now() + patience);
     }
 
+    /// When it is.
+    pub(crate) fn instant(&self) -> Instant {
+        self.0.get()
+    }
+
     fn left(&self) -> io::Result<Duration> {
         let left = self.0.get().saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -58,7 +58,7 @@ fn whatever_else_it_says_is_told() {
 #[test]
 fn one_that_never_ends_is_left() {
     let mut endless = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
-    endless.resize(ANSWER_BYTES_MAX + 1024, b'x');
+    endless.resize(DOCUMENT_BYTES_MAX + 1024, b'x');
     assert!(matches!(service(endless, true).get("/", PATIENCE), Err(Trouble::Endless)));
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use ttmon_wire::ReadError;
+
 /// Why there is no answer. As words it goes behind the name of the service: «the service at … does not answer in time».
 #[derive(Debug)]
 pub enum Trouble {
@@ -35,6 +37,10 @@ impl Trouble {
             io::ErrorKind::InvalidData => Self::Tls(error.to_string()),
             _ => Self::Silent(error),
         }
+    }
+
+    pub(crate) fn unreadable(error: ReadError) -> Self {
+        if error == ReadError::Late { Self::Late } else { Self::Strange(error.to_string()) }
     }
 
     pub(crate) fn unreachable(error: io::Error) -> Self {

@@ -26,6 +26,29 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 pub const PROCESS_FDS_MAX: usize = 65_536;
 /// Circular buffers of one process that are listed: as many as a ledger has room for.
 pub const CIRCULARS_MAX: usize = 65_536;
+/// Longest document of a service taken, and longest of a recording: 256 devices and a thousand processes need a tenth of it,
+/// 300,000 buffers all of it.
+pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Keys of a document: ours has 20.
+pub const DOCUMENT_KEYS_MAX: usize = 256;
+/// Objects and lists in each other: ours has 8 levels.
+pub const DOCUMENT_DEPTH_MAX: usize = 16;
+/// Longest text in a document: a command has 4 KiB.
+pub const DOCUMENT_TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Values in one element of a list: a process on 256 chips has 20,000.
+pub const ELEMENT_VALUES_MAX: usize = 64 * 1024;
+/// Devices of a document: local ones, the remote chips behind each, and room for large clusters.
+pub const DOCUMENT_DEVICES_MAX: usize = 4096;
+/// Processes of a document.
+pub const DOCUMENT_PROCESSES_MAX: usize = 16_384;
+/// Devices of all processes of a document together: a thousand processes on 128 chips each.
+pub const DOCUMENT_USES_MAX: usize = 128 * 1024;
+/// Allocators of a document.
+pub const DOCUMENT_ALLOCATORS_MAX: usize = 16_384;
+/// Buffers of a document; also blocks, circular buffers and events.
+pub const DOCUMENT_ENTRIES_MAX: usize = 512 * 1024;
+/// Problems of a document, and texts in one list of an element.
+pub const DOCUMENT_TEXTS_MAX: usize = 256;
 /// How many readings of one device must be out of range before the whole sample of it is nonsense. One may be a
 /// quirk of a sensor; two mean that the addresses are stale (tt-kmd#213 had a believable temperature among them).
 pub const NONSENSE_READINGS_MIN: usize = 2;

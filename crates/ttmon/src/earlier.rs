@@ -8,8 +8,11 @@ use std::io::Read;
 use std::rc::Rc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use ttmon_model::limits::DOCUMENT_PROCESSES_MAX;
 use ttmon_model::units::UnixTime;
+
+/// Most buffers that are compared: what a file of the largest size has.
+const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
 /// The earlier look.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -90,19 +93,74 @@ impl<'de> Visitor<'de> for Document<'_> {
             match key.as_str() {
                 "schema" => look.schema = Some(map.next_value()?),
                 "host" => look.host = map.next_value()?,
-                "processes" => {
-                    let moment = |process: &Value| {
-                        let pid = u32::try_from(process.get("pid")?.as_u64()?).ok()?;
-                        Some((pid, UnixTime::parse_rfc3339(process.get("start_time")?.as_str()?)?))
-                    };
-                    look.started = map.next_value::<Vec<Value>>()?.iter().filter_map(moment).collect();
-                }
+                "processes" => look.started = map.next_value_seed(Processes)?,
                 "buffers_left_out" => look.left_out = map.next_value()?,
                 "buffers" => look.buffers = Some(map.next_value_seed(Buffers(self.0))?),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(look)
+    }
+}
+
+/// When each process started.
+struct Processes;
+
+impl<'de> DeserializeSeed<'de> for Processes {
+    type Value = HashMap<u32, UnixTime>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Processes {
+    type Value = HashMap<u32, UnixTime>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of processes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut started = HashMap::new();
+        while let Some(process) = list.next_element_seed(Process)? {
+            if started.len() >= DOCUMENT_PROCESSES_MAX {
+                return Err(A::Error::custom("it has more processes than any host has"));
+            }
+            started.extend(process);
+        }
+        Ok(started)
+    }
+}
+
+/// The pid of a process and its start, where both are known.
+struct Process;
+
+impl<'de> DeserializeSeed<'de> for Process {
+    type Value = Option<(u32, UnixTime)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Process {
+    type Value = Option<(u32, UnixTime)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a process")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut pid, mut start) = (None, None);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "pid" => pid = Some(map.next_value::<u32>()?),
+                "start_time" => start = map.next_value::<Option<String>>()?.as_deref().and_then(UnixTime::parse_rfc3339),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(pid.zip(start))
     }
 }
 
@@ -126,6 +184,9 @@ impl<'de> Visitor<'de> for Buffers<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut buffers = Vec::new();
         while let Some(buffer) = list.next_element_seed(Buffer(&mut *self.0))? {
+            if buffers.len() >= BUFFERS_MAX {
+                return Err(A::Error::custom(format!("it has more than {BUFFERS_MAX} buffers")));
+            }
             buffers.push(buffer);
         }
         Ok(buffers)

@@ -82,7 +82,7 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
 
 /// Reads the document of an event.
 pub fn read_event(text: &str) -> Result<Event, ReadError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
+    let value = crate::document::read_value(text)?;
     Item::new(&value).and_then(|item| event(&item)).ok_or(ReadError::Shape("an event"))
 }
 

@@ -6,6 +6,7 @@
 
 pub mod allocation;
 mod device;
+mod document;
 mod event;
 mod memory;
 mod moment;
@@ -23,12 +24,13 @@ use ttmon_model::Snapshot;
 use ttmon_model::sample::Problem;
 
 use device::DeviceJson;
+pub use document::Document;
 pub use event::{event_line, read_event, refusal_json};
 pub use memory::{MemoryJson, MemoryParts};
 pub use moment::{moment_line, read_moment};
 pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;
-pub use read::{ReadError, read, time_of};
+pub use read::{ReadError, read, read_within, time_of};
 use table::Reasons;
 use value::Escaping;
 pub use value::rounded;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use ttmon_model::Snapshot;
 use ttmon_model::event::Event;
+use ttmon_model::limits::DOCUMENT_ENTRIES_MAX;
 use ttmon_model::snapshot::Circular;
 
-use crate::read::item::Item;
-use crate::{Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
+use crate::{Document, Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
 
 /// The line of a moment.
 pub fn moment_line(snapshot: &Snapshot, version: &str, events: &[Event]) -> String {
@@ -34,9 +34,8 @@ fn circular(circular: &Circular) -> Value {
 
 /// Reads a moment: the machine, and what happened before it.
 pub fn read_moment(text: &str) -> Result<(Snapshot, Vec<Event>), ReadError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
-    let document = Item::new(&value).ok_or(ReadError::Shape("the document"))?;
+    let document = Document::read(text, None)?;
     // What a later version tells in another way is passed over.
-    let events = document.list("events").unwrap_or_default().iter().filter_map(crate::event::event).collect();
+    let events = crate::read::known(&document, "events", DOCUMENT_ENTRIES_MAX, crate::event::event)?;
     Ok((crate::read::read_document(&document)?, events))
 }

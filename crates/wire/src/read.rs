@@ -10,14 +10,17 @@ pub(crate) mod memory;
 mod process;
 
 use std::fmt;
+use std::time::Instant;
 
-use serde_json::Value;
+use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_TEXTS_MAX, DOCUMENT_USES_MAX};
 use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Process, Snapshot};
 
 use crate::SCHEMA;
+use crate::document::Document;
 use item::Item;
+use memory::Owners;
 
 /// Why a text is no document of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub enum ReadError {
     Schema(u64),
     /// A part is not there, or not what it should be.
     Shape(&'static str),
+    /// It has more of this than any host has.
+    TooMuch(&'static str),
+    /// Reading it took too long.
+    Late,
 }
 
 impl fmt::Display for ReadError {
@@ -35,6 +42,8 @@ impl fmt::Display for ReadError {
         match self {
             Self::NotJson(why) => write!(f, "not JSON: {why}"),
             Self::Schema(number) => write!(f, "schema {number} is not known to this ttmon, which knows {SCHEMA}"),
+            Self::TooMuch(what) => write!(f, "it has more {what} than any host has"),
+            Self::Late => f.write_str("reading it takes too long"),
             Self::Shape(part) => write!(f, "{part} is missing or not what it should be"),
         }
     }
@@ -44,33 +53,87 @@ impl std::error::Error for ReadError {}
 
 /// Reads a document.
 pub fn read(text: &str) -> Result<Snapshot, ReadError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
-    read_document(&Item::new(&value).ok_or(ReadError::Shape("the document"))?)
+    read_within(text, None)
 }
 
-pub(crate) fn read_document(document: &Item<'_>) -> Result<Snapshot, ReadError> {
-    match document.whole("schema") {
+/// Reads a document before a deadline.
+pub fn read_within(text: &str, deadline: Option<Instant>) -> Result<Snapshot, ReadError> {
+    read_document(&Document::read(text, deadline)?)
+}
+
+pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadError> {
+    let head = Item::new(&document.head).ok_or(ReadError::Shape("the document"))?;
+    match head.whole("schema") {
         Ok(schema) if schema == u64::from(SCHEMA) => {}
         Ok(other) => return Err(ReadError::Schema(other)),
         Err(_) => return Err(ReadError::Shape("schema")),
     }
-    let devices = document.list("devices").ok_or(ReadError::Shape("devices"))?;
-    let processes = document.list("processes").ok_or(ReadError::Shape("processes"))?;
-    let processes: Vec<Process> = processes.iter().map(process::read).collect::<Option<_>>().ok_or(ReadError::Shape("a process"))?;
-    let time = document.moment("time").map_err(|_| ReadError::Shape("time"))?;
+    for name in ["devices", "processes"] {
+        if !document.has_list(name) {
+            return Err(ReadError::Shape(name));
+        }
+    }
+    let time = head.moment("time").map_err(|_| ReadError::Shape("time"))?;
+    let processes = processes(document)?;
+    let owners = Owners::new(&processes);
     Ok(Snapshot {
-        host: document.text("host").map_err(|_| ReadError::Shape("host"))?,
+        host: head.text("host").map_err(|_| ReadError::Shape("host"))?,
         time,
-        driver: document.text("driver"),
-        origin: if document.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
-        devices: devices.iter().map(device::read).collect::<Option<_>>().ok_or(ReadError::Shape("a device"))?,
-        allocators: memory::allocators(document, &processes).ok_or(ReadError::Shape("an allocator"))?,
-        buffers: memory::buffers(document, time, &processes).ok_or(ReadError::Shape("a buffer"))?,
-        circulars: memory::circulars(document, &processes).ok_or(ReadError::Shape("a circular buffer"))?,
-        denied_processes: document.whole("denied_processes").unwrap_or(0),
+        driver: head.text("driver"),
+        origin: if head.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
+        devices: list(document, "devices", DOCUMENT_DEVICES_MAX, "a device", device::read)?,
+        allocators: memory::allocators(document, &owners)?,
+        buffers: memory::buffers(document, time, &owners)?,
+        circulars: memory::circulars(document, &owners)?,
+        denied_processes: head.whole("denied_processes").unwrap_or(0),
         processes,
-        problems: document.list("problems").unwrap_or_default().iter().filter_map(problem).collect(),
+        problems: known(document, "problems", DOCUMENT_TEXTS_MAX, problem)?,
     })
+}
+
+/// The elements of a list, all of which must be what they should be.
+pub(crate) fn list<T>(
+    document: &Document<'_>,
+    name: &'static str,
+    count_max: usize,
+    element: &'static str,
+    read: impl Fn(&Item<'_>) -> Option<T>,
+) -> Result<Vec<T>, ReadError> {
+    let mut list = Vec::new();
+    document.each(name, count_max, |value| {
+        list.push(Item::new(value).and_then(|item| read(&item)).ok_or(ReadError::Shape(element))?);
+        Ok(())
+    })?;
+    Ok(list)
+}
+
+/// The elements of a list that this version knows.
+pub(crate) fn known<T>(
+    document: &Document<'_>,
+    name: &'static str,
+    count_max: usize,
+    read: impl Fn(&Item<'_>) -> Option<T>,
+) -> Result<Vec<T>, ReadError> {
+    let mut list = Vec::new();
+    document.each(name, count_max, |value| {
+        list.extend(Item::new(value).and_then(|item| read(&item)));
+        Ok(())
+    })?;
+    Ok(list)
+}
+
+fn processes(document: &Document<'_>) -> Result<Vec<Process>, ReadError> {
+    let (mut processes, mut uses) = (Vec::new(), 0);
+    document.each("processes", DOCUMENT_PROCESSES_MAX, |value| {
+        let process = Item::new(value).and_then(|item| process::read(&item)).ok_or(ReadError::Shape("a process"))?;
+        uses += process.devices.len() + process.unmapped.len();
+        if uses > DOCUMENT_USES_MAX {
+            return Err(ReadError::TooMuch("devices of processes"));
+        }
+        processes.push(process);
+        Ok(())
+    })?;
+    Ok(processes)
 }
 
 fn problem(item: &Item<'_>) -> Option<Problem> {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use serde_json::{Value, json};
+use ttmon_model::limits::DOCUMENT_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 use zstd::stream::read::Decoder;
 
@@ -21,8 +22,10 @@ const MARK_BYTES: u32 = 20;
 const FRAME_NANOS: u64 = 5_000_000_000;
 /// And after so many bytes, so that a reader need not hold more.
 const FRAME_BYTES: usize = 8 * 1024 * 1024;
-/// A frame that unpacks to more is not ours: a line has at most a few MB.
-const UNPACKED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// A frame that unpacks to more is not ours.
+const UNPACKED_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + FRAME_BYTES;
+/// Window of a frame, as a power of two: zstd writes one of 2 MiB at our level.
+const WINDOW_LOG_MAX: u32 = 23;
 /// Most lines of a frame: the shortest document is longer than what this leaves to each.
 const FRAME_LINES_MAX: usize = FRAME_BYTES / 64;
 /// zstd's own default: its window holds all of a frame's lines, which are nearly the same.
@@ -89,6 +92,9 @@ impl<W: Write> Writer<W> {
     /// Adds a document, one line of text. It is written with those that wait where the next one, as long after it as it came after
     /// the one before, would be too late; so is the first one, and one after the clock was set: when the next comes is not known.
     pub fn push(&mut self, line: &str, time: UnixTime) -> io::Result<()> {
+        if line.len() > DOCUMENT_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the sample is too large for a recording"));
+        }
         self.add(line, time);
         let since = self.first.map_or(0, |first| time.0.abs_diff(first.0));
         let is_due = self.last.replace(time).is_none_or(|last| since.saturating_add(time.0.abs_diff(last.0)) >= FRAME_NANOS);
@@ -235,9 +241,13 @@ impl<R: Read + Seek> Reader<R> {
         if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.place != place) {
             let frame = self.frames.get(place).ok_or(Error::Damaged)?;
             self.source.seek(SeekFrom::Start(frame.offset))?;
-            let decoder = Decoder::new((&mut self.source).take(frame.bytes)).map_err(|_| Error::Damaged)?;
+            let mut decoder = Decoder::new((&mut self.source).take(frame.bytes)).map_err(|_| Error::Damaged)?;
+            decoder.window_log_max(WINDOW_LOG_MAX)?;
             let mut text = String::new();
-            decoder.take(UNPACKED_BYTES_MAX).read_to_string(&mut text).map_err(|_| Error::Damaged)?;
+            decoder.take(UNPACKED_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(|_| Error::Damaged)?;
+            if text.len() > UNPACKED_BYTES_MAX {
+                return Err(Error::Damaged);
+            }
             let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).take(frame.lines + 1).collect();
             if ends.len() != frame.lines {
                 return Err(Error::Damaged);
@@ -352,6 +362,19 @@ mod tests {
         for lines in [0, u32::MAX] {
             assert!(matches!(with_frame("a\n", lines), Err(Error::Empty)), "no frame of ours has {lines}");
         }
+    }
+
+    #[test]
+    fn a_frame_larger_than_any_of_ours_is_damaged() {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, "0.1.0", UnixTime(100 * SECOND)).unwrap();
+        assert!(writer.push(&"x".repeat(DOCUMENT_BYTES_MAX + 1), UnixTime(100 * SECOND)).is_err());
+        writer.push("{}", UnixTime(100 * SECOND)).unwrap();
+        writer.add(&"x".repeat(UNPACKED_BYTES_MAX), UnixTime(101 * SECOND));
+        writer.flush().unwrap();
+        let mut reader = Reader::new(Cursor::new(out)).unwrap();
+        assert_eq!(reader.line(0).unwrap(), "{}");
+        assert!(matches!(reader.line(1), Err(Error::Damaged)));
     }
 
     #[test]

@@ -338,6 +338,30 @@ fn what_is_no_document_is_told() {
     assert_eq!(read(&good.replace("\"time\":\"2", "\"time\":\"x")), Err(ReadError::Shape("time")));
 }
 
+/// A hostile service sends millions of the smallest of each: none is kept beyond the limits.
+#[test]
+fn more_than_any_host_has_is_refused() {
+    use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_USES_MAX};
+    let document = |name: &str, element: &str, count: usize| {
+        let list = vec![element; count].join(",");
+        let lists = [("devices", "[]"), ("processes", "[]")].map(|(name, list)| format!("\"{name}\":{list}")).join(",");
+        format!("{{\"schema\":1,\"host\":\"h\",\"time\":\"2026-11-16T00:00:00Z\",{lists},\"{name}\":[{list}]}}")
+    };
+    let allocator = "{\"id\":\"1.2.3\",\"pid\":1,\"kinds\":{}}";
+    for (name, element, most) in [
+        ("devices", "{\"id\":0}", DOCUMENT_DEVICES_MAX),
+        ("processes", "{\"pid\":1,\"devices\":[]}", DOCUMENT_PROCESSES_MAX),
+        ("allocators", allocator, DOCUMENT_ALLOCATORS_MAX),
+    ] {
+        assert!(read(&document(name, element, most)).is_ok(), "{name}");
+        assert_eq!(read(&document(name, element, most + 1)), Err(ReadError::TooMuch(name)));
+    }
+    let uses = vec!["{\"id\":0}"; DOCUMENT_USES_MAX / 16].join(",");
+    let process = format!("{{\"pid\":1,\"devices\":[{uses}]}}");
+    assert!(read(&document("processes", &process, 16)).is_ok());
+    assert_eq!(read(&document("processes", &process, 17)), Err(ReadError::TooMuch("devices of processes")));
+}
+
 /// A field that an older program did not write is absent, one that a newer one added is passed over.
 #[test]
 fn other_versions_are_read() {

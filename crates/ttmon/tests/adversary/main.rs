@@ -7,6 +7,7 @@
 mod baseline;
 mod files;
 mod host;
+mod hostile;
 mod http;
 mod isolation;
 mod watch;
@@ -21,12 +22,12 @@ const ASKED_FOR: &str = "TTMON_TEST_ROOT";
 /// A name, whether it has its own pids, and what it does inside its namespaces.
 type Case = (&'static str, Pids, fn());
 
-const CASES: &[&[Case]] = &[baseline::CASES, files::CASES, http::CASES];
+const CASES: &[&[Case]] = &[baseline::CASES, files::CASES, hostile::CASES, http::CASES];
 
 /// What a process started by a case does, given its arguments.
 type Role = (&'static str, fn(&[String]));
 
-const ROLES: &[&[Role]] = &[watch::ROLES, files::ROLES, http::ROLES];
+const ROLES: &[&[Role]] = &[watch::ROLES, files::ROLES, hostile::ROLES, http::ROLES];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,8 +1,12 @@
 //! An object of the document: its values, and the reasons of those that are null.
 
 use serde_json::{Map, Value};
+use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_TEXTS_MAX};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Missing, Reading};
+
+/// Named parts of a part: what the hook covers has 20.
+const PARTS_MAX: usize = 64;
 
 /// An object, or a part of one whose reasons stand further up.
 #[derive(Clone)]
@@ -76,17 +80,17 @@ impl<'a> Item<'a> {
     /// Ids of devices.
     pub(crate) fn ids(&self, name: &str) -> Vec<DeviceId> {
         let list = self.get(name).ok().and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()
+        list.into_iter().flatten().take(DOCUMENT_DEVICES_MAX).filter_map(|id| u32::try_from(id.as_u64()?).ok().map(DeviceId)).collect()
     }
 
     /// The parts of a part, by name.
     pub(crate) fn parts(&self, name: &str) -> Reading<Vec<(String, Self)>> {
         let parts = self.get(name)?.as_object().ok_or(Missing::Unparsable)?;
-        Ok(parts.iter().filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())
+        Ok(parts.iter().take(PARTS_MAX).filter_map(|(name, value)| Some((name.clone(), Self::new(value)?))).collect())
     }
 
     pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         let list = self.get(name).ok().and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        list.into_iter().flatten().take(DOCUMENT_TEXTS_MAX).filter_map(|text| text.as_str().map(str::to_owned)).collect()
     }
 }

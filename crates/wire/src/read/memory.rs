@@ -1,6 +1,9 @@
 //! Allocators, blocks and live buffers of a document, which `ttmon mem --json` has besides what every snapshot has.
 
+use std::collections::HashMap;
+
 use ttmon_model::ledger::{BufferKind, FeatureState, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_ENTRIES_MAX};
 use ttmon_model::memory::{Figure, Source};
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, Circular, NoBlocks, Programs};
 use ttmon_model::units::UnixTime;
@@ -8,37 +11,50 @@ use ttmon_model::{KernelType, Kind, Missing, PerKind, Process, ProcessKey, Readi
 
 use super::device::{figure, source};
 use super::item::Item;
+use super::list;
+use crate::{Document, ReadError};
 
 /// Kinds that belong to no bar.
 const OTHERS: [BufferKind; 2] = [BufferKind::Host, BufferKind::Other];
 const LAYOUTS: [&str; 5] = ["interleaved", "height_sharded", "width_sharded", "block_sharded", "nd_sharded"];
 const NO_BLOCKS: [NoBlocks; 5] = [NoBlocks::PerCore, NoBlocks::Restored, NoBlocks::Unlisted, NoBlocks::Changing, NoBlocks::SizeUnknown];
 
-/// The allocators, with the blocks of their banks where the document has them.
-pub(super) fn allocators(document: &Item<'_>, processes: &[Process]) -> Option<Vec<Allocator>> {
-    let mut allocators = Vec::new();
-    for item in document.list("allocators").unwrap_or_default() {
-        allocators.push(allocator(&item, processes)?);
+/// The processes of a document by pid: it has each pid once.
+pub(super) struct Owners(HashMap<u32, ProcessKey>);
+
+impl Owners {
+    pub(super) fn new(processes: &[Process]) -> Self {
+        Self(processes.iter().map(|process| (process.key.pid, process.key)).collect())
     }
-    for item in document.list("blocks").unwrap_or_default() {
-        let (name, kind) = (item.text("allocator").ok()?, item.meaning("kind", Kind::from_name).ok()?);
-        let block = Block { address: item.address("address").ok()?, size: item.whole("size").ok()?, is_free: item.truth("free").ok()? };
-        let owner = allocators.iter_mut().find(|allocator| allocator.id == name)?;
-        if let Some(Ok(banks)) = owner.kinds[kind].as_mut().map(|kind| &mut kind.banks) {
+
+    /// The process of an item.
+    fn of(&self, item: &Item<'_>) -> Option<ProcessKey> {
+        let pid = u32::try_from(item.whole("pid").ok()?).ok()?;
+        Some(self.0.get(&pid).copied().unwrap_or(ProcessKey { pid, start_ticks: 0 }))
+    }
+}
+
+/// The allocators, with the blocks of their banks where the document has them.
+pub(super) fn allocators(document: &Document<'_>, owners: &Owners) -> Result<Vec<Allocator>, ReadError> {
+    let mut allocators = list(document, "allocators", DOCUMENT_ALLOCATORS_MAX, "an allocator", |item| allocator(item, owners))?;
+    let places: HashMap<String, usize> =
+        allocators.iter().enumerate().map(|(place, allocator): (usize, &Allocator)| (allocator.id.clone(), place)).collect();
+    document.each("blocks", DOCUMENT_ENTRIES_MAX, |value| {
+        let read = |item: &Item<'_>| {
+            let place = *places.get(&item.text("allocator").ok()?)?;
+            let block = Block { address: item.address("address").ok()?, size: item.whole("size").ok()?, is_free: item.truth("free").ok()? };
+            Some((place, item.meaning("kind", Kind::from_name).ok()?, block))
+        };
+        let (place, kind, block) = Item::new(value).and_then(|item| read(&item)).ok_or(ReadError::Shape("a block"))?;
+        if let Some(Ok(banks)) = allocators[place].kinds[kind].as_mut().map(|kind| &mut kind.banks) {
             banks.table.push(block);
         }
-    }
-    Some(allocators)
+        Ok(())
+    })?;
+    Ok(allocators)
 }
 
-/// The process of a pid: the document has each pid once.
-fn owner(item: &Item<'_>, processes: &[Process]) -> Option<ProcessKey> {
-    let pid = u32::try_from(item.whole("pid").ok()?).ok()?;
-    let known = processes.iter().map(|process| process.key).find(|key| key.pid == pid);
-    Some(known.unwrap_or(ProcessKey { pid, start_ticks: 0 }))
-}
-
-fn allocator(item: &Item<'_>, processes: &[Process]) -> Option<Allocator> {
+fn allocator(item: &Item<'_>, owners: &Owners) -> Option<Allocator> {
     let name = item.text("id").ok()?;
     let from = source(item);
     let kinds = item.part("kinds")?;
@@ -50,7 +66,7 @@ fn allocator(item: &Item<'_>, processes: &[Process]) -> Option<Allocator> {
     Some(Allocator {
         slot: name.split('.').nth(1)?.parse().ok()?,
         id: name,
-        process: owner(item, processes)?,
+        process: owners.of(item)?,
         // Closed ones are not in the document.
         is_open: true,
         mesh,
@@ -119,16 +135,16 @@ fn self_check(item: &Item<'_>) -> LedgerSelfCheck {
 }
 
 /// The live buffers, where the document has them.
-pub(super) fn buffers(document: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Vec<Buffer>> {
-    document.list("buffers").unwrap_or_default().iter().map(|item| buffer(item, now, processes)).collect()
+pub(super) fn buffers(document: &Document<'_>, now: UnixTime, owners: &Owners) -> Result<Vec<Buffer>, ReadError> {
+    list(document, "buffers", DOCUMENT_ENTRIES_MAX, "a buffer", |item| buffer(item, now, owners))
 }
 
 /// Circular buffers, which recordings have.
-pub(super) fn circulars(document: &Item<'_>, processes: &[Process]) -> Option<Vec<Circular>> {
+pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<Circular>, ReadError> {
     let read = |item: &Item<'_>| {
         let cores: Vec<u8> = item.ids("cores").iter().map(|number| u8::try_from(number.0).ok()).collect::<Option<_>>()?;
         Some(Circular {
-            process: owner(item, processes)?,
+            process: owners.of(item)?,
             devices: item.ids("devices"),
             entry: LedgerCircular {
                 // As for buffers; and its devices are those it lies on.
@@ -142,12 +158,12 @@ pub(super) fn circulars(document: &Item<'_>, processes: &[Process]) -> Option<Ve
             },
         })
     };
-    document.list("circulars").unwrap_or_default().iter().map(read).collect()
+    list(document, "circulars", DOCUMENT_ENTRIES_MAX, "a circular buffer", read)
 }
 
-fn buffer(item: &Item<'_>, now: UnixTime, processes: &[Process]) -> Option<Buffer> {
+fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners) -> Option<Buffer> {
     Some(Buffer {
-        process: owner(item, processes)?,
+        process: owners.of(item)?,
         allocator: item.text("allocator").ok()?,
         devices: item.ids("devices"),
         entry: LedgerBuffer {

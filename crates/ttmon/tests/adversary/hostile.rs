@@ -1,0 +1,82 @@
+//! A service, and a report, that try to exhaust the memory of the program that reads them.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+use crate::host::{ATTACKER, Actor};
+use crate::isolation::{Pids, TTMON};
+use crate::{Case, Role};
+
+pub(crate) const CASES: &[Case] =
+    &[("hostile_service_takes_little_memory", Pids::Private, service), ("hostile_report_takes_little_memory", Pids::Private, report)];
+
+pub(crate) const ROLES: &[Role] = &[("hostile", hostile)];
+
+const PLACE: &str = "127.0.0.1:9999";
+const ANSWER_BYTES: usize = 60 << 20;
+/// Address space of the program, which includes its own code and the stacks of its threads.
+const ADDRESS_SPACE_KIB: usize = 1 << 20;
+/// The same small piece again and again, at different places of a document: name, and what is before, repeated and after.
+const ATTACKS: &[(&str, [&str; 3])] = &[
+    ("devices", ["\"processes\":[],\"devices\":[", "{\"id\":0},", "{\"id\":0}]"]),
+    ("processes", ["\"devices\":[],\"processes\":[", "{\"pid\":1,\"devices\":[]},", "{\"pid\":1,\"devices\":[]}]"]),
+    ("uses", ["\"devices\":[],\"processes\":[{\"pid\":1,\"devices\":[", "{\"id\":0},", "{\"id\":0}]}]"]),
+    ("objects", ["\"devices\":[],\"processes\":[],\"driver\":{\"a\":[", "{\"\":0},", "{\"\":0}]}"]),
+    ("levels", ["\"devices\":[],\"processes\":[],\"blocks\":", "[", "0"]),
+];
+
+/// Those that are made of what a comparison of reports reads.
+const REPORTS: [&str; 2] = ["processes", "levels"];
+
+fn write_document(out: impl Write, [before, repeated, after]: [&str; 3]) -> std::io::Result<()> {
+    let mut out = BufWriter::new(out);
+    write!(out, "{{\"schema\":1,\"host\":\"h\",\"time\":\"2026-11-16T00:00:00Z\",{before}")?;
+    for _ in 0..ANSWER_BYTES / repeated.len() {
+        out.write_all(repeated.as_bytes())?;
+    }
+    write!(out, "{after}}}")?;
+    out.flush()
+}
+
+/// Answers that it is healthy, and everything else with the document of an attack.
+fn hostile(arguments: &[String]) {
+    let attack = ATTACKS.iter().find(|(name, _)| *name == arguments[0]).unwrap().1;
+    let listener = TcpListener::bind(PLACE).unwrap();
+    println!("ready");
+    for mut stream in listener.incoming().map_while(Result::ok) {
+        let mut request = [0; 1024];
+        let length = stream.read(&mut request).unwrap_or(0);
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
+        if String::from_utf8_lossy(&request[..length]).contains("/healthz") {
+            let _ = stream.write_all(b"ok");
+        } else {
+            let _ = write_document(stream, attack);
+        }
+    }
+}
+
+fn ttmon(words: &str) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -v {ADDRESS_SPACE_KIB} && exec {TTMON} {words}")]).env("TTMON_API", format!("http://{PLACE}"));
+    command.env_remove("TTMON_SIM").env_remove("TTMON_ROOT").stdin(Stdio::null()).output().unwrap()
+}
+
+/// The machine itself is read instead, which has no device.
+fn service() {
+    for (name, _) in ATTACKS {
+        let attacker = Actor::start(ATTACKER, "hostile", &[name]);
+        let output = ttmon("mem --json --buffers");
+        assert_eq!(output.status.code(), Some(3), "{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        drop(attacker);
+    }
+}
+
+fn report() {
+    for (name, attack) in ATTACKS.iter().filter(|(name, _)| REPORTS.contains(name)) {
+        write_document(File::create("/tmp/report.json").unwrap(), *attack).unwrap();
+        let output = ttmon("--no-server mem --diff /tmp/report.json");
+        assert_eq!(output.status.code(), Some(1), "{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+}
