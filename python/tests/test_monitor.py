@@ -51,12 +51,22 @@ def lines(machine, pids):
         detailed = machine.detailed_stats(device)
         for kind, one in detailed["kinds"].items():
             found.append(line(f"kind {device} {kind}", one, "total capacity used allocated free peak count source"))
+        for allocator in detailed["allocators"]:
+            for kind, one in allocator["kinds"].items():
+                figures = line(
+                    f"banks {device} {allocator['id']} {allocator['pid']} {kind}",
+                    one,
+                    "banks bank_bytes allocated_per_bank free_per_bank largest_free_per_bank",
+                )
+                found.append(" ".join([figures, text(one, "fragmentation", "{:.3f}".format), text(one, "blocks")]))
         found += [f"on {device} {process['pid']}" for process in detailed["processes"]]
     for pid in pids:
         stats = machine.process_stats(pid)
         found.append(f"process {stats['pid']} {stats['name'] or stats['missing']['name']} {stats['status']}")
         found += kinds_lines(f"total {pid}", stats["total"])
         for one in stats["devices"]:
+            assert machine.process_stats(pid, one["device"])["kinds"] == one["kinds"]
+            assert machine.process_stats(pid, 4000) is None
             found += kinds_lines(f"use {pid} {one['device']}", one["kinds"])
     return found
 

@@ -92,6 +92,19 @@ class _KindStats(ctypes.Structure):
     ]
 
 
+class _BankStats(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("device", ctypes.c_uint32),
+        ("kind", ctypes.c_uint32),
+        ("pid", ctypes.c_int32),
+        ("allocator", ctypes.c_char * _NAME_BYTES),
+        *_fields("banks bank_bytes allocated_per_bank free_per_bank largest_free_per_bank"),
+        ("fragmentation", _Real),
+        ("blocks", _Figure),
+    ]
+
+
 _HANDLE = ctypes.c_void_p
 _COUNT = ctypes.POINTER(ctypes.c_uint32)
 
@@ -107,6 +120,7 @@ _FUNCTIONS = {
     "system_stats": (ctypes.c_int32, _HANDLE, ctypes.c_uint32, ctypes.POINTER(_SystemStats)),
     "process_stats": (ctypes.c_int32, _HANDLE, ctypes.c_int32, ctypes.c_uint32, ctypes.POINTER(_ProcessStats)),
     "detailed_stats": (ctypes.c_int32, _HANDLE, ctypes.c_uint32, ctypes.c_uint8, ctypes.POINTER(_KindStats)),
+    "bank_stats": (ctypes.c_int32, _HANDLE, ctypes.c_uint32, ctypes.c_uint8, ctypes.c_uint32, ctypes.POINTER(_BankStats)),
     "missing_name": (ctypes.c_char_p, ctypes.c_int32),
     "kind_name": (ctypes.c_char_p, ctypes.c_uint8),
     "status_name": (ctypes.c_char_p, ctypes.c_uint32),
@@ -206,12 +220,15 @@ class SystemMemoryMonitor:
         stats["health"] = self._word("health_name", raw.health)
         return stats
 
-    def process_stats(self, pid):
-        """A process: its memory on each device, and in total. For one that holds no device all processes have to be looked
+    def process_stats(self, pid, device=None):
+        """A process: its memory on each device, and in total; with a device its memory there ("kinds"). For one that holds no device all processes have to be looked
         through, which may take 0.2 s."""
         pid = operator.index(pid)
         if not 0 < pid < 2**31:
             raise ValueError(f"{pid} is no pid")
+        if device is not None:
+            raw = self._fill("process_stats", _ProcessStats, pid, _number(device, "device"))
+            return None if raw is None else {"device": raw.device, **self._process(raw)}
         raw = self._fill("process_stats", _ProcessStats, pid, _ALL_DEVICES)
         if raw is None:
             return None
@@ -225,7 +242,7 @@ class SystemMemoryMonitor:
         return stats
 
     def detailed_stats(self, device):
-        """Every kind of memory of a device, and the processes on it."""
+        """Every kind of memory of a device, the processes on it, and the banks of their allocators."""
         device = _number(device, "device")
         kinds = {}
         for kind in range(_KINDS):
@@ -239,7 +256,19 @@ class SystemMemoryMonitor:
             # One that has gone since it was listed is not there.
             if raw is not None:
                 processes.append(self._process(raw))
-        return {"device": device, "kinds": kinds, "processes": processes}
+        return {"device": device, "kinds": kinds, "processes": processes, "allocators": self._allocators(device)}
+
+    def _allocators(self, device):
+        """Open allocators on a device, with the banks of each kind."""
+        allocators = []
+        while True:
+            kinds, raw = {}, None
+            for kind in range(_KINDS):
+                raw = self._fill("bank_stats", _BankStats, device, kind, len(allocators))
+                if raw is None:
+                    return allocators
+                kinds[self._word("kind_name", kind)] = self._readings(raw, "device", "kind", "pid", "allocator")
+            allocators.append({"id": raw.allocator.decode("ascii"), "pid": raw.pid, "kinds": kinds})
 
     def _process(self, raw):
         name, missing = raw.name.decode("utf-8", "replace"), {}

@@ -291,6 +291,34 @@ typedef struct ttmon_kind_stats {
   struct ttmon_figure source;
 } ttmon_kind_stats;
 
+// One kind of memory of one allocator on a device. All banks are alike: a buffer takes as many bytes of each.
+typedef struct ttmon_bank_stats {
+  // Set by the caller to sizeof(ttmon_bank_stats) before the call.
+  uint32_t struct_size;
+  // As asked for.
+  uint32_t device;
+  // As asked for.
+  uint32_t kind;
+  // The allocator's process.
+  int32_t pid;
+  // The allocator's name, the same as in ttmon mem --json, ending with NUL.
+  char allocator[TTMON_NAME_BYTES];
+  // How many.
+  struct ttmon_figure banks;
+  // Bytes of one that can be allocated.
+  struct ttmon_figure bank_bytes;
+  // Allocated bytes of one.
+  struct ttmon_figure allocated_per_bank;
+  // Free bytes of one.
+  struct ttmon_figure free_per_bank;
+  // Bytes of its largest free block.
+  struct ttmon_figure largest_free_per_bank;
+  // The share of the free bytes that is not in that block, 0 to 1.
+  struct ttmon_real fragmentation;
+  // Blocks, used and free.
+  struct ttmon_figure blocks;
+} ttmon_bank_stats;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -373,6 +401,17 @@ int32_t ttmon_monitor_detailed_stats(struct ttmon_monitor *monitor,
                                      uint32_t device,
                                      uint8_t kind,
                                      struct ttmon_kind_stats *out);
+
+// Banks and fragmentation of one kind of memory, of one allocator on a device: `index` counts them from 0 on, and after the last
+// there is TTMON_MONITOR_NOT_FOUND. Their order holds for as long as a sample answers: see ttmon_monitor_set_max_age.
+//
+// # Safety
+// As of ttmon_monitor_system_stats.
+int32_t ttmon_monitor_bank_stats(struct ttmon_monitor *monitor,
+                                 uint32_t device,
+                                 uint8_t kind,
+                                 uint32_t index,
+                                 struct ttmon_bank_stats *out);
 
 // The word for a reason: "not_tracked". As all of these: "" for TTMON_PRESENT and for a number that is none, never NULL,
 // the same words as in ttmon --json.

@@ -117,10 +117,26 @@ struct ProcessOnDevice {
     PerKind<ProcessKind> kinds;
 };
 
+// Banks of one kind of an allocator's memory; all are alike.
+struct BankStats {
+    Figure banks, bank_bytes, allocated_per_bank, free_per_bank, largest_free_per_bank;
+    // The share of the free bytes that is not in the largest block, 0 to 1.
+    Reading<double> fragmentation;
+    Figure blocks;
+};
+
+struct AllocatorStats {
+    std::string id;
+    std::int32_t pid = 0;
+    PerKind<BankStats> kinds;
+};
+
 struct DetailedStats {
     std::uint32_t device = 0;
     PerKind<KindStats> kinds;
     std::vector<ProcessOnDevice> processes;
+    // Open allocators on the device.
+    std::vector<AllocatorStats> allocators;
 };
 
 class SystemMemoryMonitor {
@@ -192,6 +208,12 @@ public:
         return stats;
     }
 
+    // A process on one device.
+    std::optional<DeviceUse> process_stats(std::int32_t pid, std::uint32_t device) const {
+        const auto one = process_on(pid, device);
+        return one ? std::optional(DeviceUse{device, process_kinds(*one)}) : std::nullopt;
+    }
+
     std::optional<DetailedStats> detailed_stats(std::uint32_t device) const {
         DetailedStats stats;
         stats.device = device;
@@ -214,7 +236,26 @@ public:
                 stats.processes.push_back({pid, process_name(*one), ttmon_monitor_status_name(one->status), process_kinds(*one)});
             }
         }
-        return stats;
+        for (std::uint32_t index = 0;; ++index) {
+            AllocatorStats allocator;
+            for (std::uint8_t kind = 0; kind < TTMON_KINDS; ++kind) {
+                ttmon_bank_stats raw{};
+                raw.struct_size = sizeof raw;
+                if (!done(ttmon_monitor_bank_stats(handle_.get(), device, kind, index, &raw))) {
+                    return stats;
+                }
+                allocator.id = raw.allocator;
+                allocator.pid = raw.pid;
+                allocator.kinds[static_cast<Kind>(kind)] = {figure(raw.banks),
+                                                            figure(raw.bank_bytes),
+                                                            figure(raw.allocated_per_bank),
+                                                            figure(raw.free_per_bank),
+                                                            figure(raw.largest_free_per_bank),
+                                                            {raw.fragmentation.value, raw.fragmentation.missing},
+                                                            figure(raw.blocks)};
+            }
+            stats.allocators.push_back(std::move(allocator));
+        }
     }
 
 private:

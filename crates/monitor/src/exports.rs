@@ -188,6 +188,25 @@ pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, devi
     pass(|| unsafe { write(out, make) })
 }
 
+/// Banks and fragmentation of one kind of memory, of one allocator on a device: `index` counts them from 0 on, and after the last
+/// there is TTMON_MONITOR_NOT_FOUND. Their order holds for as long as a sample answers: see ttmon_monitor_set_max_age.
+///
+/// # Safety
+/// As of ttmon_monitor_system_stats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: u32, kind: u8, index: u32, out: *mut CBankStats) -> i32 {
+    let make = || {
+        let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
+        // SAFETY: as the caller promises.
+        let stats = unsafe { opened(monitor) }?.detailed_stats(device)?.ok_or_else(|| no_device(device))?;
+        let allocator = usize::try_from(index).ok().and_then(|index| stats.allocators.get(index));
+        let beyond = || Failure::NotFound(format!("device {device} has {} allocators", stats.allocators.len()));
+        Ok(fill::bank_stats(allocator.ok_or_else(beyond)?, device, which))
+    };
+    // SAFETY: as the caller promises; struct_size is the first field.
+    pass(|| unsafe { write(out, make) })
+}
+
 /// The word for a reason: "not_tracked". As all of these: "" for TTMON_PRESENT and for a number that is none, never NULL,
 /// the same words as in ttmon --json.
 #[unsafe(no_mangle)]
@@ -297,7 +316,9 @@ unsafe fn write<T>(out: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Re
 const _: () = assert!(offset_of!(CSystemStats, struct_size) == 0);
 const _: () = assert!(offset_of!(CProcessStats, struct_size) == 0);
 const _: () = assert!(offset_of!(CKindStats, struct_size) == 0);
+const _: () = assert!(offset_of!(CBankStats, struct_size) == 0);
 // What programs were built with: a struct grows at its end, and then `write` takes its first size too.
 const _: () = assert!(size_of::<CSystemStats>() == 24 + 6 * 16 + 3 * 8 + 3 * 16);
 const _: () = assert!(size_of::<CProcessStats>() == 24 + TTMON_NAME_BYTES + TTMON_KINDS * 6 * 16);
 const _: () = assert!(size_of::<CKindStats>() == 16 + 8 * 16);
+const _: () = assert!(size_of::<CBankStats>() == 16 + TTMON_NAME_BYTES + 7 * 16);

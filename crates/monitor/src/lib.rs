@@ -32,7 +32,7 @@ mod stats;
 
 pub use exports::*;
 pub use monitor::{Error, MAX_AGE, Monitor};
-pub use stats::{DetailedStats, ProcessStats, SystemStats, UseOfDevice};
+pub use stats::{AllocatorStats, DetailedStats, ProcessStats, SystemStats, UseOfDevice};
 pub use ttmon_model::memory::{Figure, KindMemory};
-pub use ttmon_model::snapshot::{DeviceUse, Health, State, Status, Unmapped};
+pub use ttmon_model::snapshot::{Banks, Block, DeviceUse, Health, State, Status, Unmapped};
 pub use ttmon_model::{Kind, Missing, PerKind, Reading, Source};

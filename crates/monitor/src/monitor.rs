@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use ttmon_model::{DeviceId, Snapshot};
+use ttmon_model::ledger::LedgerSample;
+use ttmon_model::snapshot::DeviceUse;
+use ttmon_model::{DeviceId, Sample, Snapshot};
+use ttmon_source::ledgers::{self, Detail, Found};
 use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root};
 
 use crate::signals;
@@ -113,7 +116,11 @@ impl Monitor {
 
     /// Everything about the memory of a device; `None` where there is no such device.
     pub fn detailed_stats(&self, device: u32) -> Result<Option<DetailedStats>, Error> {
-        Ok(self.devices()?.and_then(|snapshot| DetailedStats::of(&snapshot, DeviceId(device))))
+        match self.read(&self.holders, |watch, max_age| watch.listed(max_age)) {
+            Ok(snapshot) => Ok(DetailedStats::of(&snapshot, DeviceId(device))),
+            Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. One that this user
@@ -128,31 +135,37 @@ impl Monitor {
         match of_holder {
             Some(stats) => Ok(Some(stats)),
             None => {
-                let snapshot = self.read(&self.one, |watch| watch.look_at(pid))?;
+                let snapshot = self.read(&self.one, |watch, max_age| {
+                    watch.look_at(pid);
+                    watch.snapshot(max_age)
+                })?;
                 let denied = (snapshot.denied_processes > 0).then(|| ProcessStats::denied(pid));
                 Ok(ProcessStats::of(&snapshot, pid).or(denied))
             }
         }
     }
 
+    /// A process on one device; `None` for one that has nothing to do with it.
+    pub fn process_stats_on(&self, pid: u32, device: u32) -> Result<Option<DeviceUse>, Error> {
+        Ok(self.process_stats(pid)?.and_then(|stats| stats.devices.into_iter().find(|use_of| use_of.device.0 == device)))
+    }
+
     /// The devices and their holders; `None` on a machine without a device.
     fn devices(&self) -> Result<Option<Arc<Snapshot>>, Error> {
-        match self.read(&self.holders, |_| ()) {
+        match self.read(&self.holders, Watch::snapshot) {
             Ok(snapshot) => Ok(Some(snapshot)),
             Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn read(&self, watch: &Mutex<Watch>, prepare: impl FnOnce(&mut Watch)) -> Result<Arc<Snapshot>, Error> {
+    fn read<T>(&self, watch: &Mutex<Watch>, take: impl FnOnce(&mut Watch, Duration) -> Result<T, Error>) -> Result<T, Error> {
         if self.is_forked() {
             return Err(Error::Forked);
         }
         let max_age = Duration::from_millis(self.max_age_ms.load(Ordering::Relaxed));
         // Held while files are read: whoever comes meanwhile wants just this sample.
-        let mut watch = lock(watch);
-        prepare(&mut watch);
-        watch.snapshot(max_age)
+        take(&mut lock(watch), max_age)
     }
 
     fn is_forked(&self) -> bool {
@@ -179,7 +192,17 @@ struct Watch {
     root: Root,
     reach: Reach,
     machine: Machine,
-    newest: Option<(Instant, Arc<Snapshot>)>,
+    newest: Option<Newest>,
+}
+
+/// The newest sample, and what it means.
+#[derive(Debug)]
+struct Newest {
+    taken: Instant,
+    sample: Sample,
+    snapshot: Arc<Snapshot>,
+    /// The live buffers are in it, and so the blocks of banks.
+    is_listed: bool,
 }
 
 impl Watch {
@@ -202,15 +225,27 @@ impl Watch {
     }
 
     fn snapshot(&mut self, max_age: Duration) -> Result<Arc<Snapshot>, Error> {
-        if let Some((taken, snapshot)) = &self.newest
-            && taken.elapsed() < max_age
+        if let Some(newest) = &self.newest
+            && newest.taken.elapsed() < max_age
         {
-            return Ok(Arc::clone(snapshot));
+            return Ok(Arc::clone(&newest.snapshot));
         }
         let sample = signals::blocked(|| self.machine.sample()).map_err(Error::Machine)?;
         let snapshot = Arc::new(Snapshot::derive(&sample, None));
-        self.newest = Some((Instant::now(), Arc::clone(&snapshot)));
+        self.newest = Some(Newest { taken: Instant::now(), sample, snapshot: Arc::clone(&snapshot), is_listed: false });
         Ok(snapshot)
+    }
+
+    /// The same with the live buffers: those alone are read anew, so that all else is of the same sample.
+    fn listed(&mut self, max_age: Duration) -> Result<Arc<Snapshot>, Error> {
+        let snapshot = self.snapshot(max_age)?;
+        let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_listed) else { return Ok(snapshot) };
+        let read = |found: &Arc<Found>| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Buffers) };
+        newest.sample.ledgers.retain(|ledger| ledger.content.is_err());
+        newest.sample.ledgers.extend(self.machine.ledgers().iter().map(read));
+        newest.snapshot = Arc::new(Snapshot::derive(&newest.sample, None));
+        newest.is_listed = true;
+        Ok(Arc::clone(&newest.snapshot))
     }
 }
 

@@ -238,3 +238,33 @@ pub struct CKindStats {
     /// One of TTMON_SOURCE_...
     pub source: CFigure,
 }
+
+/// One kind of memory of one allocator on a device. All banks are alike: a buffer takes as many bytes of each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CBankStats {
+    /// Set by the caller to sizeof(ttmon_bank_stats) before the call.
+    pub struct_size: u32,
+    /// As asked for.
+    pub device: u32,
+    /// As asked for.
+    pub kind: u32,
+    /// The allocator's process.
+    pub pid: i32,
+    /// The allocator's name, the same as in ttmon mem --json, ending with NUL.
+    pub allocator: [c_char; TTMON_NAME_BYTES],
+    /// How many.
+    pub banks: CFigure,
+    /// Bytes of one that can be allocated.
+    pub bank_bytes: CFigure,
+    /// Allocated bytes of one.
+    pub allocated_per_bank: CFigure,
+    /// Free bytes of one.
+    pub free_per_bank: CFigure,
+    /// Bytes of its largest free block.
+    pub largest_free_per_bank: CFigure,
+    /// The share of the free bytes that is not in that block, 0 to 1.
+    pub fragmentation: CReal,
+    /// Blocks, used and free.
+    pub blocks: CFigure,
+}

@@ -1,7 +1,7 @@
 //! What a caller gets: parts of a snapshot, chosen. Nothing is computed here but sums over a process's chips.
 
 use ttmon_model::memory::{Figure, KindMemory, sum};
-use ttmon_model::snapshot::{DeviceUse, Health, Process, State, Status, Unmapped};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, DeviceUse, Health, Process, State, Status, Unmapped};
 use ttmon_model::units::{Celsius, Megahertz, UnixTime, Watts};
 use ttmon_model::{DeviceId, Missing, PerKind, Reading, Snapshot};
 
@@ -134,6 +134,28 @@ pub struct DetailedStats {
     pub untracked_processes: u64,
     /// Bytes that dead processes left in TT-Metal's statistics; in no other figure.
     pub stale_bytes: u64,
+    /// Each open allocator on the device, by process.
+    pub allocators: Vec<AllocatorStats>,
+}
+
+/// An allocator on one device, as TT-Metal's MemoryView shows it to the process itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocatorStats {
+    /// Its name: process, place in the ledger, generation.
+    pub id: String,
+    /// Its process, on this host.
+    pub pid: u32,
+    /// Rows and columns of its mesh.
+    pub mesh: Option<(u16, u16)>,
+    /// Banks, free bytes, largest free block, fragmentation and block table of each kind.
+    pub kinds: PerKind<Reading<Banks>>,
+}
+
+impl AllocatorStats {
+    fn of(allocator: &Allocator) -> Self {
+        let banks = |kind| allocator.kinds[kind].as_ref().map_or(Err(Missing::NotTracked), |item: &AllocatorKind| item.banks.clone());
+        Self { id: allocator.id.clone(), pid: allocator.process.pid, mesh: allocator.mesh, kinds: PerKind::from_fn(banks) }
+    }
 }
 
 /// A process on one device.
@@ -158,6 +180,8 @@ impl DetailedStats {
             status: process.status,
             kinds: use_of.kinds.clone(),
         });
+        let is_here = |allocator: &&Allocator| allocator.is_open && allocator.devices.contains(&id);
+        let allocators = snapshot.allocators.iter().filter(is_here);
         Some(Self {
             device: id.0,
             time: snapshot.time,
@@ -165,6 +189,7 @@ impl DetailedStats {
             processes: processes.collect(),
             untracked_processes: device.memory.untracked_processes,
             stale_bytes: device.memory.stale_bytes,
+            allocators: allocators.map(AllocatorStats::of).collect(),
         })
     }
 }

@@ -73,6 +73,21 @@ static void device(ttmon_monitor *monitor, uint32_t id) {
         figure("count", one.count);
         source(one.source);
     }
+    ttmon_bank_stats bank = {.struct_size = sizeof bank};
+    for (uint32_t index = 0; ttmon_monitor_bank_stats(monitor, id, TTMON_KIND_DRAM, index, &bank) == TTMON_MONITOR_OK; index++) {
+        for (uint8_t kind = 0; kind < TTMON_KINDS; kind++) {
+            check(ttmon_monitor_bank_stats(monitor, id, kind, index, &bank));
+            printf("banks %u %s %d %s", (unsigned)bank.device, bank.allocator, (int)bank.pid, ttmon_monitor_kind_name((uint8_t)bank.kind));
+            figure("banks", bank.banks);
+            figure("bank_bytes", bank.bank_bytes);
+            figure("allocated_per_bank", bank.allocated_per_bank);
+            figure("free_per_bank", bank.free_per_bank);
+            figure("largest_free_per_bank", bank.largest_free_per_bank);
+            real("fragmentation", bank.fragmentation);
+            figure("blocks", bank.blocks);
+            printf("\n");
+        }
+    }
     int32_t pids[64];
     uint32_t count = 0;
     check(ttmon_monitor_process_ids(monitor, id, pids, 64, &count));

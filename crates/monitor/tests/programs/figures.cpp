@@ -43,6 +43,16 @@ void device(const ttmon::SystemMemoryMonitor& monitor, std::uint32_t id) {
                   << " free=" << text(one.free) << " peak=" << text(one.peak) << " count=" << text(one.count) << " source=" << text(one.source)
                   << "\n";
     }
+    for (const auto& allocator : detailed.allocators) {
+        for (std::uint8_t kind = 0; kind < TTMON_KINDS; ++kind) {
+            const auto& one = allocator.kinds[static_cast<ttmon::Kind>(kind)];
+            std::cout << "banks " << id << " " << allocator.id << " " << allocator.pid << " " << name(static_cast<ttmon::Kind>(kind))
+                      << " banks=" << text(one.banks) << " bank_bytes=" << text(one.bank_bytes)
+                      << " allocated_per_bank=" << text(one.allocated_per_bank) << " free_per_bank=" << text(one.free_per_bank)
+                      << " largest_free_per_bank=" << text(one.largest_free_per_bank) << " fragmentation=" << text(one.fragmentation)
+                      << " blocks=" << text(one.blocks) << "\n";
+        }
+    }
     for (const auto& process : detailed.processes) {
         std::cout << "on " << id << " " << process.pid << "\n";
     }
@@ -74,6 +84,9 @@ int main(int argc, char** argv) {
         std::cout << "process " << stats.pid << " " << text(stats.name) << " " << stats.status << "\n";
         kinds("total " + std::to_string(pid), stats.total);
         for (const auto& one : stats.devices) {
+            if (!monitor.process_stats(pid, one.device) || monitor.process_stats(pid, 4000)) {
+                return 4;
+            }
             kinds("use " + std::to_string(pid) + " " + std::to_string(one.device), one.kinds);
         }
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use ttmon_model::memory::Figure;
-use ttmon_model::snapshot::Process;
-use ttmon_model::{Kind, PerKind, Reading, Snapshot};
+use ttmon_model::snapshot::{Banks, Process};
+use ttmon_model::{Kind, Missing, PerKind, Reading, Snapshot};
 
 fn text(reading: Reading<impl ToString>) -> String {
     reading.map_or_else(|reason| reason.name().to_owned(), |value| value.to_string())
@@ -36,6 +36,19 @@ pub(crate) fn lines(snapshot: &Snapshot, pids: &[u32]) -> String {
             let source = text(source.map(|source| source.name()));
             writeln!(out, " free={free} peak={} count={} source={source}", text(*peak), text(*count)).unwrap();
         }
+        for allocator in snapshot.allocators.iter().filter(|allocator| allocator.is_open && allocator.devices.contains(&id)) {
+            for kind in Kind::ALL {
+                let banks = allocator.kinds[kind].as_ref().map_or(Err(Missing::NotTracked), |item| item.banks.clone());
+                let of = |get: fn(&Banks) -> Reading<u64>| text(banks.as_ref().map_err(|reason| *reason).and_then(get));
+                let fragmentation = real(banks.as_ref().map_err(|reason| *reason).and_then(|banks| banks.fragmentation));
+                write!(out, "banks {id} {} {} {}", allocator.id, allocator.process.pid, kind.name()).unwrap();
+                write!(out, " banks={} bank_bytes={}", of(|banks| Ok(banks.banks)), of(|banks| Ok(banks.bank_bytes))).unwrap();
+                write!(out, " allocated_per_bank={}", of(|banks| banks.allocated_per_bank)).unwrap();
+                write!(out, " free_per_bank={}", of(|banks| banks.free_per_bank)).unwrap();
+                write!(out, " largest_free_per_bank={}", of(|banks| banks.largest_free_per_bank)).unwrap();
+                writeln!(out, " fragmentation={fragmentation} blocks={}", of(|banks| banks.blocks)).unwrap();
+            }
+        }
         snapshot.processes_on(id).for_each(|(process, _)| writeln!(out, "on {id} {}", process.key.pid).unwrap());
     }
     for pid in pids {
@@ -53,9 +66,9 @@ fn process(out: &mut String, process: &Process) {
         [only] => (*only).clone(),
         all => PerKind::from_fn(|kind| {
             let add = |get: fn(&Figure) -> Reading<u64>| ttmon_model::memory::sum(all.iter().map(|kinds| get(&kinds[kind])));
-            let source = all.iter().find_map(|kinds| kinds[kind].source.ok()).ok_or(ttmon_model::Missing::NotTracked);
+            let source = all.iter().find_map(|kinds| kinds[kind].source.ok()).ok_or(Missing::NotTracked);
             let (used, allocated, count) = (add(|one| one.used), add(|one| one.allocated), add(|one| one.count));
-            Figure { used, allocated, count, source, ..Figure::missing(ttmon_model::Missing::NoSource) }
+            Figure { used, allocated, count, source, ..Figure::missing(Missing::NoSource) }
         }),
     };
     kinds(out, &format!("total {pid}"), &total);

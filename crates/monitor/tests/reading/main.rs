@@ -5,3 +5,4 @@ mod lines;
 mod machine;
 mod programs;
 mod rust;
+mod tools;

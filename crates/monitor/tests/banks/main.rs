@@ -1,0 +1,83 @@
+//! Banks and fragmentation of a process that the hook tracks. It has a ledger of its own, so that this is a program of its own.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+#[path = "../reading/lines.rs"]
+mod lines;
+#[path = "../reading/machine.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod machine;
+#[path = "../reading/tools.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod tools;
+
+use std::process::Command;
+
+use ttmon_client::hooked;
+use ttmon_ledger::layout::{self, kind, origin};
+use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, Key, KindGeometry};
+use ttmon_model::{Kind, Missing, Snapshot};
+use ttmon_monitor::Monitor;
+use ttmon_source::ledgers::Detail;
+use ttmon_source::{Isolation, Ledgers, Options, Reach, Root};
+
+use machine::Made;
+
+/// Four banks of 1,000 bytes with a hole of 100 between two buffers: 600 are free, 500 of them in one block.
+fn track() {
+    assert!(ttmon_client::start(ttmon_client::Options { machine: 0 }));
+    let mut kinds = [KindGeometry::default(); layout::allocator::KINDS_MAX];
+    kinds[usize::from(kind::L1)] = KindGeometry { banks: 4, alignment: 4, bank_bytes: 1000, base: 0x100 };
+    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: 0, origin: origin::HOOK, mesh: (1, 1), kinds, chips: &chips };
+    hooked::with(|session| {
+        let allocator = session.open_allocator(&spec).unwrap();
+        for (address, per_bank) in [(0x100, 200), (0x100 + 300, 200)] {
+            let buffer = Buffer { size: u64::from(per_bank) * 4, per_bank, ..Buffer::default() };
+            session.insert(Key { allocator, kind: kind::L1, address }, &buffer).unwrap();
+        }
+    })
+    .unwrap();
+}
+
+fn listed(made: &Made) -> Snapshot {
+    let ledgers = Ledgers { reach: Reach::Holders, detail: Detail::Buffers, ..Options::default().ledgers };
+    let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
+    Snapshot::derive(&ttmon_source::Machine::new(Root::at(made.path()), options).unwrap().sample().unwrap(), None)
+}
+
+#[test]
+fn detailed_stats_have_banks_and_fragmentation() {
+    track();
+    let made = Made::new("n150x3,procs=1");
+    let monitor = Monitor::at(made.path()).unwrap();
+    let own = std::process::id();
+    // Calls in a row are about one sample, whichever comes first.
+    monitor.set_max_age(std::time::Duration::from_secs(3600));
+    let time = monitor.system_stats(0).unwrap().unwrap().time;
+    let stats = monitor.detailed_stats(0).unwrap().unwrap();
+    assert_eq!((stats.time, stats.allocators.len()), (time, 1));
+    let allocator = &stats.allocators[0];
+    assert_eq!((allocator.pid, allocator.mesh), (own, Some((1, 1))));
+    let banks = allocator.kinds[Kind::L1].as_ref().unwrap();
+    assert_eq!((banks.banks, banks.bank_bytes), (4, 1000));
+    assert_eq!((banks.allocated_per_bank, banks.free_per_bank, banks.largest_free_per_bank), (Ok(400), Ok(600), Ok(500)));
+    assert_eq!((banks.blocks, banks.table.len()), (Ok(4), 4));
+    assert!((banks.fragmentation.unwrap() - 1.0 / 6.0).abs() < 1e-9);
+    assert_eq!(allocator.kinds[Kind::Kernel].as_ref().err(), Some(&Missing::NotTracked));
+    // A process on one device.
+    let here = monitor.process_stats_on(own, 0).unwrap().unwrap();
+    assert_eq!((here.device.0, here.kinds[Kind::L1].used), (0, Ok(1600)));
+    assert_eq!(monitor.process_stats_on(own, 7).unwrap(), None);
+
+    // Without processes: the time of a peak differs by nanoseconds from one reading to the next.
+    let expected = lines::lines(&listed(&made), &[]);
+    assert!(expected.contains("largest_free_per_bank=500 fragmentation=0.167 blocks=4"), "{expected}");
+    if tools::has("cc") && tools::has("c++") {
+        let folder = tempfile::tempdir().unwrap();
+        for source in ["figures.c", "figures.cpp"] {
+            let mut program = Command::new(tools::program(&folder, source));
+            assert_eq!(tools::succeeds(program.arg(made.path())), expected, "{source}");
+        }
+    }
+    tools::python_prints(made.path(), &[], &expected);
+}
