@@ -190,12 +190,6 @@ impl Connection {
         self.speakers.truncate(PIDS_PER_CONNECTION_MAX);
         self.speakers.insert(0, speaker);
     }
-
-    /// Whether the next complaint is to be told.
-    pub(crate) fn may_complain(&mut self) -> bool {
-        self.complaints = self.complaints.saturating_add(1);
-        self.complaints <= 10
-    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub struct Counters {
     pub handed_over: u64,
     pub handed_refused: u64,
     pub adopted: u64,
+    pub complaints_left_out: u64,
 }
 
 /// A counter's name in JSON, what it is for people, and itself.
@@ -69,4 +70,5 @@ pub const ROWS: &[Row] = &[
         counters.handed_refused
     }),
     ("adopted", "ledgers taken over from an earlier server", |counters| counters.adopted),
+    ("complaints_left_out", "complaints not printed: too many about one user in a minute", |counters| counters.complaints_left_out),
 ];

@@ -370,8 +370,8 @@ mod tests {
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
         let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
-        let mut budget = Budget::default();
-        let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), &mut budget);
+        let mut budget = Budget::new(0);
+        let mut tracked = Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
         for address in 1..=buffers {
             let reported = Reported { device: 0, kind: kind::DRAM, address, size: 1024, flags: 0, tag: 0 };
             tracked.allocate(&reported, &mut budget).expect("room");

@@ -11,7 +11,9 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
 use ttmon_source::handover::{self, Receiver};
 
-use crate::limits::{HANDED_DEAD_BYTES_MAX, HANDED_DEAD_TIME, HANDED_MAX};
+use crate::limits::{
+    HANDED_BYTES_OF_USER_MAX, HANDED_DEAD_BYTES_MAX, HANDED_DEAD_BYTES_OF_USER_MAX, HANDED_DEAD_TIME, HANDED_MAX, HANDED_MEASURE_INTERVAL,
+};
 use crate::lines::megabytes;
 use crate::peer;
 use crate::work::unix_ns;
@@ -31,6 +33,8 @@ pub struct Kept {
     pub region: Arc<Region>,
     /// The end of its process, once that has come.
     pub ended: Option<Ended>,
+    /// What the ledger takes of memory, as last measured.
+    bytes: u64,
     /// Buffers and bytes that were live then, once they are counted.
     live: Option<(u64, u64)>,
     /// Device and inode of the ledger's file.
@@ -45,8 +49,12 @@ pub struct Ended {
     /// When it was noticed.
     pub time: UnixTime,
     at: Instant,
-    /// What the ledger takes of memory since.
-    bytes: u64,
+}
+
+impl Kept {
+    fn measure(&mut self) {
+        self.bytes = self.file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
+    }
 }
 
 /// All that are kept, for other threads too.
@@ -74,11 +82,12 @@ pub(crate) struct Handed {
     forgotten: Vec<Kept>,
     last: u64,
     refused: u64,
+    measured: Instant,
 }
 
 impl Handed {
     pub(crate) fn new(receiver: Option<Receiver>, machine: u64) -> Self {
-        Self { receiver, machine, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0 }
+        Self { receiver, machine, kept: PostMortem::default(), forgotten: Vec::new(), last: 0, refused: 0, measured: Instant::now() }
     }
 
     pub(crate) fn receiver(&self) -> Option<&Receiver> {
@@ -124,6 +133,7 @@ impl Handed {
                 uid: handed.uid,
                 region: Arc::new(handed.region),
                 ended: None,
+                bytes: 0,
                 live: None,
                 file: handed.file,
                 identity: handed.identity,
@@ -159,17 +169,12 @@ impl Handed {
     pub(crate) fn ended(&mut self, number: u64) -> Option<Arc<Region>> {
         let mut kept = self.kept.lock();
         let known = kept.iter_mut().find(|known| known.number == number && known.ended.is_none())?;
-        let bytes = known.file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
-        known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now(), bytes });
+        known.measure();
+        known.ended = Some(Ended { time: UnixTime(unix_ns()), at: Instant::now() });
         // Closing it takes it out of the loop's interest too.
         known.pidfd = None;
         let region = Arc::clone(&known.region);
-        let bytes_of = |known: &Kept| known.ended.map_or(0, |ended| ended.bytes);
-        while kept.iter().map(bytes_of).fold(0, u64::saturating_add) > HANDED_DEAD_BYTES_MAX {
-            let most = user_with_most(&kept, bytes_of);
-            let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.uid) == most) else { break };
-            self.forgotten.push(kept.remove(oldest));
-        }
+        self.forgotten.extend(drop_excess(&mut kept));
         Some(region)
     }
 
@@ -180,12 +185,26 @@ impl Handed {
         }
     }
 
-    /// When the next one is to be forgotten.
+    /// When the next one is to be forgotten, or they are to be measured.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.kept.lock().iter().filter_map(|known| known.ended).map(|ended| ended.at + HANDED_DEAD_TIME).min()
+        let kept = self.kept.lock();
+        let measure = (!kept.is_empty()).then_some(self.measured + HANDED_MEASURE_INTERVAL);
+        kept.iter().filter_map(|known| known.ended).map(|ended| ended.at + HANDED_DEAD_TIME).chain(measure).min()
+    }
+
+    /// Measures what is held: other processes may still write to what was handed over.
+    fn measure(&mut self, now: Instant) {
+        if now < self.measured + HANDED_MEASURE_INTERVAL {
+            return;
+        }
+        self.measured = now;
+        let mut kept = self.kept.lock();
+        kept.iter_mut().for_each(Kept::measure);
+        self.forgotten.extend(drop_excess(&mut kept));
     }
 
     pub(crate) fn forget_old(&mut self, now: Instant) {
+        self.measure(now);
         let is_old = |known: &mut Kept| known.ended.is_some_and(|ended| now >= ended.at + HANDED_DEAD_TIME);
         self.forgotten.extend(self.kept.lock().extract_if(.., is_old));
     }
@@ -233,9 +252,32 @@ fn make_place(kept: &mut Vec<Kept>, newcomer: u32) -> Option<Kept> {
     oldest.map(|oldest| kept.remove(oldest))
 }
 
+/// What is beyond the shares. Of dead processes the oldest goes first, of a user's in all the largest: that is the one that grows.
+fn drop_excess(kept: &mut Vec<Kept>) -> Vec<Kept> {
+    let mut dropped = Vec::new();
+    let dead = |known: &Kept| if known.ended.is_some() { known.bytes } else { 0 };
+    while kept.iter().map(dead).fold(0, u64::saturating_add) > HANDED_DEAD_BYTES_MAX
+        || user_with_most(kept, dead).is_some_and(|uid| of_user(kept, uid, dead) > HANDED_DEAD_BYTES_OF_USER_MAX)
+    {
+        let most = user_with_most(kept, dead);
+        let Some(oldest) = kept.iter().position(|known| known.ended.is_some() && Some(known.uid) == most) else { break };
+        dropped.push(kept.remove(oldest));
+    }
+    let all = |known: &Kept| known.bytes;
+    while let Some(uid) = user_with_most(kept, all).filter(|uid| of_user(kept, *uid, all) > HANDED_BYTES_OF_USER_MAX) {
+        let largest = (0..kept.len()).filter(|at| kept[*at].uid == uid).max_by_key(|at| kept[*at].bytes);
+        let Some(largest) = largest else { break };
+        dropped.push(kept.remove(largest));
+    }
+    dropped
+}
+
+fn of_user(kept: &[Kept], uid: u32, of: impl Fn(&Kept) -> u64) -> u64 {
+    kept.iter().filter(|known| known.uid == uid).map(of).fold(0, u64::saturating_add)
+}
+
 fn user_with_most(kept: &[Kept], of: impl Fn(&Kept) -> u64) -> Option<u32> {
-    let sum = |uid: u32| kept.iter().filter(|known| known.uid == uid).map(&of).fold(0, u64::saturating_add);
-    kept.iter().map(|known| known.uid).max_by_key(|uid| sum(*uid))
+    kept.iter().map(|known| known.uid).max_by_key(|uid| of_user(kept, *uid, &of))
 }
 
 /// Foreign text on a terminal.
@@ -275,13 +317,14 @@ mod tests {
         let region = Arc::new(Region::open(hosted.file().try_clone().expect("descriptor")).expect("a ledger"));
         let handed = Handed::new(None, 0);
         for ((uid, dead_bytes), number) in ledgers.iter().zip(0..) {
-            let ended = dead_bytes.map(|bytes| Ended { time: UnixTime(0), at: Instant::now(), bytes });
+            let ended = dead_bytes.map(|_| Ended { time: UnixTime(0), at: Instant::now() });
             handed.kept.lock().push(Kept {
                 number,
                 owner: ProcessKey { pid: 1, start_ticks: number },
                 uid: *uid,
                 region: Arc::clone(&region),
                 ended,
+                bytes: dead_bytes.unwrap_or_default(),
                 live: None,
                 identity: (0, number),
                 file: hosted.file().try_clone().expect("descriptor"),
@@ -302,7 +345,7 @@ mod tests {
         assert!(!make_place(1), "not for himself, while all of his live");
         assert!(make_place(2));
         assert_eq!(numbers(&handed), [1, 2, 3], "the oldest one");
-        handed.kept.lock()[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now(), bytes: 0 });
+        handed.kept.lock()[2].ended = Some(Ended { time: UnixTime(0), at: Instant::now() });
         assert!(make_place(1));
         assert_eq!(numbers(&handed), [1, 2], "one of a process that has ended before one that lives");
     }
@@ -320,14 +363,28 @@ mod tests {
 
     #[test]
     fn whoever_left_most_is_forgotten_first() {
-        let half = HANDED_DEAD_BYTES_MAX / 2;
-        let mut handed = handed(&[(2, Some(half / 2)), (1, Some(half)), (1, Some(half / 2)), (2, None)]);
+        let half = HANDED_DEAD_BYTES_OF_USER_MAX / 2;
+        let mut handed = handed(&[(2, Some(half)), (1, Some(half)), (1, Some(half)), (2, None), (1, Some(1))]);
         assert!(handed.ended(3).is_some());
-        assert_eq!(numbers(&handed), [0, 2, 3], "the oldest of the user with most");
+        assert_eq!(numbers(&handed), [0, 2, 3, 4], "the oldest of the user with most");
         assert!(handed.ended(3).is_none(), "an end comes once");
         handed.forget_old(Instant::now() + HANDED_DEAD_TIME);
         assert_eq!(numbers(&handed), [0; 0]);
         let forgotten: Vec<u64> = handed.take_forgotten().iter().map(|known| known.number).collect();
-        assert_eq!(forgotten, [1, 0, 2, 3], "what they take is given back elsewhere");
+        assert_eq!(forgotten, [1, 0, 2, 3, 4], "what they take is given back elsewhere");
+    }
+
+    /// Four users, each within its share of the dead, are too many together; and what grows while its process lives is dropped.
+    #[test]
+    fn the_sum_of_all_has_a_bound_and_so_has_one_that_lives() {
+        let share = HANDED_DEAD_BYTES_OF_USER_MAX;
+        let crowd = handed(&[(1, Some(share)), (2, Some(share)), (3, Some(share)), (4, Some(share)), (5, Some(share))]);
+        assert_eq!(drop_excess(&mut crowd.kept.lock()).len(), 1);
+        let alive = handed(&[(1, None), (1, None), (2, None)]);
+        for (known, bytes) in alive.kept.lock().iter_mut().zip([1, HANDED_BYTES_OF_USER_MAX, HANDED_BYTES_OF_USER_MAX]) {
+            known.bytes = bytes;
+        }
+        let dropped = drop_excess(&mut alive.kept.lock());
+        assert_eq!(dropped.iter().map(|known| known.number).collect::<Vec<_>>(), [1]);
     }
 }

@@ -5,6 +5,7 @@
 //! long happens in threads beside it. docs/serve.md has the protocol and what is different from the server it stands in for.
 
 mod answer;
+mod complaints;
 mod connection;
 mod counters;
 mod dump;

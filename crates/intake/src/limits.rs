@@ -4,8 +4,10 @@ use std::time::Duration;
 
 /// Connections at a time. A client has one, a monitor one; more is a mistake or worse.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Connections of one user: nobody shuts the others out. Root is no exception, for the number is larger than any use.
-pub const CONNECTIONS_OF_USER_MAX: usize = 2048;
+/// Connections of one user: nobody shuts the others out.
+pub const CONNECTIONS_OF_USER_MAX: usize = 1024;
+/// Connections beyond [`CONNECTIONS_MAX`] that root has left when several users together have taken all.
+pub const CONNECTIONS_OF_ROOT: usize = 64;
 /// Processes whose entries are kept at a time.
 pub const OWNERS_MAX: usize = 1024;
 /// Those of one user.
@@ -14,6 +16,10 @@ pub const OWNERS_OF_USER_MAX: usize = 768;
 pub const ENTRIES_MAX: u64 = 1 << 20;
 /// Memory for all ledgers together, the index beside them included: 40 million entries, or 1,024 processes with few.
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
+/// The same of one user: a process with all the entries it may have, or 40 with few. The service's own user has all there is.
+pub const MEMORY_BYTES_OF_USER_MAX: u64 = 160 << 20;
+/// And no more than this part of the file system that the state lies on.
+pub const STATE_PART_OF_USER: u64 = 4;
 /// A process that was refused memory, or a ledger, is refused it for so long without another try.
 pub const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes taken from one connection before others have their turn.
@@ -50,6 +56,12 @@ pub const SAMPLE_AGE_MAX: Duration = Duration::from_millis(250);
 pub const SAMPLE_AGE_RENEWED: Duration = Duration::from_millis(150);
 /// A question waits no longer than this for it.
 pub const SAMPLE_WAIT: Duration = Duration::from_millis(500);
+/// Complaints about one connection that are printed.
+pub const COMPLAINTS_PER_CONNECTION_MAX: u32 = 10;
+/// Complaints about one user that are printed in a minute; the rest is counted.
+pub const COMPLAINTS_PER_MINUTE_MAX: u32 = 20;
+/// Users that are complained about within a minute.
+pub const COMPLAINT_USERS_MAX: usize = 1024;
 /// Lines for people that wait to be written: a terminal that stopped must not stop anything else.
 pub const LOG_BYTES_MAX: usize = 32 << 20;
 /// After accepting failed for want of something, it is tried again this much later.
@@ -58,6 +70,12 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub const HANDED_MAX: usize = 256;
 /// Memory of dead processes' ledgers that is kept for those who ask what happened.
 pub const HANDED_DEAD_BYTES_MAX: u64 = 512 << 20;
+/// The same of one user.
+pub const HANDED_DEAD_BYTES_OF_USER_MAX: u64 = 128 << 20;
+/// Memory of one user's ledgers, those of live processes too: a process may have let go of what it handed over.
+pub const HANDED_BYTES_OF_USER_MAX: u64 = 1 << 30;
+/// How often they are measured: a ledger that was handed over may still be written to.
+pub const HANDED_MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 /// And for how long.
 pub const HANDED_DEAD_TIME: Duration = Duration::from_secs(600);
 /// While descriptors that somebody sent cannot be closed, the hand-over is looked at this often.

@@ -1,5 +1,6 @@
 //! What one process has, by its own account: its ledger, and what a repeated allocation or a free without a kind means.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Instant;
 
@@ -30,10 +31,39 @@ impl View {
     pub(crate) const UNKNOWN: Self = Self { visible: VisibleDevices::Cut, is_mock: false };
 }
 
-/// Memory that all ledgers take together.
-#[derive(Debug, Default)]
+/// Memory that all ledgers take together, and those of each user.
+#[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) bytes: u64,
+    users: HashMap<u32, u64>,
+    /// What one user may take.
+    share: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(share: u64) -> Self {
+        Self { bytes: 0, users: HashMap::new(), share }
+    }
+
+    /// What a user may take. The service's own user has all there is.
+    pub(crate) fn share_of(&self, uid: u32) -> u64 {
+        if uid == rustix::process::geteuid().as_raw() { MEMORY_BYTES_MAX } else { self.share }
+    }
+
+    /// Whether a user has taken its share.
+    pub(crate) fn is_spent_by(&self, uid: u32) -> bool {
+        self.users.get(&uid).is_some_and(|bytes| *bytes >= self.share_of(uid))
+    }
+
+    fn change(&mut self, uid: u32, before: u64, now: u64) {
+        let of_user = self.users.entry(uid).or_default();
+        for sum in [&mut self.bytes, of_user] {
+            *sum = sum.saturating_sub(before).saturating_add(now);
+        }
+        if *of_user == 0 {
+            self.users.remove(&uid);
+        }
+    }
 }
 
 /// Why an event is not in the figures.
@@ -49,6 +79,8 @@ pub(crate) enum Refusal {
     Devices,
     /// All ledgers together are as large as they may be.
     Memory,
+    /// The ledgers of its user are as large as they may be.
+    Share,
     /// The state directory is full.
     Full,
 }
@@ -94,6 +126,7 @@ pub(crate) enum Named {
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hosted: Hosted,
+    uid: u32,
     /// The devices it named so far, the last one first.
     devices: Vec<(i32, AllocatorId)>,
     freed: Freed,
@@ -104,9 +137,9 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    pub(crate) fn new(hosted: Hosted, budget: &mut Budget) -> Self {
+    pub(crate) fn new(hosted: Hosted, uid: u32, budget: &mut Budget) -> Self {
         let devices = hosted.allocators().into_iter().filter_map(|(id, given)| Some((i32::try_from(given).ok()?, id))).collect();
-        let mut tracked = Self { hosted, devices, freed: Freed::default(), charged: 0, full_since: None };
+        let mut tracked = Self { hosted, uid, devices, freed: Freed::default(), charged: 0, full_since: None };
         tracked.charge(budget);
         tracked
     }
@@ -114,13 +147,13 @@ impl Tracked {
     /// Takes of the budget what the ledger has grown to.
     fn charge(&mut self, budget: &mut Budget) {
         let bytes = self.hosted.memory_bytes();
-        budget.bytes = budget.bytes.saturating_sub(self.charged).saturating_add(bytes);
+        budget.change(self.uid, self.charged, bytes);
         self.charged = bytes;
     }
 
     /// Gives back what it took of the budget; the ledger, to be removed.
     pub(crate) fn release(self, budget: &mut Budget) -> Hosted {
-        budget.bytes = budget.bytes.saturating_sub(self.charged);
+        budget.change(self.uid, self.charged, 0);
         self.hosted
     }
 
@@ -167,6 +200,8 @@ impl Tracked {
     fn more_room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
         let refusal = if budget.bytes >= MEMORY_BYTES_MAX {
             Refusal::Memory
+        } else if budget.is_spent_by(self.uid) {
+            Refusal::Share
         } else if self.full_since.is_some_and(|since| since.elapsed() < FULL_PAUSE) {
             Refusal::Full
         } else {
@@ -315,8 +350,8 @@ mod tests {
         let store = Store::open(&directory.path().join("state"), 0, "0.0.0").expect("in memory");
         let own = std::process::id();
         let held = peer::look(own, peer::open(own).expect("alive")).expect("alive");
-        let mut budget = Budget::default();
-        let mut tracked = || Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), &mut budget);
+        let mut budget = Budget::new(0);
+        let mut tracked = || Tracked::new(store.create(&held, &View::UNKNOWN).expect("room"), held.uid(), &mut budget);
         let (mut one, other) = (tracked(), tracked());
         let bytes = other.hosted.memory_bytes();
         assert!(bytes > 0);
@@ -330,6 +365,6 @@ mod tests {
         drop(one.release(&mut budget));
         assert_eq!(budget.bytes, bytes);
         drop(other.release(&mut budget));
-        assert_eq!(budget.bytes, 0);
+        assert_eq!((budget.bytes, budget.users.len()), (0, 0));
     }
 }

@@ -26,6 +26,7 @@ use ttmon_source::handover::Receiver;
 use ttmon_wire::allocation::{Step, Wait};
 
 use crate::answer::Plan;
+use crate::complaints::Complaints;
 use crate::connection::{Connection, Due, Flow, Pause, Received};
 use crate::counters::Counters;
 use crate::dump::Wanted;
@@ -106,6 +107,7 @@ pub struct Server {
     /// The same for others, from turn to turn.
     counted: Arc<Mutex<Counters>>,
     budget: Budget,
+    complaints: Complaints,
     /// What other sources say.
     sources: Option<Arc<Sources>>,
     /// When they were last looked at, with success or without.
@@ -160,6 +162,7 @@ impl Server {
             epoll::add(&epoll, receiver, EventData::new_u64(HANDOVER), EventFlags::IN)?;
         }
         let follower = (!settings.is_quiet).then(|| Follower::new(settings.log.format(), settings.store.machine(), unix_ns()));
+        let budget = Budget::new(settings.store.bytes_of_user());
         let mut server = Self {
             epoll,
             askers,
@@ -179,7 +182,8 @@ impl Server {
             is_quiet: settings.is_quiet,
             counters: Counters::default(),
             counted: handle.counted(),
-            budget: Budget::default(),
+            budget,
+            complaints: Complaints::default(),
             sources: None,
             sampled_at: None,
             is_sampling: false,
@@ -273,7 +277,10 @@ impl Server {
 
     fn time_left(&self) -> Option<Timespec> {
         let first = self.dues.first().map(|(at, _)| *at);
-        let next = [first, self.accept_again, self.handover_again, self.dump_due, self.handed.next_due()].into_iter().flatten().min()?;
+        let next = [first, self.accept_again, self.handover_again, self.dump_due, self.handed.next_due(), self.complaints.next_due()]
+            .into_iter()
+            .flatten()
+            .min()?;
         let rest = next.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
         Some(Timespec { tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(rest.subsec_nanos()) })
     }
@@ -498,6 +505,7 @@ impl Server {
         if self.dump_due.is_some_and(|at| at <= now) {
             self.write_dumps();
         }
+        self.end_complaints(now);
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();
         if !forgotten.is_empty() {
@@ -523,7 +531,7 @@ impl Server {
             }
             Some(Due::Drop) if connection.unread.is_empty() || connection.unread_since.elapsed() < UNREAD_WAIT => Flow::On,
             Some(Due::Drop) => {
-                self.drop_reader(&connection);
+                self.drop_reader(&mut connection);
                 Flow::Close
             }
             Some(Due::Resume) => {
@@ -542,7 +550,7 @@ impl Server {
         self.asking -= usize::from(connection.is_asking);
         let _ = epoll::delete(if connection.is_asking { &self.askers } else { &self.epoll }, &connection.socket);
         if connection.unread.len() > connection.unread_max {
-            self.drop_reader(&connection);
+            self.drop_reader(&mut connection);
         }
         if let Entry::Occupied(mut count) = self.by_user.entry(connection.uid) {
             *count.get_mut() -= 1;
@@ -559,10 +567,12 @@ impl Server {
         }
     }
 
-    fn drop_reader(&mut self, connection: &Connection) {
+    fn drop_reader(&mut self, connection: &mut Connection) {
         self.counters.peers_dropped += 1;
         let (pid, bytes) = (connection.peer_pid, connection.unread.len());
-        self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
+        if self.may_complain(connection) {
+            self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
+        }
     }
 }
 

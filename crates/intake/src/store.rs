@@ -20,6 +20,7 @@ use ttmon_model::ledger::VisibleDevices;
 use ttmon_source::locks;
 use ttmon_source::served::{self, Storage};
 
+use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::owner::View;
 use crate::peer::{self, Held};
 
@@ -191,6 +192,14 @@ impl Store {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What one user may take: a share of its own, and never more than a part of the file system.
+    pub(crate) fn bytes_of_user(&self) -> u64 {
+        let whole = rustix::fs::fstatvfs(&self.directory).map_or(0, |room| room.f_blocks.saturating_mul(room.f_frsize));
+        // Where a file system has no size there is none to be filled.
+        let part = if whole == 0 { u64::MAX } else { whole / STATE_PART_OF_USER };
+        part.min(MEMORY_BYTES_OF_USER_MAX)
     }
 
     /// A new ledger for a process, empty; others see it when it is whole.

@@ -82,6 +82,11 @@ impl Region {
         &self.header.identity
     }
 
+    /// Its length, as it says itself; no more than there is to read.
+    pub fn bytes(&self) -> u64 {
+        self.header.region_bytes
+    }
+
     /// The figures, without the single entries: a few short reads, unless the writer is stuck in the middle of an event.
     pub fn totals(&self) -> Result<Totals, Refusal> {
         let converter = self.converter();

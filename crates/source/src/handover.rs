@@ -3,7 +3,7 @@
 //!
 //! A datagram is 16 bytes (`TTMONHND`, then the pid as its sender sees it, u64 little endian) and one descriptor. Whoever
 //! may write to the socket may send anything, so nothing is believed: a message is taken only when its descriptor is a
-//! regular file on tmpfs that reads as a ledger. That test asks the kernel alone: a descriptor of a file system that never
+//! regular file on tmpfs, sealed and exactly as long as the ledger in it. That test asks the kernel alone: a descriptor of a file system that never
 //! answers, a hanging network mount say, is neither looked into nor closed by the thread that receives.
 //!
 //! Left to the caller: whether the ledger's [identity](ttmon_ledger::reader::Identity) is that of the [sender](Sender),
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rustix::fs::SealFlags;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
@@ -36,6 +37,12 @@ const STUCK_MAX: usize = 4;
 
 /// Messages that wait at most, by far (`net.unix.max_dgram_qlen`).
 const QUEUED_MAX: usize = 1024;
+
+/// Longest ledger that is taken. Ours have 71 MiB; later versions may have longer records.
+const BYTES_MAX: u64 = 128 << 20;
+
+/// Seals that a ledger must have: its length stays, and so do these.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// As many as a message can carry (`SCM_MAX_FD`).
 const DESCRIPTORS_MAX: usize = 253;
@@ -238,9 +245,17 @@ fn sees_all_pids() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|metadata| metadata.ino() == FIRST_PID_NAMESPACE)
 }
 
+/// A file that keeps its length, and has that of the ledger in it: what somebody sends must not grow while it is held.
 fn read(file: OwnedFd, sender: Option<Sender>) -> Option<Handed> {
     let file = File::from(file);
     let metadata = file.metadata().ok()?;
+    let is_sealed = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
+    if !is_sealed || metadata.len() > BYTES_MAX {
+        return None;
+    }
     let region = Region::open(file.try_clone().ok()?).ok()?;
+    if region.bytes() != metadata.len() {
+        return None;
+    }
     Some(Handed { region, file, identity: (metadata.dev(), metadata.ino()), uid: metadata.uid(), sender })
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
 use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
@@ -141,6 +141,36 @@ fn what_is_no_ledger_is_refused() {
         place.receiver.receive(100);
     }
     assert!(open_files() < before + 100, "descriptors are left open");
+}
+
+/// A copy of the ledger with so many bytes behind it, sealed or not.
+fn copy(longer: u64, seals: Option<SealFlags>) -> File {
+    let ours = ledger();
+    let copy = File::from(rustix::fs::memfd_create("copy", MemfdFlags::ALLOW_SEALING).unwrap());
+    let mut head = [0; 4096];
+    std::os::unix::fs::FileExt::read_exact_at(&ours, &mut head, 0).unwrap();
+    (&copy).write_all(&head).unwrap();
+    copy.set_len(ours.metadata().unwrap().len() + longer).unwrap();
+    if let Some(seals) = seals {
+        rustix::fs::fcntl_add_seals(&copy, seals).unwrap();
+    }
+    copy
+}
+
+/// What could grow while it is held, or is longer than the ledger in it, is not taken.
+#[test]
+fn only_sealed_ledgers_of_their_own_length_are_taken() {
+    let length = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let mut place = place();
+    let mut takes = |file: File| {
+        send(&place.path, &message(), &[file.as_fd()]).unwrap();
+        place.receiver.receive(1).len() == 1
+    };
+    assert!(takes(ledger()) && takes(copy(0, Some(length))));
+    assert!(!takes(copy(0, None)), "no seal");
+    assert!(!takes(copy(0, Some(SealFlags::SHRINK | SealFlags::GROW))), "another seal may follow");
+    assert!(!takes(copy(0, Some(SealFlags::SHRINK | SealFlags::SEAL))), "it may grow");
+    assert!(!takes(copy(4096, Some(length))), "longer than it says");
 }
 
 #[test]

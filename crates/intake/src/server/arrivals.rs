@@ -11,7 +11,7 @@ use ttmon_model::identity::ProcessKey;
 
 use super::{CONNECTION, LISTENER, PROCESS, Process, Server};
 use crate::connection::{Connection, Due, Pause};
-use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_OF_ROOT, CONNECTIONS_OF_USER_MAX, INSPECTION_WAIT};
 use crate::owner::{Tracked, View};
 use crate::peer::{self, Held, Peer};
 use crate::store::Left;
@@ -29,11 +29,7 @@ impl Server {
                 Ok(socket) => {
                     let is_guarded = listener.refuses_descriptors();
                     self.counters.connections += 1;
-                    if self.connections.len() >= CONNECTIONS_MAX {
-                        self.refuse(&format!("{CONNECTIONS_MAX} connections are open"));
-                    } else {
-                        self.welcome(socket, is_guarded);
-                    }
+                    self.welcome(socket, is_guarded);
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -79,6 +75,10 @@ impl Server {
 
     fn welcome(&mut self, socket: OwnedFd, is_guarded: bool) {
         let Ok(Peer { pid, uid, pidfd }) = peer::at(&socket) else { return self.refuse(NO_DESCRIPTOR) };
+        let most = CONNECTIONS_MAX + if uid == 0 { CONNECTIONS_OF_ROOT } else { 0 };
+        if self.connections.len() >= most {
+            return self.refuse(&format!("{most} connections are open"));
+        }
         if self.by_user.get(&uid).is_some_and(|open| *open >= CONNECTIONS_OF_USER_MAX) {
             return self.refuse(&format!("{CONNECTIONS_OF_USER_MAX} connections of user {uid} are open"));
         }
@@ -145,10 +145,10 @@ impl Server {
         let (count, mut entries) = (adopted.len(), 0);
         for (held, hosted) in adopted {
             entries += hosted.live_entries();
-            let key = held.key;
+            let (key, uid) = (held.key, held.uid());
             if let Some(number) = self.add_process(held) {
                 self.owners += 1;
-                let tracked = Tracked::new(hosted, &mut self.budget);
+                let tracked = Tracked::new(hosted, uid, &mut self.budget);
                 if let Some(process) = self.processes.get_mut(number) {
                     process.tracked = Some(tracked);
                 }

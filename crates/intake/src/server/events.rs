@@ -9,7 +9,7 @@ use super::{Process, Server, Untracked};
 use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
 use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
-use crate::lines::{self, Done, Told};
+use crate::lines::{self, Done, Told, megabytes};
 use crate::owner::{Change, Named, Refusal, Reported, Tracked, View, kind_of};
 use crate::peer;
 use crate::work::unix_ns;
@@ -43,7 +43,7 @@ impl Server {
             Type::DumpKernels => self.dump(About::Kernels),
             Type::Response | Type::DeviceInfoResponse => {
                 self.counters.odd_types += 1;
-                if connection.may_complain() {
+                if self.may_complain(connection) {
                     self.warn(&format!("Unknown message type: {}", request.kind as u8));
                 }
                 Flow::On
@@ -69,7 +69,7 @@ impl Server {
         if process.is_dead {
             self.counters.of_the_dead += 1;
             // Its own last words are nothing to complain of: they end with it.
-            if speaker.is_label && connection.may_complain() {
+            if speaker.is_label && self.may_complain(connection) {
                 let (pid, peer) = (request.process_id, connection.peer_pid);
                 self.warn(&format!("⚠️  [PID {pid}] not tracked: process {peer}, whose connection it uses, has ended"));
             }
@@ -203,7 +203,7 @@ impl Server {
                     if let Some(process) = self.processes.get_mut(number) {
                         process.refused = Some((Instant::now(), untracked));
                     }
-                    if connection.may_complain() {
+                    if self.may_complain(connection) {
                         self.warn(&format!("⚠️  [PID {}] not tracked: {why}", connection.peer_pid));
                     }
                     untracked
@@ -226,6 +226,10 @@ impl Server {
         if of_user >= OWNERS_OF_USER_MAX {
             return Err((Untracked::TooMany, format!("{of_user} processes of user {uid} are tracked already")));
         }
+        if self.budget.is_spent_by(uid) {
+            let share = megabytes(self.budget.share_of(uid));
+            return Err((Untracked::NoLedger, format!("user {uid} has its share of the state directory, {share} MB")));
+        }
         let Some(process) = self.processes.get_mut(number) else { return Ok(()) };
         let view = process.view.clone().unwrap_or(View::UNKNOWN);
         let hosted = self.store.create(&process.held, &view).map_err(|error| {
@@ -234,14 +238,14 @@ impl Server {
             (Untracked::NoLedger, format!("{path}: {error}; {advice}"))
         })?;
         process.view = Some(view);
-        process.tracked = Some(Tracked::new(hosted, &mut self.budget));
+        process.tracked = Some(Tracked::new(hosted, uid, &mut self.budget));
         self.owners += 1;
         Ok(())
     }
 
     fn refuse_pid(&mut self, connection: &mut Connection, request: &Request) {
         self.counters.bad_pids += 1;
-        if connection.may_complain() {
+        if self.may_complain(connection) {
             let why = if connection.peer.is_none() { "its sender cannot be seen from here, or has ended" } else { "no process has it" };
             self.warn(&format!("⚠️  Invalid process_id {} - ignoring message: {why}", request.process_id));
         }
@@ -253,19 +257,20 @@ impl Server {
             Refusal::Device => &mut self.counters.bad_devices,
             Refusal::Size => &mut self.counters.bad_sizes,
             Refusal::Entries | Refusal::Devices => &mut self.counters.entries_refused,
-            Refusal::Memory | Refusal::Full => &mut self.counters.memory_refused,
+            Refusal::Memory | Refusal::Share | Refusal::Full => &mut self.counters.memory_refused,
         };
         *counter += 1;
-        if !connection.may_complain() {
+        if !self.may_complain(connection) {
             return;
         }
-        let pid = connection.peer_pid;
+        let (pid, uid) = (connection.peer_pid, connection.uid);
         let message = match refusal {
             Refusal::Device => format!("⚠️  Invalid device_id {device_id} - ignoring message"),
             Refusal::Size => format!("⚠️  Invalid size {size} - ignoring message"),
             Refusal::Entries => format!("⚠️  [PID {pid}] more than {} entries - ignoring message", crate::limits::ENTRIES_MAX),
             Refusal::Devices => format!("⚠️  [PID {pid}] more devices than a ledger has room for - ignoring message"),
             Refusal::Memory => format!("⚠️  [PID {pid}] all ledgers together are as large as they may be - ignoring message"),
+            Refusal::Share => format!("⚠️  [PID {pid}] user {uid} has its share of the state directory - ignoring message"),
             Refusal::Full => format!("⚠️  [PID {pid}] {} is full - ignoring message", self.store.path().display()),
         };
         self.warn(&message);

@@ -1,13 +1,14 @@
 //! What people are told besides events: complaints, statistics, the end.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ttmon_ledger::layout::kind;
 
 use super::Server;
 use crate::connection::Connection;
 use crate::counters::ROWS;
+use crate::limits::COMPLAINTS_PER_CONNECTION_MAX;
 use crate::lines::{self, Format, KINDS, kilobytes};
 use crate::owner::{BUFFER_KINDS, Tracked};
 use crate::work::unix_ns;
@@ -30,9 +31,25 @@ impl Server {
         lines::note(self.log.errors(), format, unix_ns(), "warning", message);
     }
 
+    /// Counts a complaint about a connection and its user; whether it may be printed.
+    pub(super) fn may_complain(&mut self, connection: &mut Connection) -> bool {
+        connection.complaints = connection.complaints.saturating_add(1);
+        let is_new = connection.complaints <= COMPLAINTS_PER_CONNECTION_MAX;
+        let may_print = is_new && self.complaints.may_print(connection.uid, Instant::now());
+        self.counters.complaints_left_out += u64::from(!may_print);
+        may_print
+    }
+
+    /// Says how many complaints were left out in minutes that are over.
+    pub(super) fn end_complaints(&mut self, now: Instant) {
+        for (uid, count) in self.complaints.end_minutes(now) {
+            self.warn(&format!("⚠️  [user {uid}] {count} more complaints within a minute were not printed"));
+        }
+    }
+
     pub(super) fn malformed(&mut self, connection: &mut Connection, why: &str) {
         self.counters.malformed += 1;
-        if connection.may_complain() {
+        if self.may_complain(connection) {
             self.warn(&format!("⚠️  [PID {}] connection closed: not the allocation protocol: {why}", connection.peer_pid));
         }
     }

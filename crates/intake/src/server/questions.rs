@@ -51,7 +51,11 @@ impl Server {
                     process.and_then(|process| process.tracked.as_ref()).map_or(0, |tracked| tracked.hosted.live_of(allocator, kind).0)
                 };
                 let usage = plan.usage(&view, device, bytes);
-                if usage.is_none() && self.unknown_devices.len() < 1024 && self.unknown_devices.insert(device) {
+                if usage.is_none()
+                    && self.unknown_devices.len() < 1024
+                    && self.unknown_devices.insert(device)
+                    && self.may_complain(connection)
+                {
                     self.warn(&format!("⚠ [PID {}] asks for device {device}, of which nothing is known", connection.peer_pid));
                 }
                 Some(usage.unwrap_or_default().reply(size, device))
@@ -175,7 +179,9 @@ impl Server {
         let wanted = &self.dumps[About::Everything as usize];
         if wanted.askers.len() + wanted.later.len() + self.connections.iter().filter(is_reading).count() >= DUMPS_MAX {
             self.counters.peers_dropped += 1;
-            self.warn(&format!("⚠️  [PID {}] no dump: {DUMPS_MAX} others are being read", connection.peer_pid));
+            if self.may_complain(connection) {
+                self.warn(&format!("⚠️  [PID {}] no dump: {DUMPS_MAX} others are being read", connection.peer_pid));
+            }
             return Flow::Close;
         }
         connection.pause = Some(Pause::Dump);

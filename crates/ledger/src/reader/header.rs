@@ -36,6 +36,8 @@ pub(super) struct Header {
     pub(super) identity: Identity,
     pub(super) tables: Tables,
     pub(super) creation: Creation,
+    /// Length of the ledger, as it says itself; no more than there is.
+    pub(super) region_bytes: u64,
 }
 
 impl Header {
@@ -51,7 +53,7 @@ impl Header {
         }
         let tables = Tables::decode(&bytes, source.length())?;
         let creation = Creation::decode(&bytes);
-        Ok(Self { identity: identity(&bytes, &creation), tables, creation })
+        Ok(Self { identity: identity(&bytes, &creation), tables, creation, region_bytes: u64_at(&bytes, header::REGION_BYTES) })
     }
 }
 

@@ -274,9 +274,16 @@ fn file(descriptor: RawFd, capacity: u32, under_way: &UnderWay) -> Option<Made> 
         unsafe { libc::close(descriptor) };
         return None;
     };
-    const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+    // Of its length, which who is handed the ledger asks for; and against writers, which kernels before 5.1 do not know.
+    const LENGTH: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: our own descriptor, already mapped: FUTURE_WRITE leaves that mapping writable.
-    let is_sealed = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, SEALS) } == 0;
+    let is_sealed = unsafe {
+        let is_sealed = libc::fcntl(descriptor, libc::F_ADD_SEALS, LENGTH | libc::F_SEAL_FUTURE_WRITE) == 0;
+        if !is_sealed {
+            libc::fcntl(descriptor, libc::F_ADD_SEALS, LENGTH);
+        }
+        is_sealed
+    };
     let inode = inode_of(descriptor).unwrap_or(0);
     populated(Made { start, bytes: bytes_for(capacity), capacity, descriptor, inode, is_sealed }, under_way)
 }

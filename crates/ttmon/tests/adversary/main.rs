@@ -9,6 +9,7 @@ mod files;
 mod host;
 mod hostile;
 mod http;
+mod intake;
 mod isolation;
 mod watch;
 
@@ -22,12 +23,26 @@ const ASKED_FOR: &str = "TTMON_TEST_ROOT";
 /// A name, whether it has its own pids, and what it does inside its namespaces.
 type Case = (&'static str, Pids, fn());
 
-const CASES: &[&[Case]] = &[baseline::CASES, files::CASES, hostile::CASES, http::CASES];
+#[rustfmt::skip] // one a line
+const CASES: &[&[Case]] = &[
+    baseline::CASES,
+    files::CASES,
+    hostile::CASES,
+    http::CASES,
+    intake::CASES,
+];
 
 /// What a process started by a case does, given its arguments.
 type Role = (&'static str, fn(&[String]));
 
-const ROLES: &[&[Role]] = &[watch::ROLES, files::ROLES, hostile::ROLES, http::ROLES];
+#[rustfmt::skip] // one a line
+const ROLES: &[&[Role]] = &[
+    watch::ROLES,
+    files::ROLES,
+    hostile::ROLES,
+    http::ROLES,
+    intake::ROLES,
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

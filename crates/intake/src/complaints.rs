@@ -1,0 +1,64 @@
+//! How often users are complained about: so many lines a minute, and a count of the rest. Whoever connects a hundred thousand times
+//! with nonsense writes no log of that length.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::limits::{COMPLAINT_USERS_MAX, COMPLAINTS_PER_MINUTE_MAX};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Users that were complained about within the last minute.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(HashMap<u32, Minute>);
+
+#[derive(Debug)]
+struct Minute {
+    since: Instant,
+    printed: u32,
+    left_out: u64,
+}
+
+impl Complaints {
+    /// Counts a complaint about a user; whether it may be printed.
+    pub(crate) fn may_print(&mut self, uid: u32, now: Instant) -> bool {
+        if !self.0.contains_key(&uid) && self.0.len() >= COMPLAINT_USERS_MAX {
+            return false;
+        }
+        let minute = self.0.entry(uid).or_insert(Minute { since: now, printed: 0, left_out: 0 });
+        if minute.printed < COMPLAINTS_PER_MINUTE_MAX {
+            minute.printed += 1;
+            true
+        } else {
+            minute.left_out += 1;
+            false
+        }
+    }
+
+    /// When the next minute ends in which something was left out.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.0.values().filter(|minute| minute.left_out > 0).map(|minute| minute.since + MINUTE).min()
+    }
+
+    /// Ends minutes; users about whom something was left out, and how much.
+    pub(crate) fn end_minutes(&mut self, now: Instant) -> Vec<(u32, u64)> {
+        let ended = self.0.extract_if(|_, minute| now >= minute.since + MINUTE);
+        ended.filter(|(_, minute)| minute.left_out > 0).map(|(uid, minute)| (uid, minute.left_out)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_a_minute_and_a_count_of_the_rest() {
+        let (mut complaints, now) = (Complaints::default(), Instant::now());
+        let printed = (0..1000).filter(|_| complaints.may_print(7, now)).count();
+        assert_eq!(printed, COMPLAINTS_PER_MINUTE_MAX as usize);
+        assert!(complaints.may_print(8, now), "another user has lines of its own");
+        assert_eq!((complaints.next_due(), complaints.end_minutes(now)), (Some(now + MINUTE), vec![]));
+        assert_eq!(complaints.end_minutes(now + MINUTE), [(7, 1000 - u64::from(COMPLAINTS_PER_MINUTE_MAX))]);
+        assert!(complaints.may_print(7, now + MINUTE) && complaints.next_due().is_none());
+    }
+}

@@ -1,0 +1,192 @@
+//! Attacks on the allocation socket and on the hand-over: a full state directory, pinned memory, and floods of the log.
+
+use std::fs::{self, File};
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType};
+use ttmon_ledger::layout::WriterKind;
+use ttmon_ledger::writer::{ClockChoice, Config, Writer};
+use ttmon_wire::allocation::{Request, Size, Type, Usage};
+
+use crate::host::{ALLOCATIONS, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, hold, metric, within};
+use crate::isolation::Pids;
+use crate::watch::Watch;
+use crate::{Case, Role};
+
+pub(crate) const CASES: &[Case] = &[
+    ("state_of_one_user_leaves_room_for_others", Pids::Private, state),
+    ("handed_over_memory_is_bounded", Pids::Machine, handed_over),
+    ("bad_connections_write_a_short_log", Pids::Private, bad_connections),
+];
+
+pub(crate) const ROLES: &[Role] =
+    &[("allocations", allocations), ("one_buffer", one_buffer), ("hand_over", hand_over), ("nonsense", nonsense)];
+
+/// 60 processes with a million allocations each.
+fn state() {
+    const PROCESSES: usize = 60;
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let attackers: Vec<Actor> = (0..PROCESSES).map(|_| Actor::begin(ATTACKER, "allocations", &["1000000"])).collect();
+    let refused = || metric("ttmon_allocation_socket_total{what=\"memory_refused\"}").unwrap_or_default();
+    within(Duration::from_secs(120), "refused what is beyond its share", || refused() > 1e5);
+    let used: u64 = fs::read_dir(STATE).unwrap().map(|file| file.unwrap().metadata().map_or(0, |file| file.blocks() * 512)).sum();
+    println!("  state: {} MB", used >> 20);
+    assert!(used < 200 << 20, "{used}");
+    for uid in [BYSTANDER, 0] {
+        Actor::start(uid, "one_buffer", &[]).finish();
+    }
+    watch.finish();
+    drop(attackers);
+    within(Duration::from_secs(60), "state given back", || fs::read_dir(STATE).unwrap().count() == 0);
+    host.gives_back();
+}
+
+fn request(kind: Type, id: u64, size: u64) -> Request {
+    let process_id = std::process::id().cast_signed();
+    Request { kind, device_id: 0, size, buffer_type: 0, process_id, buffer_id: id, timestamp: 0 }
+}
+
+/// COUNT: reports so many live buffers.
+fn allocations(arguments: &[String]) {
+    let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+    let mut bytes = Vec::new();
+    for id in 0..arguments[0].parse().unwrap() {
+        bytes.extend_from_slice(request(Type::Alloc, id, 1).encode(Size::B144).as_bytes());
+        if bytes.len() >= 1 << 16 {
+            stream.write_all(&bytes).unwrap();
+            bytes.clear();
+        }
+    }
+    stream.write_all(&bytes).unwrap();
+    hold();
+}
+
+/// Reports one buffer that nobody else would, and sees it in the answer.
+fn one_buffer(_: &[String]) {
+    const BYTES: u64 = 7 << 30;
+    let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+    stream.write_all(request(Type::Alloc, 1, BYTES).encode(Size::B144).as_bytes()).unwrap();
+    stream.write_all(request(Type::Query, 0, 0).encode(Size::B144).as_bytes()).unwrap();
+    let mut answer = [0; 144];
+    stream.read_exact(&mut answer).unwrap();
+    assert!(Usage::decode(&answer).unwrap().dram >= BYTES);
+    println!("ready");
+}
+
+/// Ledgers of processes that end at once: without seals, longer than they say, and sealed ones with all their pages filled.
+fn handed_over() {
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let send = |how: &str| Actor::start(ATTACKER, "hand_over", &[how]).finish();
+    let counted = |what: &str| metric(&format!("ttmon_allocation_socket_total{{what=\"{what}\"}}")).unwrap_or_default();
+    for how in ["unsealed", "long", "huge"] {
+        let before = counted("handed_refused");
+        send(how);
+        within(Duration::from_secs(20), "refused", || counted("handed_refused") > before);
+        assert_eq!(held(host.pid()), 0, "{how}");
+    }
+    const LEDGERS: u32 = 20;
+    for number in 1..=LEDGERS {
+        let sender = Actor::start(ATTACKER, "hand_over", &["sealed"]);
+        within(Duration::from_secs(20), "taken", || counted("handed_over") >= f64::from(number));
+        sender.finish();
+    }
+    within(Duration::from_secs(60), "no more than a share held", || held(host.pid()) <= 128 << 20);
+    println!("  handed over: {} MB held", held(host.pid()) >> 20);
+    watch.finish();
+}
+
+/// Bytes of files in memory that a process holds open.
+fn held(pid: u32) -> u64 {
+    let mut files = std::collections::BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let is_memory = fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"));
+        if let Ok(file) = fs::metadata(entry.path()).map(|file| (file.ino(), file.blocks() * 512))
+            && is_memory
+        {
+            files.insert(file.0, file.1);
+        }
+    }
+    files.values().sum()
+}
+
+/// HOW: hands over a copy of this process's ledger that is not as it should be, and ends.
+fn hand_over(arguments: &[String]) {
+    let ledger = own_ledger();
+    let length = ledger.metadata().unwrap().len();
+    let copy = File::from(rustix::fs::memfd_create("copy", MemfdFlags::ALLOW_SEALING).unwrap());
+    let (length, is_sealed) = match arguments[0].as_str() {
+        "unsealed" => (length, false),
+        "long" => (length + 4096, true),
+        "huge" => (1 << 30, true),
+        _ => (length, true),
+    };
+    copy.set_len(length).unwrap();
+    let mut piece = vec![0; 4096];
+    for offset in (0..length).step_by(4096) {
+        let count = ledger.read_at(&mut piece, offset).unwrap();
+        // What the ledger leaves empty takes memory here.
+        if count == 0 || piece.iter().all(|byte| *byte == 0) {
+            piece.fill(0xFF);
+        }
+        let rest = usize::try_from((length - offset).min(4096)).unwrap();
+        copy.write_all_at(&piece[..rest], offset).unwrap();
+    }
+    if arguments[0] == "huge" {
+        copy.write_all_at(&length.to_le_bytes(), 0x10).unwrap();
+    }
+    if is_sealed {
+        rustix::fs::fcntl_add_seals(&copy, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
+    }
+    let mut message = *b"TTMONHND\0\0\0\0\0\0\0\0";
+    message[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [copy.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let address = SocketAddrUnix::new(HANDOVER).unwrap();
+    rustix::net::sendmsg_addr(&socket, &address, &[IoSlice::new(&message)], &mut control, SendFlags::empty()).unwrap();
+    hold();
+}
+
+static WRITER: Writer =
+    Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
+
+/// A ledger of this process, which no service was sent.
+fn own_ledger() -> File {
+    drop(WRITER.session().unwrap());
+    File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()
+}
+
+/// Half a million bytes of log would be 5 bytes for each of these.
+fn bad_connections() {
+    const CONNECTIONS: usize = 100_000;
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let before = host.log_bytes();
+    Actor::start(ATTACKER, "nonsense", &[&CONNECTIONS.to_string()]).finish();
+    let left_out = || metric("ttmon_allocation_socket_total{what=\"complaints_left_out\"}").unwrap_or_default();
+    within(Duration::from_secs(60), "all counted", || left_out() >= CONNECTIONS as f64 * 0.99);
+    let printed = host.log_bytes() - before;
+    println!("  log: {printed} bytes");
+    assert!(printed < 16 << 10, "{printed}");
+    watch.finish();
+    host.gives_back();
+}
+
+/// COUNT: connections that say something else than the protocol.
+fn nonsense(arguments: &[String]) {
+    for _ in 0..arguments[0].parse().unwrap() {
+        let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+        stream.write_all(&[0xFF; 128]).unwrap();
+    }
+    println!("ready");
+}
