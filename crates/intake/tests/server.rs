@@ -106,6 +106,7 @@ fn machine() -> Sample {
         id: DeviceId(0),
         bdf: Err(Missing::NotExposed),
         attributes: Attributes::all_missing(Missing::NotExposed),
+        was_listed: true,
         counted_at: Duration::ZERO,
         beat: None,
         users: Ok(Users { is_complete: true, ..Users::default() }),

@@ -30,6 +30,7 @@ impl Snapshot {
         let mut problems = sample.problems.clone();
         rows::report_strangers(sample, &rows, &mut problems);
         rows::report_boards(&rows, &mut problems);
+        rows::report_missing(&rows, &mut problems);
         let attribution = process::attribute(sample, &rows, &ids, &mut problems);
         let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);

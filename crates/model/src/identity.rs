@@ -103,6 +103,18 @@ pub fn unique_id_candidates(asic_id: Option<u64>, serial: Option<u64>, position:
     candidates
 }
 
+/// The parts of a range of numbers that are none of these, which are in order.
+pub(crate) fn gaps(first: u32, last: u32, numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
+    let mut gaps = Vec::new();
+    let mut next = Some(first);
+    for number in numbers.into_iter().filter(|number| (first..=last).contains(number)) {
+        gaps.extend(next.filter(|next| *next < number).map(|next| (next, number - 1)));
+        next = number.checked_add(1);
+    }
+    gaps.extend(next.filter(|next| *next <= last).map(|next| (next, last)));
+    gaps
+}
+
 /// Device ids, neighbours joined: `0-3,6`.
 pub fn ranges(ids: impl IntoIterator<Item = DeviceId>) -> String {
     let mut ids: Vec<u32> = ids.into_iter().map(|id| id.0).collect();

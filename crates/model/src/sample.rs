@@ -69,6 +69,8 @@ pub struct DeviceSample {
     pub id: DeviceId,
     /// Its PCI address.
     pub bdf: Reading<Bdf>,
+    /// False for one that the driver has not listed so far: it is on the PCI bus, or was here before.
+    pub was_listed: bool,
     /// Its files.
     pub attributes: Attributes,
     /// When its traffic counters were read.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::identity::{Bdf, ranges};
+use crate::identity::{Bdf, gaps, ranges};
 use crate::snapshot::{Device, Snapshot};
 
 /// One word of a device list.
@@ -94,16 +94,9 @@ impl Selector {
         let Self::Ids(first, last) = self else {
             return if devices.iter().any(|device| self.matches(device)) { Vec::new() } else { vec![self.clone()] };
         };
-        let mut ids: Vec<u32> = devices.iter().filter(|device| self.matches(device)).map(|device| device.id.0).collect();
+        let mut ids: Vec<u32> = devices.iter().map(|device| device.id.0).collect();
         ids.sort_unstable();
-        let mut gaps = Vec::new();
-        let mut next = Some(*first);
-        for id in ids {
-            gaps.extend(next.filter(|next| *next < id).map(|next| Self::Ids(next, id - 1)));
-            next = id.checked_add(1);
-        }
-        gaps.extend(next.filter(|next| next <= last).map(|next| Self::Ids(next, *last)));
-        gaps
+        gaps(*first, *last, ids).into_iter().map(|(first, last)| Self::Ids(first, last)).collect()
     }
 }
 

@@ -454,6 +454,8 @@ pub struct Process {
 pub struct DeviceUse {
     /// The chip.
     pub device: DeviceId,
+    /// TT-Metal's numbers of the chip inside the process, where the process reports them.
+    pub metal_ids: Reading<Vec<u64>>,
     /// Its memory there.
     pub kinds: PerKind<Figure>,
 }

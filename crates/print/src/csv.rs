@@ -33,7 +33,8 @@ pub fn csv_fields(
         write_row(fields.iter().map(title), out)?;
     }
     for device in &snapshot.devices {
-        let value = |field: &DeviceField| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| style.clean(&plain(&value)));
+        let value =
+            |field: &DeviceField| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| style.clean(&plain(&value, field.unit())));
         write_row(fields.iter().map(value), out)?;
     }
     Ok(())
@@ -86,7 +87,8 @@ mod tests {
             let mut lines = text.split_inclusive('\n').map(read_row);
             assert_eq!(lines.next(), Some(fields.iter().map(DeviceField::name).collect()));
             for device in &snapshot.devices {
-                let expected = fields.iter().map(|field| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| plain(&value)));
+                let expected =
+                    fields.iter().map(|field| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| plain(&value, field.unit())));
                 assert_eq!(lines.next(), Some(expected.collect()));
             }
             assert_eq!(lines.next(), None);

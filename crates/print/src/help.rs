@@ -60,7 +60,10 @@ pub fn fields_markdown() -> String {
     section(&mut page, "Devices", "Each object in `devices`, and what `--fields` takes.", "", DEVICE);
     let of_kind = format!("`memory.kinds` of a device. KIND is one of {}.", kinds());
     section(&mut page, "Memory of a device by kind", &of_kind, KIND_PREFIX, DEVICE_KIND);
-    section(&mut page, "Processes", "Each object in `processes`.", "", PROCESS);
+    let processes = "Each object in `processes`. An object in `processes` of a device has only what depends on the device, and is joined by \
+                     `pid`: `pid`, `name`, `memory` (DRAM used there), `kinds`, `source`, `status` and `metal_ids` (TT-Metal's numbers of \
+                     the device inside the process, where it is tracked).";
+    section(&mut page, "Processes", processes, "", PROCESS);
     let of_process = "`kinds` of a process on one device: in `processes` of a device, in `devices` and `unmapped` of a process. \
                       `kinds` of the process itself has only `used`, the sum over its chips.";
     section(&mut page, "Memory of a process by kind", of_process, "kinds.KIND.", PROCESS_KIND);
@@ -78,7 +81,7 @@ pub fn fields_markdown() -> String {
     page.push_str(
         "\n## Units\n\n\
          Sizes in JSON and CSV are bytes. Tables print binary multiples with one decimal: `2.4GB`, where GB is 2^30. \
-         Times are RFC 3339 in UTC. `C` is degrees Celsius, `ratio` a fraction where 1 is the whole, `words/s` words of \
+         Times are RFC 3339 in UTC. `C` is degrees Celsius, `ratio` a fraction where 1 is the whole (4 decimals), `words/s` words of \
          the chip's network a second.\n",
     );
     page

@@ -45,11 +45,11 @@ pub fn age(since: UnixTime, now: UnixTime) -> String {
 }
 
 /// A value as plain text, numbers as in JSON.
-pub fn plain(value: &Value) -> String {
+pub fn plain(value: &Value, unit: Unit) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Integer(number) => number.to_string(),
-        Value::Float(number) => format!("{:?}", rounded(*number)),
+        Value::Float(number) => format!("{:?}", rounded(*number, unit)),
         Value::Bool(truth) => truth.to_string(),
         Value::List(texts) => texts.join("; "),
         Value::Time(time) => time.rfc3339(),
@@ -60,8 +60,8 @@ pub fn plain(value: &Value) -> String {
 pub fn with_unit(value: &Value, unit: Unit) -> String {
     match (value, unit) {
         (Value::Integer(bytes @ 1024..), Unit::Bytes) => format!("{bytes} B ({})", size(*bytes)),
-        (_, Unit::None | Unit::Count | Unit::Ratio | Unit::Time) => plain(value),
-        (_, unit) => format!("{} {}", plain(value), unit.symbol()),
+        (_, Unit::None | Unit::Count | Unit::Ratio | Unit::Time) => plain(value, unit),
+        (_, unit) => format!("{} {}", plain(value, unit), unit.symbol()),
     }
 }
 

@@ -150,10 +150,11 @@ impl Sum {
     }
 }
 
-/// Whole numbers a unit: what has a fraction is kept to three decimals, which is what documents show.
+/// Whole numbers a unit: what has a fraction is kept to three decimals, a ratio to four, which is what documents show.
 fn scale(unit: Unit) -> f64 {
     match unit {
-        Unit::Celsius | Unit::Watts | Unit::Volts | Unit::Amperes | Unit::Ratio => 1000.0,
+        Unit::Celsius | Unit::Watts | Unit::Volts | Unit::Amperes => 1000.0,
+        Unit::Ratio => 10_000.0,
         _ => 1.0,
     }
 }

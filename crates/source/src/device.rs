@@ -12,7 +12,7 @@ use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
 use ttmon_model::sample::{Beat, Problem};
 use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
 
-use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want};
+use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
 use crate::root::Root;
 use crate::users;
 
@@ -38,6 +38,10 @@ pub(crate) struct Known {
     absent: Vec<Attr>,
     /// It was listed before and is not now.
     has_left: bool,
+    /// Whether it was ever listed.
+    pub(crate) was_listed: bool,
+    /// The PCI address that its number had before, where that was another.
+    former: Option<Bdf>,
     /// What is read of it, by [`Part`], while that stays the same.
     plans: [Option<Arc<Plan>>; 2],
     /// The list of its users.
@@ -89,6 +93,8 @@ impl Known {
         let directory = root.class().join(format!("tenstorrent!{id}"));
         let mut known = Self {
             id,
+            was_listed: true,
+            former: None,
             bdf: bdf(&directory),
             attributes: Attributes::all_missing(Missing::NotExposed),
             hwmon: Err(Missing::NotExposed),
@@ -106,6 +112,50 @@ impl Known {
         known
     }
 
+    /// A device that is not listed, as its PCI device says what it is.
+    pub(crate) fn absent(root: &Root, id: DeviceId, bdf: Bdf) -> Self {
+        let mut known = Self { bdf: Ok(bdf), was_listed: false, has_left: true, ..Self::new(root, id) };
+        known.read_bus(root);
+        known
+    }
+
+    /// The device that has the number of another now.
+    pub(crate) fn in_place_of(root: &Root, other: &Self) -> Self {
+        let new = Self::new(root, other.id);
+        let former = other.former.or(other.bdf.ok()).filter(|former| new.bdf != Ok(*former));
+        Self { former, ..new }
+    }
+
+    /// Takes from the PCI bus what kind of board it is, where the driver's directory does not answer.
+    pub(crate) fn read_bus(&mut self, root: &Root) {
+        let Ok(bdf) = self.bdf else { return };
+        for attr in [Attr::PciDevice, Attr::SubsystemDevice] {
+            let attribute = attr.attribute();
+            let file = root.pci().join(bdf.to_string()).join(attribute.file);
+            if let Ok(text) = read_small(&file, ATTRIBUTE_BYTES_MAX)
+                && self.attributes.get(attr).is_err()
+            {
+                self.attributes.set(attr, attribute.parse(&String::from_utf8_lossy(&text)));
+            }
+        }
+    }
+
+    /// Whether nothing says what kind of board it is.
+    pub(crate) fn lacks_board(&self) -> bool {
+        self.attributes.get(Attr::CardType).is_err() && self.attributes.get(Attr::SubsystemDevice).is_err()
+    }
+
+    /// What is to be said of its number: nobody listed it, or it was another's before.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let bdf = self.bdf.ok()?;
+        let detail = match self.former {
+            _ if !self.was_listed => format!("PCI device {bdf} is on the bus, and the driver does not list it"),
+            Some(former) => format!("it is PCI device {bdf}, and was {former} before: the driver has numbered its devices anew"),
+            None => return None,
+        };
+        Some(Problem { part: format!("device {}", self.id), reason: Missing::Gone, detail })
+    }
+
     /// Whether the class entry still leads to the same device. One that answers through files that were opened before does.
     pub(crate) fn is_same(&self, pace: Pace) -> bool {
         let is_open = pace == Pace::Repeated && !self.needs_static;
@@ -116,6 +166,7 @@ impl Known {
     pub(crate) fn set_listed(&mut self, is_listed: bool) {
         if self.has_left == is_listed {
             self.has_left = !is_listed;
+            self.was_listed |= is_listed;
             self.plans = [None, None];
             self.users = None;
         }

@@ -1,6 +1,7 @@
 //! The whole machine: what is read in which order.
 
 mod remembered;
+mod slots;
 mod tracking;
 
 pub use tracking::{Departed, End};
@@ -270,6 +271,7 @@ impl Machine {
         let devices = self.known.iter().zip(users).map(|(known, users)| DeviceSample {
             id: known.id,
             bdf: known.bdf,
+            was_listed: known.was_listed,
             attributes: known.attributes.clone(),
             counted_at: known.counted_at,
             beat: known.beat(),
@@ -309,32 +311,28 @@ impl Machine {
             Err(error) => return Err(Error::Class(error)),
         };
         if ids.is_empty() && self.known.is_empty() && self.options.ledgers.reach == Reach::Holders {
-            let devices = self.pci_devices();
+            let devices = slots::on_bus(&self.root).count();
             let is_loaded = self.root.sys.join("module/tenstorrent").exists();
             return Err(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices, is_loaded } });
         }
+        let is_first = self.known.is_empty();
         for known in &mut self.known {
             known.set_listed(ids.contains(&known.id));
         }
         for id in ids {
             match self.known.iter_mut().find(|known| known.id == id) {
                 Some(known) if known.is_same(self.options.pace) => {}
-                Some(known) => *known = Known::new(&self.root, id),
+                Some(known) => *known = Known::in_place_of(&self.root, known),
                 None => self.known.push(Known::new(&self.root, id)),
             }
+        }
+        if is_first && !self.known.is_empty() {
+            self.known.extend(slots::absent(&self.root, &self.known));
         }
         let present: Vec<_> = self.known.iter().filter(|known| !known.has_left()).map(|known| known.bdf).collect();
         self.known.retain(|known| !known.has_left() || !present.contains(&known.bdf));
         self.known.sort_by_key(|known| known.id);
         Ok(())
-    }
-
-    fn pci_devices(&self) -> usize {
-        const VENDOR: &[u8] = b"0x1e52\n";
-        let directory = self.root.sys.join("bus/pci/devices");
-        let names = self.root.list(&directory).unwrap_or_default();
-        let is_ours = |vendor: Vec<u8>| vendor.trim_ascii() == VENDOR.trim_ascii();
-        names.iter().filter(|name| read_small(&directory.join(name).join("vendor"), 64).is_ok_and(is_ours)).count()
     }
 
     /// Telemetry, counters and, where asked for, users: each may block for reasons of its own.
@@ -361,6 +359,10 @@ impl Machine {
                 again.push(index);
             }
             known.take_counters(&lanes.next().unwrap_or(NONE), problems);
+            if known.lacks_board() {
+                known.read_bus(&self.root);
+            }
+            problems.extend(known.problem());
             let pids = if self.options.processes { lanes.next() } else { None };
             users.push(match pids.and_then(|lane| lane.replies.into_iter().next()) {
                 // Its list went with it: that says nothing of what the driver tells of others.

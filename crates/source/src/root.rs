@@ -65,6 +65,11 @@ impl Root {
         self.sys.join("class/tenstorrent")
     }
 
+    /// The devices on the PCI bus.
+    pub(crate) fn pci(&self) -> PathBuf {
+        self.sys.join("bus/pci/devices")
+    }
+
     /// Names in a directory, sorted; an injected error counts as the directory's own.
     pub(crate) fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
         if let Some(Fault::Errno(errno)) = self.faults().find(directory) {

@@ -27,7 +27,7 @@ impl Serialize for DeviceJson<'_> {
 
         let mut map = serializer.serialize_map(None)?;
         for field in DEVICE.iter().filter(|field| part_of_memory(field.name).is_none()) {
-            map.serialize_entry(field.name, &ReadingJson((field.get)(device)))?;
+            map.serialize_entry(field.name, &ReadingJson::of(field, device))?;
         }
         map.serialize_entry(MEMORY, &MemoryJson(device))?;
         map.serialize_entry("processes", &processes)?;
@@ -43,7 +43,7 @@ impl Serialize for MemoryJson<'_> {
         let mut map = serializer.serialize_map(None)?;
         for field in DEVICE {
             if let Some(part) = part_of_memory(field.name) {
-                map.serialize_entry(part, &ReadingJson((field.get)(self.0)))?;
+                map.serialize_entry(part, &ReadingJson::of(field, self.0))?;
             }
         }
         map.serialize_entry("kinds", &kinds(self.0))?;
@@ -60,7 +60,8 @@ fn kinds(device: &Device) -> Kinds<'_, KindMemory> {
     Kinds { table: DEVICE_KIND, items: &device.memory.kinds }
 }
 
-/// A process on this device, in the seeds' shape: `memory` is the DRAM it uses here.
+/// A process on this device: `memory` is the DRAM it uses here. What does not depend on the device is in the document's `processes`,
+/// by pid.
 struct HolderJson<'a> {
     process: &'a Process,
     use_of: &'a DeviceUse,
@@ -75,14 +76,16 @@ impl Serialize for HolderJson<'_> {
         reasons.note("name", name.as_ref().err().copied());
         reasons.note("memory", memory.as_ref().err().copied());
         reasons.note("source", source.as_ref().err().copied());
+        reasons.note("metal_ids", self.use_of.metal_ids.as_ref().err().copied());
         reasons.note_kinds("kinds", &kinds);
 
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("pid", &self.process.key.pid)?;
-        map.serialize_entry("name", &ReadingJson(name))?;
-        map.serialize_entry("memory", &ReadingJson(memory))?;
+        map.serialize_entry("name", &ReadingJson::plain(name))?;
+        map.serialize_entry("memory", &ReadingJson::plain(memory))?;
         map.serialize_entry("status", self.process.status.name())?;
-        map.serialize_entry("source", &ReadingJson(source))?;
+        map.serialize_entry("source", &ReadingJson::plain(source))?;
+        map.serialize_entry("metal_ids", &self.use_of.metal_ids.as_ref().ok())?;
         map.serialize_entry("kinds", &kinds)?;
         map.serialize_entry("missing", &reasons)?;
         map.end()

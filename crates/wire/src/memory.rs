@@ -167,7 +167,7 @@ impl Serialize for KindJson<'_> {
         let item = self.item;
         let mut map = serializer.serialize_map(None)?;
         for field in fields(self.has_banks) {
-            map.serialize_entry(field.name, &ReadingJson((field.get)(item)))?;
+            map.serialize_entry(field.name, &ReadingJson::of(field, item))?;
         }
         if let Some(reason) = item.banks.as_ref().ok().and_then(|banks| banks.no_blocks).filter(|_| self.has_banks) {
             map.serialize_entry("no_blocks", reason.explanation())?;

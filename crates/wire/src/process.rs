@@ -26,7 +26,7 @@ impl Serialize for ProcessJson<'_> {
 
         let mut map = serializer.serialize_map(None)?;
         for field in PROCESS {
-            map.serialize_entry(field.name, &ReadingJson((field.get)(process)))?;
+            map.serialize_entry(field.name, &ReadingJson::of(field, process))?;
         }
         map.serialize_entry("kinds", &kinds)?;
         map.serialize_entry("devices", &devices)?;
@@ -52,11 +52,13 @@ impl Serialize for UseJson<'_> {
         let kinds = Kinds { table: PROCESS_KIND, items: &self.0.kinds };
         let mut reasons = Reasons::default();
         reasons.note("memory", self.0.dram().err());
+        reasons.note("metal_ids", self.0.metal_ids.as_ref().err().copied());
         reasons.note_kinds("kinds", &kinds);
 
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.0.device.0)?;
-        map.serialize_entry("memory", &ReadingJson(self.0.dram().map(Value::Integer)))?;
+        map.serialize_entry("memory", &ReadingJson::plain(self.0.dram().map(Value::Integer)))?;
+        map.serialize_entry("metal_ids", &self.0.metal_ids.as_ref().ok())?;
         map.serialize_entry("kinds", &kinds)?;
         map.serialize_entry("missing", &reasons)?;
         map.end()

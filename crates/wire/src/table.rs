@@ -117,7 +117,7 @@ impl<T> Rows<'_, T> {
     /// The rows as entries of an object that has others too.
     pub(crate) fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         for field in self.table {
-            map.serialize_entry(field.name, &ReadingJson((field.get)(self.item)))?;
+            map.serialize_entry(field.name, &ReadingJson::of(field, self.item))?;
         }
         Ok(())
     }

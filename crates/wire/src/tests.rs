@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use ttmon_model::fields::{DEVICE, DeviceField, PROCESS};
 use ttmon_model::memory::Figure;
+use ttmon_model::units::Unit;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Source};
 
 use super::*;
@@ -106,6 +107,29 @@ fn the_seeds_shape_is_kept() {
     assert_eq!(document["processes"][0]["devices"][1]["id"], 1);
 }
 
+/// What a process is on a device; everything else of it is in `processes`, by pid.
+#[test]
+fn a_process_on_a_device_has_what_depends_on_the_device() {
+    for (name, snapshot) in machine::all() {
+        let document = parsed(&snapshot);
+        for process in document["devices"].as_array().unwrap().iter().flat_map(|device| device["processes"].as_array().unwrap()) {
+            let mut keys: Vec<&str> = process.as_object().unwrap().keys().map(String::as_str).collect();
+            keys.sort_unstable();
+            assert_eq!(keys, ["kinds", "memory", "metal_ids", "missing", "name", "pid", "source", "status"], "{name}");
+            let all = document["processes"].as_array().unwrap();
+            assert_eq!(all.iter().filter(|other| other["pid"] == process["pid"]).count(), 1, "{name}");
+        }
+    }
+    let hooked = machine::hooked();
+    let document = parsed(&hooked);
+    let ids = |device: usize| document["devices"][device]["processes"][0]["metal_ids"].clone();
+    assert_eq!((ids(0), ids(1)), (serde_json::json!([0]), serde_json::json!([1])), "{document}");
+    assert_eq!(parsed(&machine::n300())["devices"][0]["processes"][0]["missing"]["metal_ids"], "not_tracked");
+    let back = read(&to_string(&SnapshotJson { snapshot: &hooked, version: "0.1.0" }, Layout::Line)).unwrap();
+    let of = |snapshot: &Snapshot| snapshot.processes[0].devices.iter().map(|one| one.metal_ids.clone()).collect::<Vec<_>>();
+    assert_eq!(of(&back), of(&hooked));
+}
+
 fn memory(snapshot: &Snapshot) -> Value {
     let document = MemoryJson {
         snapshot: SnapshotJson { snapshot, version: "0.1.0" },
@@ -125,7 +149,7 @@ fn banks_and_blocks_are_told_to_the_byte() {
     assert_eq!((&dram["allocated_per_bank"], &dram["free_per_bank"]), (&(87 * 2048).into(), &free.into()));
     assert_eq!((&dram["largest_free_per_bank"], &dram["blocks"]), (&largest.into(), &4.into()));
     let fragmentation = 1.0 - largest as f64 / free as f64;
-    assert!((dram["fragmentation"].as_f64().unwrap() - fragmentation).abs() < 0.0005);
+    assert_eq!(dram["fragmentation"].as_f64(), Some((fragmentation * 10_000.0).round() / 10_000.0));
     assert_eq!(dram["free"], free * 12);
     let blocks = document["blocks"].as_array().unwrap();
     let of_dram: Vec<_> = blocks.iter().filter(|block| block["allocator"] == "4242.0.1" && block["kind"] == "dram").collect();
@@ -239,9 +263,10 @@ fn unmapped_ids_are_decimal_text() {
 
 #[test]
 fn numbers_look_sane() {
-    assert_eq!(serde_json::to_string(&rounded(54_312.0 / 1e3)).unwrap(), "54.312");
-    assert_eq!(serde_json::to_string(&rounded(12.0)).unwrap(), "12.0");
-    assert_eq!(serde_json::to_string(&rounded(1.0 / 3.0)).unwrap(), "0.333");
+    let text = |number: f64, unit: Unit| serde_json::to_string(&rounded(number, unit)).unwrap();
+    assert_eq!(text(54_312.0 / 1e3, Unit::Celsius), "54.312");
+    assert_eq!((text(12.0, Unit::Watts), text(1.0 / 3.0, Unit::None)), ("12.0".to_owned(), "0.333".to_owned()));
+    assert_eq!(text(2.0 / 3.0, Unit::Ratio), "0.6667");
 }
 
 #[test]

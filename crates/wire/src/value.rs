@@ -5,17 +5,33 @@ use std::io;
 
 use serde::ser::{Serialize, Serializer};
 use ttmon_model::Reading;
-use ttmon_model::fields::Value;
+use ttmon_model::fields::{Field, Value};
+use ttmon_model::units::Unit;
 
 /// A reading: its value, or `null`.
-pub(crate) struct ReadingJson(pub(crate) Reading<Value>);
+pub(crate) struct ReadingJson {
+    reading: Reading<Value>,
+    unit: Unit,
+}
+
+impl ReadingJson {
+    /// A field of something.
+    pub(crate) fn of<T>(field: &Field<T>, item: &T) -> Self {
+        Self { reading: (field.get)(item), unit: field.unit }
+    }
+
+    /// A value without a unit.
+    pub(crate) fn plain(reading: Reading<Value>) -> Self {
+        Self { reading, unit: Unit::None }
+    }
+}
 
 impl Serialize for ReadingJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
+        match &self.reading {
             Ok(Value::Text(text)) => serializer.serialize_str(text),
             Ok(Value::Integer(number)) => serializer.serialize_u64(*number),
-            Ok(Value::Float(number)) => serializer.serialize_f64(rounded(*number)),
+            Ok(Value::Float(number)) => serializer.serialize_f64(rounded(*number, self.unit)),
             Ok(Value::Bool(truth)) => serializer.serialize_bool(*truth),
             Ok(Value::List(texts)) => texts.serialize(serializer),
             Ok(Value::Time(time)) => serializer.serialize_str(&time.rfc3339()),
@@ -24,9 +40,10 @@ impl Serialize for ReadingJson {
     }
 }
 
-/// A number to three decimals, the resolution of the driver's own files: 54.312, not 54.312000000000005.
-pub fn rounded(number: f64) -> f64 {
-    (number * 1000.0).round() / 1000.0
+/// A number to three decimals, the resolution of the driver's own files: 54.312, not 54.312000000000005. A ratio has four.
+pub fn rounded(number: f64, unit: Unit) -> f64 {
+    let scale = if unit == Unit::Ratio { 10_000.0 } else { 1000.0 };
+    (number * scale).round() / scale
 }
 
 /// Writes characters that a terminal obeys or hides as JSON escapes: names come from other users' processes. JSON

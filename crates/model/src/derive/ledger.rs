@@ -1,6 +1,6 @@
 //! Ledgers: which chip each allocator's chips are, and what a process has there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::allocator::{self, Lists, of_row};
 use super::circulars::Work;
@@ -52,6 +52,8 @@ pub(super) struct OfProcess {
     pub(super) overlap_bytes: Reading<u64>,
     /// Unique ids of chips, and the names that they have as targets.
     unique_ids: HashMap<u64, u64>,
+    /// The process's own numbers of each chip.
+    metal_ids: HashMap<Target, BTreeSet<u64>>,
 }
 
 impl Tracked {
@@ -126,6 +128,11 @@ impl OfProcess {
             Target::Unmapped(unique_id) => Target::Unmapped(self.unique_ids.get(&unique_id).copied().unwrap_or(unique_id)),
             row @ Target::Row(_) => row,
         }
+    }
+
+    /// Its own numbers of a chip.
+    pub(super) fn metal_ids(&self, target: Target) -> Reading<Vec<u64>> {
+        self.metal_ids.get(&target).map(|ids| ids.iter().copied().collect()).ok_or(Missing::NotTracked)
     }
 
     /// Unique ids by those names.
@@ -240,6 +247,7 @@ fn take(
         launches,
         overlap_bytes: Err(Missing::NotTracked),
         unique_ids: unmapped_chips.unique_ids(ledger),
+        metal_ids: HashMap::new(),
     };
     let targets: Vec<Vec<Target>> = ledger
         .allocators
@@ -255,6 +263,9 @@ fn take(
         for (chip, target) in allocator.chips.iter().zip(targets) {
             if let (Target::Row(row), Some(id)) = (target, chip.unique_id) {
                 tracked.confirmed[*row] = Some(id);
+            }
+            if let Some(metal_id) = chip.metal_id {
+                process.metal_ids.entry(*target).or_default().insert(metal_id.into());
             }
         }
         let mut kinds = allocator::kinds(ledger, index, &lists, &mut work);

@@ -238,7 +238,8 @@ impl Reports<'_> {
             let is_elsewhere = !mine.is_empty() && !is_nonsense && mine.iter().all(|(target, _)| matches!(target, Target::Row(_)));
             let reported = reported.or_else(|| is_elsewhere.then(PerKind::default));
             let kinds = figures(tracked, reported.as_ref(), fdinfo_on(process, row.id).as_ref(), absent);
-            devices.push(DeviceUse { device: row.id, kinds });
+            let metal_ids = ledger.map_or(Err(absent), |ledger| ledger.metal_ids(target));
+            devices.push(DeviceUse { device: row.id, metal_ids, kinds });
         }
         devices
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::attributes::Attr;
 use crate::cluster::ClusterChip;
-use crate::identity::{ChipPosition, DeviceId, unique_id_candidates};
+use crate::identity::{ChipPosition, DeviceId, gaps, unique_id_candidates};
 use crate::missing::{Missing, Reading};
 use crate::product::{Arch, Product};
 use crate::sample::{DeviceSample, Problem, Sample, Users};
@@ -60,6 +60,23 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
         rows.push(Row { id: DeviceId(id), ..remote });
     }
     rows
+}
+
+/// Says which ids are missing, where those of remote chips depend on them.
+pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
+    let Some(last) = rows.iter().filter_map(|row| row.via.ok()).max() else { return };
+    let locals = rows.iter().filter(|row| row.local.is_some()).map(|row| row.id.0);
+    let missing: Vec<String> = gaps(0, last.0, locals)
+        .into_iter()
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .collect();
+    if !missing.is_empty() {
+        problems.push(Problem {
+            part: format!("device {}", missing.join(", ")),
+            reason: Missing::Gone,
+            detail: "it is missing, and what it was is not known: the ids of remote chips are not stable now; use serials".to_owned(),
+        });
+    }
 }
 
 /// Who has the chip open: for a remote chip, whoever has its gateway open.
@@ -121,10 +138,12 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     if sample.cluster.is_some() {
         return;
     }
-    let is_mixed = rows.windows(2).any(|pair| pair[0].arch != pair[1].arch);
-    let mut order: Vec<usize> = (0..rows.len()).collect();
+    // One that the driver does not list is none of TT-Metal's.
+    let is_listed = |row: &Row<'_>| row.local.is_some_and(|local| local.was_listed);
+    let mut order: Vec<usize> = (0..rows.len()).filter(|index| is_listed(&rows[*index])).collect();
+    let is_mixed = order.windows(2).any(|pair| rows[pair[0]].arch != rows[pair[1]].arch);
     let bdf = |row: &Row<'_>| row.local.and_then(|local| local.bdf.ok());
-    if is_mixed || rows.iter().any(|row| bdf(row).is_none()) {
+    if is_mixed || order.iter().any(|index| bdf(&rows[*index]).is_none()) {
         return;
     }
     order.sort_by_key(|index| bdf(&rows[*index]));
@@ -137,7 +156,7 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
 pub(super) fn report_boards(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     for (row, local) in rows.iter().filter_map(|row| Some((row, row.local?))) {
         let attributes = &local.attributes;
-        if let (Err(reason), Some(product)) = (attributes.text(Attr::CardType), row.product) {
+        if let (Err(reason @ Missing::NotExposed), Some(product)) = (attributes.text(Attr::CardType), row.product) {
             problems.push(Problem {
                 part: format!("device {}", row.id),
                 reason,
@@ -182,8 +201,11 @@ fn remotes_of_boards<'r, 'a: 'r>(gateways: impl Iterator<Item = &'r Row<'a>>, lo
         }
     }
     // With one remote chip there is only one order.
-    if let [only] = remotes.as_mut_slice() {
-        only.metal_id = if locals.iter().all(|row| row.metal_id.is_ok()) { Ok(locals.len() as u64) } else { Err(Missing::NoSource) };
+    let is_listed = |row: &&Row<'_>| row.local.is_some_and(|local| local.was_listed);
+    let listed: Vec<&Row<'_>> = locals.iter().filter(is_listed).collect();
+    let mut reached = remotes.iter_mut().filter(|remote| listed.iter().any(|row| Ok(row.id) == remote.via));
+    if let (Some(only), None) = (reached.next(), reached.next()) {
+        only.metal_id = if listed.iter().all(|row| row.metal_id.is_ok()) { Ok(listed.len() as u64) } else { Err(Missing::NoSource) };
     }
     remotes
 }

@@ -168,9 +168,9 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
             .series
             .iter()
             .map(|series| {
-                let columns = names.iter().zip(&series.columns).map(|(name, column)| {
-                    let column: Vec<Option<f64>> = column.iter().map(|value| value.map(rounded)).collect();
-                    (name.clone(), json!(column))
+                let columns = query.fields.iter().zip(&series.columns).map(|(field, column)| {
+                    let column: Vec<Option<f64>> = column.iter().map(|value| value.map(|value| rounded(value, field.unit()))).collect();
+                    (field.name(), json!(column))
                 });
                 json!({"id": series.device.0, "fields": columns.collect::<serde_json::Map<_, _>>()})
             })

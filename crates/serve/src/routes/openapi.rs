@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::Op;
-use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS};
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS, PROCESS_KIND};
+use ttmon_model::snapshot::Status;
 use ttmon_model::units::Unit;
 
 use super::{Answer, ROUTES, Route};
@@ -24,8 +25,10 @@ pub(super) fn document(version: &str) -> String {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {
                 "Problem": problem(),
-                "Device": object(DEVICE.iter().filter(|field| !field.name.contains('.')).map(property)),
+                "Device": device(),
+                "DeviceProcess": device_process(),
                 "MemoryOfKind": object(DEVICE_KIND.iter().map(property)),
+                "MemoryOfProcess": object(PROCESS_KIND.iter().map(property)),
                 "Process": object(PROCESS.iter().map(property)),
                 "Snapshot": document_of(&[("devices", list("Device")), ("processes", list("Process")), ("allocators", anything()), ("problems", anything())]),
                 "Devices": document_of(&[("devices", list("Device"))]),
@@ -132,6 +135,32 @@ fn object(properties: impl Iterator<Item = (String, Value)>) -> Value {
     let required: Vec<String> = properties.keys().cloned().collect();
     properties.insert("missing".to_owned(), json!({"type": "object", "additionalProperties": {"type": "string"}}));
     json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn device() -> Value {
+    let fields = DEVICE.iter().filter(|field| !field.name.contains('.')).map(property);
+    object(fields.chain([("processes".to_owned(), list("DeviceProcess"))]))
+}
+
+/// A process on a device.
+fn device_process() -> Value {
+    let properties = [
+        ("pid", json!({"type": "integer", "minimum": 1, "description": "The rest of the process is in the document's processes, by pid."})),
+        ("name", json!({"type": ["string", "null"]})),
+        ("memory", json!({"type": ["integer", "null"], "minimum": 0, "description": "DRAM it uses here, in bytes."})),
+        ("status", json!({"enum": Status::ALL.map(Status::name)})),
+        ("source", json!({"type": ["string", "null"]})),
+        (
+            "metal_ids",
+            json!({
+                "type": ["array", "null"],
+                "items": {"type": "integer", "minimum": 0},
+                "description": "TT-Metal's numbers of the device inside the process.",
+            }),
+        ),
+        ("kinds", json!({"type": "object", "additionalProperties": reference("MemoryOfProcess")})),
+    ];
+    object(properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)))
 }
 
 /// A document: its head, and what is in it.

@@ -3,6 +3,7 @@
 
 mod boards;
 mod memory;
+mod slots;
 mod states;
 mod tracked;
 mod tree;

@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 use ttmon_ledger::layout::{LOST_KINDS, Refused};
 use ttmon_model::ledger::{BufferKind, FeatureState};
 use ttmon_model::memory::Kind;
-use ttmon_model::units::UnixTime;
+use ttmon_model::units::{Unit, UnixTime};
 use ttmon_source::{ledgers, recorder};
+use ttmon_wire::rounded;
 
 use super::account::{Account, Leftover, OfKind, Place, Refusal};
 use super::child::End;
@@ -43,7 +44,7 @@ pub(crate) fn document(account: &Account) -> Value {
         "lost": lost(account.digests.iter()),
         "exact": account.why_inexact().is_none(),
         "unread_processes": account.unread,
-        "overhead_ratio": overhead.map(|overhead| overhead.ratio),
+        "overhead_ratio": overhead.map(|overhead| rounded(overhead.ratio, Unit::Ratio)),
         "overhead": overhead.map(|overhead| json!({
             "calls": overhead.calls,
             "measured_calls": overhead.measured,

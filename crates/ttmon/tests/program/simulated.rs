@@ -60,6 +60,26 @@ fn deterministic() {
     assert_ne!(machine("--sim t3k --seed 7 --json"), machine("--sim t3k --seed 8 --json"));
 }
 
+/// A card that is not there when ttmon starts keeps its ids, and those of the chips behind it.
+#[test]
+fn ids_belong_to_their_slots() {
+    let chips = |spec: &str| {
+        let json = ttmon(&format!("--sim {spec} --json --read-timeout 60")).json();
+        let devices = json["devices"].as_array().unwrap().clone();
+        let chip = |device: &Value| (device["id"].as_u64().unwrap(), device["via"].clone(), device["serial"].clone());
+        (devices.iter().map(chip).collect::<Vec<_>>(), json["problems"].clone())
+    };
+    let (whole, _) = chips("t3k,idle");
+    for gone in 0..4 {
+        let (now, problems) = chips(&format!("t3k,idle,fault=gone:{gone}"));
+        for (id, via, serial) in now.iter().filter(|(id, ..)| ![gone, gone + 4].contains(id)) {
+            assert!(whole.contains(&(*id, via.clone(), serial.clone())), "{gone}: {id} {via} {serial} {problems}");
+        }
+        let ids: Vec<u64> = now.iter().map(|(id, ..)| *id).collect();
+        assert!((0..8).filter(|id| ![gone, gone + 4].contains(id)).all(|id| ids.contains(&id)), "{gone}: {ids:?}");
+    }
+}
+
 #[test]
 fn faults() {
     let check = |fault: &str, state: &str, field: &str, reason: &str| {

@@ -77,6 +77,12 @@ impl<'a> Item<'a> {
         self.meaning(name, |text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok())
     }
 
+    /// A list of whole numbers.
+    pub(crate) fn wholes(&self, name: &str) -> Reading<Vec<u64>> {
+        let list = self.get(name)?.as_array().ok_or(Missing::Unparsable)?;
+        list.iter().map(|number| number.as_u64().ok_or(Missing::Unparsable)).collect()
+    }
+
     /// Ids of devices.
     pub(crate) fn ids(&self, name: &str) -> Vec<DeviceId> {
         let list = self.get(name).ok().and_then(Value::as_array);

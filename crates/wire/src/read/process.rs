@@ -40,7 +40,7 @@ fn kinds(item: &Item<'_>) -> PerKind<Figure> {
 }
 
 fn device_use(item: &Item<'_>) -> Option<DeviceUse> {
-    Some(DeviceUse { device: id(item.whole("id").ok()?)?, kinds: kinds(item) })
+    Some(DeviceUse { device: id(item.whole("id").ok()?)?, metal_ids: item.wholes("metal_ids"), kinds: kinds(item) })
 }
 
 fn unmapped_chip(item: &Item<'_>) -> Option<Unmapped> {
