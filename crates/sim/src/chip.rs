@@ -78,26 +78,28 @@ impl Layout {
         let (galaxies, cards): (Vec<&'static Board>, Vec<_>) = cards.partition(|board| board.form == Form::Galaxy);
         let mut layout = Self { chips: Vec::new(), units: Vec::new() };
         let slots = slots(cards.len());
+        let total = locals(&galaxies) + locals(&cards);
         let mut number = 0;
         for (domain, board) in (0..).zip(&galaxies) {
-            layout.add_local(seed, number, board, galaxy_seats(board, domain));
+            layout.add_local(seed, number, total, board, galaxy_seats(board, domain));
             number += 1;
         }
         let first_domain = u32::try_from(galaxies.len()).unwrap_or(u32::MAX);
         for (board, (domain, root)) in cards.iter().zip(slots) {
-            layout.add_local(seed, number, board, card_seats(board, first_domain + domain, root));
+            layout.add_local(seed, number, total, board, card_seats(board, first_domain + domain, root, cards.len() == 1));
             number += 1;
         }
         layout.add_remotes();
         layout
     }
 
-    fn add_local(&mut self, seed: u64, card: u64, board: &'static Board, seats: Vec<Pci>) {
+    fn add_local(&mut self, seed: u64, card: u64, total: u32, board: &'static Board, seats: Vec<Pci>) {
         let product = board.product();
         let serial = serial(seed, board, card);
         let first = next_id(&self.chips);
         for (id, mut pci) in (first..).zip(seats) {
-            pci.hwmon = 2 + id;
+            // The lowest free number, given by a deferred job: the second device may come first.
+            pci.hwmon = if id < 2 && total > 1 { 1 - id } else { id };
             let asic_id = Random::new(seed, Purpose::AsicId, 0).at(id.into());
             let unique_id = unique_id(product, product.local_chip, serial, asic_id);
             self.chips.push(Chip { id, board, product, serial, asic_id, unique_id, seat: Seat::Local(pci) });
@@ -122,6 +124,11 @@ impl Layout {
     }
 }
 
+/// Chips on PCIe of these cards.
+fn locals(cards: &[&'static Board]) -> u32 {
+    cards.iter().map(|board| board.form.chips()).sum()
+}
+
 fn next_id(chips: &[Chip]) -> u32 {
     u32::try_from(chips.len()).expect("a machine has at most 256 devices")
 }
@@ -137,14 +144,15 @@ fn slots(cards: usize) -> impl Iterator<Item = (u32, u32)> {
     (0..).flat_map(move |domain| (0..0x100).step_by(stride).map(move |root| (domain, root))).take(cards)
 }
 
-fn card_seats(board: &Board, domain: u32, root: u32) -> Vec<Pci> {
+/// A machine with one card has one NUMA node, of which the kernel says -1.
+fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci> {
     let seat = |chip| Pci {
         domain,
         root,
         bus: root + 1 + chip,
         port: 1 + chip,
         lanes: board.link.width,
-        numa_node: i32::from(root >= 0x80),
+        numa_node: if is_alone { -1 } else { i32::from(root >= 0x80) },
         hwmon: 0,
     };
     (0..board.form.chips()).map(seat).collect()

@@ -15,8 +15,8 @@ use rustix::process::{Pid, geteuid, test_kill_process};
 
 const PREFIX: &str = "ttmon-sim-";
 const IN_MEMORY: &str = "/dev/shm";
-/// What the files of a device may need, page by page: about 60 of them, and a region of three pages.
-const BYTES_PER_DEVICE: u64 = 256 * 1024;
+/// What the files of a device may need, page by page: about 120 of them, and a region of three pages.
+const BYTES_PER_DEVICE: u64 = 512 * 1024;
 
 /// Makes a directory for the files of so many devices that nobody else can look into.
 pub(crate) fn create(devices: usize) -> io::Result<PathBuf> {

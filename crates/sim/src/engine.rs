@@ -56,7 +56,7 @@ impl Engine {
     /// Writes the tree, as yet without processes: workers need to find their regions.
     fn new(errand: &Errand) -> io::Result<Self> {
         let machine = errand.machine()?;
-        let engine = Self {
+        let mut engine = Self {
             lives: vec![Life::Absent; machine.process_count()],
             machine,
             directory: errand.directory.clone(),
@@ -65,6 +65,8 @@ impl Engine {
             _lock: directory::lock(&errand.directory)?,
         };
         engine.tree(0).lay()?;
+        // Time begins with a whole tree, however long a busy machine takes to write it.
+        engine.clock = Clock::start();
         Ok(engine)
     }
 

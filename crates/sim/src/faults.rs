@@ -3,6 +3,7 @@
 //! A line is `path<TAB>what`, for example `sys/class/tenstorrent/tenstorrent!3/tt_aiclk<TAB>EIO`. The path is the one a
 //! reader builds, through the class directory; a directory stands for all below it.
 
+use ttmon_model::Attr;
 use ttmon_model::attributes::Place;
 use ttmon_model::units::Version;
 
@@ -13,6 +14,9 @@ use crate::telemetry::Strain;
 
 /// Name of the list of injected errors at the root of a tree.
 pub(crate) const FILE: &str = ".ttmon-faults";
+
+/// First driver that answers reads with an error during a reset.
+const GUARDED_SINCE: Version = Version::new(2, 9, 0);
 
 /// The faults of one device that have begun.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +36,38 @@ impl<'a> Active<'a> {
     }
 
     fn kinds(&self) -> impl Iterator<Item = FaultKind> {
-        let begun = self.faults.iter().filter(|fault| fault.device == self.device && fault.from_tick <= self.tick);
-        begun.map(|fault| fault.kind)
+        self.of_device().filter(|fault| fault.is_active(self.tick)).map(|fault| fault.kind)
+    }
+
+    fn of_device(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(|fault| fault.device == self.device)
+    }
+
+    /// Whether this device ever has a fault, so that more of its files change than usual.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.of_device().next().is_some()
+    }
+
+    /// Whether it is on the bus.
+    pub(crate) fn is_plugged(&self) -> bool {
+        !self.has(FaultKind::Unplug)
+    }
+
+    /// Whether the driver has it, if it is loaded.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_plugged() && !self.has(FaultKind::Gone)
+    }
+
+    /// Whether its class link stays while the device is gone. Had it been gone before anybody sampled the machine, nobody would miss it:
+    /// a fault from the start is shown between listing and reading.
+    pub(crate) fn keeps_link(&self) -> bool {
+        let mut gone = self.of_device().filter(|fault| matches!(fault.kind, FaultKind::Gone | FaultKind::Unplug));
+        gone.any(|fault| fault.is_active(self.tick) && fault.from_tick == 0)
+    }
+
+    /// Whether its firmware publishes telemetry.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.has(FaultKind::Starting)
     }
 
     pub(crate) fn strain(&self) -> Strain {
@@ -44,33 +78,40 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// Whether files of this place hold what a dead bus answers. Counters have no guard in the driver: they say so
-    /// during a reset as well.
-    pub(crate) fn is_garbage(&self, place: Place) -> bool {
-        self.has(FaultKind::Garbage) || (place == Place::Counters && self.has(FaultKind::Reset))
+    /// Whether files of this place hold what a dead bus answers. During a reset they do where the driver has no guard: counters, and
+    /// everything up to driver 2.8.
+    pub(crate) fn is_garbage(&self, place: Place, driver: Version) -> bool {
+        let is_unguarded = place == Place::Counters || driver < GUARDED_SINCE;
+        self.has(FaultKind::Garbage) || (is_unguarded && self.has(FaultKind::Reset))
     }
 
     /// The lines that inject this chip's errors.
     pub(crate) fn lines(&self, chip: &Chip, pci: &Pci, driver: Version) -> String {
         let class = format!("sys/class/tenstorrent/tenstorrent!{}", chip.id);
         let mut lines = String::new();
+        if !self.is_bound() {
+            return lines;
+        }
         for kind in self.kinds() {
             let what = match kind {
                 FaultKind::Hang => "hang",
-                FaultKind::Gone => "ENODEV",
-                FaultKind::Reset => "ENODATA",
+                FaultKind::Reset if driver >= GUARDED_SINCE => "ENODATA",
                 FaultKind::Eacces => "EACCES",
                 FaultKind::Eio => "EIO",
-                FaultKind::Garbage | FaultKind::Hot | FaultKind::Throttle | FaultKind::Stale => continue,
+                _ => continue,
             };
+            let hwmon = format!("{class}/device/hwmon/hwmon{}", pci.hwmon);
             let mut add = |path: &str| lines.extend([path, "\t", what, "\n"]);
-            if kind == FaultKind::Gone {
-                add(&class);
-                continue;
+            for row in published(chip.product.arch, driver).filter(|_| self.is_ready()) {
+                match row.place {
+                    Place::Class => add(&format!("{class}/{}", row.file)),
+                    // During a reset the driver's own words still read: `name` and the labels.
+                    Place::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => add(&format!("{hwmon}/{}", row.file)),
+                    _ => {}
+                }
             }
-            add(&format!("{class}/device/hwmon/hwmon{}", pci.hwmon));
-            for row in published(chip.product.arch, driver).filter(|row| row.place == Place::Class) {
-                add(&format!("{class}/{}", row.file));
+            if kind != FaultKind::Reset && self.is_ready() {
+                add(&hwmon);
             }
         }
         lines
@@ -94,7 +135,7 @@ mod tests {
     #[test]
     fn errors_of_telemetry_name_hwmon_and_each_file() {
         let lines = lines("p150x2,fault=eio:1", 1, 0);
-        assert!(lines.starts_with("sys/class/tenstorrent/tenstorrent!1/device/hwmon/hwmon3\tEIO\n"), "{lines}");
+        assert!(lines.contains("sys/class/tenstorrent/tenstorrent!1/device/hwmon/hwmon0\tEIO\n"), "{lines}");
         assert!(lines.contains("sys/class/tenstorrent/tenstorrent!1/tt_aiclk\tEIO\n"), "{lines}");
         assert!(lines.contains("tt_therm_trip_count\tEIO\n") && !lines.contains("tt_eth_fw_ver"), "{lines}");
         assert!(!lines.contains("pcie_perf_counters") && !lines.contains("/dev\t"), "{lines}");
@@ -102,13 +143,14 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_word_and_its_time() {
-        assert_eq!(lines("n150,fault=gone:0@2", 0, 7), "");
-        assert_eq!(lines("n150,fault=gone:0@2", 0, 8), "sys/class/tenstorrent/tenstorrent!0\tENODEV\n");
         for (kind, word) in [("hang", "hang"), ("reset", "ENODATA"), ("eacces", "EACCES"), ("eio", "EIO")] {
             let lines = lines(&format!("n150,fault={kind}:0"), 0, 0);
             assert!(!lines.is_empty() && lines.lines().all(|line| line.split('\t').nth(1) == Some(word)), "{lines}");
         }
-        for kind in ["garbage", "hot", "throttle", "stale"] {
+        let reset = lines("n150,fault=reset:0@2-3", 0, 8);
+        assert!(reset.contains("hwmon0/temp1_input\tENODATA\n") && !reset.contains("name") && !reset.contains("label"), "{reset}");
+        assert_eq!((lines("n150,fault=reset:0@2-3", 0, 7), lines("n150,fault=reset:0@2-3", 0, 12)), (String::new(), String::new()));
+        for kind in ["garbage", "hot", "throttle", "stale", "gone", "unplug", "unload", "starting", "link"] {
             assert_eq!(lines(&format!("n150,fault={kind}:0"), 0, 0), "", "{kind}");
         }
     }

@@ -98,14 +98,19 @@ fn counter(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
     (count & 0xFFFF_FFFF).min(0xFFFF_FFFE)
 }
 
-/// What a file shows when the bus answers all ones, on drivers from 2.9 on; `None` where the kernel itself answers.
-pub(crate) fn all_ones(attr: Attr) -> Option<&'static str> {
+/// What a file shows when the bus answers all ones; `None` where the kernel itself answers. Wormhole's telemetry had 16 bits for most
+/// values before driver 2.9.
+pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'static str> {
+    let is_narrow = arch == Arch::Wormhole && driver < Version::new(2, 9, 0);
     match attr.attribute().place {
         Place::Pci | Place::Bridge => return None,
         Place::Counters => return Some("4294967295"),
         Place::Class | Place::Hwmon => {}
     }
     Some(match attr {
+        Attr::Temperature if is_narrow => "4095937",
+        Attr::TemperatureMax | Attr::Current | Attr::CurrentMax if is_narrow => "65535000",
+        Attr::Power | Attr::PowerMax if is_narrow => "1110490560",
         Attr::Temperature => "65535999",
         Attr::TemperatureMax | Attr::Current | Attr::CurrentMax => "4294966296",
         Attr::Power | Attr::PowerMax => "4293967296",
@@ -138,8 +143,9 @@ mod tests {
     /// The model refuses what a dead bus answers, whichever file it is.
     #[test]
     fn all_ones_is_no_reading() {
-        for row in ATTRIBUTES {
-            let Some(text) = all_ones(row.attr) else { continue };
+        let drivers = [Version::new(2, 5, 0), Version::new(2, 9, 0)];
+        for (row, driver) in ATTRIBUTES.iter().flat_map(|row| drivers.map(|driver| (row, driver))) {
+            let Some(text) = all_ones(row.attr, Arch::Wormhole, driver) else { continue };
             let reading = row.parse(text).and_then(|raw| row.judge(&raw).map(|()| raw));
             match row.attr {
                 Attr::Fan => assert_eq!(reading, Ok(Raw::Number(0xFFFF_FFFF))),

@@ -46,6 +46,7 @@ mod telemetry;
 
 mod faults;
 mod files;
+mod kernel;
 mod region;
 mod tree;
 

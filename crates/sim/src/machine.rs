@@ -61,7 +61,8 @@ impl Machine {
         }
         let processes = process::plan(spec, seed, &layout);
         let has_blackhole = layout.chips.iter().any(|chip| chip.product.arch == ttmon_model::Arch::Blackhole);
-        let driver = if has_blackhole { Version::new(2, 10, 0) } else { Version::new(2, 9, 0) };
+        let newest = if has_blackhole { Version::new(2, 10, 0) } else { Version::new(2, 9, 0) };
+        let driver = spec.driver.unwrap_or(newest);
         Ok(Self { seed, driver, chips: layout.chips, processes, faults: spec.faults.clone(), buffers: spec.buffers })
     }
 
@@ -93,6 +94,11 @@ impl Machine {
 
     pub(crate) fn faults_of(&self, chip: &Chip, tick: u64) -> Active<'_> {
         Active::new(&self.faults, chip.id, tick)
+    }
+
+    /// Whether the driver is loaded.
+    pub(crate) fn is_loaded(&self, tick: u64) -> bool {
+        !self.faults.iter().any(|fault| fault.kind == FaultKind::Unload && fault.is_active(tick))
     }
 
     /// The processes of a chip with how they fare and which slot each has, in the order in which they came.
@@ -181,6 +187,7 @@ mod tests {
         assert_eq!(machine("t3k,fault=hot:4").unwrap_err(), remote);
         assert!(machine("t3k,fault=stale:7,fault=hot:3").is_ok());
         assert!(machine("galaxyx8").is_ok());
+        assert_eq!(machine("p150,driver=2.5").unwrap().driver, Version::new(2, 5, 0));
     }
 
     #[test]

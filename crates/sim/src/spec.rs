@@ -6,6 +6,7 @@
 use std::fmt;
 
 use ttmon_model::limits::DEVICES_MAX;
+use ttmon_model::units::Version;
 
 use crate::board::{BOARDS, Board};
 
@@ -26,14 +27,27 @@ pub struct Spec {
     pub(crate) processes: Option<usize>,
     pub(crate) buffers: u64,
     pub(crate) faults: Vec<Fault>,
+    /// `None`: the newest that the boards need.
+    pub(crate) driver: Option<Version>,
 }
 
-/// Something that goes wrong with one device from some tick on.
+/// The drivers that can be chosen, by their words.
+const DRIVERS: [(&str, Version); 4] =
+    [("2.5", Version::new(2, 5, 0)), ("2.7", Version::new(2, 7, 0)), ("2.9", Version::new(2, 9, 0)), ("2.10", Version::new(2, 10, 0))];
+
+/// Something that goes wrong with one device from some tick on, until another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
     pub(crate) device: u32,
     pub(crate) from_tick: u64,
+    pub(crate) until_tick: u64,
+}
+
+impl Fault {
+    pub(crate) fn is_active(&self, tick: u64) -> bool {
+        (self.from_tick..self.until_tick).contains(&tick)
+    }
 }
 
 /// What can go wrong with a simulated device.
@@ -41,10 +55,16 @@ pub(crate) struct Fault {
 pub enum FaultKind {
     /// Reads of its telemetry never come back.
     Hang,
-    /// It has left the bus: `ENODEV`.
+    /// It is unbound from the driver: its names vanish.
     Gone,
-    /// It is being reset: `ENODATA`.
+    /// It left the bus: its PCI device vanishes too.
+    Unplug,
+    /// The driver is unloaded: the names of all devices vanish, the class and the module.
+    Unload,
+    /// It is being reset: readings give `ENODATA`, all ones up to driver 2.8.
     Reset,
+    /// Its firmware is not ready: no `tt_*` files and no sensors.
+    Starting,
     /// Its telemetry may not be read: `EACCES`.
     Eacces,
     /// Its telemetry cannot be read: `EIO`.
@@ -55,13 +75,28 @@ pub enum FaultKind {
     Hot,
     /// It is near its temperature limit and clocks down.
     Throttle,
+    /// The kernel does not know the highest speed of its PCIe link.
+    Link,
     /// A process died and left its slot in TT-Metal's statistics of this chip.
     Stale,
 }
 
 impl FaultKind {
-    const ALL: [Self; 9] =
-        [Self::Hang, Self::Gone, Self::Reset, Self::Eacces, Self::Eio, Self::Garbage, Self::Hot, Self::Throttle, Self::Stale];
+    const ALL: [Self; 13] = [
+        Self::Hang,
+        Self::Gone,
+        Self::Reset,
+        Self::Eacces,
+        Self::Eio,
+        Self::Garbage,
+        Self::Hot,
+        Self::Throttle,
+        Self::Stale,
+        Self::Unplug,
+        Self::Unload,
+        Self::Starting,
+        Self::Link,
+    ];
 
     /// The word in a spec.
     pub fn name(self) -> &'static str {
@@ -75,6 +110,10 @@ impl FaultKind {
             Self::Hot => "hot",
             Self::Throttle => "throttle",
             Self::Stale => "stale",
+            Self::Unplug => "unplug",
+            Self::Unload => "unload",
+            Self::Starting => "starting",
+            Self::Link => "link",
         }
     }
 }
@@ -82,7 +121,8 @@ impl FaultKind {
 impl Spec {
     /// Reads `BOARD[xN][,BOARD[xN]...][,OPTION...]`.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
-        let mut spec = Self { text: text.to_owned(), boards: Vec::new(), processes: None, buffers: BUFFERS_DEFAULT, faults: Vec::new() };
+        let mut spec =
+            Self { text: text.to_owned(), boards: Vec::new(), processes: None, buffers: BUFFERS_DEFAULT, faults: Vec::new(), driver: None };
         let mut options_seen = Vec::new();
         for item in text.split(',').map(str::trim) {
             let (name, value) = item.split_once('=').map_or((item, None), |(name, value)| (name, Some(value)));
@@ -90,12 +130,13 @@ impl Spec {
                 ("idle", None) => spec.processes = Some(0),
                 ("procs", Some(value)) => spec.processes = Some(number(item, value, 0..=PROCESSES_MAX)?),
                 ("buffers", Some(value)) => spec.buffers = number(item, value, 1..=BUFFERS_MAX)?,
+                ("driver", Some(value)) => spec.driver = Some(driver(item, value)?),
                 ("fault", Some(value)) => spec.faults.push(fault(item, value)?),
                 _ => spec.boards.push(boards(item)?),
             }
             // `idle` is `procs=0` by another name.
             let option = if name == "idle" { "procs" } else { name };
-            if matches!(option, "procs" | "buffers") {
+            if matches!(option, "procs" | "buffers" | "driver") {
                 if options_seen.contains(&option) {
                     return Err(SpecError::Twice { item: item.to_owned() });
                 }
@@ -117,15 +158,21 @@ fn boards(item: &str) -> Result<(&'static Board, u64), SpecError> {
     }
 }
 
-/// `KIND:DEVICE[@SECONDS]`
+fn driver(item: &str, value: &str) -> Result<Version, SpecError> {
+    let known = DRIVERS.iter().find(|(word, _)| *word == value);
+    known.map(|(_, version)| *version).ok_or_else(|| SpecError::Driver { item: item.to_owned() })
+}
+
+/// `KIND:DEVICE[@SECONDS[-SECONDS]]`
 fn fault(item: &str, value: &str) -> Result<Fault, SpecError> {
     let bad = || SpecError::Fault { item: item.to_owned() };
     let (kind, place) = value.split_once(':').ok_or_else(bad)?;
     let kind = FaultKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(bad)?;
-    let (device, seconds) = place.split_once('@').unwrap_or((place, "0"));
+    let (device, time) = place.split_once('@').unwrap_or((place, "0"));
+    let (from, until) = time.split_once('-').map_or((time, None), |(from, until)| (from, Some(until)));
     let device = number(item, device, 0..=u32::MAX)?;
-    let seconds = number(item, seconds, 0..=u32::MAX)?;
-    Ok(Fault { kind, device, from_tick: u64::from(seconds) * TICKS_PER_SECOND })
+    let tick = |seconds| number(item, seconds, 0..=u32::MAX).map(|seconds| u64::from(seconds) * TICKS_PER_SECOND);
+    Ok(Fault { kind, device, from_tick: tick(from)?, until_tick: until.map_or(Ok(u64::MAX), tick)? })
 }
 
 fn number<T>(item: &str, digits: &str, range: std::ops::RangeInclusive<T>) -> Result<T, SpecError>
@@ -164,6 +211,11 @@ pub enum SpecError {
         /// As typed.
         item: String,
     },
+    /// A driver that cannot be simulated.
+    Driver {
+        /// As typed.
+        item: String,
+    },
     /// More devices than anything looks at.
     TooManyDevices {
         /// How many it would be.
@@ -194,12 +246,15 @@ impl fmt::Display for SpecError {
             Self::Unknown { item } => write!(
                 f,
                 "unknown board or option {item:?}; boards: {} (xN for several); \
-                 options: idle, procs=N, buffers=N, fault=KIND:DEVICE[@SECONDS]",
+                 options: idle, procs=N, buffers=N, driver=2.5|2.7|2.9|2.10, fault=KIND:DEVICE[@SECONDS[-SECONDS]]",
                 boards()
             ),
-            Self::Twice { item } => write!(f, "{item:?} says again how many there are; give one of idle and procs=N, and one buffers=N"),
+            Self::Twice { item } => write!(f, "{item:?} is given again; give one of idle and procs=N, one buffers=N, and one driver=V"),
             Self::Number { item, range } => write!(f, "bad number in {item:?}; it may be {range}"),
-            Self::Fault { item } => write!(f, "bad fault {item:?}; it is fault=KIND:DEVICE[@SECONDS] with KIND one of {}", kinds()),
+            Self::Fault { item } => {
+                write!(f, "bad fault {item:?}; it is fault=KIND:DEVICE[@SECONDS[-SECONDS]] with KIND one of {}", kinds())
+            }
+            Self::Driver { item } => write!(f, "no such driver {item:?}; it is driver=2.5, 2.7, 2.9 or 2.10"),
             Self::TooManyDevices { devices } => write!(f, "{devices} simulated devices are too many; at most {DEVICES_MAX} are allowed"),
             Self::NoSuchDevice { device, last } => write!(f, "no device {device} to have a fault; this machine has 0 to {last}"),
             Self::RemoteFault { device, kind } => write!(
@@ -235,8 +290,10 @@ mod tests {
         check("n150x2, p150x3 ,p300,procs=5,buffers=9", &[("n150", 2), ("p150", 3), ("p300", 1)], Some(5), 9);
         check("p100a,p150a,p300c,procs=200", &[("p100a", 1), ("p150", 1), ("p300", 1)], Some(200), 64);
         let spec = Spec::parse("n300,fault=hot:0@10,fault=stale:1").unwrap();
-        let fault = |kind, device, from_tick| Fault { kind, device, from_tick };
-        assert_eq!(spec.faults, [fault(FaultKind::Hot, 0, 40), fault(FaultKind::Stale, 1, 0)]);
+        let fault = |kind, device, from_tick, until_tick| Fault { kind, device, from_tick, until_tick };
+        assert_eq!(spec.faults, [fault(FaultKind::Hot, 0, 40, u64::MAX), fault(FaultKind::Stale, 1, 0, u64::MAX)]);
+        let spec = Spec::parse("n300,driver=2.5,fault=gone:0@2-4").unwrap();
+        assert_eq!((spec.faults[0], spec.driver), (fault(FaultKind::Gone, 0, 8, 16), Some(Version::new(2, 5, 0))));
     }
 
     #[test]
@@ -259,6 +316,9 @@ mod tests {
             ("n300,buffers=1,buffers=1", "again"),
             ("n300,fault=hot", "KIND one of hang, gone, reset, eacces, eio, garbage, hot, throttle, stale"),
             ("n300,fault=cold:0", "bad fault"),
+            ("n300,driver=2.6", "driver=2.5, 2.7, 2.9 or 2.10"),
+            ("n300,driver=2.9,driver=2.9", "again"),
+            ("n300,fault=gone:0@1-x", "bad number"),
             ("n300,fault=hot:x", "bad number"),
             ("n300,fault=hot:0@", "bad number"),
             ("n300\n,procs=5\n6", "bad number in \"procs=5\\n6\""),

@@ -1,24 +1,22 @@
 //! The tree of files: where everything lies below the root, and how it is written while others read it.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use ttmon_model::PerKind;
 use ttmon_model::attributes::Place;
-use ttmon_model::units::UnixTime;
+use ttmon_model::units::{UnixTime, Version};
+use ttmon_model::{Attr, PerKind};
 
 use crate::chip::{Chip, Pci, Seat};
-use crate::faults;
+use crate::faults::{self, Active};
 use crate::files::{all_ones, moves, published, text};
+use crate::kernel::{self, READ_ONLY, SWITCH};
 use crate::machine::{Life, Machine};
 use crate::region::{self, Head, STALE_SLOT};
 use crate::spec::FaultKind;
 use crate::telemetry::Telemetry;
-
-/// Major number of the driver's devices; the kernel hands out such numbers downwards from 254.
-const MAJOR: u32 = 240;
 
 /// Which files of a chip to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,12 +40,8 @@ pub(crate) struct Tree<'a> {
 impl Tree<'_> {
     /// Writes everything but the slots of processes.
     pub(crate) fn lay(&self) -> io::Result<()> {
-        for directory in ["sys/class/tenstorrent", "sys/bus/pci/devices", "sys/module/tenstorrent", "dev/shm", "proc/driver/tenstorrent"] {
+        for directory in ["sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/hwmon", "dev/shm"] {
             fs::create_dir_all(self.root.join(directory))?;
-        }
-        put_line(&self.root.join("sys/module/tenstorrent/version"), &self.machine.driver.to_string())?;
-        for (chip, pci) in locals(self.machine) {
-            lay_chip(self.root, chip, pci)?;
         }
         self.write(Which::All)
     }
@@ -71,9 +65,32 @@ impl Tree<'_> {
     }
 
     fn write(&self, which: Which) -> io::Result<()> {
+        let is_loaded = self.machine.is_loaded(self.tick);
+        if is_loaded {
+            self.load()?;
+        }
         for (chip, pci) in locals(self.machine) {
-            self.write_files(chip, pci, which)?;
-            put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &self.pids(chip))?;
+            let faults = self.machine.faults_of(chip, self.tick);
+            let seat = Presence { root: self.root, chip, pci, driver: self.machine.driver };
+            let is_new = seat.set_plugged(faults.is_plugged())?
+                | seat.set_bound(is_loaded && faults.is_bound(), faults.keeps_link())?
+                | seat.set_ready(is_loaded && faults.is_bound() && faults.is_ready())?;
+            let which = if is_new || faults.is_possible() { Which::All } else { which };
+            self.write_files(chip, pci, which, faults, is_loaded)?;
+            if is_loaded && faults.is_bound() {
+                self.write_users(chip)?;
+                // Last: whoever finds the name finds the files.
+                seat.link_class()?;
+            } else if is_loaded && faults.keeps_link() {
+                seat.link_class()?;
+            }
+        }
+        if !is_loaded {
+            for directory in
+                ["sys/class/tenstorrent", "sys/module/tenstorrent", "sys/bus/pci/drivers/tenstorrent", "proc/driver/tenstorrent"]
+            {
+                vanish(&self.root.join(directory))?;
+            }
         }
         for chip in &self.machine.chips {
             self.write_region(chip)?;
@@ -81,23 +98,60 @@ impl Tree<'_> {
         self.write_faults()
     }
 
-    fn write_files(&self, chip: &Chip, pci: &Pci, which: Which) -> io::Result<()> {
+    /// The driver's own directories.
+    fn load(&self) -> io::Result<()> {
+        let module = self.root.join("sys/module/tenstorrent");
+        if module.exists() {
+            return Ok(());
+        }
+        for directory in ["sys/class/tenstorrent", "sys/bus/pci/drivers/tenstorrent", "proc/driver/tenstorrent"] {
+            fs::create_dir_all(self.root.join(directory))?;
+        }
+        fs::create_dir_all(module.join("parameters"))?;
+        for (file, text, mode) in kernel::parameters(self.machine.driver) {
+            put_line(&module.join("parameters").join(file), text, mode)?;
+        }
+        put_line(&module.join("version"), &self.machine.driver.to_string(), READ_ONLY)
+    }
+
+    fn write_files(&self, chip: &Chip, pci: &Pci, which: Which, faults: Active<'_>, is_loaded: bool) -> io::Result<()> {
         let Self { machine, tick, .. } = *self;
-        let faults = machine.faults_of(chip, tick);
         let activity = machine.activity(chip, tick, self.lives);
         let telemetry = Telemetry::at(chip, pci.lanes, machine.seed, tick, activity, faults.strain());
+        let is_bound = is_loaded && faults.is_bound();
         for place in [Place::Class, Place::Hwmon, Place::Pci, Place::Bridge, Place::Counters] {
+            let is_there = match place {
+                Place::Bridge => true,
+                Place::Pci => faults.is_plugged(),
+                Place::Counters => is_bound,
+                Place::Class | Place::Hwmon => is_bound && faults.is_ready(),
+            };
+            if !is_there {
+                continue;
+            }
             let directory = directory(self.root, chip, pci, place);
-            let is_garbage = faults.is_garbage(place);
+            let is_garbage = faults.is_garbage(place, machine.driver);
             for row in published(chip.product.arch, machine.driver).filter(|row| row.place == place) {
-                let ones = all_ones(row.attr).filter(|_| is_garbage);
-                if which == Which::All || moves(row.attr) || ones.is_some() {
-                    let text = ones.map_or_else(|| text(chip, pci, machine.seed, row.attr, &telemetry), str::to_owned);
-                    put_line(&directory.join(row.file), &text)?;
+                let ones = all_ones(row.attr, chip.product.arch, machine.driver).filter(|_| is_garbage);
+                let unknown = (row.attr == Attr::LinkSpeedMax && faults.has(FaultKind::Link)).then_some("Unknown");
+                if which == Which::All || moves(row.attr) {
+                    let text = ones.or(unknown).map_or_else(|| text(chip, pci, machine.seed, row.attr, &telemetry), str::to_owned);
+                    put_line(&directory.join(row.file), &text, if row.attr == Attr::NumaNode { SWITCH } else { READ_ONLY })?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What the driver lists of the processes that have a chip open.
+    fn write_users(&self, chip: &Chip) -> io::Result<()> {
+        put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &self.pids(chip), READ_ONLY)?;
+        let open = self.machine.users(chip, self.lives).filter_map(|user| match user.life {
+            Life::Running { pid } => Some(std::iter::repeat_n((pid, user.process.job.program), user.process.files as usize)),
+            _ => None,
+        });
+        let path = self.root.join(format!("sys/kernel/debug/tenstorrent/{}/mappings", chip.id));
+        put(&path, &kernel::mappings(open.flatten()), READ_ONLY)
     }
 
     /// One line for each open file, the newest first.
@@ -166,32 +220,121 @@ fn locals(machine: &Machine) -> impl Iterator<Item = (&Chip, &Pci)> {
     })
 }
 
-/// Directories, links, and the files that are not in the model's table because no reader asks for them.
-fn lay_chip(root: &Path, chip: &Chip, pci: &Pci) -> io::Result<()> {
-    let Chip { id, board, .. } = chip;
-    let (bdf, device) = (pci.bdf(), directory(root, chip, pci, Place::Pci));
-    for place in [Place::Hwmon, Place::Counters] {
-        fs::create_dir_all(directory(root, chip, pci, place))?;
-    }
-    fs::create_dir_all(root.join(format!("proc/driver/tenstorrent/{id}")))?;
+/// What there is of one chip, as the driver and the kernel have it. Each part is laid or removed when it is not as it should be; the
+/// answers say whether it was laid anew.
+struct Presence<'a> {
+    root: &'a Path,
+    chip: &'a Chip,
+    pci: &'a Pci,
+    driver: Version,
+}
 
-    let class = directory(root, chip, pci, Place::Class);
-    link(&format!("../../../{bdf}"), &class.join("device"))?;
-    let path = pci.path();
-    link(&format!("../../{path}/tenstorrent/tenstorrent!{id}"), &root.join(format!("sys/class/tenstorrent/tenstorrent!{id}")))?;
-    link(&format!("../../../{path}"), &root.join(format!("sys/bus/pci/devices/{bdf}")))?;
+impl Presence<'_> {
+    fn directory(&self, place: Place) -> PathBuf {
+        directory(self.root, self.chip, self.pci, place)
+    }
 
-    put_line(&class.join("dev"), &format!("{MAJOR}:{id}"))?;
-    put_line(&class.join("uevent"), &format!("MAJOR={MAJOR}\nMINOR={id}\nDEVNAME=tenstorrent/{id}"))?;
-    for (file, text) in [("vendor", "0x1e52"), ("subsystem_vendor", "0x1e52"), ("class", "0x120000")] {
-        put_line(&device.join(file), text)?;
+    /// The PCI device and its bridge.
+    fn set_plugged(&self, is_plugged: bool) -> io::Result<bool> {
+        let (device, bridge) = (self.directory(Place::Pci), self.directory(Place::Bridge));
+        let listed = self.root.join(format!("sys/bus/pci/devices/{}", self.pci.bdf()));
+        if !is_plugged {
+            vanish(&listed)?;
+            vanish(&device)?;
+            fs::create_dir_all(bridge)?;
+            return Ok(false);
+        }
+        if device.exists() {
+            return Ok(false);
+        }
+        fs::create_dir_all(device.join("link"))?;
+        put_all(&bridge, kernel::BRIDGE)?;
+        for file in ["current_link_speed", "max_link_speed"] {
+            put_line(&bridge.join(file), self.chip.board.link.speed_max, READ_ONLY)?;
+        }
+        put_line(&bridge.join("current_link_width"), &self.pci.lanes.to_string(), READ_ONLY)?;
+        put_all(&device, kernel::PCI)?;
+        put_all(&device.join("power"), kernel::POWER_PCI)?;
+        put_line(&device.join("modalias"), &kernel::modalias(self.chip), READ_ONLY)?;
+        put_line(&device.join("uevent"), &kernel::uevent(self.chip, self.pci, false), SWITCH)?;
+        put_line(&device.join("resource"), &kernel::resource(self.chip), READ_ONLY)?;
+        link("../../../../bus/pci", &device.join("subsystem"))?;
+        let node = format!("../../../LNXSYSTM:00/LNXSYBUS:00/PNP0A08:00/device:{:02x}/device:{:02x}", 5 + self.chip.id, 6 + self.chip.id);
+        link(&node, &device.join("firmware_node"))?;
+        link(&format!("../../../{}", self.pci.path()), &listed)?;
+        Ok(true)
     }
-    put_line(&directory(root, chip, pci, Place::Bridge).join("max_link_speed"), board.link.speed_max)?;
-    let hwmon = directory(root, chip, pci, Place::Hwmon);
-    for (file, text) in board.silicon.labels {
-        put_line(&hwmon.join(file), text)?;
+
+    /// The class device with its counters, and what the driver has of it elsewhere.
+    fn set_bound(&self, is_bound: bool, keeps_link: bool) -> io::Result<bool> {
+        let (device, class, id, bdf) = (self.directory(Place::Pci), self.directory(Place::Class), self.chip.id, self.pci.bdf());
+        let users = self.root.join(format!("proc/driver/tenstorrent/{id}"));
+        let (debug, bound) = (format!("sys/kernel/debug/tenstorrent/{id}"), format!("sys/bus/pci/drivers/tenstorrent/{bdf}"));
+        let (debug, bound) = (self.root.join(debug), self.root.join(bound));
+        if is_bound && class.exists() {
+            return Ok(false);
+        }
+        if device.exists() {
+            put_line(&device.join("uevent"), &kernel::uevent(self.chip, self.pci, is_bound), SWITCH)?;
+        }
+        if !is_bound {
+            if !keeps_link {
+                vanish(&self.class_link())?;
+            }
+            let parent = class.parent().unwrap_or(&class);
+            return [parent, &users, &debug, &bound, &device.join("driver")].into_iter().try_for_each(vanish).map(|()| false);
+        }
+        for directory in [&self.directory(Place::Counters), &users, &debug] {
+            fs::create_dir_all(directory)?;
+        }
+        put(&users.join("pids"), "", READ_ONLY)?;
+        // Another user than root could not remove it again.
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&users, Permissions::from_mode(0o555))?;
+        }
+        link(&format!("../../../{bdf}"), &class.join("device"))?;
+        link("../../../../../../class/tenstorrent", &class.join("subsystem"))?;
+        link("../../../../bus/pci/drivers/tenstorrent", &device.join("driver"))?;
+        link(&format!("../../../../{}", self.pci.path()), &bound)?;
+        put_line(&class.join("dev"), &format!("{}:{id}", kernel::MAJOR), READ_ONLY)?;
+        put_line(&class.join("uevent"), &format!("MAJOR={}\nMINOR={id}\nDEVNAME=tenstorrent/{id}", kernel::MAJOR), SWITCH)?;
+        put_all(&class.join("power"), kernel::POWER_IDLE)?;
+        Ok(true)
     }
-    Ok(())
+
+    /// What the driver publishes once the firmware is ready: the sensors here, `tt_*` files with the other files.
+    fn set_ready(&self, is_ready: bool) -> io::Result<bool> {
+        let hwmon = self.directory(Place::Hwmon);
+        let listed = self.root.join(format!("sys/class/hwmon/hwmon{}", self.pci.hwmon));
+        if is_ready && hwmon.exists() {
+            return Ok(false);
+        }
+        if !is_ready {
+            vanish(&listed)?;
+            vanish(hwmon.parent().unwrap_or(&hwmon))?;
+            let class = self.directory(Place::Class);
+            let rows = published(self.chip.product.arch, self.driver).filter(|row| row.place == Place::Class);
+            return rows.map(|row| class.join(row.file)).try_for_each(|path| vanish(&path)).map(|()| false);
+        }
+        fs::create_dir_all(&hwmon)?;
+        for (file, text) in self.chip.board.silicon.labels {
+            put_line(&hwmon.join(file), text, READ_ONLY)?;
+        }
+        put(&hwmon.join("uevent"), "", SWITCH)?;
+        put_all(&hwmon.join("power"), kernel::POWER_IDLE)?;
+        link(&format!("../../../{}", self.pci.bdf()), &hwmon.join("device"))?;
+        link("../../../../../../class/hwmon", &hwmon.join("subsystem"))?;
+        link(&format!("../../{}/hwmon/hwmon{}", self.pci.path(), self.pci.hwmon), &listed)?;
+        Ok(true)
+    }
+
+    fn class_link(&self) -> PathBuf {
+        self.root.join(format!("sys/class/tenstorrent/tenstorrent!{}", self.chip.id))
+    }
+
+    fn link_class(&self) -> io::Result<()> {
+        link(&format!("../../{}/tenstorrent/tenstorrent!{}", self.pci.path(), self.chip.id), &self.class_link())
+    }
 }
 
 fn directory(root: &Path, chip: &Chip, pci: &Pci, place: Place) -> PathBuf {
@@ -212,14 +355,48 @@ fn link(target: &str, path: &Path) -> io::Result<()> {
     }
 }
 
-fn put_line(path: &Path, line: &str) -> io::Result<()> {
-    put(path, &format!("{line}\n"))
+/// Removes a file, a link, or a directory with everything in it. What is not there is no error.
+fn vanish(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Puts these files into a directory, which is made if need be.
+fn put_all(directory: &Path, files: &[kernel::Extra]) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    files.iter().try_for_each(|(file, text, mode)| put_line(&directory.join(file), text, *mode))
+}
+
+fn put_line(path: &Path, line: &str, mode: u32) -> io::Result<()> {
+    put(path, &if line.is_empty() { String::new() } else { format!("{line}\n") }, mode)
+}
+
+/// Opens a file for writing although nobody but root may write to it.
+fn open(path: &Path, mode: u32) -> io::Result<File> {
+    let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path);
+    match open() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            fs::set_permissions(path, Permissions::from_mode(mode | 0o200))?;
+            let file = open();
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+            file
+        }
+        other => other,
+    }
 }
 
 /// Puts a text into a file in place, since readers keep their files open. A shorter text first ends in blank lines over
 /// the old one's rest, then the file is cut: a reader in between sees no mixture of two numbers.
-fn put(path: &Path, text: &str) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let file = open(path, mode)?;
     let bytes_before = usize::try_from(file.metadata()?.len()).unwrap_or(0);
     if bytes_before <= text.len() {
         return file.write_all_at(text.as_bytes(), 0);
@@ -239,10 +416,10 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("file");
-        put(&path, "1\n").unwrap();
+        put(&path, "1\n", READ_ONLY).unwrap();
         let inode = fs::metadata(&path).unwrap().ino();
         for text in ["100000\n", "99\n", "", "977\n4242\n"] {
-            put(&path, text).unwrap();
+            put(&path, text, READ_ONLY).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);

@@ -133,9 +133,9 @@ fn the_same_spec_seed_and_tick_make_the_same_bytes() {
 
 #[test]
 fn an_updated_tree_equals_a_fresh_one() {
-    let spec = "n300x2,p150,fault=garbage:0@1,fault=gone:1@2,fault=stale:4@1,fault=reset:2@1";
+    let spec = "n300x2,p150,fault=garbage:0@1-3,fault=gone:1@2-9,fault=stale:4@1,fault=reset:2@1";
     let moved = Tree::at(spec, 0);
-    for tick in [1, 2, 3, 4, 77, 5000] {
+    for tick in [1, 2, 3, 4, 8, 12, 13, 77, 5000] {
         moved.update(tick);
         assert_eq!(without_times(everything(moved.root())), without_times(everything(Tree::at(spec, tick).root())), "{tick}");
     }
@@ -201,8 +201,8 @@ fn an_n300_field_by_field() {
     assert_eq!(tree.text("sys/module/tenstorrent/version"), "2.9.0\n");
     let class = "sys/class/tenstorrent/tenstorrent!0";
     for (file, text) in [
-        ("dev", "240:0\n"),
-        ("uevent", "MAJOR=240\nMINOR=0\nDEVNAME=tenstorrent/0\n"),
+        ("dev", "245:0\n"),
+        ("uevent", "MAJOR=245\nMINOR=0\nDEVNAME=tenstorrent/0\n"),
         ("tt_card_type", "n300\n"),
         ("tt_fw_bundle_ver", "18.12.0.0\n"),
         ("tt_eth_fw_ver", "6.14.0\n"),
@@ -211,19 +211,19 @@ fn an_n300_field_by_field() {
         ("device/subsystem_vendor", "0x1e52\n"),
         ("device/subsystem_device", "0x0014\n"),
         ("device/class", "0x120000\n"),
-        ("device/numa_node", "0\n"),
+        ("device/numa_node", "-1\n"),
         ("device/current_link_speed", "16.0 GT/s PCIe\n"),
         ("device/max_link_width", "16\n"),
-        ("device/hwmon/hwmon2/name", "wormhole\n"),
-        ("device/hwmon/hwmon2/temp1_label", "asic1_temp\n"),
-        ("device/hwmon/hwmon2/in0_label", "vcore1\n"),
-        ("device/hwmon/hwmon2/temp1_max", "75000\n"),
-        ("device/hwmon/hwmon2/power1_max", "85000000\n"),
+        ("device/hwmon/hwmon0/name", "wormhole\n"),
+        ("device/hwmon/hwmon0/temp1_label", "asic1_temp\n"),
+        ("device/hwmon/hwmon0/in0_label", "vcore1\n"),
+        ("device/hwmon/hwmon0/temp1_max", "75000\n"),
+        ("device/hwmon/hwmon0/power1_max", "85000000\n"),
         ("device/../max_link_speed", "16.0 GT/s PCIe\n"),
     ] {
         assert_eq!(tree.text(&format!("{class}/{file}")), text, "{file}");
     }
-    for absent in ["tt_therm_trip_count", "device/hwmon/hwmon2/fan1_input", "device/hwmon/hwmon2/fan1_label"] {
+    for absent in ["tt_therm_trip_count", "device/hwmon/hwmon0/fan1_input", "device/hwmon/hwmon0/fan1_label"] {
         assert!(!tree.root().join(class).join(absent).exists(), "{absent}");
     }
     assert!(!tree.root().join("dev/tenstorrent").exists());
@@ -258,7 +258,7 @@ fn boards_have_their_own_look() {
     assert_eq!(p150.text("sys/module/tenstorrent/version"), "2.10.0\n");
     assert_eq!((p150.read(0, Attr::CardType).as_str(), p150.read(0, Attr::LinkSpeed).as_str()), ("p150a\n", "32.0 GT/s PCIe\n"));
     assert_eq!((p150.number(0, Attr::PowerMax), p150.number(0, Attr::CurrentMax)), (150_000_000, 200_000));
-    assert_eq!(p150.text("sys/class/tenstorrent/tenstorrent!0/device/hwmon/hwmon2/fan1_label"), "fan_rpm\n");
+    assert_eq!(p150.text("sys/class/tenstorrent/tenstorrent!0/device/hwmon/hwmon0/fan1_label"), "fan_rpm\n");
 
     let p300 = Tree::at("p300", 0);
     assert_eq!(p300.read(0, Attr::Serial), p300.read(1, Attr::Serial));
@@ -406,19 +406,90 @@ fn faults_in_files() {
 
 #[test]
 fn faults_in_the_list_begin_in_time() {
-    let tree = Tree::at("n150x3,fault=gone:0@5,fault=hang:1,fault=reset:2@5", 0);
+    let tree = Tree::at("n150x3,fault=hang:1,fault=reset:2@5-6", 0);
     assert!(tree.text(".ttmon-faults").lines().all(|line| line.contains("tenstorrent!1/") && line.ends_with("\thang")));
     tree.update(20);
     let lines = tree.text(".ttmon-faults");
-    assert!(lines.starts_with("sys/class/tenstorrent/tenstorrent!0\tENODEV\n"), "{lines}");
     assert!(lines.contains("sys/class/tenstorrent/tenstorrent!2/tt_heartbeat\tENODATA\n"), "{lines}");
+    assert!(!lines.contains("label") && !lines.contains("hwmon2/name"), "{lines}");
     for line in lines.lines() {
         let path = line.split('\t').next().unwrap();
         assert!(tree.root().join(path).exists(), "{path}");
     }
     // Counters have no guard in the driver: during a reset they are all ones.
-    let counters = Attr::HostPosted0.attribute().parse(&tree.read(2, Attr::HostPosted0));
-    assert_eq!(counters, Ok(Raw::Number(0xFFFF_FFFF)));
+    let counter = || Attr::HostPosted0.attribute().parse(&tree.read(2, Attr::HostPosted0)).unwrap();
+    assert_eq!(counter(), Raw::Number(0xFFFF_FFFF));
+    tree.update(24);
+    assert!(!tree.text(".ttmon-faults").contains("ENODATA"));
+    assert_ne!(counter(), Raw::Number(0xFFFF_FFFF));
+}
+
+/// Up to driver 2.8 a reset is no error: the bus answers all ones.
+#[test]
+fn a_reset_on_an_old_driver_is_all_ones() {
+    let tree = Tree::at("n150,driver=2.7,fault=reset:0", 0);
+    assert_eq!(tree.text("sys/module/tenstorrent/version"), "2.7.0\n");
+    for (attr, text) in [(Attr::Temperature, "4095937\n"), (Attr::PowerMax, "1110490560\n"), (Attr::Aiclk, "4294967295\n")] {
+        assert_eq!(tree.read(0, attr), text, "{attr:?}");
+    }
+    assert_eq!(tree.text(".ttmon-faults"), "");
+}
+
+/// Which names there are while a device is gone, and that they come back.
+#[test]
+fn names_vanish_and_come_back() {
+    for (kind, keeps_pci, keeps_module) in [("gone", true, true), ("unplug", false, true), ("unload", true, false)] {
+        let tree = Tree::at(&format!("n150x2,fault={kind}:1@1-2"), 0);
+        let whole = everything(tree.root());
+        let pci = fs::canonicalize(tree.root().join("sys/class/tenstorrent/tenstorrent!1/device")).unwrap();
+        tree.update(4);
+        for name in
+            ["sys/class/tenstorrent/tenstorrent!1", "proc/driver/tenstorrent/1", "sys/class/hwmon/hwmon0", "sys/kernel/debug/tenstorrent/1"]
+        {
+            assert!(fs::symlink_metadata(tree.root().join(name)).is_err(), "{kind}: {name}");
+        }
+        assert_eq!((pci.exists(), pci.join("driver").exists()), (keeps_pci, false), "{kind}");
+        assert_eq!(tree.root().join("sys/module/tenstorrent").exists(), keeps_module, "{kind}");
+        assert_eq!(tree.root().join("sys/class/tenstorrent/tenstorrent!0/tt_aiclk").exists(), keeps_module, "{kind}");
+        tree.update(8);
+        assert_eq!(everything(tree.root()).keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>(), "{kind}");
+    }
+    // A device that is gone from the start would be missed by nobody without its name.
+    let tree = Tree::at("n150x2,fault=gone:1", 0);
+    let class = tree.root().join("sys/class/tenstorrent/tenstorrent!1");
+    assert!(fs::read_link(&class).is_ok() && !class.exists());
+}
+
+#[test]
+fn firmware_that_is_not_ready_publishes_nothing() {
+    let tree = Tree::at("n150,fault=starting:0@0-1", 0);
+    let class = tree.root().join("sys/class/tenstorrent/tenstorrent!0");
+    for (file, is_there) in [("dev", true), ("pcie_perf_counters/slv_rd_data_word_sent0", true), ("device/current_link_speed", true)] {
+        assert_eq!(class.join(file).exists(), is_there, "{file}");
+    }
+    let names = |directory: &Path| fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    let has_telemetry = || names(&class).iter().any(|name| name.to_string_lossy().starts_with("tt_"));
+    assert!(!has_telemetry() && !class.join("device/hwmon").exists());
+    tree.update(4);
+    assert!(has_telemetry() && class.join("device/hwmon/hwmon0/temp1_input").exists());
+}
+
+/// As on a real t3k: the second device got its sensors first.
+#[test]
+fn sensors_are_numbered_out_of_order() {
+    let tree = Tree::at("t3k", 0);
+    for (device, number) in [(0, 1), (1, 0), (2, 2), (3, 3)] {
+        let path = format!("sys/class/tenstorrent/tenstorrent!{device}/device/hwmon/hwmon{number}/name");
+        assert_eq!(tree.text(&path), "wormhole\n", "{device}");
+        let listed = fs::canonicalize(tree.root().join(format!("sys/class/hwmon/hwmon{number}"))).unwrap();
+        assert_eq!(listed, fs::canonicalize(tree.root().join(path)).unwrap().parent().unwrap());
+    }
+}
+
+#[test]
+fn a_link_whose_speed_the_kernel_does_not_know() {
+    let tree = Tree::at("n150,fault=link:0", 0);
+    assert_eq!((tree.read(0, Attr::LinkSpeedMax).as_str(), tree.read(0, Attr::LinkSpeed).as_str()), ("Unknown\n", "16.0 GT/s PCIe\n"));
 }
 
 #[test]

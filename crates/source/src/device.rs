@@ -403,15 +403,16 @@ pub(crate) enum Retry {
     No,
 }
 
-/// The PCI address is the last part of where the `device` link leads: `../../../0000:c1:00.0`.
+/// The PCI address is the last part of the target of the `device` link: `../../../0000:c1:00.0`. Of a device that just left, the class link
+/// still has it: `../../devices/pci0000:00/0000:00:01.0/0000:c1:00.0/tenstorrent/tenstorrent!0`.
 fn bdf(directory: &Path) -> Reading<Bdf> {
     let link = directory.join("device");
-    let name_in = |path: PathBuf| path.file_name().and_then(|name| name.to_str()?.parse().ok());
-    let target = fs::read_link(&link).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Missing::NoPermission,
-        _ => Missing::Gone,
-    })?;
-    name_in(target).or_else(|| fs::canonicalize(&link).ok().and_then(name_in)).ok_or(Missing::Unparsable)
+    let name_in = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse().ok());
+    match fs::read_link(&link) {
+        Ok(target) => name_in(&target).or_else(|| name_in(&fs::canonicalize(&link).ok()?)).ok_or(Missing::Unparsable),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Missing::NoPermission),
+        Err(_) => fs::read_link(directory).ok().and_then(|target| name_in(target.parent()?.parent()?)).ok_or(Missing::Gone),
+    }
 }
 
 fn reading(attribute: &Attribute, reply: &Reply) -> Reading<Raw> {

@@ -68,6 +68,7 @@ fn a_device_that_left_between_listing_and_reading() {
     fs::remove_dir_all(tree.path("sys/devices/pci0000:00/0000:00:01.0/0000:c1:00.0")).unwrap();
     let snapshot = tree.snapshot();
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).power), (State::Gone, Err(Missing::Gone)));
+    assert_eq!(device(&snapshot, 0).bdf.map(|bdf| bdf.to_string()), Ok("0000:c1:00.0".to_owned()), "the class link has it");
     assert_eq!(device(&snapshot, 1).state, State::Ok);
 }
 

@@ -93,7 +93,13 @@ fn faults() {
     check("reset", "resetting", "temperature", "resetting");
     check("eacces", "unreadable", "temperature", "no_permission");
     check("eio", "unreadable", "temperature", "io_error");
+    check("unplug", "gone", "temperature", "gone");
+    check("starting", "starting", "temperature", "no_source");
+    check("link", "ok", "pcie_gen_max", "no_source");
     check("garbage", "unreadable", "temperature", "out_of_range");
+    let unloaded = ttmon("--sim n150,fault=unload:0");
+    assert_eq!(unloaded.code, 3, "{}", unloaded.stderr);
+    assert!(unloaded.stderr.contains("the kernel driver is not loaded"), "{}", unloaded.stderr);
     let health = |fault: &str| ttmon(&format!("--sim p150x2,fault={fault}:0 --json")).json()["devices"][0]["health"].clone();
     assert_eq!((health("hot"), health("throttle")), ("critical".into(), "warning".into()));
     let throttled = ttmon("--sim n300,fault=throttle:0 --json").json();
@@ -101,6 +107,33 @@ fn faults() {
     assert!(ttmon("--sim n300,fault=throttle:0").stdout.contains("THROTTLE"));
     let stale = ttmon("--sim p150x2,fault=stale:0 --json").json();
     assert!(stale["devices"][0]["memory"]["stale_bytes"].as_u64() > Some(0));
+}
+
+/// What a reader that goes on sees while a device vanishes and comes back.
+#[test]
+fn a_device_goes_and_comes_back() {
+    for fault in ["gone", "unplug", "unload"] {
+        let mut child =
+            command(&format!("--sim n300,idle,fault={fault}:0@1-2 --json -lms 100 --no-server")).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut states: Vec<Value> = Vec::new();
+        for line in lines.take(600) {
+            let json: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            let (device, remote) = (&json["devices"][0], &json["devices"][1]);
+            assert_eq!((&device["id"], &device["board"], &remote["id"]), (&0.into(), &"n300".into(), &1.into()), "{fault}: {json}");
+            // While the names come and go one by one, some samples may have either half.
+            if states.last() != Some(&device["state"]) {
+                states.push(device["state"].clone());
+            }
+            if states.contains(&"gone".into()) && device["state"] == "ok" {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((states.first(), states.last()), (Some(&"ok".into()), Some(&"ok".into())), "{fault}: {states:?}");
+        assert!(states.contains(&"gone".into()), "{fault}: {states:?}");
+    }
 }
 
 #[test]
