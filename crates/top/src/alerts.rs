@@ -159,6 +159,9 @@ mod tests {
         step(State::Resetting, 1);
         step(State::Resetting, 1);
         step(State::Ok, 3);
-        assert_eq!(texts(&alerts), ["device 0 is being reset", "device 0 is back after 4s"]);
+        step(State::Starting, 1);
+        step(State::Ok, 2);
+        let starting = "device 0 is starting: its firmware does not answer yet";
+        assert_eq!(texts(&alerts), ["device 0 is being reset", "device 0 is back after 4s", starting, "device 0 is back after 2s"]);
     }
 }

@@ -109,6 +109,20 @@ fn faults() {
     assert!(stale["devices"][0]["memory"]["stale_bytes"].as_u64() > Some(0));
 }
 
+#[test]
+fn firmware_that_is_not_ready_is_starting() {
+    let spec = "n300x2,idle,fault=starting:0";
+    let table = ttmon(&format!("--sim {spec}")).stdout;
+    let row = table.lines().find(|line| line.contains("n300 L")).unwrap();
+    assert!(row.contains("START"), "{table}");
+    assert!(table.contains("device 0: the firmware does not answer yet; the driver waits up to 120 s for it"), "{table}");
+    let query = ttmon(&format!("--sim {spec} -q -i 0")).stdout;
+    for line in ["state: starting", "temperature: N/A (no_source: the firmware does not answer yet)", "pcie_width: 16"] {
+        assert!(query.contains(line), "{line}: {query}");
+    }
+    assert!(ttmon(&format!("--sim {spec} who 0")).stdout.contains("starting"));
+}
+
 /// What a reader that goes on sees while a device vanishes and comes back.
 #[test]
 fn a_device_goes_and_comes_back() {

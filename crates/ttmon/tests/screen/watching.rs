@@ -26,3 +26,14 @@ fn resizing_during_a_read_does_not_end_a_watch() {
     terminal.press("\x03");
     terminal.end().1.assert_whole();
 }
+
+/// Also where the columns are narrow.
+#[test]
+fn top_shows_starting_and_throttling_devices() {
+    for (columns, rows) in [(80, 24), (140, 40)] {
+        let mut terminal = Terminal::top(columns, rows, "--no-server --sim n300x2,fault=throttle:0,fault=starting:1");
+        terminal.wait("both words", |screen| screen.contains("THROTTLE") && screen.contains("START"));
+        terminal.press("q");
+        terminal.end().1.assert_whole();
+    }
+}
