@@ -47,7 +47,7 @@ pub use names::ranges;
 pub use nvidia::{AppField, GpuField, csv_apps, csv_gpu};
 pub use quantity::{percent, size};
 pub use query::query;
-pub use reports::{ReportFile, reports};
+pub use reports::{ProgramReports, ReportFile, reports};
 pub use snapshot::snapshot;
 pub use style::Style;
 pub use who::who;

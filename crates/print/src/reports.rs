@@ -1,10 +1,13 @@
-//! `ttmon mem --csv`: the two summaries that TT-Metal's MemoryReporter writes, in its formats, and a table of all blocks.
+//! `ttmon mem --csv`: the files that TT-Metal's MemoryReporter writes, in its formats, and a table of all blocks.
 //!
-//! Its summaries have no column for the device: TT-Metal writes one set for each, told apart by a prefix of the file names.
+//! MemoryReporter has no column for the device: TT-Metal writes one set of files for each, told apart by a prefix of their names. The
+//! number of a block is TT-Metal's own and not known from outside: here blocks are numbered in the order of their addresses.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use ttmon_model::snapshot::{Allocator, Banks};
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::snapshot::{Allocator, Banks, Block};
 use ttmon_model::{Kind, Reading, Snapshot};
 
 use crate::quantity::ABSENT;
@@ -14,9 +17,15 @@ use crate::quantity::ABSENT;
 pub struct ReportFile {
     /// Its name.
     pub name: String,
-    /// All of it.
+    /// All of it, or what is to be added.
     pub text: String,
 }
+
+/// The kinds that MemoryReporter writes, in its order.
+const REPORTED: [(Kind, &str); 3] = [(Kind::Dram, "DRAM"), (Kind::L1, "L1"), (Kind::L1Small, "L1_SMALL")];
+const MEMORY_HEADING: &str = ", Total Allocatable Size (B), Total Allocated (B), Total Free (B), Largest Free Block (B)\n";
+const L1_TITLE: &str = "This report indicates available space for interleaving L1 buffers\n";
+const L1_HEADING: &str = ", Largest Contiguous Free Block (B), Total Free L1 Space (B)\n";
 
 /// The files for all open allocators whose banks are known; none where there is no such allocator.
 pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
@@ -27,8 +36,12 @@ pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
         .flat_map(|allocator| {
             let prefix = prefix(allocator);
             [
-                ReportFile { name: format!("{prefix}memory_usage_summary.csv"), text: memory_usage_summary(allocator) },
-                ReportFile { name: format!("{prefix}l1_usage_summary.csv"), text: l1_usage_summary(allocator) },
+                ReportFile {
+                    name: format!("{prefix}memory_usage_summary.csv"),
+                    text: format!("{MEMORY_HEADING}{}", memory_rows(allocator)),
+                },
+                ReportFile { name: format!("{prefix}l1_usage_summary.csv"), text: format!("{L1_TITLE}{L1_HEADING}{}", l1_row(allocator)) },
+                ReportFile { name: format!("{prefix}detailed_memory_usage.csv"), text: detailed(allocator) },
             ]
         })
         .collect();
@@ -36,6 +49,40 @@ pub fn reports(snapshot: &Snapshot) -> Vec<ReportFile> {
         files.push(ReportFile { name: "memory_blocks.csv".to_owned(), text: memory_blocks(&known) });
     }
     files
+}
+
+/// The files that MemoryReporter adds to with each program: the memory of its allocator when the program was first seen.
+#[derive(Debug, Default)]
+pub struct ProgramReports {
+    seen: BTreeSet<(ProcessKey, u32)>,
+    begun: BTreeSet<u32>,
+}
+
+impl ProgramReports {
+    /// What is to be added to which file, for the programs that an earlier snapshot did not have.
+    pub fn next(&mut self, snapshot: &Snapshot) -> Vec<ReportFile> {
+        let mut files = Vec::new();
+        for circular in &snapshot.circulars {
+            let (process, program) = (circular.process, circular.entry.program);
+            let mut of_process = snapshot.allocators.iter().filter(|allocator| allocator.process == process);
+            let Some(allocator) = of_process.nth(circular.entry.allocator).filter(|allocator| has_banks(allocator)) else { continue };
+            if !self.seen.insert((process, program)) {
+                continue;
+            }
+            let is_first = self.begun.insert(process.pid);
+            let heading = |text: &str| if is_first { text.to_owned() } else { String::new() };
+            let parts = [
+                ("memory_usage_summary", heading(&format!("Program ID{MEMORY_HEADING}")), memory_rows(allocator)),
+                ("l1_usage_summary", heading(&format!("{L1_TITLE}Program ID{L1_HEADING}")), l1_row(allocator)),
+                ("detailed_memory_usage", String::new(), detailed(allocator)),
+            ];
+            files.extend(parts.map(|(name, heading, rows)| ReportFile {
+                name: format!("{}_program_{name}.csv", process.pid),
+                text: format!("{heading}{program}{rows}"),
+            }));
+        }
+        files
+    }
 }
 
 fn has_banks(allocator: &Allocator) -> bool {
@@ -50,10 +97,10 @@ fn number(value: Option<Reading<u64>>) -> String {
     value.and_then(Result::ok).map_or_else(|| ABSENT.to_owned(), |value| value.to_string())
 }
 
-/// Per bank; the rows are DRAM, L1 and L1_SMALL, and are not labelled.
-fn memory_usage_summary(allocator: &Allocator) -> String {
-    let mut text = ", Total Allocatable Size (B), Total Allocated (B), Total Free (B), Largest Free Block (B)\n".to_owned();
-    for kind in [Kind::Dram, Kind::L1, Kind::L1Small] {
+/// Per bank; the rows are not labelled.
+fn memory_rows(allocator: &Allocator) -> String {
+    let mut text = String::new();
+    for (kind, _) in REPORTED {
         let banks = banks(allocator, kind);
         let cells = [
             number(banks.map(|banks| Ok(banks.bank_bytes))),
@@ -67,17 +114,71 @@ fn memory_usage_summary(allocator: &Allocator) -> String {
 }
 
 /// The largest block of a bank, and as much of all banks: what an interleaved buffer may have.
-fn l1_usage_summary(allocator: &Allocator) -> String {
+fn l1_row(allocator: &Allocator) -> String {
     let banks = banks(allocator, Kind::L1);
     let largest = banks.map(|banks| banks.largest_free_per_bank);
     let of_all = banks.map(|banks| banks.largest_free_per_bank.map(|largest| largest.saturating_mul(banks.banks)));
-    format!(
-        "This report indicates available space for interleaving L1 buffers\n\
-         , Largest Contiguous Free Block (B), Total Free L1 Space (B)\n\
-         ,{},{}\n",
-        number(largest),
-        number(of_all)
-    )
+    format!(",{},{}\n", number(largest), number(of_all))
+}
+
+/// Over all banks, then the blocks of one.
+fn detailed(allocator: &Allocator) -> String {
+    let mut text = String::new();
+    for (kind, name) in REPORTED {
+        let banks = banks(allocator, kind);
+        let of_all = |get: fn(&Banks) -> Reading<u64>| number(banks.map(|one| get(one).map(|bytes| bytes.saturating_mul(one.banks))));
+        let _ = writeln!(text, ",{name}");
+        let _ = writeln!(text, ",Total allocatable (B):,{}", of_all(|banks| Ok(banks.bank_bytes)));
+        let _ = writeln!(text, ",Total allocated (B):,{}", of_all(|banks| banks.allocated_per_bank));
+        let _ = writeln!(text, ",Total free (B):,{}", of_all(|banks| banks.free_per_bank));
+        match banks {
+            Some(banks) if banks.no_blocks.is_none() => block_table(&mut text, banks),
+            Some(Banks { no_blocks: Some(reason), .. }) => {
+                let _ = writeln!(text, "Block table: {ABSENT} ({})", reason.explanation());
+            }
+            _ => {
+                let _ = writeln!(text, "Block table: {ABSENT}");
+            }
+        }
+    }
+    text
+}
+
+/// Sizes of free blocks are in classes: each begins at twice the size of the one before, the first at this many bytes.
+const CLASS_BYTES: u64 = 1024;
+/// No more classes than for blocks of this size.
+const LARGEST_CLASS_BYTES: u64 = 128 << 20;
+
+/// As the allocator of TT-Metal prints its blocks. Addresses are relative to where its memory begins.
+fn block_table(text: &mut String, banks: &Banks) {
+    let nothing = [Block { address: 0, size: 0, is_free: true }];
+    let blocks = if banks.table.is_empty() { &nothing[..] } else { &banks.table };
+    let base = blocks.first().map_or(0, |block| block.address);
+    let bits = |bytes: u64| u64::from(u64::BITS - (bytes / CLASS_BYTES).leading_zeros());
+    let classes = bits(banks.bank_bytes).clamp(2, bits(LARGEST_CLASS_BYTES));
+    let class_of = |size: u64| bits(size).saturating_sub(1).min(classes - 1);
+    text.push_str("FreeListOpt allocator info:\nsegregated free blocks by size:\n");
+    for class in 0..classes {
+        let from = CLASS_BYTES << class;
+        let to = if class + 1 == classes { "inf".to_owned() } else { (from * 2).to_string() };
+        let _ = write!(text, "  Size class {class}: ({from} - {to}) blocks: ");
+        for (id, _) in blocks.iter().enumerate().filter(|(_, block)| block.is_free && class_of(block.size) == class) {
+            let _ = write!(text, "{id} ");
+        }
+        text.push('\n');
+    }
+    text.push_str("Free slots in block table: \nBlock table:\n");
+    for heading in ["Block", "Address", "Size", "PrevID", "NextID", "Allocated"] {
+        let _ = write!(text, "{heading:>12} ");
+    }
+    text.push('\n');
+    for (id, block) in blocks.iter().enumerate() {
+        let previous = id.checked_sub(1).map_or_else(|| "none".to_owned(), |id| id.to_string());
+        let next = if id + 1 < blocks.len() { (id + 1).to_string() } else { "none".to_owned() };
+        let (address, size) = (block.address.saturating_sub(base), block.size);
+        let is_allocated = if block.is_free { "no" } else { "yes" };
+        let _ = writeln!(text, "{id:>12} {address:>12} {size:>12} {previous:>12} {next:>12} {is_allocated:>12}");
+    }
 }
 
 /// Of our own: every block, in the words of `ttmon mem --json --blocks`.

@@ -59,7 +59,7 @@ pub(crate) struct Main {
     /// With the heading, and the line of sums where there is one.
     pub(crate) devices: Rect,
     pub(crate) has_sums: bool,
-    /// Memory of a single device, kind by kind.
+    /// Memory of the chosen device, kind by kind.
     pub(crate) kinds: Option<Rect>,
     pub(crate) charts: Option<Rect>,
     pub(crate) processes: Rect,
@@ -131,7 +131,7 @@ pub(crate) fn main(body: Rect, devices: usize) -> Main {
     };
     let list = take(fixed + rows);
     let mut spare = body.height.saturating_sub(fixed + rows + wanted);
-    let kinds = (devices == 1 && spare >= 3).then(|| take(3));
+    let kinds = (devices > 0 && spare >= 3).then(|| take(3));
     spare -= kinds.map_or(0, |area| area.height);
     let charts = (spare >= 5).then(|| take(spare.min(chart_rows(body.width, devices))));
     let processes = Rect { y: top, height: body.bottom() - top, ..body };

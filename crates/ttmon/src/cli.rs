@@ -354,7 +354,8 @@ pub(crate) struct MemArgs {
     /// List the blocks of each allocator, used and free.
     #[arg(long)]
     pub(crate) blocks: bool,
-    /// Write the summaries of TT-Metal's MemoryReporter and a table of all blocks into DIR.
+    /// Write the files of TT-Metal's MemoryReporter and a table of all blocks into DIR; with -w its files by program, which grow with
+    /// each program that is seen.
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
     /// Only this process.

@@ -36,12 +36,12 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let reach = args.pid.map_or(Reach::Everybody, Reach::Process);
     let asked = Asked { pace, processes: true, detail, reach, path: path(args) };
     let interval = refresh.unwrap_or(REFRESH_DEFAULT);
-    let mut snapshots = if args.watch && interval < show::SERVER_INTERVAL_MIN {
+    let mut snapshots = if args.watch && (interval < show::SERVER_INTERVAL_MIN || args.csv.is_some()) {
         Snapshots::read_here(context, asked)
     } else {
         Snapshots::new(context, asked)
     };
-    let is_screen = args.watch && context.terminal.is_terminal && !context.json;
+    let is_screen = args.watch && context.terminal.is_terminal && !context.json && args.csv.is_none();
     if is_screen {
         snapshots.open()?;
     }
@@ -61,6 +61,9 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
         Ok((snapshot, left_out))
     };
     if let Some(directory) = &args.csv {
+        if args.watch {
+            return reports::follow(directory, interval, || Ok(look()?.0));
+        }
         return reports::write(&look()?.0, directory);
     }
     let mut frame = |terminal: Terminal, out: &mut dyn Write| -> Result<(), Failure> {
@@ -101,7 +104,7 @@ fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result
         return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
     }
     let has_parts = args.buffers || args.banks || args.blocks;
-    if args.csv.is_some() && (context.json || args.watch || args.diff.is_some() || has_parts) {
+    if args.csv.is_some() && (context.json || args.diff.is_some() || has_parts) {
         return Err(Failure::usage("--csv writes files and prints nothing; ask for what is to be printed without it"));
     }
     if args.diff.is_some() && (args.banks || args.blocks) {

@@ -9,6 +9,9 @@ use serde_json::Value;
 /// Both write these, byte for byte the same.
 const SUMMARIES: &[&str] = &["memory_usage_summary.csv", "l1_usage_summary.csv"];
 
+/// The same but for the numbers of blocks, which only TT-Metal knows.
+const DETAILED: &str = "detailed_memory_usage.csv";
+
 /// The numbers of one message: `Out of Memory: ... where each bank needs to store N B, but bank size is N B (allocated: N B, free: N B,
 /// largest free block: N B)`.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,8 +78,31 @@ pub(super) fn files(theirs: &Path, ours: &Path) -> Vec<String> {
         fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()))
     };
     let pairs = SUMMARIES.iter().map(|name| (name, read(theirs, name), read(ours, name)));
+    let blocks = |folder: &Path| without_block_ids(&read(folder, DETAILED));
+    let pairs = pairs.chain([(&DETAILED, blocks(theirs), blocks(ours))]);
     let differing = pairs.filter(|(_, theirs, ours)| theirs != ours);
     differing.map(|(name, theirs, ours)| format!("{name}: TT-Metal writes {theirs:?}, ttmon {ours:?}")).collect()
+}
+
+/// A dump of blocks in the order of their addresses, with how many blocks are in a size class instead of which.
+fn without_block_ids(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut table: Vec<(u64, u64, &str)> = Vec::new();
+    for line in text.lines().chain([""]) {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        if let [_, address, size, _, _, allocated @ ("yes" | "no")] = cells.as_slice() {
+            table.push((address.parse().unwrap_or(u64::MAX), size.parse().unwrap_or(u64::MAX), allocated));
+            continue;
+        }
+        table.sort_unstable();
+        lines.extend(table.drain(..).map(|(address, size, allocated)| format!("{address} {size} {allocated}")));
+        match line.split_once("blocks: ") {
+            Some((class, ids)) if class.contains("Size class") => lines.push(format!("{class}{}", ids.split_whitespace().count())),
+            _ if line.starts_with("Free slots") => {}
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 fn parse(message: &str) -> Option<Message> {
@@ -100,6 +126,16 @@ mod tests {
     fn numbers_of_a_message_are_read() {
         assert_eq!(parse(TEXT), Some(Message { per_bank: 10, free: 20, largest_free: 8 }));
         assert_eq!(parse("Out of Memory: no numbers"), None);
+    }
+
+    #[test]
+    fn blocks_are_compared_without_their_numbers() {
+        let theirs = ",DRAM\n  Size class 0: (1 - 2) blocks: 7 3 \nFree slots in block table: 5 \nBlock table:\n 7 64 9 2 none no\n 2 0 64 none 7 yes\n,L1\n";
+        let ours = ",DRAM\n  Size class 0: (1 - 2) blocks: 1 0 \nFree slots in block table: \nBlock table:\n 0 0 64 none 1 yes\n 1 64 9 0 none no\n,L1\n";
+        assert_eq!(without_block_ids(theirs), without_block_ids(ours));
+        for (is, other) in [("64 9", "64 8"), ("yes", "no"), ("blocks: 1 0", "blocks: 1")] {
+            assert_ne!(without_block_ids(theirs), without_block_ids(&ours.replacen(is, other, 1)), "{is}");
+        }
     }
 
     #[test]

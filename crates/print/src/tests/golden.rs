@@ -6,8 +6,8 @@ use ttmon_model::{Kind, Missing, Snapshot};
 
 use super::{machine, printed, style};
 use crate::{
-    AppField, CsvOptions, GpuField, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields, list, memory,
-    memory_end, query, reports, snapshot, who,
+    AppField, CsvOptions, GpuField, ProgramReports, Style, banks, blocks, csv_apps, csv_fields, csv_gpu, fields_markdown, help_fields,
+    list, memory, memory_end, query, reports, snapshot, who,
 };
 
 const WIDTHS: [usize; 5] = [80, 100, 120, 160, 200];
@@ -92,10 +92,30 @@ fn reports_of_one_allocator_have_no_prefix() {
     let mut machine = machine::hooked();
     machine.allocators.truncate(1);
     let names: Vec<String> = reports(&machine).into_iter().map(|file| file.name).collect();
-    assert_eq!(names, ["memory_usage_summary.csv", "l1_usage_summary.csv", "memory_blocks.csv"]);
+    assert_eq!(names, ["memory_usage_summary.csv", "l1_usage_summary.csv", "detailed_memory_usage.csv", "memory_blocks.csv"]);
     machine.allocators.clear();
     assert_eq!(reports(&machine), []);
     assert!(printed(|out| banks(&machine, &style(80), out)).starts_with("No tracked process has an allocator."));
+}
+
+/// Each program adds its rows once, below one heading.
+#[test]
+fn programs_are_reported_once() {
+    let machine = machine::hooked();
+    let mut programs = ProgramReports::default();
+    let files = programs.next(&machine);
+    let summaries: Vec<_> = files.iter().filter(|file| file.name.ends_with("_program_memory_usage_summary.csv")).collect();
+    assert!(!summaries.is_empty() && files.len() == summaries.len() * 3, "{files:?}");
+    assert!(summaries[0].text.starts_with("Program ID, Total Allocatable Size (B),"), "{}", summaries[0].text);
+    assert_eq!(summaries.iter().filter(|file| file.text.contains("Program ID")).count(), 1, "{summaries:?}");
+    let mut own = machine.clone();
+    own.circulars.truncate(1);
+    let program = own.circulars[0].entry.program;
+    let text: Vec<String> = ProgramReports::default().next(&own).into_iter().map(|file| file.text).collect();
+    assert!(text[0].lines().nth(1).unwrap().starts_with(&format!("{program},")), "{}", text[0]);
+    assert!(text[1].starts_with("This report indicates") && text[1].contains("\nProgram ID, Largest"), "{}", text[1]);
+    assert!(text[2].starts_with(&format!("{program},DRAM\n,Total allocatable (B):,")), "{}", text[2]);
+    assert_eq!(programs.next(&machine), []);
 }
 
 #[test]

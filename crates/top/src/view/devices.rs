@@ -4,7 +4,7 @@ use ratatui_core::layout::Rect;
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::State as DeviceState;
 use ttmon_model::units::size_in_unit_of;
-use ttmon_model::{Device, DeviceId, Kind, Reading, Snapshot};
+use ttmon_model::{Device, DeviceId, Kind, Missing, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::text::Cut;
 use ttmon_print::{Severity, health_word, lower_bound};
@@ -305,17 +305,13 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
     (parts, ill)
 }
 
-/// A single device's memory, kind by kind.
+/// The chosen device's memory: its bars, then what they are made of.
 pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let cb = device.memory.kinds[Kind::Cb].figure.used;
-    let rows = [
-        ("DRAM", device.memory.dram.used, device.memory.dram.total),
-        ("L1", device.memory.l1.used, device.memory.l1.total),
-        ("of it CBs", cb, device.memory.l1.total),
-    ];
-    for (row, (name, used, total)) in (0..).zip(rows) {
-        canvas.field(area, Field::left(1, 10), row, name, canvas.style(Role::Dim));
+    let name = |bar: &str| if snapshot.devices.len() == 1 { bar.to_owned() } else { format!("{} {bar}", device.id) };
+    let rows = [("DRAM", device.memory.dram), ("L1", device.memory.l1)];
+    for (row, (bar, Bar { used, total, .. })) in (0..).zip(rows) {
+        canvas.field(area, Field::left(1, 10), row, &name(bar), canvas.style(Role::Dim));
         let share = used.and_then(|used| total.map(|total| if total == 0 { 0.0 } else { used as f64 / total as f64 }));
         let bar = Field::left(12, area.width.saturating_sub(44).min(60));
         if let Ok(share) = share {
@@ -330,6 +326,17 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
             (Err(reason), _) => format!("N/A: {reason}"),
         };
         canvas.say(area, at + 7, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim });
+    }
+    let parts = [("Buffers", Kind::L1), ("Small", Kind::L1Small), ("CBs", Kind::Cb), ("Kernels", Kind::Kernel), ("Traces", Kind::Trace)];
+    let mut at = 12;
+    for (title, kind) in parts {
+        let used = device.memory.kinds[kind].figure.used;
+        let (text, role) = match used {
+            Ok(used) => (format!("{title} {}", size(used)), Role::Plain),
+            Err(Missing::NotTracked) => (format!("{title} not tracked"), Role::Dim),
+            Err(_) => (format!("{title} {ABSENT}"), Role::Dim),
+        };
+        at = canvas.say(area, at, 2, &text, role) + 2;
     }
 }
 
@@ -362,6 +369,17 @@ mod tests {
         let told = |snapshot: &Snapshot| sums(&snapshot.devices.iter().collect::<Vec<_>>(), canvas).0.join(" ");
         assert!(told(&machine::galaxy()).contains("DRAM 154.7GB/384.0GB"), "{}", told(&machine::galaxy()));
         assert!(told(&eight()).contains("DRAM >5.3GB/96.0GB"), "{}", told(&eight()));
+    }
+
+    /// The main view has the split of the chosen device's memory wherever rows are left.
+    #[test]
+    fn the_main_view_has_the_breakdown() {
+        for (snapshot, size) in [(eight(), (120, 40)), (machine::n300(), (80, 24))] {
+            let state = watched(&snapshot, size, Theme::default(), 1);
+            let screen = text(&drawn(&state));
+            assert!(screen.contains("Buffers ") && screen.contains("CBs ") && screen.contains("Kernels "), "{screen}");
+            assert!(screen.contains("0 DRAM") && screen.contains("0 L1"), "{screen}");
+        }
     }
 
     /// More than fit the smallest screen: what lies above is told as what lies below.

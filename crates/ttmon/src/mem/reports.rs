@@ -1,13 +1,18 @@
 //! `--csv DIR`: all files or none. They are written under names of their own first, and get theirs when all are there.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
-use ttmon_files::Directory;
+use ttmon_files::{Directory, Existing};
 use ttmon_model::Snapshot;
-use ttmon_print::ReportFile;
+use ttmon_print::{ProgramReports, ReportFile};
 
 use crate::failure::Failure;
+use crate::watch;
 
 /// Writes the reports of all allocators into a directory, which is made if it is not there.
 pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure> {
@@ -19,6 +24,28 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
     }
     write_all(directory, &files)
         .map_err(|error| Failure::new(format!("cannot write to {}: {error}; nothing was changed", directory.display())))
+}
+
+/// Adds each program to the files by program when a snapshot first has it, until a snapshot fails. Files of an earlier run are
+/// replaced, as MemoryReporter does.
+pub(super) fn follow(directory: &Path, interval: Duration, mut next: impl FnMut() -> Result<Snapshot, Failure>) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::new(format!("cannot write to {}: {error}", directory.display()));
+    Directory::create(directory).map_err(cannot)?;
+    let mut programs = ProgramReports::default();
+    let mut files: BTreeMap<String, File> = BTreeMap::new();
+    watch::again(interval, || {
+        for ReportFile { name, text } in programs.next(&next()?) {
+            let file = match files.entry(name) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let path = directory.join(new.key());
+                    new.insert(ttmon_files::create(&path, Existing::Replace).map_err(cannot)?)
+                }
+            };
+            file.write_all(text.as_bytes()).map_err(cannot)?;
+        }
+        Ok(())
+    })
 }
 
 fn write_all(path: &Path, files: &[ReportFile]) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::run::{command, ttmon};
+use crate::run::{command, ran, ttmon};
 
 #[test]
 fn a_machine_with_memory_and_processes() {
@@ -206,4 +206,32 @@ fn nothing_is_left_behind() {
 fn kill(pid: u64) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// MemoryReporter's files: those of now, and those that grow with each program.
+#[test]
+fn reports_are_those_of_memory_reporter() {
+    let directory = tempfile::tempdir().unwrap();
+    let csv = |flags: &str| {
+        let mut csv = command(&format!("mem --sim n150 {flags} --csv"));
+        csv.arg(directory.path());
+        csv
+    };
+    assert_eq!(ran(csv("").output().unwrap()).code, 0);
+    let detailed = std::fs::read_to_string(directory.path().join("detailed_memory_usage.csv")).unwrap();
+    assert!(detailed.starts_with(",DRAM\n,Total allocatable (B):,"), "{detailed}");
+    assert!(detailed.contains("\nFreeListOpt allocator info:\nsegregated free blocks by size:\n  Size class 0: (1024 - 2048) blocks: "));
+    assert!(
+        detailed.contains("\n       Block      Address         Size       PrevID       NextID    Allocated \n           0            0 ")
+    );
+    let mut follower = csv("-w -r 50").spawn().unwrap();
+    let is_program = |name: &str| name.ends_with("_program_detailed_memory_usage.csv");
+    let names = || std::fs::read_dir(directory.path()).unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let began = Instant::now();
+    while !names().any(|name| is_program(&name)) {
+        assert!(follower.try_wait().unwrap().is_none() && began.elapsed().as_secs() < 60, "{:?}", names().collect::<Vec<_>>());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    follower.kill().unwrap();
+    follower.wait().unwrap();
 }
