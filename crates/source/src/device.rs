@@ -40,8 +40,10 @@ pub(crate) struct Known {
     has_left: bool,
     /// Whether it was ever listed.
     pub(crate) was_listed: bool,
+    /// Of one that never was: whether its PCI device was there.
+    is_on_bus: bool,
     /// The PCI address that its number had before, where that was another.
-    former: Option<Bdf>,
+    pub(crate) former: Option<Bdf>,
     /// What is read of it, by [`Part`], while that stays the same.
     plans: [Option<Arc<Plan>>; 2],
     /// The list of its users.
@@ -94,6 +96,7 @@ impl Known {
         let mut known = Self {
             id,
             was_listed: true,
+            is_on_bus: true,
             former: None,
             bdf: bdf(&directory),
             attributes: Attributes::all_missing(Missing::NotExposed),
@@ -114,8 +117,16 @@ impl Known {
 
     /// A device that is not listed, as its PCI device says what it is.
     pub(crate) fn absent(root: &Root, id: DeviceId, bdf: Bdf) -> Self {
-        let mut known = Self { bdf: Ok(bdf), was_listed: false, has_left: true, ..Self::new(root, id) };
+        let is_on_bus = fs::symlink_metadata(root.pci().join(bdf.to_string())).is_ok();
+        let mut known = Self { bdf: Ok(bdf), was_listed: false, is_on_bus, has_left: true, ..Self::new(root, id) };
         known.read_bus(root);
+        known
+    }
+
+    /// The same of one whose board is known from before.
+    pub(crate) fn remembered(root: &Root, id: DeviceId, bdf: Bdf, board: &str) -> Self {
+        let mut known = Self::absent(root, id, bdf);
+        known.attributes.set(Attr::CardType, Attr::CardType.attribute().parse(board));
         known
     }
 
@@ -149,6 +160,7 @@ impl Known {
     pub(crate) fn problem(&self) -> Option<Problem> {
         let bdf = self.bdf.ok()?;
         let detail = match self.former {
+            _ if !self.was_listed && !self.is_on_bus => format!("PCI device {bdf} was here before, and is not on the bus"),
             _ if !self.was_listed => format!("PCI device {bdf} is on the bus, and the driver does not list it"),
             Some(former) => format!("it is PCI device {bdf}, and was {former} before: the driver has numbered its devices anew"),
             None => return None,

@@ -9,6 +9,7 @@ pub use tracking::{Departed, End};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Options {
     pub processes: bool,
     /// Whose ledgers are looked for, and how much of them is read.
     pub ledgers: Ledgers,
+    /// The file that the numbers of devices are kept in, for those who start while one is missing; the service has one.
+    pub slots: Option<PathBuf>,
 }
 
 /// Whose ledgers are looked for, and how much of them is read.
@@ -89,6 +92,7 @@ impl Default for Options {
             cluster: None,
             processes: true,
             ledgers: Ledgers { detail: Detail::Totals, reach: Reach::Holders, machine: 0 },
+            slots: None,
         }
     }
 }
@@ -149,6 +153,8 @@ pub struct Machine {
     /// What is read of the driver itself.
     driver: Arc<[Request]>,
     known: Vec<Known>,
+    /// Their numbers, as they were.
+    slots: slots::Slots,
     passwd: Option<String>,
     /// Ledgers found so far.
     ledgers: Vec<Arc<Found>>,
@@ -215,6 +221,7 @@ impl Machine {
             options,
             files,
             known: Vec::new(),
+            slots: slots::Slots::default(),
             passwd: None,
             ledgers: Vec::new(),
             departed: Vec::new(),
@@ -268,6 +275,9 @@ impl Machine {
             Vec::new()
         };
         let ledgers = self.read_ledgers(&processes, time);
+        if let Some(file) = &self.options.slots {
+            self.slots.keep(file, &self.known);
+        }
         let devices = self.known.iter().zip(users).map(|(known, users)| DeviceSample {
             id: known.id,
             bdf: known.bdf,
@@ -327,7 +337,8 @@ impl Machine {
             }
         }
         if is_first && !self.known.is_empty() {
-            self.known.extend(slots::absent(&self.root, &self.known));
+            self.slots = slots::Slots::read(&self.root, self.options.slots.as_deref(), self.options.ledgers.machine);
+            self.slots.complete(&self.root, &mut self.known);
         }
         let present: Vec<_> = self.known.iter().filter(|known| !known.has_left()).map(|known| known.bdf).collect();
         self.known.retain(|known| !known.has_left() || !present.contains(&known.bdf));

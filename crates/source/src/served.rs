@@ -116,7 +116,7 @@ pub fn storage(place: impl AsFd) -> io::Result<Storage> {
 }
 
 /// Opens a regular file of this host. It is checked before it is opened: a foreign file system may not answer.
-fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if storage(&place)? == Storage::Foreign || !FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_file() {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -1,17 +1,102 @@
 //! Devices that the driver does not list when the first sample is taken, and that belong here: an id is that of a slot, and the
 //! ids of remote chips follow from all of them.
+//!
+//! They are on the PCI bus, or in the list that a service keeps in its state directory while the machine runs. Its first line
+//! is `ttmon-devices 1 BOOT MACHINE`, the others are `ID BDF BOARD`.
 
 use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use ttmon_model::Arch;
+use rustix::process::geteuid;
 use ttmon_model::identity::{Bdf, DeviceId};
+use ttmon_model::limits::DEVICES_MAX;
+use ttmon_model::{Arch, Attr};
 
 use crate::device::Known;
 use crate::read::read_small;
 use crate::root::Root;
+use crate::served;
 
 /// Longest list of PCI devices read.
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The list that is kept, in the state directory of a service.
+const FILE: &str = "devices";
+/// Longest line of it, by far.
+const LINE_BYTES_MAX: usize = 128;
+const BOARD_UNKNOWN: &str = "-";
+
+/// Number, PCI address and board of a device.
+type Slot = (DeviceId, Bdf, String);
+
+/// The devices as they were.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// The first line; empty where nothing can be kept.
+    head: String,
+    devices: Vec<Slot>,
+}
+
+impl Slots {
+    /// What was kept of this machine since it started, by the service that keeps `own`, else by one that may speak of the machine.
+    pub(super) fn read(root: &Root, own: Option<&Path>, machine: u64) -> Self {
+        let boot = read_small(&root.proc.join("sys/kernel/random/boot_id"), 64).unwrap_or_default();
+        let boot = String::from_utf8_lossy(boot.trim_ascii()).into_owned();
+        if boot.is_empty() {
+            return Self::default();
+        }
+        let head = format!("ttmon-devices 1 {boot} {machine}");
+        let is_trusted = |directory: &&PathBuf| {
+            fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_dir() && [0, geteuid().as_raw()].contains(&metadata.uid()))
+        };
+        let others = root.served.iter().filter(is_trusted).map(|directory| directory.join(FILE));
+        let texts = own.map(Path::to_owned).into_iter().chain(others).filter_map(|file| read_list(&file).ok());
+        let devices = texts.filter_map(|text| text.strip_prefix(&format!("{head}\n")).map(parse)).next().unwrap_or_default();
+        Self { head, devices }
+    }
+
+    /// Adds the devices that are missing, and notes the numbers that are another device's now.
+    pub(super) fn complete(&self, root: &Root, known: &mut Vec<Known>) {
+        for (id, bdf, board) in &self.devices {
+            if let Some(listed) = known.iter_mut().find(|known| known.id == *id) {
+                listed.former = Some(*bdf).filter(|bdf| listed.bdf != Ok(*bdf));
+            } else if known.iter().all(|known| known.bdf != Ok(*bdf)) {
+                known.push(Known::remembered(root, *id, *bdf, board));
+            }
+        }
+        known.extend(absent(root, known));
+    }
+
+    /// Writes them down, where they are others than before. Whoever cannot, does without.
+    pub(super) fn keep(&mut self, file: &Path, known: &[Known]) {
+        let board = |known: &Known| known.attributes.text(Attr::CardType).unwrap_or(BOARD_UNKNOWN).to_owned();
+        let devices: Vec<Slot> = known.iter().filter_map(|known| Some((known.id, known.bdf.ok()?, board(known)))).collect();
+        if devices == self.devices || self.head.is_empty() {
+            return;
+        }
+        let lines = devices.iter().map(|(id, bdf, board)| format!("{id} {bdf} {board}\n"));
+        let text = format!("{}\n{}", self.head, lines.collect::<String>());
+        let draft = file.with_extension("new");
+        if fs::write(&draft, text).and_then(|()| fs::rename(&draft, file)).is_ok() {
+            self.devices = devices;
+        }
+    }
+}
+
+fn read_list(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    served::open(file)?.take((DEVICES_MAX * LINE_BYTES_MAX) as u64).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn parse(lines: &str) -> Vec<Slot> {
+    let slot = |line: &str| {
+        let mut words = line.split(' ');
+        Some((DeviceId(words.next()?.parse().ok()?), words.next()?.parse().ok()?, words.next()?.to_owned()))
+    };
+    lines.lines().take(DEVICES_MAX).filter_map(slot).collect()
+}
 
 /// PCI addresses of our devices, in order.
 pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
@@ -29,7 +114,7 @@ pub(super) fn on_bus(root: &Root) -> impl Iterator<Item = Bdf> + use<> {
 
 /// Devices on the bus that the driver supports and does not list. It gives them the lowest free numbers, in the order of their
 /// addresses. One that another driver has, for a virtual machine say, is none of them.
-pub(super) fn absent(root: &Root, listed: &[Known]) -> Vec<Known> {
+fn absent(root: &Root, listed: &[Known]) -> Vec<Known> {
     if !may_be_unbound(root) {
         return Vec::new();
     }

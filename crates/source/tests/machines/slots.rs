@@ -173,3 +173,37 @@ fn a_number_that_another_chip_has_now_is_said() {
         snapshot.problems.iter().map(|problem| (problem.part.clone(), problem.detail.contains("numbered its devices anew"))).collect();
     assert_eq!(problems, [("device 1".to_owned(), true), ("device 2".to_owned(), true)]);
 }
+
+/// A service keeps the numbers while the machine runs: whoever starts later knows what was there.
+#[test]
+fn numbers_are_kept_while_the_machine_runs() {
+    let tree = t3k();
+    tree.put("proc/sys/kernel/random/boot_id", "3f1c-a");
+    fs::create_dir_all(tree.path("run/ttmon/state")).unwrap();
+    let file = tree.path("run/ttmon/state/devices");
+    let serving = || tree.machine_with(Options { slots: Some(file.clone()), ..Options::default() });
+    let whole = taken(&mut serving());
+    // The last one leaves no hole, and the first one takes its place on the bus with it.
+    remove(&tree, 3);
+    remove(&tree, 0);
+    for mut machine in [tree.machine(), serving(), serving()] {
+        let snapshot = taken(&mut machine);
+        let chips = |snapshot: &Snapshot| {
+            snapshot.devices.iter().map(|device| (device.id, device.via.ok(), device.board.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(chips(&snapshot), chips(&whole));
+        let states: Vec<State> = snapshot.devices.iter().take(4).map(|device| device.state).collect();
+        assert_eq!(states, [State::Gone, State::Ok, State::Ok, State::Gone]);
+        let problems: Vec<_> = snapshot.problems.iter().map(|problem| problem.detail.as_str()).collect();
+        assert_eq!(problems, [0, 3].map(|n| format!("PCI device {} was here before, and is not on the bus", bdf(n))));
+    }
+    // After the machine was started anew nothing of it holds.
+    tree.put("proc/sys/kernel/random/boot_id", "3f1c-b");
+    assert_eq!(tree.snapshot().devices.len(), 4);
+    // What is no list is none.
+    tree.put("proc/sys/kernel/random/boot_id", "3f1c-a");
+    for text in ["", "ttmon-devices 1 3f1c-a 7\n0 0000:11:00.0 n300\n", "ttmon-devices 1 3f1c-a 0\nx y\n4294967296 0000:11:00.0 n300\n"] {
+        fs::write(&file, text).unwrap();
+        assert_eq!(tree.snapshot().devices.len(), 4, "{text}");
+    }
+}

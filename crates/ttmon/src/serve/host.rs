@@ -29,7 +29,8 @@ pub(super) fn prepare(
     let mut options = Options { state, ..options(context, args)? };
     options.api_listener = options.api.as_deref().and_then(|api| opened.take_stream(api));
     let api = options.api.clone();
-    let host = Host::prepare(placed.root.clone(), placed.options.clone(), options)?;
+    let slots = options.state.as_ref().map(|state| state.join("devices"));
+    let host = Host::prepare(placed.root.clone(), ttmon_source::Options { slots, ..placed.options.clone() }, options)?;
     let announcement = announcement(context, api.as_deref(), host.address(), args);
     Ok((host, announcement))
 }

@@ -59,7 +59,7 @@ fn a_private_state_directory_on_a_disk_is_used_with_a_warning() {
     assert!(found().contains("\"used\": 4096") || found().contains("\"used\":4096"), "{}", found());
     server.kill();
     server.start_again();
-    server.says("Took over 1 entries of 1 processes");
+    server.says("Took over 1 entries of 1 process from");
     assert_eq!(server.usage(0).dram, 4096);
 }
 
