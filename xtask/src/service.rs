@@ -32,6 +32,7 @@ pub(crate) struct Service {
 }
 
 /// An answer.
+#[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,

@@ -33,6 +33,7 @@ pub struct Counters {
     pub handed_refused: u64,
     pub adopted: u64,
     pub complaints_left_out: u64,
+    pub listen_failures: u64,
 }
 
 /// A counter's name in JSON, what it is for people, and itself.
@@ -70,5 +71,6 @@ pub const ROWS: &[Row] = &[
         counters.handed_refused
     }),
     ("adopted", "ledgers taken over from an earlier server", |counters| counters.adopted),
+    ("listen_failures", "failed tries to listen at a socket whose place is taken", |counters| counters.listen_failures),
     ("complaints_left_out", "complaints not printed: too many about one user in a minute", |counters| counters.complaints_left_out),
 ];

@@ -64,6 +64,8 @@ pub const COMPLAINTS_PER_MINUTE_MAX: u32 = 20;
 pub const COMPLAINT_USERS_MAX: usize = 1024;
 /// Lines for people that wait to be written: a terminal that stopped must not stop anything else.
 pub const LOG_BYTES_MAX: usize = 32 << 20;
+/// A socket whose place somebody else has is tried again this much later.
+pub const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 /// After accepting failed for want of something, it is tried again this much later.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Ledgers handed over by processes that are kept at a time, live and past death.

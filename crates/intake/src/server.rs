@@ -8,12 +8,14 @@ mod deaths;
 mod events;
 mod people;
 mod questions;
+mod unbound;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +47,8 @@ use crate::work::{Control, Ear, Handle, News, Sampler, Sources, Workers, unix_ns
 pub struct Settings {
     /// Where it listens.
     pub listeners: Vec<Listener>,
+    /// Sockets whose place somebody else has, with their modes: they are tried again.
+    pub unbound: Vec<(PathBuf, u32)>,
     /// Where it keeps what it hears.
     pub store: Store,
     /// Where ledgers are handed over, if anywhere.
@@ -91,6 +95,7 @@ pub struct Server {
     /// The processes, by what tells of their end.
     ends: OwnedFd,
     listeners: Vec<Listener>,
+    unbound: unbound::Unbound,
     connections: Slab<Connection>,
     processes: Slab<Process>,
     by_pid: HashMap<u32, u64>,
@@ -163,12 +168,15 @@ impl Server {
         }
         let follower = (!settings.is_quiet).then(|| Follower::new(settings.log.format(), settings.store.machine(), unix_ns()));
         let budget = Budget::new(settings.store.bytes_of_user());
+        let unbound = unbound::Unbound::new(settings.unbound);
         let mut server = Self {
             epoll,
             askers,
             asking: 0,
             ends,
             listeners: settings.listeners,
+            counters: Counters { listen_failures: unbound.len(), ..Counters::default() },
+            unbound,
             connections: Slab::default(),
             processes: Slab::default(),
             by_pid: HashMap::new(),
@@ -180,7 +188,6 @@ impl Server {
             ear,
             log: settings.log,
             is_quiet: settings.is_quiet,
-            counters: Counters::default(),
             counted: handle.counted(),
             budget,
             complaints: Complaints::default(),
@@ -277,10 +284,18 @@ impl Server {
 
     fn time_left(&self) -> Option<Timespec> {
         let first = self.dues.first().map(|(at, _)| *at);
-        let next = [first, self.accept_again, self.handover_again, self.dump_due, self.handed.next_due(), self.complaints.next_due()]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let next = [
+            first,
+            self.accept_again,
+            self.handover_again,
+            self.dump_due,
+            self.handed.next_due(),
+            self.complaints.next_due(),
+            self.unbound.next_due(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()?;
         let rest = next.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
         Some(Timespec { tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(rest.subsec_nanos()) })
     }
@@ -506,6 +521,7 @@ impl Server {
             self.write_dumps();
         }
         self.end_complaints(now);
+        self.listen_again(now);
         self.handed.forget_old(now);
         let forgotten = self.handed.take_forgotten();
         if !forgotten.is_empty() {
@@ -564,14 +580,6 @@ impl Server {
         if !connection.is_guarded {
             // There may be descriptors in what was not read.
             self.workers.close(connection.socket);
-        }
-    }
-
-    fn drop_reader(&mut self, connection: &mut Connection) {
-        self.counters.peers_dropped += 1;
-        let (pid, bytes) = (connection.peer_pid, connection.unread.len());
-        if self.may_complain(connection) {
-            self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
         }
     }
 }

@@ -37,6 +37,7 @@ impl Running {
         let at = |name: &str| directory.path().join(name);
         let file = |name: &str| OwnedFd::from(File::create(at(name)).unwrap());
         let settings = Settings {
+            unbound: Vec::new(),
             listeners: vec![Listener::bind(&at("alloc.sock"), 0o600).unwrap()],
             store: Store::open(&at("state"), 0, "0.0.0").unwrap(),
             handover: None,

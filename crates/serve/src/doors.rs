@@ -154,6 +154,13 @@ pub(crate) struct TcpDoor {
 }
 
 impl TcpDoor {
+    /// One that somebody else opened, systemd for one.
+    pub(crate) fn inherited(listener: TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
     /// Listens.
     pub(crate) fn open(address: SocketAddr) -> Result<Self, DoorError> {
         let wrap = |error| DoorError::Address(address, error);

@@ -36,7 +36,7 @@ mod turns;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -72,6 +72,8 @@ pub struct Options {
     pub api_listener: Option<UnixListener>,
     /// Where HTTP is served.
     pub listen: Option<SocketAddr>,
+    /// That port, where the service manager opened it.
+    pub http_listener: Option<TcpListener>,
     /// Whether hosts other than this one may ask.
     pub allow_remote: bool,
     /// What opens everything.
@@ -152,7 +154,10 @@ impl Host {
             Some(listener) => Some(UnixDoor::inherited(listener).map_err(StartError::Thread)?),
             None => options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?,
         };
-        let tcp = options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?;
+        let tcp = match options.http_listener {
+            Some(listener) => Some(TcpDoor::inherited(listener).map_err(StartError::Thread)?),
+            None => options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?,
+        };
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;

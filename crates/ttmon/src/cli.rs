@@ -441,7 +441,7 @@ pub(crate) struct EventsArgs {
 /// Flags of `serve`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeArgs {
-    /// Allocation socket [default: /tmp/tt_allocation_server.sock, also TTMON_SOCKET].
+    /// Allocation socket [default: /run/ttmon/alloc.sock and /tmp/tt_allocation_server.sock, also TTMON_SOCKET].
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Who may connect to it, as chmod takes it [default: 0666: peers are known by the kernel and touch only their own].

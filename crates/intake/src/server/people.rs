@@ -54,6 +54,14 @@ impl Server {
         }
     }
 
+    pub(super) fn drop_reader(&mut self, connection: &mut Connection) {
+        self.counters.peers_dropped += 1;
+        let (pid, bytes) = (connection.peer_pid, connection.unread.len());
+        if self.may_complain(connection) {
+            self.warn(&format!("⚠️  [PID {pid}] dropped: it does not read its replies ({bytes} bytes)"));
+        }
+    }
+
     /// What there is, and what happened so far.
     pub fn statistics(&mut self) {
         match self.log.format() {

@@ -27,6 +27,13 @@ pub(super) fn prepare(
     opened: &mut Opened,
 ) -> Result<(Host, String), Failure> {
     let mut options = Options { state, ..options(context, args)? };
+    if let Some(listener) = opened.http.take() {
+        if args.listen.is_some() {
+            return Err(Failure::usage("--listen does not go with a port that the service manager opened; leave one of them out"));
+        }
+        options.listen = listener.local_addr().ok();
+        options.http_listener = Some(listener);
+    }
     options.api_listener = options.api.as_deref().and_then(|api| opened.take_stream(api));
     let api = options.api.clone();
     let slots = options.state.as_ref().map(|state| state.join("devices"));
@@ -45,6 +52,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         interval: Duration::from_secs_f64(interval),
         api: api(context, args),
         api_listener: None,
+        http_listener: None,
         listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
         allow_remote: args.allow_remote,
         token: token(args.token_file.as_deref())?,

@@ -30,6 +30,7 @@ const INHERITED: &str = "use a socket that the service manager opened";
 pub(super) struct Prepared {
     machine: Machine,
     listeners: Vec<Listener>,
+    unbound: Vec<(PathBuf, u32)>,
     store: Store,
     handover: Option<Receiver>,
     format: Format,
@@ -87,7 +88,7 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
             state.display()
         ));
     }
-    let listeners = listeners(context, args, own.as_deref(), opened.streams)?;
+    let Sockets { listeners, unbound } = sockets(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),
         None => handover(args, own.as_deref(), matches!(context.place, Place::Real))?,
@@ -98,13 +99,13 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
         LogFormat::Text => Format::Text,
         LogFormat::Json => Format::Json,
     };
-    Ok(Prepared { machine, listeners, store, handover, format, is_quiet: args.quiet, banner })
+    Ok(Prepared { machine, listeners, unbound, store, handover, format, is_quiet: args.quiet, banner })
 }
 
 impl Prepared {
     /// Starts its threads.
     pub(super) fn start(self, end: Stopper) -> Result<Running, Failure> {
-        let Self { mut machine, listeners, store, handover, format, is_quiet, banner } = self;
+        let Self { mut machine, listeners, unbound, store, handover, format, is_quiet, banner } = self;
         let failed = |error: io::Error| cannot("start the server", &error);
         let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(failed);
         let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format).map_err(failed)?;
@@ -116,7 +117,7 @@ impl Prepared {
             let sample = machine.sample().map_err(|error| error.to_string())?;
             Ok(Sources { sample, ledgers: machine.ledgers().to_vec() })
         });
-        let settings = Settings { listeners, store, handover, sampler, log, is_quiet };
+        let settings = Settings { listeners, unbound, store, handover, sampler, log, is_quiet };
         let (mut server, handle) = Server::new(settings).map_err(failed)?;
         if format == Format::Json {
             for line in banner.lines() {
@@ -192,31 +193,61 @@ fn own_directory(context: &Context, placed: &Placed) -> Option<PathBuf> {
     }
 }
 
-fn listeners(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Vec<Listener>, Failure> {
-    if !given.is_empty() {
-        if args.socket.is_some() {
-            return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
-        }
-        return given.into_iter().map(|listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error))).collect();
+/// The allocation sockets, and those whose place somebody else has, with their modes.
+struct Sockets {
+    listeners: Vec<Listener>,
+    unbound: Vec<(PathBuf, u32)>,
+}
+
+fn sockets(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<UnixListener>) -> Result<Sockets, Failure> {
+    let mode = parse_mode(args.socket_mode.as_deref())?;
+    if !given.is_empty() && args.socket.is_some() {
+        return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
     }
+    let is_real = matches!(context.place, Place::Real);
+    let inherited = |listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error));
+    let listeners: Vec<Listener> = given.into_iter().map(inherited).collect::<Result<_, _>>()?;
     let variable = std::env::var_os("TTMON_SOCKET").filter(|value| !value.is_empty()).map(PathBuf::from);
     let asked = args.socket.clone().or(variable.filter(|_| own.is_none()));
-    let is_real = matches!(context.place, Place::Real);
-    let path = match (asked, own) {
+    let named = match (asked, own) {
+        _ if !listeners.is_empty() => None,
         (Some(path), _) if !is_real && path == Path::new(places::SOCKET) => {
             return Err(Failure::usage(format!(
                 "a machine that is not this one never takes {}: programs of this machine would report to it; give another --socket",
                 places::SOCKET
             )));
         }
-        (Some(path), _) => path,
-        (None, Some(own)) => own.join("alloc.sock"),
-        (None, None) => PathBuf::from(places::SOCKET),
+        (None, Some(own)) => Some(own.join("alloc.sock")),
+        (asked, _) => asked,
     };
-    make_parent(&path)?;
-    let mode = parse_mode(args.socket_mode.as_deref())?;
-    let listener = Listener::bind(&path, mode).map_err(|taken| Failure::new(format!("cannot listen: {taken}")))?;
-    Ok(vec![listener])
+    let mut sockets = Sockets { listeners, unbound: Vec::new() };
+    if let Some(path) = named {
+        make_parent(&path)?;
+        sockets.listeners.push(Listener::bind(&path, mode).map_err(|taken| Failure::new(format!("cannot listen: {taken}")))?);
+    } else if is_real {
+        sockets.bind_usual(mode);
+    }
+    Ok(sockets)
+}
+
+impl Sockets {
+    /// Listens at the usual places too. In /tmp anybody may have put something in the way: that stops nothing else.
+    fn bind_usual(&mut self, mode: u32) {
+        let own = places::runtime().map(|directory| directory.join("alloc.sock"));
+        for path in own.into_iter().chain([PathBuf::from(places::SOCKET)]) {
+            if self.listeners.iter().any(|listener| listener.path() == path) {
+                continue;
+            }
+            let bound = make_parent(&path).and_then(|()| Listener::bind(&path, mode).map_err(|taken| Failure::new(taken.to_string())));
+            match bound {
+                Ok(listener) => self.listeners.push(listener),
+                Err(failure) => {
+                    complain(&format!("cannot listen: {}; all else runs, and it is tried again", failure.message));
+                    self.unbound.push((path, mode));
+                }
+            }
+        }
+    }
 }
 
 fn handover(args: &ServeArgs, own: Option<&Path>, is_real: bool) -> Result<Option<Receiver>, Failure> {

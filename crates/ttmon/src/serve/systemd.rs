@@ -1,6 +1,7 @@
 //! What systemd wants to hear, and the sockets it may have opened for us.
 
 use std::env;
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
@@ -21,11 +22,12 @@ pub(super) fn notify(state: &str) {
     }
 }
 
-/// Sockets that were opened for us: streams for allocations or the API, and a datagram socket for ledgers.
+/// Sockets that were opened for us: streams for allocations or the API, a datagram socket for ledgers, a port for HTTP.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     pub(super) streams: Vec<UnixListener>,
     pub(super) datagram: Option<UnixDatagram>,
+    pub(super) http: Option<TcpListener>,
 }
 
 pub(super) fn opened() -> Opened {
@@ -37,6 +39,8 @@ pub(super) fn opened() -> Opened {
             opened.streams.push(listener);
         } else if let Ok(Some(socket)) = found.take_unix_datagram(index) {
             opened.datagram = Some(socket);
+        } else if let Ok(Some(listener)) = found.take_tcp_listener(index) {
+            opened.http = Some(listener);
         }
     }
     opened

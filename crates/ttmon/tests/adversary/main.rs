@@ -11,6 +11,7 @@ mod hostile;
 mod http;
 mod intake;
 mod isolation;
+mod squatting;
 mod watch;
 
 use std::process::{Command, ExitCode};
@@ -30,6 +31,7 @@ const CASES: &[&[Case]] = &[
     hostile::CASES,
     http::CASES,
     intake::CASES,
+    squatting::CASES,
 ];
 
 /// What a process started by a case does, given its arguments.
@@ -42,6 +44,7 @@ const ROLES: &[&[Role]] = &[
     hostile::ROLES,
     http::ROLES,
     intake::ROLES,
+    squatting::ROLES,
 ];
 
 fn main() -> ExitCode {
