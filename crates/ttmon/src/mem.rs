@@ -62,7 +62,7 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     };
     if let Some(directory) = &args.csv {
         if args.watch {
-            return reports::follow(directory, interval, || Ok(look()?.0));
+            return reports::follow(directory, interval, args.pid, || Ok(look()?.0));
         }
         return reports::write(&look()?.0, directory);
     }

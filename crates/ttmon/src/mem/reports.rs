@@ -28,14 +28,19 @@ pub(super) fn write(snapshot: &Snapshot, directory: &Path) -> Result<(), Failure
 
 /// Adds each program to the files by program when a snapshot first has it, until a snapshot fails. Files of an earlier run are
 /// replaced, as MemoryReporter does.
-pub(super) fn follow(directory: &Path, interval: Duration, mut next: impl FnMut() -> Result<Snapshot, Failure>) -> Result<(), Failure> {
+pub(super) fn follow(
+    directory: &Path,
+    interval: Duration,
+    only: Option<u32>,
+    mut next: impl FnMut() -> Result<Snapshot, Failure>,
+) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot write to {}: {error}", directory.display()));
     Directory::create(directory).map_err(cannot)?;
     let mut programs = ProgramReports::default();
     let mut files: BTreeMap<String, File> = BTreeMap::new();
     watch::again(interval, || {
         for ReportFile { name, text } in programs.next(&next()?) {
-            let file = match files.entry(name) {
+            let file = match files.entry(file_name(&name, only)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
                     let path = directory.join(new.key());
@@ -46,6 +51,12 @@ pub(super) fn follow(directory: &Path, interval: Duration, mut next: impl FnMut(
         }
         Ok(())
     })
+}
+
+/// MemoryReporter's own names where one process was asked for; else its pid stands before them.
+fn file_name(name: &str, only: Option<u32>) -> String {
+    let prefix = only.map_or_else(String::new, |pid| format!("{pid}_"));
+    name.strip_prefix(&prefix).unwrap_or(name).to_owned()
 }
 
 fn write_all(path: &Path, files: &[ReportFile]) -> io::Result<()> {
@@ -76,6 +87,13 @@ mod tests {
 
     fn file(name: &str, text: &str) -> ReportFile {
         ReportFile { name: name.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn files_of_one_process_have_the_names_of_memory_reporter() {
+        let name = "17_program_l1_usage_summary.csv";
+        assert_eq!(file_name(name, Some(17)), "program_l1_usage_summary.csv");
+        assert_eq!((file_name(name, None), file_name(name, Some(7))), (name.to_owned(), name.to_owned()));
     }
 
     #[test]
