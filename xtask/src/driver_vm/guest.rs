@@ -156,8 +156,9 @@ impl Guest<'_> {
             return answer.expect_code(3);
         }
         if expected.state == "gone" {
-            // A new process cannot know the device that is missing.
-            return answer.expect_code(0);
+            // A new process cannot know the device that is missing. It must not give its ids to other chips.
+            answer.expect_code(0)?;
+            return baseline.check_known(&answer.document()?).map(|()| "the other devices keep their ids".to_owned());
         }
         expected.check_new(&answer.document()?, baseline).map(|()| expected.state.to_owned())
     }

@@ -189,6 +189,17 @@ impl Baseline {
         }
     }
 
+    /// Each row has the identity that its id had before.
+    pub(super) fn check_known(&self, document: &Value) -> Result<(), String> {
+        for (id, device) in rows(document)? {
+            if !self.rows.contains_key(&id) {
+                return Err(format!("expected the ids {:?}, found {id}", self.rows.keys()));
+            }
+            self.check_identity(id, device, false).map_err(|error| format!("device {id}: {error}"))?;
+        }
+        Ok(())
+    }
+
     fn is_disturbed(&self, id: u64, device: &Value, scope: Scope) -> bool {
         scope == Scope::All || id == self.victim || device["via"].as_u64() == Some(self.victim)
     }

@@ -13,7 +13,7 @@ use super::top::Top;
 use crate::service::{self, Ended, Service, TOKEN, until};
 
 /// No sample for this long is a hang. The interval is 1 s; a machine with many jobs may need some of them.
-const HANG: Duration = Duration::from_secs(15);
+const HANG: Duration = Duration::from_secs(30);
 /// The default of 200 ms is too short for an emulated machine that waits for a processor.
 pub(super) const READ_TIMEOUT: [&str; 2] = ["--read-timeout", "3000"];
 const DAY_MS: u64 = 86_400_000;
