@@ -89,7 +89,7 @@ impl Tree<'_> {
             for directory in
                 ["sys/class/tenstorrent", "sys/module/tenstorrent", "sys/bus/pci/drivers/tenstorrent", "proc/driver/tenstorrent"]
             {
-                vanish(&self.root.join(directory))?;
+                vanish(self.root.join(directory))?;
             }
         }
         for chip in &self.machine.chips {
@@ -147,7 +147,7 @@ impl Tree<'_> {
     fn write_users(&self, chip: &Chip) -> io::Result<()> {
         put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &self.pids(chip), READ_ONLY)?;
         let open = self.machine.users(chip, self.lives).filter_map(|user| match user.life {
-            Life::Running { pid } => Some(std::iter::repeat_n((pid, user.process.job.program), user.process.files as usize)),
+            Life::Running { pid } => Some(std::iter::repeat_n((pid, user.process.job.program), user.process.files)),
             _ => None,
         });
         let path = self.root.join(format!("sys/kernel/debug/tenstorrent/{}/mappings", chip.id));
@@ -279,7 +279,7 @@ impl Presence<'_> {
         }
         if !is_bound {
             if !keeps_link {
-                vanish(&self.class_link())?;
+                vanish(self.class_link())?;
             }
             let parent = class.parent().unwrap_or(&class);
             return [parent, &users, &debug, &bound, &device.join("driver")].into_iter().try_for_each(vanish).map(|()| false);
