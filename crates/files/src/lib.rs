@@ -14,4 +14,4 @@ mod read;
 mod walk;
 
 pub use create::{Directory, Draft, Existing, check_writable, create, write};
-pub use read::{open, open_regular_at, read, read_secret, read_text};
+pub use read::{open, open_regular_at, read, read_secret, read_text, read_trusted};

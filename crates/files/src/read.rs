@@ -40,6 +40,19 @@ pub fn read_secret(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
+/// The content of a regular file that was not named by the user: its owner is this user or root, and no other user can write it.
+pub fn read_trusted(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let entry = find(path)?;
+    let (owner, mode) = (entry.stat.st_uid, entry.stat.st_mode);
+    let why = match () {
+        () if !entry.kind().is_file() => return Err(entry.refused()),
+        () if !entry.is_ours() && owner != 0 => format!("its owner is another user (uid {owner})"),
+        () if mode & 0o022 != 0 => "other users may write it".to_owned(),
+        () => return read_bounded(open_entry(&entry)?, bytes_max),
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
 /// Opens a regular file by its name in a directory. Neither a link is followed nor a device opened, even if the name
 /// refers to another file at every moment.
 pub fn open_regular_at(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
@@ -106,6 +119,24 @@ mod tests {
         for (mode, is_read) in [(0o600, true), (0o400, true), (0o604, false), (0o620, false), (0o644, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(read_secret(&path, 99).is_ok(), is_read, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_file_is_written_by_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "text").unwrap();
+        for (mode, is_read) in [(0o600, true), (0o644, true), (0o664, false), (0o646, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_trusted(&path, 99).is_ok(), is_read, "{mode:o}");
+        }
+        assert!(read_trusted(Path::new("/dev/null"), 99).is_err() && read_trusted(&path, 3).is_err());
+        // Only root can make another user's file.
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            assert!(read_trusted(&path, 99).is_err());
         }
     }
 

@@ -46,6 +46,16 @@ struct Place {
     live: Vec<Live>,
 }
 
+/// An asker of which nothing is known sees what everybody sees.
+pub(crate) const EVERYTHING: View = View { visible: VisibleDevices::All, is_mock: false };
+
+/// A process that asks.
+pub(crate) struct Asker {
+    /// `None` where it cannot be seen from here.
+    pub(crate) process: Option<ProcessKey>,
+    pub(crate) view: View,
+}
+
 /// TT-Metal's numbers, and the devices they mean.
 type Numbers = Vec<(u64, DeviceId)>;
 
@@ -54,7 +64,8 @@ type Numbers = Vec<(u64, DeviceId)>;
 pub(crate) struct Plan {
     devices: Vec<(DeviceId, DeviceInfo)>,
     places: HashMap<DeviceId, Place>,
-    unmapped: HashMap<u64, Place>,
+    /// What lies under a number that fits no device, by the process that gave it.
+    unmapped: HashMap<u64, Vec<(ProcessKey, View, Place)>>,
     /// Numbers of devices, by who sees them.
     numbers: Vec<(VisibleDevices, Option<Numbers>)>,
     sources: Option<Arc<Sources>>,
@@ -87,7 +98,8 @@ impl Plan {
             for on in &process.unmapped {
                 let live = |plan: &mut Self, kind| plan.live(heard, kind, |device| device == Err(on.id));
                 let place = plan.place_of(&on.kinds, live);
-                plan.unmapped.entry(on.id).or_default().add(&place);
+                let view = heard.map_or_else(|| view_of(&whole, process.key), |heard| heard.view.clone());
+                plan.unmapped.entry(on.id).or_default().push((process.key, view, place));
             }
         }
         plan
@@ -133,15 +145,23 @@ impl Plan {
         self.numbers.iter().find(|(known, _)| known == visible).and_then(|(_, numbers)| numbers.as_deref())
     }
 
-    /// What is in use on the device that `view` means by a number; `None` where nothing is known of such a one.
-    pub(crate) fn usage(&mut self, view: &View, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
-        let place = match self.device(view, number) {
-            Some(device) => match self.places.get(&device) {
-                Some(place) => place,
-                None => return Some(Usage::default()),
-            },
-            None => self.unmapped.get(&u64::try_from(number).ok()?)?,
-        };
+    /// What is in use on the device that an asker means by a number; `None` where nothing is known of that device. Under a number
+    /// that fits no device, an asker finds its own memory and that of processes that see the same devices.
+    pub(crate) fn usage(&mut self, asker: &Asker, number: i32, bytes: impl Fn(u64, AllocatorId, u8) -> u64) -> Option<Usage> {
+        let device = self.device(&asker.view, number);
+        let mut place = device.and_then(|device| self.places.get(&device).cloned()).unwrap_or_default();
+        let mut is_known = device.is_some();
+        for (key, view, more) in u64::try_from(number).ok().and_then(|number| self.unmapped.get(&number)).into_iter().flatten() {
+            let is_own = Some(*key) == asker.process;
+            let sees_the_same = device.is_none() && *view == asker.view && !view.is_mock && view.visible != VisibleDevices::Cut;
+            if is_own || sees_the_same {
+                place.add(more);
+                is_known = true;
+            }
+        }
+        if !is_known {
+            return None;
+        }
         let mut sums = place.base;
         for live in &place.live {
             let sum = &mut sums[live.kind as usize];
@@ -163,10 +183,17 @@ impl Plan {
         Some(bytes).filter(|bytes| *bytes > 0)
     }
 
-    /// What that device is; nothing where there is no such one.
-    pub(crate) fn info(&mut self, view: &View, number: i32) -> DeviceInfo {
-        let Some(device) = self.device(view, number) else { return DeviceInfo::default() };
-        self.devices.iter().find(|(id, _)| *id == device).map_or_else(DeviceInfo::default, |(_, info)| *info)
+    /// What that device is; `None` where that is not known. Where all devices without a number are alike, a number that none has
+    /// means one of them.
+    pub(crate) fn info(&mut self, view: &View, number: i32) -> Option<DeviceInfo> {
+        if let Some(device) = self.device(view, number) {
+            return self.devices.iter().find(|(id, _)| *id == device).map(|(_, info)| *info);
+        }
+        let number = usize::try_from(number).ok().filter(|_| *view == EVERYTHING)?;
+        let numbered: Vec<DeviceId> = self.seen(&view.visible)?.iter().map(|(_, id)| *id).collect();
+        let mut others = self.devices.iter().filter(|(id, _)| !numbered.contains(id)).map(|(_, info)| *info);
+        let first = others.next().filter(|_| number < self.devices.len())?;
+        others.all(|other| other == first).then_some(first)
     }
 
     /// How many devices there are for whoever asks.
@@ -189,6 +216,12 @@ impl Place {
     }
 }
 
+/// How a process with a ledger of its own sees the machine.
+fn view_of(sample: &Sample, owner: ProcessKey) -> View {
+    let mut ledgers = sample.ledgers.iter().filter(|ledger| ledger.owner == owner).filter_map(|ledger| ledger.content.as_ref().ok());
+    ledgers.next().map_or(View::UNKNOWN, |ledger| View { visible: ledger.visible_devices.clone(), is_mock: ledger.is_mock })
+}
+
 /// A machine of which nothing is known.
 fn empty() -> Sample {
     Sample {
@@ -198,6 +231,7 @@ fn empty() -> Sample {
         origin: ttmon_model::sample::Origin::Local,
         driver: Err(Missing::NoSource),
         cluster: None,
+        proven: Vec::new(),
         devices: Vec::new(),
         processes: Vec::new(),
         regions: Vec::new(),

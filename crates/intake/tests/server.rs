@@ -119,6 +119,7 @@ fn machine() -> Sample {
         origin: Origin::Local,
         driver: Err(Missing::NotExposed),
         cluster: None,
+        proven: Vec::new(),
         devices: vec![device],
         processes: Vec::new(),
         regions: Vec::new(),

@@ -6,6 +6,7 @@ mod circulars;
 mod device;
 mod launches;
 mod ledger;
+mod numbers;
 mod overlap;
 mod places;
 mod process;
@@ -20,6 +21,7 @@ use crate::snapshot::{Allocator, Device, DeviceUse, Location, Process, Snapshot,
 
 use ledger::Tracked;
 pub use ledger::numbering;
+pub use numbers::{describes, lacks_numbers, proven};
 use rows::Row;
 
 impl Snapshot {

@@ -14,6 +14,8 @@ pub const STATUS_BYTES_MAX: usize = 256 * 1024;
 pub const COMMAND_BYTES_MAX: usize = 4096;
 /// Regions of TT-Metal looked at: one a chip, and some dead ones.
 pub const REGIONS_MAX: usize = 1024;
+/// Numbers of chips that are kept after the program that proved them: more than any machine has.
+pub const PROVEN_MAX: usize = 256;
 /// Largest cluster descriptor read: a 32-chip one has 40 kB.
 pub const CLUSTER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Largest settings file read: one with every setting has 2 kB.

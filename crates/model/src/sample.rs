@@ -33,6 +33,15 @@ impl Origin {
     }
 }
 
+/// TT-Metal's number of a chip, as a program that used it proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proven {
+    /// The number, as a program has it that sees all devices.
+    pub number: u32,
+    /// UMD's id of the chip.
+    pub unique_id: u64,
+}
+
 /// One look at the whole machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -46,8 +55,10 @@ pub struct Sample {
     pub origin: Origin,
     /// Version of the kernel driver.
     pub driver: Reading<String>,
-    /// The cluster descriptor the user gave, if any.
+    /// The cluster descriptor that the user gave or that was found, if any.
     pub cluster: Option<Cluster>,
+    /// TT-Metal's numbers of chips that ledgers of earlier samples proved.
+    pub proven: Vec<Proven>,
     /// Chips on PCIe, by id.
     pub devices: Vec<DeviceSample>,
     /// Processes that hold a device, have a slot of TT-Metal's statistics or a ledger, by pid.

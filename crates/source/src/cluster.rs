@@ -1,5 +1,7 @@
 //! Reads UMD's cluster descriptor, a YAML file the user names.
 
+pub(crate) mod search;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -47,7 +49,7 @@ pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
     parse(&String::from_utf8_lossy(&bytes))
 }
 
-fn parse(text: &str) -> Result<Cluster, ClusterError> {
+pub(crate) fn parse(text: &str) -> Result<Cluster, ClusterError> {
     if is_too_deep(text) {
         return Err(ClusterError::TooDeep);
     }

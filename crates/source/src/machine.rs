@@ -1,5 +1,7 @@
 //! The whole machine: what is read in which order.
 
+mod driver;
+mod numbers;
 mod remembered;
 mod slots;
 mod tracking;
@@ -25,11 +27,13 @@ use crate::device::{self, Known, Part, Retry};
 use crate::isolate::Reader;
 use crate::ledgers::{self, Detail, Found, Lead};
 use crate::process::{self, Scale};
-use crate::read::{Lane, LaneReply, Pace, Pool, Reply, Request, Want, boot_time, read_small};
+use crate::read::{Lane, LaneReply, Pace, Pool, Reply, Request, boot_time, read_small};
 use crate::regions;
 use crate::root::Root;
 use crate::served::{self, Named};
 use crate::users::{self, OpenFile};
+use driver::{driver_request, driver_version};
+use numbers::Numbers;
 use remembered::{Refreshed, Remembered, Standing};
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
@@ -176,6 +180,8 @@ pub struct Machine {
     served: Vec<Named>,
     /// Regions of this machine, and what is read of them.
     regions: (Vec<regions::Found>, Arc<[Request]>),
+    /// What is known of TT-Metal's numbers.
+    numbers: Numbers,
 }
 
 #[derive(Debug)]
@@ -233,6 +239,7 @@ impl Machine {
             unchanged: Vec::new(),
             served: Vec::new(),
             regions: (Vec::new(), Arc::default()),
+            numbers: Numbers::default(),
         })
     }
 
@@ -287,20 +294,23 @@ impl Machine {
             beat: known.beat(),
             users,
         });
-        Ok(Sample {
+        let mut sample = Sample {
             at,
             time,
             host: self.host_name(),
             origin: self.options.origin,
             driver,
             cluster: self.options.cluster.clone(),
+            proven: Vec::new(),
             devices: devices.collect(),
             processes,
             regions,
             ledgers,
             denied_processes: self.denied.len() as u64,
             problems,
-        })
+        };
+        self.numbers.complete(&mut sample, &self.root, self.options.pace);
+        Ok(sample)
     }
 
     /// Reads, and from the first failure of the reading process on without it: it may have died, or it answers when it is asked
@@ -549,20 +559,6 @@ impl Machine {
 fn keep_memory() {
     const SAMPLE_BYTES: usize = 4 * 1024 * 1024;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(SAMPLE_BYTES)));
-}
-
-fn driver_request(root: &Root, pace: Pace) -> Request {
-    Request { path: root.sys.join("module/tenstorrent/version"), want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
-}
-
-fn driver_version(reply: &Reply) -> Reading<String> {
-    match reply {
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
-            if Version::parse(&text).is_some() && text.len() <= 32 { Ok(text) } else { Err(Missing::Unparsable) }
-        }
-        Err(_) => Err(Missing::NoSource),
-    }
 }
 
 /// Now on a clock that does not jump, now for people, and when the machine started.

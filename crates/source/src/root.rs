@@ -22,6 +22,10 @@ pub struct Root {
     pub passwd: PathBuf,
     /// Where services keep what they heard on their allocation sockets: `/run/ttmon/state`, and others.
     pub served: Vec<PathBuf>,
+    /// Where a cluster descriptor may have been saved: `/etc/ttmon/cluster_descriptor.yaml`, and others.
+    pub saved_clusters: Vec<PathBuf>,
+    /// Where UMD leaves cluster descriptors behind: `/tmp`.
+    pub temporary: PathBuf,
     /// The directory that stands for `/`, where it is not `/` itself: errors may be injected below it.
     pub(crate) base: Option<PathBuf>,
 }
@@ -35,6 +39,12 @@ impl Root {
     /// The same with other directories where services keep what they heard.
     pub fn with_served(self, served: Vec<PathBuf>) -> Self {
         Self { served, ..self }
+    }
+
+    /// The same with a user's own directory in which a cluster descriptor may have been saved.
+    pub fn with_saved_cluster(mut self, directory: Option<PathBuf>) -> Self {
+        self.saved_clusters.extend(directory.map(|directory| directory.join("cluster_descriptor.yaml")));
+        self
     }
 
     /// A whole machine below a directory; nothing outside is looked at.
@@ -56,6 +66,8 @@ impl Root {
             dev_shm: directory.join("dev/shm"),
             passwd: directory.join("etc/passwd"),
             served: vec![directory.join("run/ttmon/state")],
+            saved_clusters: vec![directory.join("etc/ttmon/cluster_descriptor.yaml")],
+            temporary: directory.join("tmp"),
             base,
         }
     }

@@ -101,7 +101,7 @@ pub enum Storage {
     Foreign,
 }
 
-/// Returns where a file or directory lies, which the kernel knows without asking the file system.
+/// Returns where a file or directory lies.
 pub fn storage(place: impl AsFd) -> io::Result<Storage> {
     const TMPFS: u64 = 0x0102_1994;
     // ext2 to ext4, XFS, Btrfs, overlayfs, ZFS, F2FS, ramfs: statfs(2).

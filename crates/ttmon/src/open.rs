@@ -14,6 +14,7 @@ use ttmon_source::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
 use crate::serve::served;
+use crate::top::config_directory;
 
 /// A machine that is not opened yet: where it is and how to read it, and the simulation behind it if it is one.
 pub(crate) struct Placed {
@@ -42,7 +43,7 @@ impl Placed {
         let root = match (&context.place, &simulation) {
             (Place::Below(directory), _) => Root::at(directory),
             (_, Some(simulation)) => Root::simulated(simulation.root()),
-            (_, None) => Root::real().with_served(served()),
+            (_, None) => Root::real().with_served(served()).with_saved_cluster(config_directory()),
         };
         let origin = if simulation.is_some() { Origin::Sim } else { Origin::Local };
         let read_timeout = context.read_timeout;

@@ -132,9 +132,14 @@ fn settings(args: &TopArgs) -> Result<(Settings, Option<PathBuf>, Option<String>
 
 /// `$XDG_CONFIG_HOME/ttmon/config.toml`, below `~/.config` where that is not set.
 fn user_config() -> Option<PathBuf> {
+    Some(config_directory()?.join("config.toml"))
+}
+
+/// The user's own directory for settings.
+pub(crate) fn config_directory() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let directory = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(directory.join("ttmon/config.toml"))
+    Some(directory.join("ttmon"))
 }
 
 /// What the terminal seems to be able to show.

@@ -6,15 +6,12 @@ use std::time::Instant;
 use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::Server;
-use crate::answer::{Heard, Plan};
+use crate::answer::{Asker, EVERYTHING, Heard, Plan};
 use crate::connection::{Connection, Due, Flow, Pause};
 use crate::dump::{About, Viewer};
 use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX};
 use crate::owner::View;
 use crate::work::{DumpWork, Sources, ToDump};
-
-/// An asker of whom nothing is known sees what everybody sees.
-const EVERYTHING: View = View { visible: ttmon_model::ledger::VisibleDevices::All, is_mock: false };
 
 impl Server {
     pub(super) fn question(&mut self, number: u64, connection: &mut Connection, request: &Request, size: Size) -> Flow {
@@ -39,9 +36,10 @@ impl Server {
             Some(plan) => plan,
             None => self.make_plan(),
         };
-        let view = connection.peer.and_then(|peer| self.processes.get(peer)).and_then(|peer| peer.view.clone()).unwrap_or(EVERYTHING);
+        let peer = connection.peer.and_then(|peer| self.processes.get(peer));
         // One that may not be looked into asks as a monitor does: for the machine's devices.
-        let view = if view == View::UNKNOWN { EVERYTHING } else { view };
+        let view = peer.and_then(|peer| peer.view.clone()).filter(|view| *view != View::UNKNOWN).unwrap_or(EVERYTHING);
+        let asker = Asker { process: peer.map(|peer| peer.held.key), view };
         let device = request.device_id;
         let reply = match request.kind {
             Type::Query => {
@@ -50,24 +48,30 @@ impl Server {
                     let process = self.processes.get(process).filter(|process| !process.is_dead);
                     process.and_then(|process| process.tracked.as_ref()).map_or(0, |tracked| tracked.hosted.live_of(allocator, kind).0)
                 };
-                let usage = plan.usage(&view, device, bytes);
-                if usage.is_none()
-                    && self.unknown_devices.len() < 1024
-                    && self.unknown_devices.insert(device)
-                    && self.may_complain(connection)
-                {
-                    self.warn(&format!("⚠ [PID {}] asks for device {device}, of which nothing is known", connection.peer_pid));
+                let usage = plan.usage(&asker, device, bytes);
+                if usage.is_none() {
+                    self.tell_unknown(connection, device);
                 }
                 Some(usage.unwrap_or_default().reply(size, device))
             }
             _ => {
                 self.counters.infos += 1;
-                let info = if device == -1 { plan.count(&view) } else { plan.info(&view, device) };
-                info.reply(size, device)
+                let info = if device == -1 { Some(plan.count(&asker.view)) } else { plan.info(&asker.view, device) };
+                if info.is_none() {
+                    self.tell_unknown(connection, device);
+                }
+                info.unwrap_or_default().reply(size, device)
             }
         };
         self.plan = Some(plan);
         reply.map_or(Flow::Close, |reply| connection.reply(reply.as_bytes()))
+    }
+
+    /// The protocol has no word for what is not known: zeros are answered, and this says so once for each number.
+    fn tell_unknown(&mut self, connection: &mut Connection, device: i32) {
+        if self.unknown_devices.len() < 1024 && self.unknown_devices.insert(device) && self.may_complain(connection) {
+            self.warn(&format!("⚠ [PID {}] asks for device {device}, of which nothing is known", connection.peer_pid));
+        }
     }
 
     pub(super) fn make_plan(&self) -> Plan {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::numbers;
 use crate::attributes::Attr;
 use crate::cluster::ClusterChip;
 use crate::identity::{ChipPosition, DeviceId, gaps, unique_id_candidates};
@@ -59,6 +60,7 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
     for (remote, id) in remotes.into_iter().zip(first..) {
         rows.push(Row { id: DeviceId(id), ..remote });
     }
+    numbers::apply(&mut rows, sample);
     rows
 }
 

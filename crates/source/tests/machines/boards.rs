@@ -10,7 +10,7 @@ use ttmon_source::{Options, read_cluster};
 use crate::tree::{GALAXY_CHIP, N300, Tree, device, galaxy_chip, n300};
 
 /// What each field of a device should say: `field value` lines, a missing one as `field !reason`.
-fn check(snapshot: &Snapshot, id: u32, expected: &str) {
+pub(crate) fn check(snapshot: &Snapshot, id: u32, expected: &str) {
     let device = device(snapshot, id);
     for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (name, text) = line.split_once(' ').unwrap();

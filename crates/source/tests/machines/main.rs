@@ -3,6 +3,7 @@
 
 mod boards;
 mod memory;
+mod numbers;
 mod slots;
 mod states;
 mod tracked;

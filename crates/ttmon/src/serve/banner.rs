@@ -23,9 +23,7 @@ pub(super) fn text(snapshot: Option<&Snapshot>, sockets: &[&Path], state: &Path,
     } else {
         let _ = writeln!(text, "   Total: {} device(s) detected", devices.len());
         if devices.iter().any(|device| device.metal_id.is_err()) {
-            text.push_str(
-                "   Devices with ? have no number that is certain: memory reported for them is shown as unmapped (--cluster tells)\n",
-            );
+            text.push_str("   Devices with ? have no number yet: a program that uses them shows it, or a cluster descriptor (--cluster)\n");
         }
     }
     text.push_str("🚀 Allocation Server started\n");

@@ -49,6 +49,58 @@ fn mock_chips_are_none_of_the_machine_s() {
     assert_eq!(mock.tell("usage 0"), "4096");
 }
 
+/// Only programs know which number a remote chip has. What one of them proved stays known after its end.
+#[test]
+fn remote_chips_have_the_numbers_that_ledgers_prove() {
+    let server = Server::with(&["--sim", "t3k,procs=1", "--log", "json"]);
+    let mut client = server.connect();
+    server.until("all chips are in use", || (0..8).all(|number| client.usage(number).dram > 0));
+    assert!((0..8).all(|number| client.info(number).dram_bytes == 12 << 30), "{:?}", client.info(7));
+    let program = || {
+        server.output().lines().find_map(|line| {
+            let event: serde_json::Value = serde_json::from_str(line).ok()?;
+            event["pid"].as_i64().filter(|_| event["op"] == "alloc")
+        })
+    };
+    server.until("it has an event", || program().is_some());
+    let pid = rustix::process::Pid::from_raw(i32::try_from(program().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    server.until("its memory is free", || (0..8).all(|number| client.usage(number).dram == 0));
+    // A number that means a chip of the machine: what is reported under it is on that chip.
+    client.send(&[alloc(6, 1, 4096, DRAM)]);
+    assert_eq!(client.usage(6).dram, 4096);
+    assert!(!server.errors().contains("of which nothing is known"), "{}", server.errors());
+}
+
+/// No program runs, so that nobody knows which chip has the number. All of them are alike, and the peer gets its own figures.
+#[test]
+fn a_remote_chip_without_a_number_is_not_answered_as_nothing() {
+    let server = Server::with(&["--sim", "t3k,idle"]);
+    let mut client = server.connect();
+    let info = client.info(6);
+    assert_eq!((info.is_available, info.arch, info.dram_bytes), (true, 2, 12 << 30));
+    client.send(&[alloc(6, 1, 4096, DRAM)]);
+    assert_eq!(client.usage(6).dram, 4096);
+    assert!(!client.info(8).is_available);
+    server.says("asks for device 8, of which nothing is known");
+}
+
+/// A number means a device of the view of the process that gives it: another view's is another device.
+#[test]
+fn numbers_of_different_views_are_not_added() {
+    let server = Server::start();
+    let mut command = crate::server::other_command(&server);
+    command.env("TT_VISIBLE_DEVICES", "1");
+    let mut other = crate::server::Other::from(command);
+    other.says(&[alloc(0, 1, 4096, DRAM)]);
+    let mut same = crate::server::Other::connect(&server);
+    same.says(&[alloc(0, 1, 10, DRAM)]);
+    let mut client = server.connect();
+    client.send(&[alloc(0, 1, 100, DRAM)]);
+    assert_eq!(client.usage(0).dram, 110);
+    assert_eq!(other.tell("usage 0"), "4096");
+}
+
 #[test]
 fn without_devices_it_tracks_anyway() {
     let server = Server::start();

@@ -7,8 +7,12 @@ use ttmon_wire::allocation::{Request, Type};
 
 use crate::server::{Server, dump};
 
-/// A number that nothing else on this machine uses.
-const DEVICE: i32 = 4712;
+/// A number that no program of another test uses, here or in another run on this machine.
+fn device(server: &Server) -> i32 {
+    i32::try_from(server.pid()).unwrap()
+}
+
+const DEVICE: &str = "TTMON_TEST_DEVICE";
 
 struct Program {
     child: Child,
@@ -19,7 +23,7 @@ impl Program {
     fn start(server: &Server) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tracked::a_program", "--nocapture"])
-            .env("TRACKED_PROGRAM", "1")
+            .env(DEVICE, device(server).to_string())
             .env("TTMON_TRACKING", "1")
             .env("TTMON_HANDOVER", server.directory.path().join("handover.sock"))
             .stdin(Stdio::piped())
@@ -57,22 +61,20 @@ impl Drop for Program {
 /// Not a test by itself: what [`Program`] starts.
 #[test]
 fn a_program() {
-    if std::env::var_os("TRACKED_PROGRAM").is_none() {
-        return;
-    }
+    let Some(device) = std::env::var(DEVICE).ok().and_then(|device| device.parse::<i32>().ok()) else { return };
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match line.as_str() {
             "allocate" => {
-                let _ = ttmon_client::report_allocation(DEVICE, 1000, 0, 0x1000);
-                let _ = ttmon_client::report_allocation(DEVICE, 4096, 1, 0x2000);
-                let _ = ttmon_client::report_kernel_load(DEVICE, 57_344, 1, 0x77);
-                let _ = ttmon_client::report_cb_allocation(DEVICE, 65_536, 0x1a000);
+                let _ = ttmon_client::report_allocation(device, 1000, 0, 0x1000);
+                let _ = ttmon_client::report_allocation(device, 4096, 1, 0x2000);
+                let _ = ttmon_client::report_kernel_load(device, 57_344, 1, 0x77);
+                let _ = ttmon_client::report_cb_allocation(device, 65_536, 0x1a000);
             }
             "free" => {
-                let _ = ttmon_client::report_deallocation(DEVICE, 0x1000);
+                let _ = ttmon_client::report_deallocation(device, 0x1000);
             }
             "flood" => (0..20_000).for_each(|address| {
-                let _ = ttmon_client::report_allocation(DEVICE, 64, 0, 0x10_0000 + address * 64);
+                let _ = ttmon_client::report_allocation(device, 64, 0, 0x10_0000 + address * 64);
             }),
             other => panic!("{other}"),
         }
@@ -84,14 +86,14 @@ fn a_program() {
 fn event_lines_of_a_program_with_a_ledger() {
     let server = Server::with(&["--here", "--interval", "0.2"]);
     let mut program = Program::start(&server);
-    let pid = program.pid();
+    let (pid, device) = (program.pid(), device(&server));
     program.does("allocate");
-    server.says(&format!("✓ [PID {pid}] Allocated 1000 bytes of DRAM on device {DEVICE} (buffer_id=0x1000)\n"));
-    server.says(&format!("✓ [PID {pid}] Allocated 4096 bytes of L1 on device {DEVICE} (buffer_id=0x2000)\n"));
-    server.says(&format!("✓ [KERNEL_LOAD] Fabric kernel on Device {DEVICE}: +0.0546875 MB (Total: 0.0546875 MB)\n"));
-    server.says(&format!("✓ [CB_ALLOC] Device {DEVICE}: +0.0625 MB (Total: 0.0625 MB)\n"));
+    server.says(&format!("✓ [PID {pid}] Allocated 1000 bytes of DRAM on device {device} (buffer_id=0x1000)\n"));
+    server.says(&format!("✓ [PID {pid}] Allocated 4096 bytes of L1 on device {device} (buffer_id=0x2000)\n"));
+    server.says(&format!("✓ [KERNEL_LOAD] Fabric kernel on Device {device}: +0.0546875 MB (Total: 0.0546875 MB)\n"));
+    server.says(&format!("✓ [CB_ALLOC] Device {device}: +0.0625 MB (Total: 0.0625 MB)\n"));
     program.does("free");
-    server.says(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {DEVICE} (1000 bytes, FINAL)\n"));
+    server.says(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
     program.ends();
     server.says(&format!("   PID {pid} is dead, removing its buffers...\n   ✓ Removed 1 buffers (0.00390625 MB) from PID {pid}\n"));
     let once = format!("[PID {pid}] Allocated 1000 bytes");
@@ -106,7 +108,8 @@ fn event_lines_of_a_short_program() {
     program.does("allocate");
     program.does("free");
     program.ends();
-    server.says(&format!("✗ [PID {}] Freed buffer 0x1000 on device {DEVICE} (1000 bytes, FINAL)\n", program.pid()));
+    let (pid, device) = (program.pid(), device(&server));
+    server.says(&format!("✗ [PID {pid}] Freed buffer 0x1000 on device {device} (1000 bytes, FINAL)\n"));
 }
 
 #[test]
@@ -125,12 +128,12 @@ fn event_lines_of_a_flood_are_counted() {
 fn dumps_list_a_program_with_a_ledger() {
     let server = Server::with(&["--here", "-q", "--interval", "0.2"]);
     let mut program = Program::start(&server);
-    let pid = program.pid();
+    let (pid, device) = (program.pid(), device(&server));
     program.does("allocate");
-    server.until("its figures", || server.usage(DEVICE).dram == 1000);
+    server.until("its figures", || server.usage(device).dram == 1000);
     let text = dump(&server.socket());
     let expected = format!(
-        "Device {DEVICE}:\n  DRAM: 1 buffers, 0.000953674 MB total\n    - Buffer 0x1000: 0.976562 KB (PID {pid}, ref_count=1)\n  \
+        "Device {device}:\n  DRAM: 1 buffers, 0.000953674 MB total\n    - Buffer 0x1000: 0.976562 KB (PID {pid}, ref_count=1)\n  \
          L1: 1 buffers, 0.00390625 MB total\n    - Buffer 0x2000: 4 KB (PID {pid}, ref_count=1)\n"
     );
     assert!(text.contains(&expected), "{text}");
@@ -138,7 +141,10 @@ fn dumps_list_a_program_with_a_ledger() {
         text.contains(&format!("  CB: 1 circular buffers, 0.0625 MB total\n    - CB 0x1a000: 64 KB (PID {pid}, ref_count=1)\n")),
         "{text}"
     );
-    assert!(text.contains(&format!("  │ Kernel ID: 0x77\n  │   Size:      56 KB\n  │   Owner PID: {pid}\n")), "{text}");
+    assert!(
+        text.contains(&format!("  │ Kernel ID: 0x77\n  │   Size:      56 KB\n  │   Type:      Fabric\n  │   Owner PID: {pid}\n")),
+        "{text}"
+    );
     server.connect().send(&[Request::new(Type::DumpRemaining), Request::new(Type::DumpKernels)]);
     server.says(&expected);
     server.says(&format!("  │   Owner PID: {pid}\n"));

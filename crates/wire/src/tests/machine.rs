@@ -186,6 +186,7 @@ pub(crate) fn sample(devices: Vec<DeviceSample>) -> Sample {
         origin: Origin::Local,
         driver: Ok("2.9.0".to_owned()),
         cluster: None,
+        proven: Vec::new(),
         devices,
         processes: Vec::new(),
         regions: Vec::new(),

@@ -1,0 +1,83 @@
+//! Looks for a cluster descriptor of this machine: one that was saved, or one that UMD left behind.
+//!
+//! A file is read if it is a plain file of root or of this user that no other user may write. It is used if it names exactly the
+//! chips of this machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx};
+use rustix::process::geteuid;
+
+use ttmon_model::Sample;
+use ttmon_model::cluster::Cluster;
+use ttmon_model::limits::CLUSTER_BYTES_MAX;
+
+use crate::cluster::parse;
+use crate::root::Root;
+
+/// The name that UMD gives it.
+const NAME: &str = "cluster_descriptor.yaml";
+/// UMD writes it into a new directory of this prefix, below the one for temporary files.
+const PREFIX: &[u8] = b"umd_";
+/// Names of the directory for temporary files that are read; any user may put any number there.
+const ENTRIES_MAX: usize = 4096;
+/// Files that are tried, the newest first.
+const FILES_MAX: usize = 16;
+
+/// Returns the first one that describes the machine of a sample.
+pub(crate) fn search(root: &Root, sample: &Sample) -> Option<Cluster> {
+    let files = root.saved_clusters.iter().cloned().chain(left_behind(&root.temporary));
+    files.filter_map(|path| read(&path)).find(|cluster| ttmon_model::describes(cluster, sample))
+}
+
+fn read(path: &Path) -> Option<Cluster> {
+    let bytes = ttmon_files::read_trusted(path, CLUSTER_BYTES_MAX).ok()?;
+    parse(&String::from_utf8_lossy(&bytes)).ok()
+}
+
+/// What UMD left behind in directories of root and of this user, the newest first. A directory with a file system of its own is
+/// passed over: it may never answer.
+fn left_behind(temporary: &Path) -> Vec<PathBuf> {
+    let Some(place) = inspect(temporary) else { return Vec::new() };
+    let file_system = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+    let is_trusted = |stat: &Statx| {
+        let is_directory = FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
+        is_directory && (stat.stx_uid == 0 || stat.stx_uid == geteuid().as_raw()) && file_system(stat) == file_system(&place)
+    };
+    let entries = fs::read_dir(temporary).into_iter().flatten().take(ENTRIES_MAX).flatten();
+    let of_umd = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX)).map(|entry| entry.path());
+    let mut found: Vec<(i64, PathBuf)> =
+        of_umd.filter_map(|path| Some((inspect(&path).filter(is_trusted)?.stx_mtime.tv_sec, path.join(NAME)))).collect();
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    found.into_iter().take(FILES_MAX).map(|(_, path)| path).collect()
+}
+
+/// What the kernel knows of a file without asking its file system.
+fn inspect(path: &Path) -> Option<Statx> {
+    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn only_own_directories_are_searched() {
+        let directory = tempfile::tempdir().expect("directory");
+        let at = |name: &str| directory.path().join(name);
+        for name in ["umd_a", "other"] {
+            fs::create_dir(at(name)).expect("directory");
+        }
+        symlink(at("other"), at("umd_link")).expect("link");
+        fs::write(at("umd_file"), "").expect("file");
+        assert_eq!(left_behind(directory.path()), [at("umd_a").join(NAME)]);
+        // Only root can make another user's directory.
+        if geteuid().is_root() {
+            chown(at("umd_a"), Some(65_534), None).expect("root");
+            assert!(left_behind(directory.path()).is_empty());
+        }
+    }
+}
