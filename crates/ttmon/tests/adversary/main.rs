@@ -2,7 +2,7 @@
 //! ordinary user and holds it to the limits of docs/security.md. Needs root: `cargo xtask ci --only adversary` runs it.
 //!
 //! This program is also its own attacker: `role NAME ARGS...` plays one of [`ROLES`].
-#![allow(missing_docs, clippy::unwrap_used, dead_code, reason = "tests, and helpers of those to come")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod baseline;
 mod files;
