@@ -394,9 +394,9 @@ fn what_cannot_be_compared_with() {
     let nameless = directory.path().join("nameless");
     std::fs::write(&nameless, r#"{"buffers": [{"pid": 1}]}"#).unwrap();
     for (path, why) in [
-        (pipe.to_str().unwrap(), "not a regular file"),
-        ("/dev/zero", "not a regular file"),
-        (directory.path().to_str().unwrap(), "not a regular file"),
+        (pipe.to_str().unwrap(), "it is a FIFO"),
+        ("/dev/zero", "it is a device"),
+        (directory.path().to_str().unwrap(), "is a directory"),
         (large.to_str().unwrap(), "more than 512 MiB"),
         (nameless.to_str().unwrap(), "not a buffer"),
     ] {
