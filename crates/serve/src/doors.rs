@@ -48,7 +48,7 @@ impl fmt::Display for DoorError {
 impl std::error::Error for DoorError {}
 
 /// Connections that may wait to be accepted. The kernel drops what is beyond, and a peer tries again a second later.
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 4096;
 
 /// A Unix socket.
 #[derive(Debug)]
