@@ -221,7 +221,7 @@ impl Workers {
             })?,
             clerk: Worker::start("clerk", About::ALL.len(), move |work| {
                 work.iter().for_each(|work: DumpWork| {
-                    of_clerk.send(News::Dumped(work.about, dumps(work, &of_clerk.present(), &of_clerk.kept)));
+                    of_clerk.send(News::Dumped(work.about, dumps(&work, &of_clerk.present(), &of_clerk.kept)));
                 });
             })?,
             coroner: Worker::start("coroner", HANDED_MAX, move |work| {
@@ -340,8 +340,8 @@ struct Readable {
 }
 
 /// The texts of a dump. Small ledgers come first: one that is huge leaves the others their lists.
-fn dumps(work: DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<(Viewer, String)> {
-    let mut ledgers = readable(&work, present, kept);
+fn dumps(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<(Viewer, String)> {
+    let mut ledgers = readable(work, present, kept);
     ledgers.sort_by_key(|ledger| ledger.totals.as_ref().map_or(0, |totals| totals.live_entries));
     let mut counted: BTreeSet<(u32, u32, u8)> = BTreeSet::new();
     for ledger in ledgers.iter().filter(|ledger| ledger.is_own) {

@@ -106,8 +106,8 @@ pub fn storage(place: impl AsFd) -> io::Result<Storage> {
     const TMPFS: u64 = 0x0102_1994;
     // ext2 to ext4, XFS, Btrfs, overlayfs, ZFS, F2FS, ramfs: statfs(2).
     const DISKS: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x2FC1_2FC1, 0xF2F5_2010, 0x8584_58F6];
-    // The number has 32 bits, whatever the sign of the field.
-    let magic = u64::from(rustix::fs::fstatfs(place)?.f_type as u32);
+    // The number has 32 bits, whatever the width and sign of the field.
+    let magic = rustix::fs::fstatfs(place)?.f_type.cast_unsigned() & 0xFFFF_FFFF;
     Ok(match magic {
         TMPFS => Storage::Memory,
         magic if DISKS.contains(&magic) => Storage::Disk,
