@@ -137,7 +137,7 @@ impl Guest<'_> {
     fn judge(&mut self, scenario: &str, monitors: &Monitors, mark: Mark, expected: &Expected, baseline: &Baseline) {
         let samples_max = SAMPLES_MAX + expected.more_samples;
         let check_screen = |screen: &str| expected.check_screen(screen, baseline);
-        let drawn = monitors.top.judge(mark, samples_max, check_screen);
+        let drawn = monitors.top.judge(mark, samples_max, monitors.repeated(), check_screen);
         for (name, samples) in monitors.documents() {
             let judged = samples.judge(mark, samples_max, |document| expected.check(document, baseline));
             self.report(scenario, name, judged.map(|samples| format!("{} in sample {samples}", expected.state)));

@@ -13,7 +13,7 @@ use super::top::Top;
 use crate::service::{self, Ended, Service, TOKEN, until};
 
 /// No sample for this long is a hang. The interval is 1 s; a machine with many jobs may need some of them.
-const HANG: Duration = Duration::from_secs(30);
+pub(super) const HANG: Duration = Duration::from_secs(30);
 /// The default of 200 ms is too short for an emulated machine that waits for a processor.
 pub(super) const READ_TIMEOUT: [&str; 2] = ["--read-timeout", "3000"];
 const DAY_MS: u64 = 86_400_000;
@@ -58,13 +58,18 @@ impl Monitors {
         Ok(Self { repeated, service, top: Top::start(ttmon)?, samples })
     }
 
+    /// The documents of `ttmon -l`.
+    pub(super) fn repeated(&self) -> &Samples {
+        &self.samples[0].1
+    }
+
     pub(super) fn documents(&self) -> impl Iterator<Item = (&'static str, &Samples)> {
         self.samples.iter().map(|(name, samples)| (*name, samples))
     }
 
     /// A sample that is taken after this call.
     pub(super) fn next_document(&self) -> Result<Value, String> {
-        let mut documents = self.samples[0].1.wait(Mark::now(), 1)?;
+        let mut documents = self.repeated().wait(Mark::now(), 1)?;
         documents.pop().ok_or_else(|| "no sample".to_owned())
     }
 
@@ -117,11 +122,16 @@ impl Samples {
         self.0.lock().map(|all| all.iter().filter(is_since).cloned().collect()).unwrap_or_default()
     }
 
+    /// How many samples were taken after the mark.
+    pub(super) fn count(&self, mark: Mark) -> usize {
+        self.since(mark).len()
+    }
+
     /// Waits for so many samples that were taken after the mark.
     fn wait(&self, mark: Mark, count: usize) -> Result<Vec<Value>, String> {
         let (mut had, mut last) = (0, Instant::now());
         until("sampled", || {
-            let has = self.since(mark).len();
+            let has = self.count(mark);
             if has > had {
                 (had, last) = (has, Instant::now());
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use vt100::Parser;
 
-use super::monitors::{Mark, READ_TIMEOUT};
+use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
 use crate::service::until;
 
 const COLUMNS: u16 = 140;
@@ -62,11 +62,19 @@ impl Top {
         self.screen.lock().map(|screen| screen.screen().contents()).unwrap_or_default()
     }
 
-    /// The screen becomes right within so many samples. Returns the seconds that it took.
-    pub(super) fn judge(&self, mark: Mark, samples_max: usize, check: impl Fn(&str) -> Result<(), String>) -> Result<f64, String> {
+    /// The screen becomes right within so many samples. Returns the seconds that it took. A screen carries no sample number, so the limit
+    /// is in seconds, and lasts until `pace`, a monitor that counts, has taken as many samples: a busy host slows down both.
+    pub(super) fn judge(
+        &self,
+        mark: Mark,
+        samples_max: usize,
+        pace: &Samples,
+        check: impl Fn(&str) -> Result<(), String>,
+    ) -> Result<f64, String> {
         let limit = INTERVAL * u32::try_from(samples_max).unwrap_or(u32::MAX) + DRAWING;
         loop {
-            let is_late = mark.at.elapsed() >= limit;
+            let elapsed = mark.at.elapsed();
+            let is_late = elapsed >= limit && (pace.count(mark) > samples_max || elapsed >= HANG);
             match self.check(&check) {
                 Ok(()) => return Ok(mark.at.elapsed().as_secs_f64()),
                 Err(why) if is_late => return Err(format!("after {:.1} s: {why}", mark.at.elapsed().as_secs_f64())),
