@@ -59,6 +59,12 @@ impl Source {
         Ok(u64::from_le_bytes(word))
     }
 
+    /// Copies the first `count` records of a checked small table.
+    pub(super) fn records(&self, table: Table, count: u32, into: &mut Vec<u8>) -> Result<(), Refusal> {
+        into.resize(position(u64::from(count.min(table.records)) * u64::from(table.stride)), 0);
+        if into.is_empty() { Ok(()) } else { self.read(into, table.offset) }
+    }
+
     /// Hands over the records `first .. first + count` of a checked table, some hundred at a time: the number of the first, and
     /// their bytes, which are a multiple of the stride.
     pub(super) fn chunks(

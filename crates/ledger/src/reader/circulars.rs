@@ -1,10 +1,8 @@
 //! Circular and dataflow buffers of programs.
 
-use std::collections::HashMap;
-
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::totals::Totals;
-use super::{Refusal, Region};
+use super::{Exactness, Refusal, Region};
 use crate::layout::{circular, entry, kind};
 
 /// A circular or dataflow buffer of a program on a range of cores.
@@ -36,24 +34,22 @@ const CORES_END: u8 = 64;
 const TRIES: u32 = 8;
 
 pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, Refusal> {
-    let epochs: HashMap<u16, u64> = totals
-        .allocators
-        .iter()
-        .filter_map(|allocator| {
-            let row = allocator.rows.iter().find(|row| row.kind == kind::CB)?;
-            Some((allocator.slot, row.epoch))
-        })
-        .collect();
-    if totals.circulars_used == 0 || epochs.is_empty() {
+    if totals.circulars_used == 0 {
         return Ok(Vec::new());
     }
-    let is_live = |circular: &Circular| epochs.get(&circular.allocator).is_some_and(|&epoch| circular.event > epoch);
-    Ok(settled(region, totals.circulars_used)?.into_iter().filter(is_live).collect())
+    // Allocators are in the order of their slots.
+    let epoch_of = |slot: u16| {
+        let index = totals.allocators.binary_search_by_key(&slot, |allocator| allocator.slot).ok()?;
+        totals.allocators[index].rows.iter().find(|row| row.kind == kind::CB).map(|row| row.epoch)
+    };
+    let is_live = |circular: &Circular| epoch_of(circular.allocator).is_some_and(|epoch| circular.event > epoch);
+    // Exact figures are of that number of events: where it is still the same, so are these.
+    let before = if totals.exactness == Exactness::Exact { totals.events * 2 } else { region.source.seq()? };
+    Ok(settled(region, totals.circulars_used, before)?.into_iter().filter(is_live).collect())
 }
 
 /// Records that are whole, of one moment if that can be had.
-fn settled(region: &Region, used: u32) -> Result<Vec<Circular>, Refusal> {
-    let mut before = region.source.seq()?;
+fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>, Refusal> {
     let mut found = copy(region, used)?;
     for _ in 0..TRIES {
         let after = region.source.seq()?;

@@ -1,6 +1,6 @@
 //! Which devices a program sees. It may say so when its ledger is there already: this is read with the figures.
 
-use super::bytes::{position, text_at, u32_at};
+use super::bytes::{text_at, u32_at};
 use crate::layout::header;
 
 /// What a program's environment says about devices.
@@ -15,9 +15,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Where it stands in the header, and how long it is.
+    /// Where it stands in the header.
     pub(super) const AT: u64 = header::VISIBLE_IS_SET;
-    pub(super) const BYTES: usize = position(header::VISIBLE - Self::AT) + header::VISIBLE_BYTES;
 
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let visible_is = u32_at(bytes, header::VISIBLE_IS_SET - Self::AT);

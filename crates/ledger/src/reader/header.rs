@@ -187,19 +187,25 @@ pub(super) struct Counters {
     pub(super) cost: (u64, u64),
 }
 
-const COUNTERS_END: u64 = header::SHARED_USED + 8;
-
 impl Counters {
+    /// Where they end in the header.
+    pub(super) const END: u64 = header::SHARED_USED + 8;
+
     pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, Refusal> {
-        let mut bytes = [0; position(COUNTERS_END - header::SEQ)];
+        let mut bytes = [0; position(Self::END - header::SEQ)];
         source.read(&mut bytes, header::SEQ)?;
-        let field = |offset: u64| u64_at(&bytes, offset - header::SEQ);
+        Ok(Self::decode(&bytes, header::SEQ, tables))
+    }
+
+    /// From a part of the header that begins at `start`.
+    pub(super) fn decode(bytes: &[u8], start: u64, tables: &Tables) -> Self {
+        let field = |offset: u64| u64_at(bytes, offset - start);
         let used = |offset: u64, table: Table| u32::try_from(field(offset)).unwrap_or(u32::MAX).min(table.records);
         let mut lost = [0; LOST_KINDS];
         for (at, count) in (header::LOST..).step_by(8).zip(&mut lost) {
             *count = field(at);
         }
-        Ok(Self {
+        Self {
             seq: field(header::SEQ),
             entries_used: used(header::ENTRIES_USED, tables.entries),
             allocators_used: used(header::ALLOCATORS_USED, tables.allocators),
@@ -221,6 +227,6 @@ impl Counters {
             mark_event: field(header::MARK_EVENT),
             mark_time: field(header::MARK_TIME),
             cost: (field(header::COST_SAMPLES), field(header::COST_NS)),
-        })
+        }
     }
 }

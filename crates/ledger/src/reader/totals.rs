@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::bytes::u64_at;
+use super::bytes::{position, u64_at};
 use super::clock::Converter;
 use super::coverage::{self, Feature, Launches};
 use super::environment::Environment;
@@ -13,7 +13,7 @@ use super::header::Counters;
 use super::rows::{Allocator, Row, RowRecord};
 use super::shared::SharedChip;
 use super::{Exactness, Refusal, Region};
-use crate::layout::{KINDS, LOST_KINDS, Table, allocator, row};
+use crate::layout::{KINDS, LOST_KINDS, allocator, row};
 
 /// The figures of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,11 +159,10 @@ enum Found {
     Moving,
 }
 
-/// Bytes of the allocators in use and of their rows.
+/// Bytes of the header, of the allocators in use and of their rows.
 #[derive(Default)]
 struct Raw {
-    scratch: Vec<u8>,
-    environment: Vec<u8>,
+    header: Vec<u8>,
     allocators: Vec<u8>,
     rows: Vec<u8>,
     shared: Vec<u8>,
@@ -172,17 +171,13 @@ struct Raw {
 impl Raw {
     fn read(&mut self, region: &Region) -> Result<Counters, Refusal> {
         let tables = &region.header.tables;
-        let counters = Counters::read(&region.source, tables)?;
-        self.environment.resize(Environment::BYTES, 0);
-        region.source.read(&mut self.environment, Environment::AT)?;
+        self.header.resize(position(Counters::END - Environment::AT), 0);
+        region.source.read(&mut self.header, Environment::AT)?;
+        let counters = Counters::decode(&self.header, Environment::AT, tables);
         let used = counters.allocators_used;
-        let mut copy = |table: Table, count: u32, into: &mut Vec<u8>| {
-            into.clear();
-            region.source.chunks(table, 0, count, &mut self.scratch, |_, chunk| into.extend_from_slice(chunk))
-        };
-        copy(tables.allocators, used, &mut self.allocators)?;
-        copy(tables.rows, used * KINDS, &mut self.rows)?;
-        copy(tables.shared, counters.shared_used, &mut self.shared)?;
+        region.source.records(tables.allocators, used, &mut self.allocators)?;
+        region.source.records(tables.rows, used * KINDS, &mut self.rows)?;
+        region.source.records(tables.shared, counters.shared_used, &mut self.shared)?;
         Ok(counters)
     }
 
@@ -220,7 +215,7 @@ impl Raw {
             coverage: coverage::features(region, counters.coverage_used)?,
             launches: coverage::launches(region, counters.launches_used, &converter)?,
             counters,
-            environment: Environment::decode(&self.environment),
+            environment: Environment::decode(&self.header),
             rows,
             allocators,
         };
