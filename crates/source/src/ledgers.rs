@@ -98,6 +98,8 @@ pub(crate) enum Lead {
     NoFile,
     /// Nowhere.
     Nothing,
+    /// It is open already.
+    Known,
     /// This user may not look.
     Denied,
 }
@@ -166,7 +168,7 @@ impl Lead {
                     file => found(file.ok()?, &path, process, machine),
                 }
             }
-            Self::NoFile | Self::Nothing | Self::Denied => None,
+            Self::NoFile | Self::Nothing | Self::Known | Self::Denied => None,
         }
     }
 }

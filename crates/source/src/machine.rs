@@ -8,7 +8,7 @@ mod tracking;
 
 pub use tracking::{Departed, End};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use ttmon_model::{Missing, Reading, Sample, Source};
 use crate::device::{self, Known, Part, Retry};
 use crate::isolate::Reader;
 use crate::ledgers::{self, Detail, Found, Lead};
-use crate::process::{self, Scale};
+use crate::process::{self, Program, Scale};
 use crate::read::{Lane, LaneReply, Pace, Pool, Reply, Request, boot_time, read_small};
 use crate::regions;
 use crate::root::Root;
@@ -166,8 +166,8 @@ pub struct Machine {
     departed: Vec<Arc<Departed>>,
     /// Where to look for those of the processes at hand.
     leads: Vec<(ProcessKey, Lead)>,
-    /// Pids that were looked at, so that a later sample looks at new ones only.
-    swept: BTreeSet<u32>,
+    /// Processes that were looked at, so that a later sample looks at new ones only; the program, where it had no ledger.
+    swept: BTreeMap<u32, Option<Program>>,
     /// Where the second look at them goes on.
     next_again: u32,
     /// Those of them that this user may not look at.
@@ -209,6 +209,7 @@ const LANE_OF_PROCESS: u64 = 3 << 40;
 const LANE_OF_COUNTERS: u64 = 4 << 40;
 const LANE_OF_USERS: u64 = 5 << 40;
 const LANE_OF_STATS: u64 = 6 << 40;
+const LANE_OF_SWEEP: u64 = 7 << 40;
 
 impl Machine {
     /// Prepares to read.
@@ -232,7 +233,7 @@ impl Machine {
             ledgers: Vec::new(),
             departed: Vec::new(),
             leads: Vec::new(),
-            swept: BTreeSet::new(),
+            swept: BTreeMap::new(),
             next_again: 0,
             denied: BTreeSet::new(),
             remembered: Remembered::default(),
@@ -490,7 +491,12 @@ impl Machine {
         pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
         let is_own = |found: &Found| found.source == Source::Ledger;
         let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
-        let leads: Vec<Lead> = pids.iter().map(|pid| if known(*pid) { Lead::Nothing } else { ledgers::look(&self.root, *pid) }).collect();
+        let look = |pid: &u32| match *pid {
+            pid if self.remembered.is_without_ledger(pid) => Lead::Nothing,
+            pid if known(pid) => Lead::Known,
+            pid => ledgers::look(&self.root, pid),
+        };
+        let leads: Vec<Lead> = pids.iter().map(look).collect();
         let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
             let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));
             requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
@@ -513,12 +519,12 @@ impl Machine {
             let lead = lead.with_maps(lane.replies.last());
             let is_elsewhere =
                 regions::mounts(&self.root, &pid.to_string()).is_some_and(|theirs| ours.as_ref().is_some_and(|ours| *ours != theirs));
-            let standing = Standing { is_denied: lead == Lead::Denied, is_elsewhere };
+            let standing = Standing { is_denied: lead == Lead::Denied, has_no_ledger: lead == Lead::Nothing, is_elsewhere };
             if self.options.pace == Pace::Repeated {
                 self.remembered.keep(&process, shape, standing);
             }
             places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, process.key)));
-            if process.facts.is_ok() && lead != Lead::Nothing {
+            if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known) {
                 self.leads.push((process.key, lead));
             }
             // A dead process matters only while a file it opened lives on.

@@ -43,10 +43,25 @@ pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Re
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape([u64; 3]);
 
-/// The file that is read of every process every time.
-pub(crate) fn stat_request(proc: &Path, pid: u32) -> Request {
+/// A process with the mappings it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    start_ticks: u64,
+    shape: Shape,
+}
+
+impl Program {
+    /// By its `stat`.
+    pub(crate) fn of(stat: &[u8]) -> Option<Self> {
+        let Stat { start_ticks, shape, .. } = parse_stat(&String::from_utf8_lossy(stat)).ok()?;
+        Some(Self { start_ticks, shape })
+    }
+}
+
+/// The file that tells whether a process goes on as it was.
+pub(crate) fn stat_request(proc: &Path, pid: u32, pace: Pace) -> Request {
     let path = proc.join(pid.to_string()).join("stat");
-    Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace: Pace::Repeated }
+    Request { path, want: Want::Beginning, bytes_max: ATTRIBUTE_BYTES_MAX, pace }
 }
 
 /// What the replies say. `users` finds a user's name.

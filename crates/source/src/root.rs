@@ -5,7 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, RawDir};
+
 use crate::faults::{Fault, Faults};
+
+/// Names of a directory that are read at once: those of a thousand processes.
+const DIRECTORY_BYTES: usize = 32 * 1024;
 
 /// The directories a machine is read from.
 #[derive(Clone, Debug)]
@@ -90,6 +95,22 @@ impl Root {
         let mut names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// The numbers of all processes, in order, read without a piece of memory for each name.
+    pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
+        if let Some(Fault::Errno(errno)) = self.faults().find(&self.proc) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let directory = rustix::fs::open(&self.proc, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut buffer = Vec::with_capacity(DIRECTORY_BYTES);
+        let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
+        let mut pids = Vec::new();
+        while let Some(entry) = entries.next() {
+            pids.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+        }
+        pids.sort_unstable();
+        Ok(pids)
     }
 
     /// The injected errors as they are now.

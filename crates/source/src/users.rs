@@ -72,10 +72,10 @@ pub(crate) struct OpenFile {
 
 /// Looks through the open files of all processes: slow, for drivers that do not tell.
 pub(crate) fn scan(root: &Root) -> (Vec<OpenFile>, bool) {
-    let Ok(names) = root.list(&root.proc) else { return (Vec::new(), false) };
+    let Ok(pids) = root.pids() else { return (Vec::new(), false) };
     let mut files = Vec::new();
     let mut is_complete = true;
-    for pid in names.iter().filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
+    for pid in pids {
         match scan_process(root, pid) {
             Ok(found) => files.extend(found),
             Err(Missing::NoPermission) => is_complete = false,

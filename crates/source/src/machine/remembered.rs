@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ttmon_model::sample::ProcessSample;
 
 use crate::process::{self, Scale, Shape};
-use crate::read::{Reply, Request};
+use crate::read::{Pace, Reply, Request};
 
 /// Known processes read in full in one sample.
 const IN_FULL_PER_SAMPLE: usize = 16;
@@ -27,6 +27,8 @@ pub(super) struct Remembered {
     processes: BTreeMap<u32, Process>,
     /// The `stat` files of all of them, in order, while they stay the same.
     stats: Option<Arc<[Request]>>,
+    /// Those read in full in this sample whose ledger need not be looked for, in order.
+    without_ledger: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,8 @@ struct Process {
     sample: ProcessSample,
     shape: Shape,
     standing: Standing,
+    /// What its `stat` showed before its ledger was looked for.
+    seen: Option<Shape>,
     /// How often it was read in full, and when last.
     looks: u32,
     read_at: u64,
@@ -44,6 +48,8 @@ struct Process {
 pub(super) struct Standing {
     /// Whether this user may not look for its ledger.
     pub(super) is_denied: bool,
+    /// Whether none was found with the mappings that it has.
+    pub(super) has_no_ledger: bool,
     /// Whether it has mounts of its own.
     pub(super) is_elsewhere: bool,
 }
@@ -58,9 +64,14 @@ pub(super) struct Refreshed {
 }
 
 impl Remembered {
+    /// Whether the `stat` of a process is read with every sample.
+    pub(super) fn contains(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
     /// The `stat` of each, to be read with every sample.
     pub(super) fn stats(&mut self, proc: &Path) -> Arc<[Request]> {
-        let pids = || self.processes.keys().map(|pid| process::stat_request(proc, *pid)).collect();
+        let pids = || self.processes.keys().map(|pid| process::stat_request(proc, *pid, Pace::Repeated)).collect();
         Arc::clone(self.stats.get_or_insert_with(pids))
     }
 
@@ -70,18 +81,21 @@ impl Remembered {
         self.turn += 1;
         let mut known = Vec::with_capacity(self.processes.len());
         let mut wanting = Vec::new();
-        for ((pid, process), stat) in self.processes.iter().zip(stats) {
+        for ((pid, process), stat) in self.processes.iter_mut().zip(stats) {
             let stat = stat.as_deref().ok().filter(|_| pids.binary_search(pid).is_ok());
             let Some((sample, shape)) = stat.and_then(|stat| process::refresh(&process.sample, stat, scale)) else { continue };
             let is_same = shape == process.shape;
             if !is_same || self.turn >= process.due() {
-                wanting.push((process.read_at, *pid));
+                wanting.push((process.read_at, *pid, is_same && process.standing.has_no_ledger));
             }
+            process.seen = Some(shape);
             known.push(Refreshed { sample, standing: process.standing, is_same });
         }
         wanting.sort_unstable();
         wanting.truncate(IN_FULL_PER_SAMPLE);
-        known.retain(|refreshed| !wanting.iter().any(|(_, pid)| *pid == refreshed.sample.key.pid));
+        known.retain(|refreshed| !wanting.iter().any(|(_, pid, _)| *pid == refreshed.sample.key.pid));
+        self.without_ledger = wanting.iter().filter(|(.., has_none)| *has_none).map(|(_, pid, _)| *pid).collect();
+        self.without_ledger.sort_unstable();
         let count = self.processes.len();
         self.processes.retain(|pid, _| pids.binary_search(pid).is_ok());
         if self.processes.len() != count {
@@ -90,14 +104,21 @@ impl Remembered {
         known
     }
 
+    /// Whether a process that is read in full now is known to have no ledger.
+    pub(super) fn is_without_ledger(&self, pid: u32) -> bool {
+        self.without_ledger.binary_search(&pid).is_ok()
+    }
+
     /// Keeps one that was read in full.
-    pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, standing: Standing) {
+    pub(super) fn keep(&mut self, sample: &ProcessSample, shape: Shape, mut standing: Standing) {
         if sample.facts.is_err() {
             return;
         }
-        let earlier = self.processes.get(&sample.key.pid);
-        let looks = earlier.filter(|earlier| earlier.sample.key == sample.key).map_or(0, |earlier| earlier.looks);
-        let process = Process { sample: sample.clone(), shape, standing, looks: looks.saturating_add(1), read_at: self.turn };
+        let earlier = self.processes.get(&sample.key.pid).filter(|earlier| earlier.sample.key == sample.key);
+        let looks = earlier.map_or(0, |earlier| earlier.looks);
+        // What was mapped between the two reads of its `stat` may be a ledger.
+        standing.has_no_ledger &= earlier.is_some_and(|earlier| earlier.seen == Some(shape));
+        let process = Process { sample: sample.clone(), shape, standing, seen: None, looks: looks.saturating_add(1), read_at: self.turn };
         if self.processes.insert(sample.key.pid, process).is_none() {
             self.stats = None;
         }
@@ -157,6 +178,29 @@ mod tests {
         let name = |pid| if pid == 3 { "b" } else { "a" };
         assert_eq!(look(&mut remembered, &[3], |pid| stat(pid, name(pid), 1, 5)), [3], "another name");
         assert_eq!(remembered.processes.len(), 1, "those that are gone are forgotten");
+    }
+
+    #[test]
+    fn a_ledger_is_looked_for_until_none_was_found_with_the_same_mappings() {
+        let none = Standing { has_no_ledger: true, ..Standing::default() };
+        let mut remembered = Remembered::default();
+        // Sizes that `stat` shows before the look and after it, whenever it is read in full.
+        let mut is_looked_for = |before: u32, after: u32| {
+            remembered.turn += 64;
+            remembered.stats(Path::new("/proc"));
+            remembered.begin(&[7], &[Ok(stat(7, "a", 1, before))], SCALE);
+            let replies = [Ok(stat(7, "a", 1, after)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec())];
+            let (sample, shape) = process::take(7, &[], &replies, SCALE, |_| None);
+            let is_looked_for = !remembered.is_without_ledger(7);
+            remembered.keep(&sample, shape, none);
+            is_looked_for
+        };
+        assert!(is_looked_for(5, 5), "the first time");
+        assert!(is_looked_for(5, 6), "nothing was known before the first look");
+        assert!(is_looked_for(6, 6), "it grew after the look");
+        assert!(!is_looked_for(6, 6));
+        assert!(is_looked_for(7, 7), "it grew");
+        assert!(!is_looked_for(7, 7));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Ledgers over time: which processes are looked at for one, which were found, which went away.
 
-use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
@@ -11,56 +10,73 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
 
-use super::{Error, LANE_OF_PROCESS, Ledgers, Machine, Reach};
+use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Machine, Reach};
 use crate::ledgers::{self, Detail, Found, Lead};
-use crate::process;
-use crate::read::{Lane, read_small};
+use crate::process::{self, Program};
+use crate::read::{Lane, Pace, read_small};
 use crate::root::Root;
 
-/// Every process is looked at again within so many samples.
+/// Every process has its turn again within so many samples.
 const SWEPT_AGAIN_WITHIN: usize = 60;
 
 impl Machine {
-    /// Processes that seem to have a ledger: all of them at first; later the known ones, the new ones, and every so often a
-    /// second look at the rest, a few at a time.
+    /// Processes that seem to have a ledger: all of them at first; later the known ones, the new ones, and every so often those of
+    /// the rest that have changed, a few at a time.
     pub(super) fn sweep(&mut self) -> Result<Vec<u32>, Error> {
-        let alive: BTreeSet<u32> = match self.options.ledgers.reach {
+        let alive: Vec<u32> = match self.options.ledgers.reach {
             Reach::Process(pid) => {
                 // One is looked at each time: it may begin to track at any moment.
                 self.swept.clear();
-                BTreeSet::from([pid])
+                vec![pid]
             }
-            Reach::Holders | Reach::Everybody => {
-                let names = self.root.list(&self.root.proc).unwrap_or_default();
-                names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
-            }
+            Reach::Holders | Reach::Everybody => self.root.pids().unwrap_or_default(),
         };
-        self.swept.retain(|pid| alive.contains(pid));
-        self.denied.retain(|pid| alive.contains(pid));
-        let mut pids: Vec<u32> = alive.difference(&self.swept).copied().collect();
-        // A program may begin to track long after it was first seen: the rest is gone through again, bit by bit.
-        let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
-        let again: Vec<u32> = self.swept.range(self.next_again..).take(count).copied().collect();
-        self.next_again = if again.len() < count { 0 } else { again.last().map_or(0, |pid| pid + 1) };
-        pids.extend(again);
-        self.swept = alive;
-        let leads: Vec<(u32, Lead)> = pids.iter().map(|pid| (*pid, ledgers::look(&self.root, *pid))).collect();
-        for (pid, lead) in &leads {
+        let is_alive = |pid: &u32| alive.binary_search(pid).is_ok();
+        self.swept.retain(|pid, _| is_alive(pid));
+        self.denied.retain(is_alive);
+        let new: Vec<u32> = alive.iter().copied().filter(|pid| !self.swept.contains_key(pid)).collect();
+        let mut sought: Vec<(u32, Option<Program>)> = self.changed()?;
+        sought.extend(new.into_iter().map(|pid| (pid, None)));
+        let mut leads: Vec<Lead> = sought.iter().map(|(pid, _)| ledgers::look(&self.root, *pid)).collect();
+        let lanes = sought.iter().zip(&leads).filter(|(_, lead)| **lead == Lead::NoFile).map(|((pid, _), _)| Lane {
+            key: LANE_OF_PROCESS + u64::from(*pid),
+            requests: [ledgers::maps_request(&self.root, *pid)].into(),
+        });
+        let lanes: Vec<Lane> = lanes.collect();
+        let mut replies = self.read(lanes)?.into_iter();
+        for lead in leads.iter_mut().filter(|lead| **lead == Lead::NoFile) {
+            *lead = Lead::NoFile.with_maps(replies.next().and_then(|lane| lane.replies.into_iter().next()).as_ref());
+        }
+        for ((pid, program), lead) in sought.iter().zip(&leads) {
             if *lead == Lead::Denied {
                 self.denied.insert(*pid);
             } else {
                 self.denied.remove(pid);
             }
+            self.swept.insert(*pid, program.filter(|_| *lead == Lead::Nothing));
         }
-        let unsure: Vec<u32> = leads.iter().filter(|(_, lead)| *lead == Lead::NoFile).map(|(pid, _)| *pid).collect();
-        let lanes = unsure
-            .iter()
-            .map(|pid| Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: [ledgers::maps_request(&self.root, *pid)].into() });
-        let replies = self.read(lanes.collect())?;
-        let mapped = unsure.iter().zip(&replies).filter(|(_, lane)| Lead::NoFile.with_maps(lane.replies.first()).is_promising());
-        let open = leads.iter().filter(|(_, lead)| lead.is_promising()).map(|(pid, _)| *pid);
+        let promising = sought.iter().zip(&leads).filter(|(_, lead)| lead.is_promising()).map(|((pid, _), _)| *pid);
         let known = self.ledgers.iter().map(|found| found.owner.pid);
-        Ok(open.chain(mapped.map(|(pid, _)| *pid)).chain(known).collect())
+        Ok(promising.chain(known).collect())
+    }
+
+    /// A part of the processes that were looked at, each in its turn: those whose mappings may be others than when no ledger was
+    /// found. A program may begin to track long after it was first seen.
+    fn changed(&mut self) -> Result<Vec<(u32, Option<Program>)>, Error> {
+        let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
+        let turn: Vec<u32> = self.swept.range(self.next_again..).take(count).map(|(pid, _)| *pid).collect();
+        self.next_again = if turn.len() < count { 0 } else { turn.last().map_or(0, |pid| pid + 1) };
+        // The others are noticed by their `stat`, which is read every time.
+        let turn: Vec<u32> = turn.into_iter().filter(|pid| !self.remembered.contains(*pid)).collect();
+        if turn.is_empty() {
+            return Ok(Vec::new());
+        }
+        let requests = turn.iter().map(|pid| process::stat_request(&self.root.proc, *pid, Pace::Once)).collect();
+        let replies = self.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
+        // Read before its files are looked at: what it maps in between is a change.
+        let programs = replies.iter().flat_map(|lane| &lane.replies).map(|stat| Program::of(stat.as_deref().ok()?));
+        let is_changed = |(pid, now): &(u32, Option<Program>)| now.is_none() || self.swept.get(pid).is_none_or(|before| before != now);
+        Ok(turn.into_iter().zip(programs).filter(is_changed).collect())
     }
 
     pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample], time: UnixTime) -> Vec<LedgerSample> {
