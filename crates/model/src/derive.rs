@@ -12,7 +12,10 @@ mod places;
 mod process;
 mod rows;
 
+use std::collections::HashMap;
+
 use crate::health;
+use crate::identity::DeviceId;
 use crate::kernels::KernelTypes;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
@@ -36,6 +39,7 @@ impl Snapshot {
         let attribution = process::attribute(sample, &rows, &ids, &mut problems);
         let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
+        let by_device = by_device(&processes);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {
             let mut device = match row.local {
@@ -44,7 +48,7 @@ impl Snapshot {
             };
             device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
-            let uses = uses_of(&device, holders, &processes, &mut problems);
+            let uses = uses_of(&device, holders, by_device.get(&device.id).map_or(&[], Vec::as_slice), &mut problems);
             device.memory = memory(&device, row, holders, &processes, &uses, &tracked, attribution.stale_bytes[index]);
             let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
             (device.health, device.health_reasons) = health::judge(&device, row.product, is_in_use);
@@ -68,13 +72,25 @@ impl Snapshot {
 
 type Holders<'a> = Reading<&'a crate::sample::Users>;
 
+/// A process, and what it has on a device.
+type Use<'p> = (&'p Process, &'p DeviceUse);
+
+/// What processes have, by device: there may be hundreds, on a few devices each.
+fn by_device(processes: &[Process]) -> HashMap<DeviceId, Vec<Use<'_>>> {
+    let mut uses: HashMap<DeviceId, Vec<Use<'_>>> = HashMap::new();
+    for (process, use_of) in processes.iter().flat_map(|process| process.devices.iter().map(move |use_of| (process, use_of))) {
+        uses.entry(use_of.device).or_default().push((process, use_of));
+    }
+    uses
+}
+
 /// What counts for a device: of a process that the driver does not name, only what the service vouches for. Anybody may write
 /// anything into a ledger of their own.
-fn uses_of<'p>(device: &Device, holders: Holders<'_>, processes: &'p [Process], problems: &mut Vec<Problem>) -> Vec<&'p DeviceUse> {
+fn uses_of<'p>(device: &Device, holders: Holders<'_>, uses: &[Use<'p>], problems: &mut Vec<Problem>) -> Vec<&'p DeviceUse> {
     let may_hold =
         |process: &Process| holders.map_or(true, |users| !users.is_complete || users.hidden > 0 || users.pids.contains(&process.key.pid));
     let mut counted = Vec::new();
-    for (process, use_of) in processes.iter().filter_map(|process| Some((process, process.on(device.id)?))) {
+    for (process, use_of) in uses.iter().copied() {
         let is_own_word = Kind::ALL.into_iter().any(|kind| use_of.kinds[kind].source == Ok(Source::Ledger));
         if is_own_word && !may_hold(process) {
             problems.push(Problem {
@@ -108,9 +124,9 @@ fn memory(
         let is_here = process.on(device.id).is_some_and(|use_of| use_of.source().is_ok());
         is_here || (process.source().is_ok() && process.unmapped.is_empty())
     };
-    let mut holding = pids.to_vec();
-    holding.sort_unstable();
-    let told_of = processes.iter().filter(|process| holding.binary_search(&process.key.pid).is_ok()).filter(is_tracked).count();
+    // They are in order.
+    let of_pid = |pid: &u32| processes.binary_search_by_key(pid, |process| process.key.pid).ok().map(|index| &processes[index]);
+    let told_of = pids.iter().filter_map(of_pid).filter(is_tracked).count();
     let untracked = (pids.len() - told_of.min(pids.len())) as u64 + hidden;
     // The number that memory was reported for may be this chip's, whoever has the chip open.
     let may_be_reported = tracked.may_be_on(row);

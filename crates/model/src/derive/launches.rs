@@ -1,7 +1,7 @@
 //! Programs that a process started: busy or hung?
 
 use crate::identity::ProcessKey;
-use crate::ledger::{FeatureState, Ledger, LedgerWriter};
+use crate::ledger::{FeatureState, Ledger, LedgerSample, LedgerWriter};
 use crate::missing::{Missing, Reading};
 use crate::sample::Sample;
 use crate::units::UnixTime;
@@ -14,13 +14,13 @@ pub(super) struct Launches {
     pub(super) last: Reading<UnixTime>,
 }
 
-/// What a ledger says now, against what it said before.
-pub(super) fn launches(owner: ProcessKey, ledger: &Ledger, sample: &Sample, previous: Option<&Sample>) -> Launches {
+/// What a ledger says now, against what it said before. `place` is where it stands in the sample.
+pub(super) fn launches(owner: ProcessKey, ledger: &Ledger, sample: &Sample, previous: Option<&Sample>, place: usize) -> Launches {
     let programs = counted(ledger);
     let last = ledger.launches.iter().map(|chip| chip.last).max().filter(|last| last.0 > 0);
     Launches {
         programs,
-        per_s: programs.and_then(|now| rate(owner, now, sample, previous)),
+        per_s: programs.and_then(|now| rate(owner, now, sample, previous, place)),
         last: programs.and_then(|_| last.ok_or(Missing::NoSource)),
     }
 }
@@ -35,9 +35,12 @@ fn counted(ledger: &Ledger) -> Reading<u64> {
     is_known.then_some(sum).ok_or(Missing::NotTracked)
 }
 
-fn rate(owner: ProcessKey, now: u64, sample: &Sample, previous: Option<&Sample>) -> Reading<f64> {
+fn rate(owner: ProcessKey, now: u64, sample: &Sample, previous: Option<&Sample>, place: usize) -> Reading<f64> {
     let before = previous.ok_or(Missing::FirstSample)?;
-    let same = before.ledgers.iter().find(|other| other.owner == owner).ok_or(Missing::FirstSample)?;
+    // Mostly it stands where it stood.
+    let is_same = |other: &&LedgerSample| other.owner == owner;
+    let there = before.ledgers.get(place).filter(is_same).filter(|_| place == 0 || before.ledgers[place - 1].owner != owner);
+    let same = there.or_else(|| before.ledgers.iter().find(is_same)).ok_or(Missing::FirstSample)?;
     let then = same.content.as_ref().map_err(|_| Missing::FirstSample).and_then(counted).map_err(|_| Missing::FirstSample)?;
     let elapsed = sample.at.saturating_sub(before.at);
     // After exec it counts anew.

@@ -172,15 +172,21 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
         confirmed: vec![None; rows.len()],
         homeless: None,
     };
-    let is_served = |found: &&LedgerSample| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
+    let all = || sample.ledgers.iter().filter_map(|found| found.content.as_ref().ok());
+    tracked.processes.reserve(sample.ledgers.len());
+    tracked.allocators.reserve(all().map(|ledger| ledger.allocators.len()).sum());
+    // Where each process stands among them.
+    let mut numbers: HashMap<ProcessKey, usize> = HashMap::with_capacity(sample.ledgers.len());
+    let is_served = |(_, found): &(usize, &LedgerSample)| found.content.as_ref().is_ok_and(|ledger| ledger.writer == LedgerWriter::Service);
     // A process's own come first: they know best.
-    let (served, own): (Vec<_>, Vec<_>) = sample.ledgers.iter().partition(is_served);
-    for found in own.into_iter().chain(served) {
+    let (served, own): (Vec<_>, Vec<_>) = sample.ledgers.iter().enumerate().partition(is_served);
+    for (place, found) in own.into_iter().chain(served) {
+        let known = numbers.get(&found.owner).copied();
         let (writer, content) = match &found.content {
             Ok(ledger) => {
-                let first = tracked.processes.iter().position(|(key, _, content)| *key == found.owner && content.is_ok());
+                let first = known.filter(|number| tracked.processes[*number].2.is_ok());
                 let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
-                let launches = launches(found.owner, ledger, sample, previous);
+                let launches = launches(found.owner, ledger, sample, previous, place);
                 let content = take(found.owner, ledger, launches, rows, ids, &mut tracked, problems);
                 tracked.note_homeless(ledger, &content);
                 if let Some(number) = first {
@@ -195,10 +201,13 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
             }
             Err(reason) => (LedgerWriter::Unknown, Err(*reason)),
         };
-        match tracked.processes.iter_mut().find(|(key, ..)| *key == found.owner) {
-            Some(known) if content.is_ok() => *known = (found.owner, writer, content),
+        match known {
+            Some(number) if content.is_ok() => tracked.processes[number] = (found.owner, writer, content),
             Some(_) => {}
-            None => tracked.processes.push((found.owner, writer, content)),
+            None => {
+                numbers.insert(found.owner, tracked.processes.len());
+                tracked.processes.push((found.owner, writer, content));
+            }
         }
     }
     tracked.processes.sort_by_key(|(key, ..)| *key);
