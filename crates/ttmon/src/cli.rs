@@ -1,6 +1,8 @@
 //! The command line as typed. What it means is decided in `meant.rs`.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
+mod plain;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -27,6 +29,9 @@ pub(crate) struct Cli {
 
 /// What was typed. Help comes of the whole definition, which takes a millisecond that a snapshot has not.
 pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap::Error> {
+    if let Some(cli) = plain::parse(words) {
+        return Ok(cli);
+    }
     match (Cli::try_parse_from(words), name) {
         (Err(error), Some(name)) if error.kind() == ErrorKind::DisplayHelp => {
             let help = if words.iter().any(|word| word == "--help") { "--help" } else { "-h" };
