@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
 
+use crate::directory;
 use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
 
@@ -107,25 +109,32 @@ pub(crate) enum Lead {
 /// Looks among the open files of a process.
 pub(crate) fn look(root: &Root, pid: u32) -> Lead {
     let directory = root.proc.join(pid.to_string());
-    let entries = match fs::read_dir(directory.join("fd")) {
-        Ok(entries) => entries,
+    let (files, count) = match ledgers_among(&directory.join("fd")) {
+        Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Lead::Denied,
         Err(_) => return Lead::Nothing,
     };
-    let mut entries = entries.flatten().map(|entry| entry.path()).peekable();
-    let files = if entries.peek().is_some() { ledgers_among(entries) } else { files_of_threads(&directory) };
+    let files = if count > 0 { files } else { files_of_threads(&directory) };
     if files.is_empty() { Lead::NoFile } else { Lead::Files(files) }
 }
 
-fn ledgers_among(entries: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-    entries.filter(|path| fs::read_link(path).is_ok_and(|target| names_ledger(&target))).take(CANDIDATES_MAX).collect()
+/// Open files that are named like a ledger, and how many files were looked at.
+fn ledgers_among(directory: &Path) -> io::Result<(Vec<PathBuf>, usize)> {
+    let (mut files, mut count) = (Vec::new(), 0);
+    directory::names(directory, |name| {
+        count += 1;
+        let path = directory.join(name);
+        files.extend(fs::read_link(&path).is_ok_and(|target| names_ledger(&target)).then_some(path));
+        if files.len() < CANDIDATES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok((files, count))
 }
 
 /// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
 fn files_of_threads(directory: &Path) -> Vec<PathBuf> {
     let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX);
-    let files = threads.filter_map(|thread| fs::read_dir(thread.path().join("fd")).ok());
-    files.map(|entries| ledgers_among(entries.flatten().map(|entry| entry.path()))).find(|files| !files.is_empty()).unwrap_or_default()
+    let files = threads.filter_map(|thread| ledgers_among(&thread.path().join("fd")).ok());
+    files.map(|(files, _)| files).find(|files| !files.is_empty()).unwrap_or_default()
 }
 
 /// The mappings of a process: reading them may wait for it, so they go with its other files.

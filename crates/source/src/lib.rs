@@ -16,6 +16,7 @@
 mod cluster;
 pub mod descriptors;
 mod device;
+mod directory;
 mod faults;
 pub mod handover;
 pub mod happenings;

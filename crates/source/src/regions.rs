@@ -1,6 +1,7 @@
 //! TT-Metal's statistics: found in `/dev/shm`, and in the `/dev/shm` of containers.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use ttmon_model::limits::REGIONS_MAX;
 use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
+use crate::directory;
 use crate::read::{Owner, Pace, Reply, Request, Want};
 use crate::root::Root;
 
@@ -66,12 +68,15 @@ const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 /// Regions of this machine. Its `/dev/shm` is the kernel's own and does not hang; a container's may be anything.
 pub(crate) fn list(root: &Root) -> Vec<Found> {
-    let Ok(entries) = fs::read_dir(&root.dev_shm) else { return Vec::new() };
-    let found = |entry: fs::DirEntry| {
-        let unique_id = region::unique_id_of(entry.file_name().to_str()?)?;
-        Some(Found { unique_id, through: None, path: entry.path() })
-    };
-    let mut regions: Vec<Found> = entries.flatten().filter_map(found).take(REGIONS_MAX).collect();
+    let mut regions: Vec<Found> = Vec::new();
+    let listed = directory::names(&root.dev_shm, |name| {
+        let unique_id = name.to_str().and_then(region::unique_id_of);
+        regions.extend(unique_id.map(|unique_id| Found { unique_id, through: None, path: root.dev_shm.join(name) }));
+        if regions.len() < REGIONS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    if listed.is_err() {
+        return Vec::new();
+    }
     regions.sort_by_key(|region| region.unique_id);
     regions
 }

@@ -1,16 +1,12 @@
 //! Where the files are: the only place that knows paths outside a device's own directory.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, RawDir};
-
+use crate::directory;
 use crate::faults::{Fault, Faults};
-
-/// Names of a directory that are read at once: those of a thousand processes.
-const DIRECTORY_BYTES: usize = 32 * 1024;
 
 /// The directories a machine is read from.
 #[derive(Clone, Debug)]
@@ -92,7 +88,11 @@ impl Root {
         if let Some(Fault::Errno(errno)) = self.faults().find(directory) {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        let mut names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
+        let mut names = Vec::new();
+        directory::names(directory, |name| {
+            names.push(name.to_owned());
+            ControlFlow::Continue(())
+        })?;
         names.sort_unstable();
         Ok(names)
     }
@@ -102,13 +102,11 @@ impl Root {
         if let Some(Fault::Errno(errno)) = self.faults().find(&self.proc) {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        let directory = rustix::fs::open(&self.proc, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut buffer = Vec::with_capacity(DIRECTORY_BYTES);
-        let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
-        let mut pids = Vec::new();
-        while let Some(entry) = entries.next() {
-            pids.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
-        }
+        let mut pids: Vec<u32> = Vec::new();
+        directory::names(&self.proc, |name| {
+            pids.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+            ControlFlow::Continue(())
+        })?;
         pids.sort_unstable();
         Ok(pids)
     }

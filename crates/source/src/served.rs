@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::{Missing, Reading, Source};
 
+use crate::directory;
 use crate::ledgers::{Found, open_file};
 
 /// Files of one directory looked at: more than a service has peers.
@@ -57,15 +59,22 @@ pub(crate) fn list(directories: &[PathBuf]) -> Vec<Named> {
     let mut found: Vec<Named> = Vec::new();
     for (only, directory) in trusted {
         let is_new = |named: &Named| !found.iter().any(|other| other.owner == named.owner && other.only.is_none_or(|of| Some(of) == only));
-        let more: Vec<Named> = list_one(directory, only).filter(is_new).collect();
+        let more: Vec<Named> = list_one(directory, only).into_iter().filter(is_new).collect();
         found.extend(more);
     }
     found
 }
 
-fn list_one(directory: &Path, only: Option<u32>) -> impl Iterator<Item = Named> {
-    let entries = fs::read_dir(directory).into_iter().flatten().take(FILES_MAX).flatten();
-    entries.filter_map(move |entry| Some(Named { owner: owner_of(entry.file_name().to_str()?)?, path: entry.path(), only }))
+fn list_one(directory: &Path, only: Option<u32>) -> Vec<Named> {
+    let (mut found, mut seen) = (Vec::new(), 0);
+    // One that cannot be read to its end has what was read.
+    let _ = directory::names(directory, |name| {
+        let owner = name.to_str().and_then(owner_of);
+        found.extend(owner.map(|owner| Named { owner, path: directory.join(name), only }));
+        seen += 1;
+        if seen < FILES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    found
 }
 
 impl Named {

@@ -2,6 +2,7 @@
 //!
 //! They are read between two looks at `seq`. Equal and even means that no event touched them meanwhile.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
@@ -130,7 +131,18 @@ impl Frame {
 
 /// Reads the figures, of one moment if that can be had within a few tries.
 pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, Refusal> {
-    let mut raw = Raw::default();
+    let mut raw = RAW.take();
+    let frame = frame_by(&mut raw, region, converter);
+    RAW.set(raw);
+    frame
+}
+
+thread_local! {
+    /// The memory for the copies, used again: hundreds of ledgers may be read one after the other, every second.
+    static RAW: Cell<Raw> = const { Cell::new(Raw::new()) };
+}
+
+fn frame_by(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Frame, Refusal> {
     let mut before = region.source.seq()?;
     let first = before;
     let mut moved = false;
@@ -169,6 +181,10 @@ struct Raw {
 }
 
 impl Raw {
+    const fn new() -> Self {
+        Self { header: Vec::new(), allocators: Vec::new(), rows: Vec::new(), shared: Vec::new() }
+    }
+
     fn read(&mut self, region: &Region) -> Result<Counters, Refusal> {
         let tables = &region.header.tables;
         self.header.resize(position(Counters::END - Environment::AT), 0);

@@ -1,0 +1,61 @@
+//! The names in a directory. The standard library asks for 32 KiB of memory for each directory that it lists, which costs more than
+//! listing a short one.
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, RawDir};
+
+/// Some two hundred names are read at once.
+const BUFFER_BYTES: usize = 8 * 1024;
+
+/// Hands over each name until one breaks, in the order of the file system.
+pub(crate) fn names(path: &Path, mut each: impl FnMut(&OsStr) -> ControlFlow<()>) -> io::Result<()> {
+    let directory = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && each(OsStr::from_bytes(name)).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_handed_over_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut wanted: Vec<String> = (0..1000).map(|number| format!("a-rather-long-name-{number:04}")).collect();
+        for name in &wanted {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let (mut seen, mut count) = (Vec::new(), 0);
+        names(directory.path(), |name| {
+            seen.push(name.to_str().unwrap().to_owned());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        seen.sort();
+        wanted.sort();
+        assert_eq!(seen, wanted);
+        names(directory.path(), |_| {
+            count += 1;
+            if count < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+        .unwrap();
+        assert_eq!(count, 3);
+        assert_eq!(names(&directory.path().join("none"), |_| ControlFlow::Continue(())).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
