@@ -35,7 +35,7 @@ unsafe impl Sync for Lock {}
 
 /// Tries before sleeping: an event takes less time than a futex call.
 const SPINS: u32 = 100;
-const WAIT_SECONDS: libc::time_t = 1;
+const WAIT_SECONDS: i64 = 1;
 /// Waits of that long while others make progress: the mutex is not fair, and a busy machine makes that worse.
 const WAITS_MAX: u32 = 20;
 

@@ -210,8 +210,14 @@ fn bytes_for(capacity: u32) -> usize {
     position(layout::entries(capacity).end())
 }
 
+/// The type of a limit's name.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
 /// What a process may have, RLIM_INFINITY if it is not limited.
-fn limit(resource: libc::__rlimit_resource_t) -> u64 {
+fn limit(resource: Resource) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel writes to the struct of ours.
     unsafe { libc::getrlimit(resource, &raw mut limit) };
