@@ -59,8 +59,8 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     let program = build(project)?;
     let time = Duration::from_secs(seconds);
     println!("bench top: {}, {seconds} s a row\n", load());
-    println!("| devices | screen | share of a core | plain reading | RSS kB | all of it kB | bytes/s | limits |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("| devices | screen | share of a core | plain reading | ratio | RSS kB | all of it kB | bytes/s | limits |");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for case in CASES {
         let root = Root::make(case.spec)?;
         let (cost, plain) = watched(&start(&program, &root, case.size)?, &root, "Processes (", time)?;
@@ -69,17 +69,17 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     crowd(&program, time)?;
     first_paint(&program)?;
     keys(&program)?;
-    peers::nvtop(time)?;
+    peers::nvtop(&program, time)?;
     peers::btop(time)?;
     println!("at the end: {}", load());
     Ok(())
 }
 
-pub(super) struct Cost {
-    pub(super) share: f64,
-    pub(super) rss_kb: u64,
+struct Cost {
+    share: f64,
+    rss_kb: u64,
     all_kb: u64,
-    pub(super) bytes_per_s: f64,
+    bytes_per_s: f64,
 }
 
 impl Case {
@@ -95,9 +95,10 @@ impl Case {
         let verdicts: Vec<String> = verdicts.into_iter().flatten().collect();
         let (columns, rows) = self.size;
         format!(
-            "| {} | {columns}x{rows} | {:.3} % | {plain:.3} % | {} | {} | {:.0} | {} |",
+            "| {} | {columns}x{rows} | {:.3} % | {plain:.3} % | {:.2} | {} | {} | {:.0} | {} |",
             self.devices,
             cost.share,
+            cost.share / plain,
             cost.rss_kb,
             cost.all_kb,
             cost.bytes_per_s,
@@ -106,7 +107,7 @@ impl Case {
     }
 }
 
-fn start(program: &Path, root: &Root, size: (u16, u16)) -> Result<Terminal, String> {
+pub(super) fn start(program: &Path, root: &Root, size: (u16, u16)) -> Result<Terminal, String> {
     start_with(program, root, size, "1000")
 }
 
@@ -115,7 +116,7 @@ fn start_with(program: &Path, root: &Root, size: (u16, u16), refresh: &str) -> R
 }
 
 /// Watches a program for a while on a machine that moves, from when it shows this text, and reads the same files plainly as often.
-pub(super) fn watched(terminal: &Terminal, root: &Root, shows: &str, time: Duration) -> Result<(Cost, f64), String> {
+fn watched(terminal: &Terminal, root: &Root, shows: &str, time: Duration) -> Result<(Cost, f64), String> {
     let files = Files::below(root.path())?;
     terminal.until(shows)?;
     terminal.bytes_for(WARM_UP);
