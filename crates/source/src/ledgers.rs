@@ -3,10 +3,11 @@
 //! A ledger is a memfd that its process has mapped and, unless it closed all its files, open. Root and the same user
 //! may look; whoever may not, learns that there may be something (`no_permission`), not that there is nothing.
 
+mod lead;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
-use ttmon_ledger::layout::{Coverage, NAME, WriterKind, flag, kind, origin, status};
+use ttmon_ledger::layout::{Coverage, WriterKind, flag, kind, origin, status};
 use ttmon_ledger::reader::{
     Allocator, Chip, Circular, Entry, Exactness, Feature, Listing, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
 };
@@ -28,17 +29,7 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
 
-use crate::directory;
-use crate::read::{Pace, Reply, Request, Want};
-use crate::root::Root;
-
-/// Longest list of mappings looked through; TT-Metal under Python has some 1,500 lines.
-const MAPS_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
-const CANDIDATES_MAX: usize = 64;
-/// Threads of a process that are looked at for its files.
-const THREADS_MAX: usize = 64;
+pub(crate) use lead::{Lead, look, maps_request};
 
 /// How much of a ledger is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,113 +78,6 @@ impl Found {
         let seen = rustix::fs::statx(rustix::fs::CWD, &self.path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
         seen.is_ok_and(|seen| (rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor), seen.stx_ino) == self.identity)
     }
-}
-
-/// Where a process's ledger may be.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Lead {
-    /// Open files with the right name; one of them may be its own.
-    Files(Vec<PathBuf>),
-    /// A mapping with the right name, from one address to another: the program closed its files.
-    Mapping(u64, u64),
-    /// None among its open files; its mappings have not been looked at.
-    NoFile,
-    /// Nowhere.
-    Nothing,
-    /// It is open already.
-    Known,
-    /// This user may not look.
-    Denied,
-}
-
-/// Looks among the open files of a process.
-pub(crate) fn look(root: &Root, pid: u32) -> Lead {
-    let directory = root.proc.join(pid.to_string());
-    let (files, count) = match ledgers_among(&directory.join("fd")) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Lead::Denied,
-        Err(_) => return Lead::Nothing,
-    };
-    let files = if count > 0 { files } else { files_of_threads(&directory) };
-    if files.is_empty() { Lead::NoFile } else { Lead::Files(files) }
-}
-
-/// Open files that are named like a ledger, and how many files were looked at.
-fn ledgers_among(directory: &Path) -> io::Result<(Vec<PathBuf>, usize)> {
-    let (mut files, mut count) = (Vec::new(), 0);
-    directory::names(directory, |name| {
-        count += 1;
-        let path = directory.join(name);
-        files.extend(fs::read_link(&path).is_ok_and(|target| names_ledger(&target)).then_some(path));
-        if files.len() < CANDIDATES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok((files, count))
-}
-
-/// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
-fn files_of_threads(directory: &Path) -> Vec<PathBuf> {
-    let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX);
-    let files = threads.filter_map(|thread| ledgers_among(&thread.path().join("fd")).ok());
-    files.map(|(files, _)| files).find(|files| !files.is_empty()).unwrap_or_default()
-}
-
-/// The mappings of a process: reading them may wait for it, so they go with its other files.
-pub(crate) fn maps_request(root: &Root, pid: u32) -> Request {
-    let path = root.proc.join(pid.to_string()).join("maps");
-    Request { path, want: Want::Memfds, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
-}
-
-impl Lead {
-    /// With the mappings looked at, where they had to be.
-    pub(crate) fn with_maps(self, reply: Option<&Reply>) -> Self {
-        match (self, reply) {
-            (Self::NoFile, Some(Ok(bytes))) => {
-                let text = String::from_utf8_lossy(bytes);
-                text.lines().find_map(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
-            }
-            (Self::NoFile, _) => Self::Nothing,
-            (lead, _) => lead,
-        }
-    }
-
-    /// Whether there is something to open.
-    pub(crate) fn is_promising(&self) -> bool {
-        matches!(self, Self::Files(_) | Self::Mapping(..))
-    }
-
-    /// Opens the ledger, if it is this process's own.
-    pub(crate) fn open(&self, root: &Root, process: &ProcessSample, machine: u64) -> Option<Found> {
-        match self {
-            Self::Files(paths) => paths.iter().find_map(|path| found(open_memfd(path).ok()?, path, process, machine)),
-            Self::Mapping(start, end) => {
-                let directory = root.proc.join(process.key.pid.to_string());
-                let path = directory.join(format!("map_files/{start:x}-{end:x}"));
-                match open_memfd(&path) {
-                    // Memory may have to come from a file system that never answers: it is read of this user's own processes
-                    // alone. To whoever may follow the link it says what is mapped.
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_own(process) => {
-                        open_memory(&directory, *start, *end, process, machine)
-                    }
-                    file => found(file.ok()?, &path, process, machine),
-                }
-            }
-            Self::NoFile | Self::Nothing | Self::Known | Self::Denied => None,
-        }
-    }
-}
-
-/// A memfd has no name in any directory, which the kernel shows as deleted; a file that is really called so has one.
-fn names_ledger(target: &Path) -> bool {
-    target.to_str().and_then(|text| text.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")) == Some(NAME)
-}
-
-/// `7f00-7f40 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)`
-fn parse_mapping(line: &str) -> Option<(u64, u64)> {
-    let (range, rest) = line.split_once(' ')?;
-    names_ledger(Path::new(&rest[rest.find('/')?..])).then_some(())?;
-    let (start, end) = range.split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    (start < end).then_some((start, end))
 }
 
 fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
@@ -515,7 +399,9 @@ mod tests {
     use ttmon_ledger::writer::{ClockChoice, Config, Writer};
     use ttmon_model::sample::{ProcessFacts, Workload};
 
+    use super::lead::{names_ledger, parse_mapping};
     use super::*;
+    use crate::root::Root;
 
     #[test]
     fn only_memfds_are_opened() {
