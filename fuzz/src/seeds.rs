@@ -1,6 +1,6 @@
 //! Writes the inputs that the fuzzer begins with into `corpus/ledger_region`: one for each idea that a mutation finds late.
 //!
-//! `cargo run --manifest-path fuzz/Cargo.toml --bin seeds` from the root of the repository.
+//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds` from the root of the repository.
 
 use std::fs;
 use std::path::Path;

@@ -4,8 +4,11 @@
 //! directory, for the next one.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::SystemTime;
 
 use serde_json::Value;
@@ -27,6 +30,7 @@ const INPUT_SECONDS_MAX: u64 = 10;
 pub(crate) struct Fuzzer<'a> {
     project: &'a Project,
     program: PathBuf,
+    triple: String,
     target: PathBuf,
 }
 
@@ -90,33 +94,68 @@ impl<'a> Fuzzer<'a> {
         let program = CARGO_FUZZ.have(project)?;
         let fetch = ["fetch", "--manifest-path", MANIFEST];
         project::run(&mut project.cargo(&fetch)).map_err(|error| format!("the crates of {FOLDER}/ cannot be had: {error}"))?;
-        Ok(Self { project, program, target: project.metadata()?.target.join(FOLDER) })
+        Ok(Self { project, program, triple: triple(project)?, target: project.metadata()?.target.join(FOLDER) })
     }
 
-    /// Each target for so long, with more flags for libFuzzer; the first that finds something ends the run.
+    /// Each target for so long, with more flags for libFuzzer. Builds all of them first, then runs as many at once as there are
+    /// processors. An error has what all of them found.
     pub(crate) fn run(&self, targets: &[String], seconds: u64, flags: &[&str]) -> Result<(), String> {
-        targets.iter().try_for_each(|target| self.run_one(target, seconds, flags))
+        // The stable compiler has no sanitizers.
+        let mut build = self.project.command(&self.program, &["build", "--sanitizer", "none", "--fuzz-dir", FOLDER, "--target-dir"]);
+        build.arg(&self.target).args(if let [only] = targets { Some(only) } else { None });
+        println!("$ {}", called(&build));
+        project::run(&mut build)?;
+
+        let waiting = Mutex::new(targets.iter());
+        let found = Mutex::new(Vec::new());
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(targets.len());
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    while let Some(target) = next() {
+                        if let Err(why) = self.run_one(target, seconds, flags) {
+                            found.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+                        }
+                    }
+                });
+            }
+        });
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if found.is_empty() { Ok(()) } else { Err(found.join("; ")) }
     }
 
     fn run_one(&self, target: &str, seconds: u64, flags: &[&str]) -> Result<(), String> {
         let learnt = self.target.join("corpus").join(target);
-        fs::create_dir_all(&learnt).map_err(|error| format!("{}: {error}", learnt.display()))?;
         let corpus = self.project.root.join(FOLDER).join("corpus").join(target);
         let artifacts = self.project.root.join(FOLDER).join("artifacts").join(target);
+        for folder in [&learnt, &artifacts] {
+            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
 
-        // The stable compiler has no sanitizers.
-        let mut command = self.project.command(&self.program, &["run", "--sanitizer", "none", "--fuzz-dir", FOLDER, "--target-dir"]);
+        let mut command = self.project.command(self.target.join(&self.triple).join("release").join(target), &[]);
         // libFuzzer writes to the first folder, and reads the others.
-        command.arg(&self.target).arg(target).arg(&learnt).args(corpus.exists().then_some(corpus));
-        command.args(["--", &format!("-max_total_time={seconds}"), &format!("-timeout={INPUT_SECONDS_MAX}"), "-print_final_stats=1"]);
+        command.arg(&learnt).args(corpus.exists().then_some(corpus));
+        command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+        command.args([format!("-max_total_time={seconds}"), format!("-timeout={INPUT_SECONDS_MAX}"), "-print_final_stats=1".to_owned()]);
         command.args(flags);
-        println!("$ {}", called(&command));
         let started = SystemTime::now();
-        project::run(&mut command).map_err(|error| match &files_since(&artifacts, started)[..] {
-            [] => format!("{target}: {error}"),
-            found => format!("{target} found something: {}; make a test of it in the crate it belongs to", found.join(", ")),
-        })
+        let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{target}: {error}"))?;
+        // As a whole, since others run at the same time.
+        println!("$ {}\n{}", called(&command), String::from_utf8_lossy(&output.stderr));
+        match &files_since(&artifacts, started)[..] {
+            _ if output.status.success() => Ok(()),
+            [] => Err(format!("{target}: {}", output.status)),
+            found => Err(format!("{target} found something: {}; make a test of it in the crate it belongs to", found.join(", "))),
+        }
     }
+}
+
+/// What cargo calls this machine.
+fn triple(project: &Project) -> Result<String, String> {
+    let text = project::output(&mut project.command("rustc", &["--version", "--verbose"]))?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "rustc does not print its host".to_owned())
 }
 
 /// The files of the folder that were written from then on, sorted.

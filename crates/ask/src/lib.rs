@@ -143,6 +143,14 @@ fn understand(mut answer: Vec<u8>) -> Result<(String, Duration), Trouble> {
     }
 }
 
+/// Reads a whole answer, and its body as history. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn read_answer(bytes: &[u8]) {
+    if let Ok((text, _)) = understand(bytes.to_vec()) {
+        let _ = Past::read(&text, None);
+    }
+}
+
 /// The number in the first line of an answer.
 fn status(first: &str) -> Option<u16> {
     first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()

@@ -154,6 +154,33 @@ async fn reply(
     Ok(routes::answer(&service, question).await.map(|body| answering.with(body)))
 }
 
+/// The answer to a connection from this host that sends these bytes and ends. For the fuzzer: its tokio has a clock that need not wait.
+#[cfg(fuzzing)]
+pub fn answer_bytes(input: &[u8]) -> Vec<u8> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let service = Arc::new(Service::new("0", Duration::from_secs(1), crate::metrics::Processes::Left, None));
+        let (ours, mut theirs) = duplex(1 << 20);
+        let seat = Arc::new(Crowd::new(1).enter(Holder::Loopback).await.0);
+        let talking = tokio::spawn(converse(ours, Door::Loopback, service, seat));
+        let mut answer = Vec::new();
+        let exchange = async {
+            let _ = theirs.write_all(input).await;
+            let _ = theirs.shutdown().await;
+            let _ = theirs.read_to_end(&mut answer).await;
+        };
+        let _ = tokio::time::timeout(LONGEST, exchange).await;
+        talking.abort();
+        if let Err(error) = talking.await {
+            assert!(error.is_cancelled(), "{error}");
+        }
+        answer
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

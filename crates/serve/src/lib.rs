@@ -49,6 +49,8 @@ use ttmon_source::{Error, Machine, Root, descriptors};
 pub use access::Token;
 pub use doors::{DoorError, may_listen};
 pub use happenings::{Happening, What};
+#[cfg(fuzzing)]
+pub use http::answer_bytes;
 pub use metrics::markdown as metrics_markdown;
 pub use newest::Published;
 pub use past::{Keeper, Past};

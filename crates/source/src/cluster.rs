@@ -46,10 +46,11 @@ impl std::error::Error for ClusterError {}
 /// Reads the descriptor in a file.
 pub fn read_cluster(path: &Path) -> Result<Cluster, ClusterError> {
     let bytes = ttmon_files::read(path, CLUSTER_BYTES_MAX).map_err(ClusterError::Io)?;
-    parse(&String::from_utf8_lossy(&bytes))
+    parse_cluster(&String::from_utf8_lossy(&bytes))
 }
 
-pub(crate) fn parse(text: &str) -> Result<Cluster, ClusterError> {
+/// Reads the text of a descriptor.
+pub fn parse_cluster(text: &str) -> Result<Cluster, ClusterError> {
     if is_too_deep(text) {
         return Err(ClusterError::TooDeep);
     }
@@ -203,7 +204,7 @@ chip_pci_bdfs:
 
     #[test]
     fn an_n300() {
-        let cluster = parse(N300).unwrap();
+        let cluster = parse_cluster(N300).unwrap();
         let [left, right] = cluster.chips.as_slice() else { panic!("{cluster:?}") };
         assert_eq!((left.chip, left.device, left.unique_id), (0, Some(1), Some(9_956_278_468)));
         assert_eq!(left.bdf, "0000:41:00.0".parse().ok());
@@ -216,25 +217,25 @@ chip_pci_bdfs:
     #[test]
     fn large_ids() {
         let text = "arch:\n  0: blackhole\nchip_unique_ids:\n  0: 17293822569102704640\n";
-        assert_eq!(parse(text).unwrap().chips[0].unique_id, Some(17_293_822_569_102_704_640));
+        assert_eq!(parse_cluster(text).unwrap().chips[0].unique_id, Some(17_293_822_569_102_704_640));
     }
 
     #[test]
     fn what_is_not_a_descriptor() {
-        assert!(matches!(parse(""), Err(ClusterError::NoChips)));
-        assert!(matches!(parse("arch: 5"), Err(ClusterError::NoChips)));
-        assert!(matches!(parse("arch:\n  x: y"), Err(ClusterError::NoChips)));
-        assert!(matches!(parse("a: [1"), Err(ClusterError::Syntax(_))));
+        assert!(matches!(parse_cluster(""), Err(ClusterError::NoChips)));
+        assert!(matches!(parse_cluster("arch: 5"), Err(ClusterError::NoChips)));
+        assert!(matches!(parse_cluster("arch:\n  x: y"), Err(ClusterError::NoChips)));
+        assert!(matches!(parse_cluster("a: [1"), Err(ClusterError::Syntax(_))));
         for deep in ["? ".repeat(30_000), "- ".repeat(30_000), "[".repeat(30_000), format!("{}a: 1", " ".repeat(100))] {
-            assert!(matches!(parse(&deep), Err(ClusterError::TooDeep)));
+            assert!(matches!(parse_cluster(&deep), Err(ClusterError::TooDeep)));
         }
-        assert!(matches!(parse("a: &x [1]\nb: [*x, *x]"), Err(ClusterError::Alias)));
+        assert!(matches!(parse_cluster("a: &x [1]\nb: [*x, *x]"), Err(ClusterError::Alias)));
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "[a-z0-9:\\- \\n\\[\\]{}&*]{0,120}") {
-            let _ = parse(&text);
+            let _ = parse_cluster(&text);
         }
     }
 }

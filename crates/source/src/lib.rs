@@ -32,7 +32,7 @@ mod root;
 pub mod served;
 mod users;
 
-pub use cluster::{ClusterError, read_cluster};
+pub use cluster::{ClusterError, parse_cluster, read_cluster};
 pub use machine::{Departed, End, Error, Isolation, Ledgers, Machine, Options, Reach};
 pub use process::Life;
 pub use root::Root;

@@ -205,7 +205,7 @@ impl Settings {
 
     /// The text of a file that says the same. What an earlier file said beside it stays, its comments too; one that cannot be
     /// read is an error, for nobody knows what would be lost.
-    pub(crate) fn write(&self, earlier: &str) -> Result<String, String> {
+    pub fn write(&self, earlier: &str) -> Result<String, String> {
         let mut wanted = earlier.parse::<Table>().map_err(|error| format!("it is not TOML: {}", error.message()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
         for row in ROWS {

@@ -13,7 +13,7 @@ use ttmon_model::Sample;
 use ttmon_model::cluster::Cluster;
 use ttmon_model::limits::CLUSTER_BYTES_MAX;
 
-use crate::cluster::parse;
+use crate::cluster::parse_cluster;
 use crate::root::Root;
 
 /// The name that UMD gives it.
@@ -33,7 +33,7 @@ pub(crate) fn search(root: &Root, sample: &Sample) -> Option<Cluster> {
 
 fn read(path: &Path) -> Option<Cluster> {
     let bytes = ttmon_files::read_trusted(path, CLUSTER_BYTES_MAX).ok()?;
-    parse(&String::from_utf8_lossy(&bytes)).ok()
+    parse_cluster(&String::from_utf8_lossy(&bytes)).ok()
 }
 
 /// What UMD left behind in directories of root and of this user, the newest first. A directory with a file system of its own is
