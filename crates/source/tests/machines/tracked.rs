@@ -8,6 +8,9 @@ use ttmon_model::ledger::{
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Snapshot, Source};
+use ttmon_source::ledgers::Detail;
+use ttmon_source::read::Pace;
+use ttmon_source::{Ledgers, Options, Reach};
 
 use crate::tree::{N300, Tree, device};
 
@@ -230,4 +233,28 @@ fn a_ledger_told_twice_is_listed_once() {
     sample.ledgers.push(heard);
     let snapshot = Snapshot::derive(&sample, None);
     assert_eq!((snapshot.allocators.len(), snapshot.circulars.len()), (1, 1));
+}
+
+/// A process without a device is looked through again when its mappings change, and only then.
+#[test]
+fn a_process_is_looked_through_again_when_its_mappings_change() {
+    const OTHER: u32 = 77;
+    let tree = crossed();
+    tree.process(OTHER, "late", MINUTE);
+    tree.put(&format!("proc/{OTHER}/maps"), "");
+    std::fs::create_dir_all(tree.path(&format!("proc/{OTHER}/fd"))).unwrap();
+    let ledgers = Ledgers { detail: Detail::Totals, reach: Reach::Everybody, machine: 0 };
+    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ledgers, ..Options::default() });
+    let mut is_taken =
+        |samples: usize| (0..samples).any(|_| machine.sample().unwrap().processes.iter().any(|process| process.key.pid == OTHER));
+    assert!(!is_taken(6), "nothing leads to a ledger");
+    std::os::unix::fs::symlink("/memfd:ttmon-ledger (deleted)", tree.path(&format!("proc/{OTHER}/fd/3"))).unwrap();
+    assert!(!is_taken(6), "a ledger is a mapping more, and there is none");
+    let stat = format!("proc/{OTHER}/stat");
+    let text = std::fs::read_to_string(tree.path(&stat)).unwrap();
+    let mut fields: Vec<&str> = text.split(' ').collect();
+    // Field 23, the size of its memory.
+    fields[22] = "987654321";
+    tree.put(&stat, &fields.join(" "));
+    assert!(is_taken(6), "its mappings changed");
 }
