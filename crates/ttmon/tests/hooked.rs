@@ -239,13 +239,13 @@ fn summaries_are_files_written_whole_or_not_at_all() {
     assert!(ran.status.success() && ran.stdout.is_empty() && ran.stderr.is_empty(), "{ran:?}");
     let mut names: Vec<_> = fs::read_dir(&reports).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["l1_usage_summary.csv", "memory_blocks.csv", "memory_usage_summary.csv"]);
+    assert_eq!(names, ["detailed_memory_usage.csv", "l1_usage_summary.csv", "memory_blocks.csv", "memory_usage_summary.csv"]);
     let summary = fs::read_to_string(reports.join("memory_usage_summary.csv")).unwrap();
     let lines: Vec<&str> = summary.lines().collect();
     assert_eq!(lines[1..], [",1073741824,0,1073741824,1073741824", ",1048576,64,1048512,1048512", ",0,0,0,0"]);
     let l1 = fs::read_to_string(reports.join("l1_usage_summary.csv")).unwrap();
     assert_eq!(l1.lines().last(), Some(",1048512,67104768"));
-    for wrong in ["--json", "--banks", "-w"] {
+    for wrong in ["--json", "--banks"] {
         assert_eq!(write(&hooked, &[wrong]).status.code(), Some(2), "{wrong}");
     }
     fs::remove_file(reports.join("l1_usage_summary.csv")).unwrap();
