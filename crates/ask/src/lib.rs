@@ -72,7 +72,7 @@ impl Service {
     pub fn aged_document(&self, path: &str, patience: Duration) -> Result<(Snapshot, Duration), Trouble> {
         let deadline = Deadline::after(patience);
         let (text, age) = self.answer(path, &deadline)?;
-        let mut snapshot = ttmon_wire::read_within(&text, Some(deadline.instant())).map_err(Trouble::unreadable)?;
+        let mut snapshot = ttmon_wire::read_within(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))?;
         if snapshot.origin == Origin::Local {
             snapshot.origin = Origin::Server;
         }
@@ -86,7 +86,7 @@ impl Service {
         let deadline = Deadline::after(patience);
         let path = format!("/api/v1/history?since={since}&fields={fields}&device={devices}");
         let (text, _) = self.answer(&path, &deadline)?;
-        Past::read(&text, Some(deadline.instant())).map_err(Trouble::unreadable)
+        Past::read(&text, Some(deadline.instant())).map_err(|error| Trouble::unreadable(&error))
     }
 
     /// The text at a path.

@@ -39,8 +39,8 @@ impl Trouble {
         }
     }
 
-    pub(crate) fn unreadable(error: ReadError) -> Self {
-        if error == ReadError::Late { Self::Late } else { Self::Strange(error.to_string()) }
+    pub(crate) fn unreadable(error: &ReadError) -> Self {
+        if *error == ReadError::Late { Self::Late } else { Self::Strange(error.to_string()) }
     }
 
     pub(crate) fn unreachable(error: io::Error) -> Self {

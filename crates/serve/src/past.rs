@@ -24,12 +24,15 @@ pub struct Past {
     pub program: String,
 }
 
+/// Takes the ledgers of a sample.
+type TakeLedgers = Box<dyn Fn(&[Arc<Found>]) + Send + Sync>;
+
 /// Who listens on the allocation socket, as far as others ask.
 pub struct Keeper {
     /// What it keeps of processes of a pid that ended.
     pub past: Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>,
     /// Takes the ledgers of each sample. It must not wait.
-    pub found: Box<dyn Fn(&[Arc<Found>]) + Send + Sync>,
+    pub found: TakeLedgers,
     /// What it counted since it started, by name.
     pub counters: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
 }
