@@ -50,8 +50,9 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
         if let Some(pid) = args.pid {
             keep_process(&mut snapshot, pid);
             let is_known = snapshot.processes.iter().any(|process| process.source().is_ok());
-            // One that is watched may begin to track.
-            if !is_known && !(args.watch && !snapshot.processes.is_empty()) {
+            // A process that is watched may begin to track.
+            let may_begin = args.watch && !snapshot.processes.is_empty();
+            if !is_known && !may_begin {
                 return Err(no_memory_of(&snapshot, pid, snapshots.has_process(pid)));
             }
         } else if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
