@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: the whole gate, the same for a person and for a machine that has nothing but Rust.
 //!
-//! A stage is a row of [`STAGES`]; the first one that fails ends the run. Two more endings of a stage exist: it passed,
-//! or it could not be tried here and says so loudly. Tests are counted from what they print.
+//! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the gate fails if one failed. A stage that cannot be
+//! tried on this machine says so loudly. Tests are counted from what they print.
 
 mod api;
 mod driver_vm;
@@ -91,12 +91,8 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     let chosen = choose(&names, arguments).map_err(Stop::Usage)?;
     let mut gate = Gate { project, tally: Tally::default() };
     let mut rows = Vec::new();
-    let mut failure = None;
+    let mut failures = Vec::new();
     for stage in STAGES.iter().filter(|stage| chosen.contains(stage.name)) {
-        if failure.is_some() {
-            rows.push(Row { name: stage.name, result: "not run".to_owned(), took: Duration::ZERO });
-            continue;
-        }
         println!("== {}", stage.name);
         let started = Instant::now();
         let result = match (stage.run)(&mut gate) {
@@ -106,19 +102,20 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
                 format!("SKIPPED: {why}")
             }
             Outcome::Failed(why) => {
-                failure = Some(format!("stage {} failed: {why}", stage.name));
+                println!("FAILED: {why}");
+                failures.push(format!("stage {} failed: {why}", stage.name));
                 "FAILED".to_owned()
             }
         };
         rows.push(Row { name: stage.name, result, took: started.elapsed() });
     }
     print!("\n{}", summary(&rows));
-    if let Some(why) = &failure {
+    for why in &failures {
         println!("\nci: {why}");
     }
     println!("\nci: {}", gate.tally);
     // The count is the last line, so that whoever reads our output by machine finds it.
-    if failure.is_none() { Ok(()) } else { Err(Stop::Told) }
+    if failures.is_empty() { Ok(()) } else { Err(Stop::Told) }
 }
 
 impl Gate<'_> {
