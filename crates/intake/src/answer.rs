@@ -227,6 +227,7 @@ fn empty() -> Sample {
     Sample {
         at: std::time::Duration::ZERO,
         time: UnixTime(0),
+        scan_age: std::time::Duration::ZERO,
         host: String::new(),
         origin: ttmon_model::sample::Origin::Local,
         driver: Err(Missing::NoSource),

@@ -115,6 +115,7 @@ fn machine() -> Sample {
     Sample {
         at: Duration::ZERO,
         time: UnixTime(0),
+        scan_age: Duration::ZERO,
         host: String::new(),
         origin: Origin::Local,
         driver: Err(Missing::NotExposed),

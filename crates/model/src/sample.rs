@@ -49,6 +49,8 @@ pub struct Sample {
     pub at: Duration,
     /// When, for people.
     pub time: UnixTime,
+    /// How long before `at` processes, regions and ledgers were read: a scan may be late.
+    pub scan_age: Duration,
     /// Name of the machine.
     pub host: String,
     /// Real or simulated.
@@ -71,6 +73,13 @@ pub struct Sample {
     pub denied_processes: u64,
     /// What went wrong.
     pub problems: Vec<Problem>,
+}
+
+impl Sample {
+    /// When processes, regions and ledgers were read, on the clock of `at`.
+    pub fn scanned_at(&self) -> Duration {
+        self.at.saturating_sub(self.scan_age)
+    }
 }
 
 /// One chip on PCIe.

@@ -33,7 +33,7 @@ pub mod served;
 mod users;
 
 pub use cluster::{ClusterError, parse_cluster, read_cluster};
-pub use machine::{Departed, End, Error, Isolation, Ledgers, Machine, Options, Reach};
+pub use machine::{Departed, DeviceReader, End, Error, Isolation, Ledgers, Machine, Options, Reach, Scanned, Scanner, Scope};
 pub use process::Life;
 pub use root::Root;
 pub use ttmon_ledger::socket::refuse_descriptors;

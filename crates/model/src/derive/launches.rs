@@ -42,7 +42,7 @@ fn rate(owner: ProcessKey, now: u64, sample: &Sample, previous: Option<&Sample>,
     let there = before.ledgers.get(place).filter(is_same).filter(|_| place == 0 || before.ledgers[place - 1].owner != owner);
     let same = there.or_else(|| before.ledgers.iter().find(is_same)).ok_or(Missing::FirstSample)?;
     let then = same.content.as_ref().map_err(|_| Missing::FirstSample).and_then(counted).map_err(|_| Missing::FirstSample)?;
-    let elapsed = sample.at.saturating_sub(before.at);
+    let elapsed = sample.scanned_at().saturating_sub(before.scanned_at());
     // After exec it counts anew.
     let started = now.checked_sub(then).filter(|_| !elapsed.is_zero()).ok_or(Missing::FirstSample)?;
     Ok(started as f64 / elapsed.as_secs_f64())

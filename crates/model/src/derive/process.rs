@@ -315,7 +315,7 @@ fn cpu(sample: &Sample, previous: Option<&Sample>, process: &ProcessSample) -> R
     let before = previous.ok_or(Missing::FirstSample)?;
     let same = same_in(&before.processes, process.key).ok_or(Missing::FirstSample)?;
     let then = same.facts.as_ref().map_err(|_| Missing::FirstSample)?.cpu_time;
-    let elapsed = sample.at.saturating_sub(before.at);
+    let elapsed = sample.scanned_at().saturating_sub(before.scanned_at());
     if elapsed.is_zero() {
         return Err(Missing::FirstSample);
     }

@@ -10,7 +10,9 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
 
-use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Machine, Reach};
+use super::files::Files;
+use super::scan::Scan;
+use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Reach};
 use crate::ledgers::{self, Detail, Found, Lead};
 use crate::process::{self, Program};
 use crate::read::{Lane, Pace, read_small};
@@ -19,10 +21,10 @@ use crate::root::Root;
 /// Every process has its turn again within so many samples.
 const SWEPT_AGAIN_WITHIN: usize = 60;
 
-impl Machine {
+impl Scan {
     /// Processes that seem to have a ledger: all of them at first; later the known ones, the new ones, and every so often those of
     /// the rest that have changed, a few at a time.
-    pub(super) fn sweep(&mut self) -> Result<Vec<u32>, Error> {
+    pub(super) fn sweep(&mut self, files: &mut Files) -> Result<Vec<u32>, Error> {
         let alive: Vec<u32> = match self.options.ledgers.reach {
             Reach::Process(pid) => {
                 // One is looked at each time: it may begin to track at any moment.
@@ -35,7 +37,7 @@ impl Machine {
         self.swept.retain(|pid, _| is_alive(pid));
         self.denied.retain(is_alive);
         let new: Vec<u32> = alive.iter().copied().filter(|pid| !self.swept.contains_key(pid)).collect();
-        let mut sought: Vec<(u32, Option<Program>)> = self.changed()?;
+        let mut sought: Vec<(u32, Option<Program>)> = self.changed(files)?;
         sought.extend(new.into_iter().map(|pid| (pid, None)));
         let mut leads: Vec<Lead> = sought.iter().map(|(pid, _)| ledgers::look(&self.root, *pid)).collect();
         let lanes = sought.iter().zip(&leads).filter(|(_, lead)| **lead == Lead::NoFile).map(|((pid, _), _)| Lane {
@@ -43,7 +45,7 @@ impl Machine {
             requests: [ledgers::maps_request(&self.root, *pid)].into(),
         });
         let lanes: Vec<Lane> = lanes.collect();
-        let mut replies = self.read(lanes)?.into_iter();
+        let mut replies = files.read(lanes)?.into_iter();
         for lead in leads.iter_mut().filter(|lead| **lead == Lead::NoFile) {
             *lead = Lead::NoFile.with_maps(replies.next().and_then(|lane| lane.replies.into_iter().next()).as_ref());
         }
@@ -62,7 +64,7 @@ impl Machine {
 
     /// A part of the processes that were looked at, each in its turn: those whose mappings may be others than when no ledger was
     /// found. A program may begin to track long after it was first seen.
-    fn changed(&mut self) -> Result<Vec<(u32, Option<Program>)>, Error> {
+    fn changed(&mut self, files: &mut Files) -> Result<Vec<(u32, Option<Program>)>, Error> {
         let count = self.swept.len().div_ceil(SWEPT_AGAIN_WITHIN);
         let turn: Vec<u32> = self.swept.range(self.next_again..).take(count).map(|(pid, _)| *pid).collect();
         self.next_again = if turn.len() < count { 0 } else { turn.last().map_or(0, |pid| pid + 1) };
@@ -72,7 +74,7 @@ impl Machine {
             return Ok(Vec::new());
         }
         let requests = turn.iter().map(|pid| process::stat_request(&self.root.proc, *pid, Pace::Once)).collect();
-        let replies = self.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
+        let replies = files.read(vec![Lane { key: LANE_OF_SWEEP, requests }])?;
         // Read before its files are looked at: what it maps in between is a change.
         let programs = replies.iter().flat_map(|lane| &lane.replies).map(|stat| Program::of(stat.as_deref().ok()?));
         let is_changed = |(pid, now): &(u32, Option<Program>)| now.is_none() || self.swept.get(pid).is_none_or(|before| before != now);
@@ -106,17 +108,12 @@ impl Machine {
         samples
     }
 
-    /// From the next sample on, the ledgers of holders and of this process are looked for ([`Reach::Process`]).
-    pub fn look_at(&mut self, pid: u32) {
+    /// From the next scan on, the ledgers of holders and of this process are searched ([`Reach::Process`]).
+    pub(super) fn look_at(&mut self, pid: u32) {
         self.options.ledgers.reach = Reach::Process(pid);
         // Those of others are no longer read, and not held open either.
         self.ledgers.clear();
         self.denied.clear();
-    }
-
-    /// From the next sample on, this much of ledgers is read.
-    pub fn set_detail(&mut self, detail: Detail) {
-        self.options.ledgers.detail = detail;
     }
 
     /// Opens what services keep and was not seen before; says which of it this user may not read.
@@ -134,16 +131,6 @@ impl Machine {
             }
         }
         denied
-    }
-
-    /// The ledgers of the last sample, for whoever wants to read more of them, another thread included.
-    pub fn ledgers(&self) -> &[Arc<Found>] {
-        &self.ledgers
-    }
-
-    /// Ledgers of processes that ended, or became other programs, since the sample before: still readable, once.
-    pub fn departed(&self) -> &[Arc<Departed>] {
-        &self.departed
     }
 }
 

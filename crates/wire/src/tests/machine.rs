@@ -182,6 +182,7 @@ pub(crate) fn sample(devices: Vec<DeviceSample>) -> Sample {
     Sample {
         at: Duration::from_secs(100),
         time: NOW,
+        scan_age: Duration::ZERO,
         host: "tt-qb-01".to_owned(),
         origin: Origin::Local,
         driver: Ok("2.9.0".to_owned()),

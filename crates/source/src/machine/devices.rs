@@ -1,0 +1,232 @@
+//! The devices: what the driver's own files say. No user has a part in them, so nobody can make them slow to read.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ttmon_model::cluster::Cluster;
+use ttmon_model::identity::DeviceId;
+use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
+use ttmon_model::sample::{DeviceSample, Origin, Problem};
+use ttmon_model::{Missing, Reading, Sample};
+
+use super::driver::{driver_request, driver_version};
+use super::files::Files;
+use super::numbers::Numbers;
+use super::slots::{self, Slots};
+use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, Now, Options, Reach};
+use crate::device::{self, Known, Part, Retry};
+use crate::read::{Lane, LaneReply, Pace, Request, read_small};
+use crate::root::Root;
+
+/// The devices of a machine.
+#[derive(Debug)]
+pub(super) struct Devices {
+    root: Root,
+    pace: Pace,
+    origin: Origin,
+    cluster: Option<Cluster>,
+    /// Whether a machine without devices is an error.
+    pub(super) is_device_needed: bool,
+    known: Vec<Known>,
+    /// Their numbers, as they were.
+    slots: Slots,
+    /// The file that these are kept in.
+    slots_file: Option<PathBuf>,
+    /// The mark of a simulated machine.
+    machine: u64,
+    /// What is known of TT-Metal's numbers.
+    numbers: Numbers,
+    /// What is read of the driver itself.
+    driver: Arc<[Request]>,
+    /// Its version, when it was read last.
+    version: Option<Reading<String>>,
+}
+
+/// What a scan has to know of the devices.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    pub(super) devices: Vec<Listed>,
+    pub(super) driver: Reading<String>,
+}
+
+/// A device whose users are asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) id: DeviceId,
+    pub(super) has_left: bool,
+    /// The driver's list of its users.
+    pub(super) users: Arc<[Request]>,
+}
+
+impl Devices {
+    pub(super) fn new(root: &Root, options: &Options) -> Self {
+        Self {
+            root: root.clone(),
+            pace: options.pace,
+            origin: options.origin,
+            cluster: options.cluster.clone(),
+            is_device_needed: options.ledgers.reach == Reach::Holders,
+            known: Vec::new(),
+            slots: Slots::default(),
+            slots_file: options.slots.clone(),
+            machine: options.ledgers.machine,
+            numbers: Numbers::default(),
+            driver: [driver_request(root, options.pace)].into(),
+            version: None,
+        }
+    }
+
+    /// Keeps the list of devices up to date. One that left stays on it, as gone, until it comes back somewhere.
+    pub(super) fn find(&mut self) -> Result<(), Error> {
+        let ids = match device::list(&self.root) {
+            Ok(ids) => ids,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(Error::Class(error)),
+        };
+        if ids.is_empty() && self.known.is_empty() && self.is_device_needed {
+            let devices = slots::on_bus(&self.root).count();
+            let is_loaded = self.root.sys.join("module/tenstorrent").exists();
+            return Err(if devices == 0 { Error::NoDevice } else { Error::DriverNotLoaded { devices, is_loaded } });
+        }
+        let is_first = self.known.is_empty();
+        for known in &mut self.known {
+            known.set_listed(ids.contains(&known.id));
+        }
+        for id in ids {
+            match self.known.iter_mut().find(|known| known.id == id) {
+                Some(known) if known.is_same(self.pace) => {}
+                Some(known) => *known = Known::in_place_of(&self.root, known),
+                None => self.known.push(Known::new(&self.root, id)),
+            }
+        }
+        if is_first && !self.known.is_empty() {
+            self.slots = Slots::read(&self.root, self.slots_file.as_deref(), self.machine);
+            self.slots.complete(&self.root, &mut self.known);
+        }
+        let present: Vec<_> = self.known.iter().filter(|known| !known.has_left()).map(|known| known.bdf).collect();
+        self.known.retain(|known| !known.has_left() || !present.contains(&known.bdf));
+        self.known.sort_by_key(|known| known.id);
+        Ok(())
+    }
+
+    /// Telemetry and counters of each device, and the driver's version: each may block for reasons of its own.
+    pub(super) fn lanes(&mut self) -> Vec<Lane> {
+        let mut lanes = Vec::with_capacity(self.known.len() * 3 + 3);
+        for known in &mut self.known {
+            let id = u64::from(known.id.0);
+            lanes.push(Lane { key: id, requests: known.requests(Part::Telemetry, self.pace) });
+            lanes.push(Lane { key: LANE_OF_COUNTERS + id, requests: known.requests(Part::Counters, self.pace) });
+        }
+        lanes.push(self.driver_lane());
+        lanes
+    }
+
+    fn driver_lane(&self) -> Lane {
+        Lane { key: LANE_OF_DRIVER, requests: Arc::clone(&self.driver) }
+    }
+
+    /// Takes in the replies to [`Self::lanes`].
+    pub(super) fn take(
+        &mut self,
+        files: &mut Files,
+        lanes: &mut impl Iterator<Item = LaneReply>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), Error> {
+        const NONE: LaneReply = LaneReply { at: Duration::ZERO, replies: Vec::new() };
+        let mut again = Vec::new();
+        for (index, known) in self.known.iter_mut().enumerate() {
+            if known.take(&self.root, &lanes.next().unwrap_or(NONE), problems) == Retry::Yes {
+                again.push(index);
+            }
+            known.take_counters(&lanes.next().unwrap_or(NONE), problems);
+            if known.lacks_board() {
+                known.read_bus(&self.root);
+            }
+            problems.extend(known.problem());
+        }
+        self.take_version(lanes.next());
+        let lane = |index: &usize| {
+            let known = &mut self.known[*index];
+            Lane { key: u64::from(known.id.0), requests: known.requests(Part::Telemetry, self.pace) }
+        };
+        let replies = files.read(again.iter().map(lane).collect())?;
+        for (index, lane) in again.into_iter().zip(replies) {
+            self.known[index].take(&self.root, &lane, problems);
+        }
+        if let Some(file) = &self.slots_file {
+            self.slots.keep(file, &self.known);
+        }
+        Ok(())
+    }
+
+    fn take_version(&mut self, lane: Option<LaneReply>) {
+        self.version = Some(lane.and_then(|lane| lane.replies.first().map(driver_version)).unwrap_or(Err(Missing::NoSource)));
+    }
+
+    /// What a scan has to know; the version of the driver is read if it was not yet.
+    pub(super) fn scope(&mut self, files: &mut Files) -> Result<Scope, Error> {
+        if self.version.is_none() {
+            let lane = files.read(vec![self.driver_lane()])?.into_iter().next();
+            self.take_version(lane);
+        }
+        Ok(Scope { devices: self.listed(), driver: self.version() })
+    }
+
+    /// The devices whose users a scan asks for.
+    pub(super) fn listed(&mut self) -> Vec<Listed> {
+        let listed = |known: &mut Known| {
+            let users = known.users_request(&self.root, self.pace);
+            Listed { id: known.id, has_left: known.has_left(), users }
+        };
+        self.known.iter_mut().map(listed).collect()
+    }
+
+    fn version(&self) -> Reading<String> {
+        self.version.clone().unwrap_or(Err(Missing::NoSource))
+    }
+
+    /// Adds to a complete sample what is known of TT-Metal's numbers of chips.
+    pub(super) fn number_chips(&mut self, sample: &mut Sample) {
+        self.numbers.complete(sample, &self.root, self.pace);
+    }
+
+    /// A sample of the devices, without anything that a scan finds.
+    pub(super) fn sample(&self, now: Now, problems: Vec<Problem>) -> Sample {
+        let devices = self.known.iter().map(|known| DeviceSample {
+            id: known.id,
+            bdf: known.bdf,
+            was_listed: known.was_listed,
+            attributes: known.attributes.clone(),
+            counted_at: known.counted_at,
+            beat: known.beat(),
+            users: Err(Missing::NotTracked),
+        });
+        Sample {
+            at: now.at,
+            time: now.time,
+            scan_age: Duration::ZERO,
+            host: self.host_name(),
+            origin: self.origin,
+            driver: self.version(),
+            cluster: self.cluster.clone(),
+            proven: Vec::new(),
+            devices: devices.collect(),
+            processes: Vec::new(),
+            regions: Vec::new(),
+            ledgers: Vec::new(),
+            denied_processes: 0,
+            problems,
+        }
+    }
+
+    fn host_name(&self) -> String {
+        let given = self.root.base.as_ref().filter(|_| self.origin == Origin::Local);
+        let file = given.and_then(|_| read_small(&self.root.proc.join("sys/kernel/hostname"), ATTRIBUTE_BYTES_MAX).ok());
+        match file {
+            Some(text) => String::from_utf8_lossy(text.trim_ascii()).into_owned(),
+            None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        }
+    }
+}

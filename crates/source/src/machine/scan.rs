@@ -1,0 +1,307 @@
+//! The scan: who uses the devices, and for what. Other users decide how much there is to read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ttmon_model::identity::{DeviceId, ProcessKey};
+use ttmon_model::ledger::LedgerSample;
+use ttmon_model::sample::{Problem, ProcessSample, RegionSample, Users};
+use ttmon_model::units::{UnixTime, Version};
+use ttmon_model::{Missing, Reading, Sample, Source};
+
+use super::devices::{Listed, Scope};
+use super::files::Files;
+use super::remembered::{Refreshed, Remembered, Standing};
+use super::tracking::Departed;
+use super::{Error, LANE_OF_PROCESS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
+use crate::ledgers::{self, Found, Lead};
+use crate::process::{self, Program, Scale};
+use crate::read::{Lane, LaneReply, Pace, Reply, Request, read_small};
+use crate::regions;
+use crate::root::Root;
+use crate::served::{self, Named};
+use crate::users::{self, OpenFile};
+
+/// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
+const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);
+/// Since this driver the list of users has the numbers that this namespace knows.
+const PIDS_OF_THIS_NAMESPACE: Version = Version::new(2, 7, 0);
+/// Longest user database read.
+const PASSWD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Everything that other users have a part in, from one scan to the next.
+#[derive(Debug)]
+pub(super) struct Scan {
+    pub(super) root: Root,
+    pub(super) options: Options,
+    passwd: Option<String>,
+    /// Ledgers found so far.
+    pub(super) ledgers: Vec<Arc<Found>>,
+    /// Those whose processes ended or became other programs since the last sample.
+    pub(super) departed: Vec<Arc<Departed>>,
+    /// Where to look for those of the processes at hand.
+    pub(super) leads: Vec<(ProcessKey, Lead)>,
+    /// Processes that were looked at, so that a later sample looks at new ones only; the program, where it had no ledger.
+    pub(super) swept: BTreeMap<u32, Option<Program>>,
+    /// Where the second look at them goes on.
+    pub(super) next_again: u32,
+    /// Those of them that this user may not look at.
+    pub(super) denied: BTreeSet<u32>,
+    /// Processes of earlier samples.
+    pub(super) remembered: Remembered,
+    /// Those of the last sample that go on with the same mappings, in order.
+    pub(super) unchanged: Vec<u32>,
+    /// Files of services that may be ledgers of processes.
+    pub(super) served: Vec<Named>,
+    /// Regions of this machine, and what is read of them.
+    regions: (Vec<regions::Found>, Arc<[Request]>),
+}
+
+/// What one scan found.
+#[derive(Debug)]
+pub struct Scanned {
+    at: Duration,
+    users: Vec<(DeviceId, Reading<Users>)>,
+    processes: Vec<ProcessSample>,
+    regions: Vec<RegionSample>,
+    ledgers: Vec<LedgerSample>,
+    denied_processes: u64,
+    problems: Vec<Problem>,
+}
+
+impl Scanned {
+    /// Completes a sample of the devices.
+    pub fn complete(self, sample: &mut Sample) {
+        for device in &mut sample.devices {
+            // One that was not there when the scan began has no users yet.
+            let users = self.users.iter().find(|(id, _)| *id == device.id);
+            device.users = users.map_or(Err(Missing::Timeout), |(_, users)| users.clone());
+        }
+        sample.scan_age = sample.at.saturating_sub(self.at);
+        sample.processes = self.processes;
+        sample.regions = self.regions;
+        sample.ledgers = self.ledgers;
+        sample.denied_processes = self.denied_processes;
+        sample.problems.extend(self.problems);
+    }
+}
+
+impl Scan {
+    pub(super) fn new(root: Root, options: Options) -> Self {
+        Self {
+            root,
+            options,
+            passwd: None,
+            ledgers: Vec::new(),
+            departed: Vec::new(),
+            leads: Vec::new(),
+            swept: BTreeMap::new(),
+            next_again: 0,
+            denied: BTreeSet::new(),
+            remembered: Remembered::default(),
+            unchanged: Vec::new(),
+            served: Vec::new(),
+            regions: (Vec::new(), Arc::default()),
+        }
+    }
+
+    /// What is read first: the driver's lists of users, the regions, the processes that are known.
+    pub(super) fn lanes(&mut self, devices: &[Listed]) -> Vec<Lane> {
+        if !self.options.processes {
+            return Vec::new();
+        }
+        let found = regions::list(&self.root);
+        if found != self.regions.0 {
+            let requests = found.iter().map(|found| found.request(self.options.pace)).collect();
+            self.regions = (found, requests);
+        }
+        let users = |device: &Listed| Lane { key: LANE_OF_USERS + u64::from(device.id.0), requests: Arc::clone(&device.users) };
+        let mut lanes: Vec<Lane> = devices.iter().map(users).collect();
+        lanes.push(Lane { key: LANE_OF_REGIONS, requests: Arc::clone(&self.regions.1) });
+        lanes.push(Lane { key: LANE_OF_STATS, requests: self.remembered.stats(&self.root.proc) });
+        lanes
+    }
+
+    /// Takes in the replies to [`Self::lanes`], and reads the rest.
+    pub(super) fn take(
+        &mut self,
+        files: &mut Files,
+        scope: &Scope,
+        replies: &mut impl Iterator<Item = LaneReply>,
+        now: Now,
+    ) -> Result<Scanned, Error> {
+        let mut problems = Vec::new();
+        if !self.options.processes {
+            let ledgers = self.read_ledgers(&[], now.time);
+            let users = scope.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
+            return Ok(Scanned { at: now.at, users, processes: Vec::new(), regions: Vec::new(), ledgers, denied_processes: 0, problems });
+        }
+        let mut users = self.take_users(scope, replies, &mut problems);
+        let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
+        let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
+        let mut regions: Vec<RegionSample> =
+            self.regions.0.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
+        let open_files = self.complete_users(scope, &mut users);
+        let processes = self.read_processes(files, &users, &open_files, &stats, &mut regions, now.boot, &mut problems)?;
+        let ledgers = self.read_ledgers(&processes, now.time);
+        let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
+        Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes: self.denied.len() as u64, problems })
+    }
+
+    fn take_users(&self, scope: &Scope, lanes: &mut impl Iterator<Item = LaneReply>, problems: &mut Vec<Problem>) -> Vec<Reading<Users>> {
+        let taken = scope.devices.iter().zip(lanes).map(|(device, lane)| match lane.replies.into_iter().next() {
+            // Its list went with it: that says nothing of what the driver tells of others.
+            Some(_) if device.has_left => Err(Missing::Gone),
+            Some(reply) => users::take(&self.root, device.id, &reply, problems),
+            None => Err(Missing::NotTracked),
+        });
+        taken.collect()
+    }
+
+    /// Regions of containers, each directory once: several processes may share one, and one may be the host's own.
+    fn read_container_regions(
+        &mut self,
+        files: &mut Files,
+        places: &[regions::Place],
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<RegionSample>, Error> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let key = |place: &regions::Place| LANE_OF_REGIONS + u64::from(place.pid());
+        let lanes = places.iter().map(|place| Lane { key: key(place), requests: [place.request()].into() });
+        let replies = files.read(lanes.collect())?;
+        let mut seen: Vec<String> = regions::identity(&self.root).into_iter().collect();
+        let mut lanes = Vec::new();
+        let mut found = Vec::new();
+        for (place, lane) in places.iter().zip(&replies) {
+            let Some((identity, regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
+            if !seen.contains(&identity) {
+                seen.push(identity);
+                lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Pace::Once)).collect() });
+                found.extend(regions);
+            }
+        }
+        let replies = files.read(lanes)?;
+        let replies = replies.iter().flat_map(|lane| &lane.replies);
+        Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems)).collect())
+    }
+
+    /// Asks the processes themselves where the driver does not tell who uses a device, or may tell more of them.
+    fn complete_users(&self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
+        let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
+        if users.iter().any(is_silent) {
+            let (files, is_complete) = users::scan(&self.root);
+            let mut found = users::by_device(&files, is_complete);
+            for (known, users) in scope.devices.iter().zip(users.iter_mut()).filter(|(_, users)| is_silent(users)) {
+                *users = Ok(found.remove(&known.id).unwrap_or(Users { is_complete, ..Users::default() }));
+            }
+            return files;
+        }
+        let version = scope.driver.as_deref().ok().and_then(Version::parse);
+        if version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
+            for (known, users) in scope.devices.iter().zip(users.iter_mut()) {
+                if let Ok(users) = users {
+                    users::verify(&self.root, known.id, users);
+                }
+            }
+        }
+        if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
+            // Each once, however many devices it holds.
+            let pids: BTreeSet<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
+            return pids.into_iter().filter_map(|pid| users::scan_process(&self.root, pid).ok()).flatten().collect();
+        }
+        Vec::new()
+    }
+
+    fn read_processes(
+        &mut self,
+        reader: &mut Files,
+        users: &[Reading<Users>],
+        files: &[OpenFile],
+        stats: &[Reply],
+        regions: &mut Vec<RegionSample>,
+        boot: UnixTime,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<ProcessSample>, Error> {
+        // A sample that failed may have left some.
+        self.leads.clear();
+        let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
+        self.served = served::list(&self.root.served);
+        let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
+        let mut pids: Vec<u32> = holders.iter().copied().chain(slots.map(|slot| slot.pid)).collect();
+        if self.options.ledgers.reach != Reach::Holders {
+            pids.extend(self.sweep(reader)?);
+        }
+        pids.extend(self.served.iter().map(|named| named.owner.pid));
+        pids.sort_unstable();
+        pids.dedup();
+        let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
+        let scale =
+            Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
+        let mut refreshed = self.remembered.begin(&pids, stats, scale);
+        // One whose open files are looked at is read in full anyway.
+        refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
+        pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
+        let is_own = |found: &Found| found.source == Source::Ledger;
+        let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
+        let look = |pid: &u32| match *pid {
+            pid if self.remembered.is_without_ledger(pid) => Lead::Nothing,
+            pid if known(pid) => Lead::Known,
+            pid => ledgers::look(&self.root, pid),
+        };
+        let leads: Vec<Lead> = pids.iter().map(look).collect();
+        let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
+            let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));
+            requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
+            Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: requests.into() }
+        });
+        let replies = reader.read(lanes.collect())?;
+        if self.passwd.is_none() && !pids.is_empty() {
+            let text = read_small(&self.root.passwd, PASSWD_BYTES_MAX).unwrap_or_default();
+            self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
+        }
+        let passwd = self.passwd.as_deref().unwrap_or_default();
+        let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
+        let mut places = Vec::new();
+        let ours = if pids.is_empty() { None } else { regions::mounts(&self.root, "self") };
+        for ((pid, lead), lane) in pids.iter().zip(leads).zip(&replies) {
+            let (mut process, shape) = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
+            if process.facts == Err(Missing::Gone) && self.hides_processes() {
+                process.facts = Err(Missing::NoPermission);
+            }
+            let lead = lead.with_maps(lane.replies.last());
+            let is_elsewhere =
+                regions::mounts(&self.root, &pid.to_string()).is_some_and(|theirs| ours.as_ref().is_some_and(|ours| *ours != theirs));
+            let standing = Standing { is_denied: lead == Lead::Denied, has_no_ledger: lead == Lead::Nothing, is_elsewhere };
+            if self.options.pace == Pace::Repeated {
+                self.remembered.keep(&process, shape, standing);
+            }
+            places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, process.key)));
+            if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known) {
+                self.leads.push((process.key, lead));
+            }
+            // A dead process matters only while a file it opened lives on.
+            if process.facts != Err(Missing::Gone) || holders.contains(pid) {
+                processes.push(process);
+            }
+        }
+        self.unchanged = refreshed.iter().filter(|process| process.is_same).map(|process| process.sample.key.pid).collect();
+        for Refreshed { sample, standing, .. } in refreshed {
+            // Whoever may not look does not forget it in between.
+            self.leads.extend(standing.is_denied.then_some((sample.key, Lead::Denied)));
+            places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, sample.key)));
+            processes.push(sample);
+        }
+        processes.sort_by_key(|process| process.key.pid);
+        places.sort_by_key(regions::Place::pid);
+        regions.extend(self.read_container_regions(reader, &places, problems)?);
+        Ok(processes)
+    }
+
+    /// With `hidepid` other users' processes look as if they did not exist, the first one among them.
+    fn hides_processes(&self) -> bool {
+        self.root.proc == Root::real().proc && !self.root.proc.join("1").exists()
+    }
+}
