@@ -1,5 +1,7 @@
 //! What a sample means: devices, processes, health, ready to be shown.
 
+use std::time::Duration;
+
 use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
 use crate::ledger::{BufferKind, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
 use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
@@ -31,6 +33,8 @@ pub struct Snapshot {
     pub circulars: Vec<Circular>,
     /// Processes whose ledgers, if they have any, this user may not look for.
     pub denied_processes: u64,
+    /// How much older processes and their memory are than `time`: a scan may be late.
+    pub scan_age: Duration,
     /// What could not be read as it should.
     pub problems: Vec<Problem>,
 }

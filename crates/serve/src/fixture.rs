@@ -72,6 +72,11 @@ pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
     (directory, machine)
 }
 
+/// One device that one process holds, with this processor time.
+pub(crate) fn held(cpu_time: Duration) -> ttmon_model::Sample {
+    machines::held(cpu_time)
+}
+
 /// What a machine of one blank device said.
 pub(crate) fn sample() -> ttmon_model::Sample {
     machines::sample(Vec::new())

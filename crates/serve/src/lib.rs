@@ -1,12 +1,14 @@
 //! The service of one host: a sampler, its history, and an API to read them, on a Unix socket and over HTTP.
 //!
 //! ```text
-//!  Machine ──► sampler ──► newest snapshot ──┬─► /api/v1, /metrics    at any number of readers, none of whom
+//!  devices ──► sampler ──► newest snapshot ──┬─► /api/v1, /metrics    at any number of readers, none of whom
 //!              (thread)    history           └─► streams of events     touches the machine
+//!  processes ──► scan ──► sampler
+//!                (thread)
 //! ```
 //!
-//! [`Host::prepare`] opens the machine and the doors, and forks the reading process: it must come before any thread is
-//! started. [`Host::start`] starts two threads, the sampler's and the one that answers; [`Running::stop`] ends them.
+//! [`Host::prepare`] opens the machine and the doors, and forks the reading processes: it must come before any thread is
+//! started. [`Host::start`] starts the threads: the sampler, the scan, and the one that answers; [`Running::stop`] ends them.
 //! This is the only crate that knows async, and only behind [`Host::start`].
 
 mod access;
@@ -30,6 +32,7 @@ mod places;
 mod problem;
 mod routes;
 mod sampler;
+mod scans;
 mod service;
 mod tls;
 mod turns;
@@ -44,7 +47,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use ttmon_source::{Error, Machine, Root, descriptors};
+use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner, descriptors};
 
 pub use access::Token;
 pub use doors::{DoorError, may_listen};
@@ -119,7 +122,8 @@ impl std::error::Error for StartError {}
 
 /// A service whose doors are open and whom nobody answers yet.
 pub struct Host {
-    machine: Machine,
+    devices: DeviceReader,
+    scanner: Scanner,
     service: Arc<Service>,
     doors: Doors,
 }
@@ -151,7 +155,7 @@ impl Host {
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
         // This forks: a door that was open would stay open in the reading process, after we are killed.
-        let machine = Machine::new(root, reading).map_err(StartError::Machine)?;
+        let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
             Some(listener) => Some(UnixDoor::inherited(listener).map_err(StartError::Thread)?),
             None => options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?,
@@ -164,7 +168,7 @@ impl Host {
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;
         let service = Arc::new(service);
-        Ok(Self { machine, service, doors: Doors { unix, tcp, tls } })
+        Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, tls } })
     }
 
     /// Where HTTP is served: with port 0 the kernel chose one.
@@ -175,17 +179,14 @@ impl Host {
     /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped
     /// when the thread that looks ends, and one with the thread that answers, however that comes about.
     pub fn start<E: Send + 'static>(self, keeper: Option<Keeper>, ends: [E; 2]) -> Result<Running, StartError> {
-        let Self { machine, service, doors } = self;
+        let Self { devices, scanner, service, doors } = self;
         service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
         let [sampler_ends, http_ends] = ends;
-        let looking = move || {
-            sampler::run(machine, &for_sampler, &sampler_stopped);
-            Ok(())
-        };
-        let sampler = spawn("sampler", sampler_ends, looking).map_err(StartError::Thread)?;
+        let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
+        let sampler = spawn("sampler", sampler_ends, sampling).map_err(StartError::Thread)?;
         let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)).map_err(StartError::Thread)?;
         Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads: vec![sampler, answering] })
     }

@@ -46,6 +46,12 @@ pub(crate) const RECORDED_MAX: usize = 100_000;
 pub(crate) const DEPARTED_SPAN: Duration = Duration::from_secs(10);
 /// How many of them: each is held open meanwhile.
 pub(crate) const DEPARTED_MAX: usize = 256;
+/// The sampler waits for a scan of processes for this part of its interval, and then publishes without it.
+pub(crate) const SCAN_WAIT_PART: u32 = 4;
+/// The longest wait for a scan; the first one lists every process.
+pub(crate) const FIRST_SCAN_WAIT: Duration = Duration::from_secs(1);
+/// A scan that is late by this many intervals is a problem that is shown.
+pub(crate) const SCAN_LATE_INTERVALS: u32 = 2;
 /// Things that happened which are remembered: a day of a restless machine.
 pub(crate) const HAPPENINGS_MAX: usize = 4096;
 /// Documents kept ready for one snapshot: one for each form of it and each user who asks.

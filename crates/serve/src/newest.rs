@@ -66,6 +66,11 @@ impl Published {
         boot_time().saturating_sub(self.sample.at)
     }
 
+    /// How long ago processes and their memory were read.
+    pub(crate) fn scan_age(&self) -> Duration {
+        boot_time().saturating_sub(self.sample.scanned_at())
+    }
+
     fn ready(&self) -> std::sync::MutexGuard<'_, HashMap<(Form, View), Bytes>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,44 +4,52 @@
 //! the history; nothing is carried over into it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::sample::Problem;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Kind, PerKind, Sample, Snapshot};
+use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Since, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::read::boot_time;
-use ttmon_source::{Departed, Error, Machine};
+use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
 use crate::happenings::{What, differences};
 use crate::identity::Identity;
-use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN};
+use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_PART};
 use crate::newest::Published;
+use crate::scans::{Scan, Scans};
 use crate::service::{Service, now};
 
-/// Looks until somebody says stop, or is gone.
-pub(crate) fn run(mut machine: Machine, service: &Service, stop: &Receiver<()>) {
+/// Samples until the service stops.
+pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Service, stop: &Receiver<()>) -> io::Result<()> {
     let mut pace = Pace::new(boot_time(), service.interval);
-    let mut before: Option<Arc<Published>> = None;
-    let mut peaks = Peaks::default();
-    let mut leaving = Leaving::default();
+    let mut past = Past::new(boot_time());
+    let mut scans = Scans::spawn(scanner)?;
     service.note(boot_time(), now(), What::Started);
     loop {
         let planned = pace.planned;
         let started = Instant::now();
-        match machine.sample() {
-            Ok(sample) => {
-                let ledgers = machine.ledgers().to_vec();
-                let departed = leaving.take_in(sample.at, machine.departed());
-                before = Some(take_in(service, planned, sample, before.as_deref(), &mut peaks, (ledgers, departed)));
+        let sampled = devices.list().and_then(|scope| {
+            scans.start(scope);
+            devices.sample()
+        });
+        match sampled {
+            Ok(mut sample) => {
+                let patience = if past.has_scan() { service.interval / SCAN_WAIT_PART } else { FIRST_SCAN_WAIT };
+                let scan = scans.wait(patience.min(FIRST_SCAN_WAIT));
+                let ledgers = past.complete(&mut sample, scan, service.interval);
+                devices.number_chips(&mut sample);
+                take_in(service, planned, sample, ledgers, &mut past);
             }
             Err(error) => lament(service, &error),
         }
         service.figures(|figures| {
             figures.duration = started.elapsed();
-            figures.cpu = thread_time();
+            figures.cpu = thread_time() + past.scan_cpu;
         });
         let missed = pace.next(boot_time());
         if missed > 0 {
@@ -50,22 +58,88 @@ pub(crate) fn run(mut machine: Machine, service: &Service, stop: &Receiver<()>) 
         }
         match stop.recv_timeout(pace.planned.saturating_sub(boot_time())) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
 }
 
+/// What the sampler keeps from one sample to the next.
+#[derive(Debug)]
+struct Past {
+    /// The sample before.
+    before: Option<Arc<Published>>,
+    /// The newest sample with the scan before the newest scan: rates of processes begin there.
+    before_scan: Option<Arc<Published>>,
+    /// When the newest scan was made. Before the first one: when the service started.
+    scanned_at: Duration,
+    /// What the newest scan could not read.
+    scan_problems: Vec<Problem>,
+    /// Why the last scan failed.
+    scan_failure: Option<String>,
+    scan_cpu: Duration,
+    scans: u64,
+    peaks: Peaks,
+    leaving: Leaving,
+}
+
+impl Past {
+    fn new(now: Duration) -> Self {
+        Self {
+            before: None,
+            before_scan: None,
+            scanned_at: now,
+            scan_problems: Vec::new(),
+            scan_failure: None,
+            scan_cpu: Duration::ZERO,
+            scans: 0,
+            peaks: Peaks::default(),
+            leaving: Leaving::default(),
+        }
+    }
+
+    fn has_scan(&self) -> bool {
+        self.scans > 0
+    }
+
+    /// Completes a sample of the devices with the newest scan. The result is the ledgers that go with it.
+    fn complete(&mut self, sample: &mut Sample, scan: Option<Result<Scan, Error>>, interval: Duration) -> Ledgers {
+        match scan {
+            Some(Ok(Scan { scanned, ledgers, departed, cpu })) => {
+                self.before_scan = self.before.clone().filter(|_| self.has_scan());
+                self.scans += 1;
+                self.scan_cpu = cpu;
+                self.scan_failure = None;
+                self.scan_problems = scanned.problems().to_vec();
+                scanned.complete(sample);
+                self.scanned_at = sample.scanned_at();
+                return (ledgers, self.leaving.take_in(sample.at, &departed));
+            }
+            Some(Err(error)) => self.scan_failure = Some(error.to_string()),
+            None => {}
+        }
+        let before = self.before.as_deref();
+        if let Some(before) = before.filter(|_| self.scans > 0) {
+            Scanned::again(&before.sample, self.scan_problems.clone()).complete(sample);
+        }
+        sample.scan_age = sample.at.saturating_sub(self.scanned_at);
+        if sample.scan_age >= interval * SCAN_LATE_INTERVALS {
+            let why = self.scan_failure.as_deref().unwrap_or("the scan of processes takes long");
+            let detail = format!("processes and their memory are {:.1} s old: {why}", sample.scan_age.as_secs_f64());
+            sample.problems.push(Problem { part: "processes".to_owned(), reason: Missing::Timeout, detail });
+        }
+        (before.map_or_else(Vec::new, |before| before.ledgers.clone()), self.leaving.take_in(sample.at, &[]))
+    }
+}
+
+/// Ledgers of a sample, and those that were left.
+type Ledgers = (Vec<Arc<Found>>, Vec<Arc<Departed>>);
+
 /// Derives, compares with the one before, and publishes.
-fn take_in(
-    service: &Service,
-    planned: Duration,
-    sample: Sample,
-    before: Option<&Published>,
-    peaks: &mut Peaks,
-    (ledgers, departed): (Vec<Arc<Found>>, Vec<Arc<Departed>>),
-) -> Arc<Published> {
-    let mut snapshot = Snapshot::derive(&sample, before.map(|before| &before.sample));
-    peaks.apply(&mut snapshot);
+fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut Past) {
+    let before = past.before.as_deref();
+    let since = Since { devices: before.map(|before| &before.sample), scan: past.before_scan.as_deref().map(|before| &before.sample) };
+    let mut snapshot = Snapshot::derive_since(&sample, since);
+    past.peaks.apply(&mut snapshot);
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {
         if let Some(millis) = clock_jump(&before.sample, &sample) {
@@ -84,7 +158,7 @@ fn take_in(
     }
     let published = Arc::new(Published::new(number, snapshot, sample, ledgers, departed));
     service.publish(planned, Arc::clone(&published));
-    published
+    past.before = Some(published);
 }
 
 /// Ledgers that were left now or a moment ago: not every follower looks at every snapshot.
@@ -202,7 +276,7 @@ fn raise(highest: &mut Option<Peak>, seen: Option<Peak>) {
     }
 }
 
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
@@ -214,6 +288,37 @@ mod tests {
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
+    }
+
+    /// The scan that goes with a sample.
+    fn scan_of(sample: &Sample) -> Scan {
+        let scanned = Scanned::again(sample, Vec::new());
+        Scan { scanned, ledgers: Vec::new(), departed: Vec::new(), cpu: Duration::ZERO }
+    }
+
+    /// Devices go on while a scan is late; processes stay, with the rates they had, and their age is shown.
+    #[test]
+    fn a_late_scan_holds_up_no_device() {
+        let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
+        let mut past = Past::new(seconds(1000.0));
+        let mut take = |second: f64, cpu: Option<f64>| {
+            let mut sample = Sample { at: seconds(second), ..crate::fixture::held(seconds(cpu.unwrap_or_default())) };
+            let scan = cpu.map(|_| Ok(scan_of(&sample)));
+            sample.processes.clear();
+            let ledgers = past.complete(&mut sample, scan, service.interval);
+            take_in(&service, seconds(second), sample, ledgers, &mut past);
+            let newest = service.newest().expect("a snapshot");
+            let problems: Vec<_> = newest.snapshot.problems.iter().filter(|problem| problem.part == "processes").collect();
+            assert_eq!(newest.sample.at, seconds(second));
+            let [process] = newest.snapshot.processes.as_slice() else { panic!("{second}: one process") };
+            (newest.snapshot.scan_age, process.cpu.ok(), problems.len())
+        };
+        assert_eq!(take(1000.0, Some(5.0)), (Duration::ZERO, None, 0));
+        assert_eq!(take(1001.0, Some(5.5)), (Duration::ZERO, Some(0.5), 0));
+        assert_eq!(take(1002.0, None), (seconds(1.0), Some(0.5), 0));
+        assert_eq!(take(1003.0, None), (seconds(2.0), Some(0.5), 1));
+        assert_eq!(take(1004.0, Some(8.5)), (Duration::ZERO, Some(1.0), 0));
+        assert_eq!(take(1005.0, Some(8.75)), (Duration::ZERO, Some(0.25), 0));
     }
 
     #[test]
@@ -246,14 +351,16 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
-        let (mut peaks, mut before) = (Peaks::default(), None);
+        let mut past = Past::new(seconds(1000.0));
         let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
         let first = machine.sample().expect("a sample");
         for (second, wall) in [0, 1, 3602, 3603, -3596, -3595].into_iter().enumerate() {
             let at = seconds(1000.0 + second as f64);
             let time = UnixTime(first.time.0.saturating_add_signed(wall * 1_000_000_000));
-            let sample = Sample { at, time, ..first.clone() };
-            before = Some(take_in(&service, at, sample, before.as_deref(), &mut peaks, (Vec::new(), Vec::new())));
+            let mut sample = Sample { at, time, ..first.clone() };
+            let scan = scan_of(&sample);
+            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
+            take_in(&service, at, sample, ledgers, &mut past);
         }
         let jumps = service.happenings_after(0).into_iter().filter_map(|happening| match happening.what {
             What::Clock { millis } => Some((happening.at, millis)),
@@ -263,7 +370,7 @@ mod tests {
         let fields = vec![ttmon_model::fields::DeviceField::find("temperature").expect("a field")];
         let query = crate::history::Query { since: Duration::ZERO, step: None, fields, devices: vec![DeviceId(0)] };
         let answer = service.history(|history| history.ask(&query));
-        let degrees = before.and_then(|last| last.snapshot.devices[0].temperature.ok()).map(|celsius| celsius.0);
+        let degrees = past.before.and_then(|last| last.snapshot.devices[0].temperature.ok()).map(|celsius| celsius.0);
         assert!(degrees.is_some());
         assert_eq!((answer.start, answer.points), (seconds(1000.0), 6));
         assert_eq!(answer.series[0].columns[0], vec![degrees; 6]);
@@ -278,7 +385,7 @@ mod tests {
     fn a_day_takes_no_more_than_its_first_hours() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
         let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
-        let (mut peaks, mut leaving, mut before) = (Peaks::default(), Leaving::default(), None);
+        let mut past = Past::new(Duration::ZERO);
         let mut resident = Vec::new();
         let looks: u32 = std::env::var("TTMON_LOOKS").ok().and_then(|looks| looks.parse().ok()).unwrap_or(200);
         // With 90,000 looks: an hour, half a day, a day, and an hour more.
@@ -288,8 +395,10 @@ mod tests {
             let mut sample = machine.sample().expect("a sample");
             // One look a second by both clocks, and every ten minutes one of them is set.
             (sample.at, sample.time) = (planned, UnixTime(u64::from(second + second / 600 * 5) * 1_000_000_000));
-            let kept = (machine.ledgers().to_vec(), leaving.take_in(planned, machine.departed()));
-            let last = take_in(&service, planned, sample, before.as_deref(), &mut peaks, kept);
+            let scan = Scan { ledgers: machine.ledgers().to_vec(), departed: machine.departed().to_vec(), ..scan_of(&sample) };
+            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
+            take_in(&service, planned, sample, ledgers, &mut past);
+            let last = past.before.as_ref().expect("a snapshot");
             // Somebody scrapes, somebody takes the document.
             let text = last.text(crate::newest::Form::MetricsText, crate::access::View::Whole, |snapshot| {
                 crate::metrics::machine(
@@ -300,7 +409,6 @@ mod tests {
                 )
             });
             assert!(!text.is_empty());
-            before = Some(last);
             if told.contains(&second) {
                 let status = std::fs::read_to_string("/proc/self/status").expect("a status");
                 let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line").trim().to_owned();

@@ -174,6 +174,8 @@ impl Service {
                 _ => {}
             }
         }
+        let scan_age = newest.scan_age();
+        cares.extend((scan_age > self.stale_after()).then(|| format!("processes are {:.1} s old", scan_age.as_secs_f64())));
         cares.extend(self.state.as_deref().filter(|state| is_full(state)).map(|state| format!("{} is full", state.display())));
         cares
     }
@@ -222,6 +224,7 @@ impl Service {
             origin: newest.as_ref().map_or("", |newest| newest.snapshot.origin.name()),
             is_fresh: fresh.is_some(),
             age: newest.as_ref().map(|newest| newest.age()),
+            scan_age: newest.as_ref().map(|newest| newest.scan_age()),
             duration: figures.duration,
             interval: self.interval,
             samples: figures.samples,

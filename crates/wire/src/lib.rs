@@ -104,6 +104,7 @@ impl SnapshotJson<'_> {
         map.serialize_entry("origin", snapshot.origin.name())?;
         map.serialize_entry("devices", &devices)?;
         map.serialize_entry("processes", &processes)?;
+        map.serialize_entry("processes_age_s", &(snapshot.scan_age.as_millis() as f64 / 1e3))?;
         map.serialize_entry("problems", &problems)?;
         map.serialize_entry("missing", &reasons)
     }

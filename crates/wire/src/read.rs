@@ -10,7 +10,7 @@ pub(crate) mod memory;
 mod process;
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_TEXTS_MAX, DOCUMENT_USES_MAX};
 use ttmon_model::sample::{Origin, Problem};
@@ -86,6 +86,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
         buffers: memory::buffers(document, time, &owners)?,
         circulars: memory::circulars(document, &owners)?,
         denied_processes: head.whole("denied_processes").unwrap_or(0),
+        scan_age: head.float("processes_age_s").ok().and_then(|age| Duration::try_from_secs_f64(age).ok()).unwrap_or_default(),
         processes,
         problems: known(document, "problems", DOCUMENT_TEXTS_MAX, problem)?,
     })

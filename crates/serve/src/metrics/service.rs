@@ -12,12 +12,13 @@ mod families {
     pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: Sort::Info, unit: "", help: "Version of the service, and whether the machine is simulated." };
     pub(super) const UP: Family = Family { name: "ttmon_up", sort: Sort::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
     pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest sample." };
+    pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
     pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: Sort::Gauge, unit: "seconds", help: "How long the newest sample took." };
     pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: Sort::Gauge, unit: "seconds", help: "How often the machine is looked at." };
     pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: Sort::Counter, unit: "", help: "Samples taken." };
     pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: Sort::Counter, unit: "", help: "Samples that could not be taken at all." };
     pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: Sort::Counter, unit: "", help: "Samples left out because the sampler came late." };
-    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Processor time of the sampler's own thread." };
+    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Processor time of the threads that sample devices and scan processes." };
     pub(super) const PROBLEMS: Family = Family { name: "ttmon_problems", sort: Sort::Gauge, unit: "", help: "Things that could not be read as they should in the newest sample." };
     pub(super) const HISTORY: Family = Family { name: "ttmon_history_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of the history." };
     pub(super) const EVENTS: Family = Family { name: "ttmon_events_total", sort: Sort::Counter, unit: "", help: "Things that happened to devices and to the service." };
@@ -29,10 +30,11 @@ mod families {
 }
 
 /// All of them, with their labels.
-pub(super) const ALL: [(Family<'static>, &str); 17] = [
+pub(super) const ALL: [(Family<'static>, &str); 18] = [
     (families::BUILD_INFO, "version, origin"),
     (families::UP, ""),
     (families::AGE, ""),
+    (families::SCAN_AGE, ""),
     (families::DURATION, ""),
     (families::INTERVAL, ""),
     (families::SAMPLES, ""),
@@ -115,6 +117,7 @@ pub(crate) struct Own {
     pub(crate) origin: &'static str,
     pub(crate) is_fresh: bool,
     pub(crate) age: Option<Duration>,
+    pub(crate) scan_age: Option<Duration>,
     pub(crate) duration: Duration,
     pub(crate) interval: Duration,
     pub(crate) samples: u64,
@@ -140,6 +143,7 @@ impl Own {
         };
         one(&families::UP, Some(f64::from(u8::from(self.is_fresh))));
         one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
+        one(&families::SCAN_AGE, self.scan_age.map(|age| age.as_secs_f64()));
         one(&families::DURATION, self.age.map(|_| self.duration.as_secs_f64()));
         one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
         one(&families::SAMPLES, Some(self.samples as f64));

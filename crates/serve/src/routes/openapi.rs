@@ -30,7 +30,7 @@ pub(super) fn document(version: &str) -> String {
                 "MemoryOfKind": object(DEVICE_KIND.iter().map(property)),
                 "MemoryOfProcess": object(PROCESS_KIND.iter().map(property)),
                 "Process": object(PROCESS.iter().map(property)),
-                "Snapshot": document_of(&[("devices", list("Device")), ("processes", list("Process")), ("allocators", anything()), ("problems", anything())]),
+                "Snapshot": document_of(&[("devices", list("Device")), ("processes", list("Process")), ("allocators", anything()), ("processes_age_s", json!({"type": "number", "minimum": 0})), ("problems", anything())]),
                 "Devices": document_of(&[("devices", list("Device"))]),
                 "Processes": document_of(&[("processes", list("Process"))]),
                 "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()}))]),

@@ -71,6 +71,24 @@ pub struct Scanned {
 }
 
 impl Scanned {
+    /// The scan of an earlier sample once more, with what it could not read.
+    pub fn again(sample: &Sample, problems: Vec<Problem>) -> Self {
+        Self {
+            at: sample.scanned_at(),
+            users: sample.devices.iter().map(|device| (device.id, device.users.clone())).collect(),
+            processes: sample.processes.clone(),
+            regions: sample.regions.clone(),
+            ledgers: sample.ledgers.clone(),
+            denied_processes: sample.denied_processes,
+            problems,
+        }
+    }
+
+    /// What could not be read as it should.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
     /// Completes a sample of the devices.
     pub fn complete(self, sample: &mut Sample) {
         for device in &mut sample.devices {

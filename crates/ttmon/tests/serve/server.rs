@@ -420,5 +420,6 @@ pub(crate) fn hex(request: &Request) -> String {
 /// Files in the state directory.
 pub(crate) fn ledgers(server: &Server) -> Vec<String> {
     let entries = fs::read_dir(server.state()).unwrap().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    // The list of devices is there too, from the first sample on.
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "devices").collect()
 }
