@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::sample::{ProcessFacts, ProcessSample, Users, Workload};
 use ttmon_model::snapshot::{Allocator, Device};
-use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, Volts, Watts, WordsPerSecond};
-use ttmon_model::{Kind, PerKind, Snapshot};
+use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
+use ttmon_model::{Kind, Missing, PerKind, Sample, Snapshot};
 use ttmon_source::read::Pace;
 use ttmon_source::{Isolation, Machine, Options, Root};
 
@@ -24,7 +26,7 @@ pub(crate) fn machine() -> Snapshot {
         mesh: None,
         devices: vec![snapshot.devices[0].id],
         unmapped: Vec::new(),
-        coverage: Err(ttmon_model::Missing::NoSource),
+        coverage: Err(Missing::NoSource),
         self_check: ttmon_model::ledger::LedgerSelfCheck::default(),
         kinds: PerKind::from_fn(|_| None),
         others: Vec::new(),
@@ -73,11 +75,25 @@ pub(crate) fn in_files(spec: &str) -> (tempfile::TempDir, Machine) {
 }
 
 /// One device that one process holds, with this processor time.
-pub(crate) fn held(cpu_time: Duration) -> ttmon_model::Sample {
-    machines::held(cpu_time)
+pub(crate) fn held(cpu_time: Duration) -> Sample {
+    const PID: u32 = 12345;
+    let (_directory, mut machine) = in_files("n150,idle");
+    let mut sample = machine.sample().expect("a sample");
+    sample.devices[0].users = Ok(Users { pids: vec![PID], hidden: 0, is_complete: true });
+    let (name, start_time) = ("python3".to_owned(), UnixTime(0));
+    let facts = ProcessFacts { name, uid: 1000, user: None, parent: 1, start_time, cpu_time, rss: 0 };
+    sample.processes = vec![ProcessSample {
+        key: ProcessKey { pid: PID, start_ticks: 1 },
+        namespace_pid: PID,
+        facts: Ok(facts),
+        command: Err(Missing::NoSource),
+        workload: Workload::default(),
+        fdinfo: Vec::new(),
+    }];
+    sample
 }
 
 /// What a machine of one blank device said.
-pub(crate) fn sample() -> ttmon_model::Sample {
+pub(crate) fn sample() -> Sample {
     machines::sample(Vec::new())
 }

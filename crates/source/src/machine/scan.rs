@@ -58,6 +58,14 @@ pub(super) struct Scan {
     regions: (Vec<regions::Found>, Arc<[Request]>),
 }
 
+/// What was read before the processes are.
+struct First<'a> {
+    users: &'a [Reading<Users>],
+    open_files: &'a [OpenFile],
+    /// The `stat` of processes that are known.
+    stats: &'a [Reply],
+}
+
 /// What one scan found.
 #[derive(Debug)]
 pub struct Scanned {
@@ -161,7 +169,13 @@ impl Scan {
         let mut regions: Vec<RegionSample> =
             self.regions.0.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
         let open_files = self.complete_users(scope, &mut users);
-        let processes = self.read_processes(files, &users, &open_files, &stats, &mut regions, now.boot, &mut problems)?;
+        let processes = self.read_processes(
+            files,
+            &First { users: &users, open_files: &open_files, stats: &stats },
+            &mut regions,
+            now.boot,
+            &mut problems,
+        )?;
         let ledgers = self.read_ledgers(&processes, now.time);
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
         Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes: self.denied.len() as u64, problems })
@@ -236,13 +250,12 @@ impl Scan {
     fn read_processes(
         &mut self,
         reader: &mut Files,
-        users: &[Reading<Users>],
-        files: &[OpenFile],
-        stats: &[Reply],
+        first: &First<'_>,
         regions: &mut Vec<RegionSample>,
         boot: UnixTime,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ProcessSample>, Error> {
+        let First { users, open_files: files, stats } = first;
         // A sample that failed may have left some.
         self.leads.clear();
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();

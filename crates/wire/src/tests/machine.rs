@@ -243,15 +243,6 @@ fn device(id: u32, board: &str) -> DeviceSample {
     }
 }
 
-/// One device that one process holds, with this processor time.
-pub(crate) fn held(cpu_time: Duration) -> Sample {
-    let mut board = device(0, "n150");
-    hold(&mut board, &[12345]);
-    let mut holder = process(12345, "python3", "python3 serve.py");
-    holder.facts.as_mut().expect("facts").cpu_time = cpu_time;
-    Sample { processes: vec![holder], ..sample(vec![board]) }
-}
-
 fn hold(device: &mut DeviceSample, pids: &[u32]) {
     device.users = Ok(Users { pids: pids.to_vec(), hidden: 0, is_complete: true });
 }
