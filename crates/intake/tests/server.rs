@@ -108,7 +108,7 @@ fn machine() -> Sample {
         bdf: Err(Missing::NotExposed),
         attributes: Attributes::all_missing(Missing::NotExposed),
         was_listed: true,
-        counted_at: Duration::ZERO,
+        counted: None,
         beat: None,
         users: Ok(Users { is_complete: true, ..Users::default() }),
     };

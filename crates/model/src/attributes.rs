@@ -49,6 +49,8 @@ pub enum Pace {
     Static,
     /// With every sample.
     Dynamic,
+    /// Every few samples: it hardly ever changes.
+    Slow,
 }
 
 /// A raw value.
@@ -249,9 +251,9 @@ attributes! {
     PciDevice           Pci      "device"            PrefixedHex     Static   ANY_BUT_ONES,           false, KERNEL;
     SubsystemDevice     Pci      "subsystem_device"  PrefixedHex     Static   ANY_BUT_ONES,           false, KERNEL;
     NumaNode            Pci      "numa_node"         DecimalOrNone   Static   0..=65_535,             false, KERNEL;
-    LinkSpeed           Pci      "current_link_speed" LinkSpeed      Dynamic  GENERATION,             false, KERNEL;
+    LinkSpeed           Pci      "current_link_speed" LinkSpeed      Slow     GENERATION,             false, KERNEL;
     LinkSpeedMax        Pci      "max_link_speed"    LinkSpeed       Static   GENERATION,             false, KERNEL;
-    LinkWidth           Pci      "current_link_width" Decimal        Dynamic  LANES,                  false, KERNEL;
+    LinkWidth           Pci      "current_link_width" Decimal        Slow     LANES,                  false, KERNEL;
     LinkWidthMax        Pci      "max_link_width"    Decimal         Static   LANES,                  false, KERNEL;
     BridgeWidthMax      Bridge   "max_link_width"    Decimal         Static   LANES,                  false, KERNEL;
     HostPosted0         Counters "mst_posted_wr_data_word_sent0"         Decimal Dynamic U32_VALID, false, COUNTERS;

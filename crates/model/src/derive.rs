@@ -27,23 +27,9 @@ pub use ledger::numbering;
 pub use numbers::{describes, lacks_numbers, proven};
 use rows::Row;
 
-/// The samples that rates begin at. Usually they are one; they differ where a scan of processes was late.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Since<'a> {
-    /// The sample before, for rates of devices.
-    pub devices: Option<&'a Sample>,
-    /// A sample with the scan before this one's, for rates of processes.
-    pub scan: Option<&'a Sample>,
-}
-
 impl Snapshot {
-    /// What a sample means. Rates need the sample before it; without one they are `first_sample`.
+    /// What a sample means. Rates of processes need a sample with an earlier scan; without one they are `first_sample`.
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
-        Self::derive_since(sample, Since { devices: previous, scan: previous })
-    }
-
-    /// The same, where the scan of processes may be older than the sample.
-    pub fn derive_since(sample: &Sample, since: Since<'_>) -> Self {
         let rows = rows::list(sample);
         let ids = rows::Ids::of(&rows);
         let mut problems = sample.problems.clone();
@@ -51,13 +37,13 @@ impl Snapshot {
         rows::report_boards(&rows, &mut problems);
         rows::report_missing(&rows, &mut problems);
         let attribution = process::attribute(sample, &rows, &ids, &mut problems);
-        let tracked = ledger::attribute(sample, since.scan, &rows, &ids, &mut problems);
-        let processes = process::list(sample, since.scan, &rows, &attribution, &tracked);
+        let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
+        let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let by_device = by_device(&processes);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {
             let mut device = match row.local {
-                Some(local) => device::local(since.devices, local, row, &mut problems),
+                Some(local) => device::local(local, row, &mut problems),
                 None => device::remote(row, row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via))),
             };
             device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attr, Attributes};
 use crate::cluster::Cluster;
 use crate::identity::{Bdf, DeviceId, ProcessKey};
 use crate::ledger::LedgerSample;
@@ -93,12 +93,22 @@ pub struct DeviceSample {
     pub was_listed: bool,
     /// Its files.
     pub attributes: Attributes,
-    /// When its traffic counters were read.
-    pub counted_at: Duration,
+    /// The time from one reading of its traffic counters to the next, and what they were at the first. The second is in
+    /// `attributes`. `None` before the second reading, and after a reset.
+    pub counted: Option<Counted>,
     /// How its heartbeat went so far; `None` before the second look.
     pub beat: Option<Beat>,
     /// Who has it open.
     pub users: Reading<Users>,
+}
+
+/// Traffic counters before the last reading.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// How long before it.
+    pub elapsed: Duration,
+    /// The counters, those that could be read.
+    pub before: Vec<(Attr, u64)>,
 }
 
 /// A heartbeat over time.

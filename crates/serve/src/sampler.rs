@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::sample::Problem;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Since, Snapshot};
+use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::read::boot_time;
 use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
@@ -137,8 +137,7 @@ type Ledgers = (Vec<Arc<Found>>, Vec<Arc<Departed>>);
 /// Derives, compares with the one before, and publishes.
 fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut Past) {
     let before = past.before.as_deref();
-    let since = Since { devices: before.map(|before| &before.sample), scan: past.before_scan.as_deref().map(|before| &before.sample) };
-    let mut snapshot = Snapshot::derive_since(&sample, since);
+    let mut snapshot = Snapshot::derive(&sample, past.before_scan.as_deref().map(|before| &before.sample));
     past.peaks.apply(&mut snapshot);
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ttmon_model::attributes::{self, ATTRIBUTES, Attribute, Attributes, Place};
 use ttmon_model::identity::{Bdf, DeviceId};
 use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
-use ttmon_model::sample::{Beat, Problem};
+use ttmon_model::sample::{Beat, Counted, Problem};
 use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
 
 use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
@@ -21,6 +21,13 @@ const PROBLEMS_PER_DEVICE_MAX: usize = 4;
 
 /// Everything about a device is read again after so many samples, or up to twice as many.
 const STATIC_EVERY: u32 = 64;
+
+/// Files that hardly ever change are read every so many samples.
+const SLOW_EVERY: u32 = 8;
+
+/// Traffic counters are read at most this often, after the first two times. There are twelve of them, more than everything else that
+/// changes.
+const COUNTERS_EVERY: Duration = Duration::from_millis(1900);
 
 /// A device that was found, and what does not change about it.
 #[derive(Clone, Debug)]
@@ -45,11 +52,15 @@ pub(crate) struct Known {
     /// The PCI address that its number had before, where that was another.
     pub(crate) former: Option<Bdf>,
     /// What is read of it, by [`Part`], while that stays the same.
-    plans: [Option<Arc<Plan>>; 2],
+    plans: [Option<Arc<Plan>>; 3],
+    /// Samples until the files that hardly ever change are read again.
+    slow_in: u32,
+    /// Which of its parts this sample reads, by [`Part`].
+    due: [bool; 3],
     /// The list of its users.
     users: Option<Arc<[Request]>>,
-    /// When its counters were read last.
-    pub(crate) counted_at: Duration,
+    /// When its counters were read last, and the reading before that.
+    counters: Option<(Duration, Option<Counted>)>,
     heart: Option<Heart>,
 }
 
@@ -68,6 +79,20 @@ struct Heart {
 pub(crate) enum Part {
     Telemetry,
     Counters,
+    /// What hardly ever changes.
+    Slow,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 3] = [Self::Telemetry, Self::Counters, Self::Slow];
+
+    fn of(attribute: &Attribute) -> Self {
+        match (attribute.place, attribute.pace) {
+            (Place::Counters, _) => Self::Counters,
+            (_, attributes::Pace::Slow) => Self::Slow,
+            _ => Self::Telemetry,
+        }
+    }
 }
 
 /// The files of a part, and what each of them is.
@@ -106,9 +131,11 @@ impl Known {
             static_in: 0,
             absent: Vec::new(),
             has_left: false,
-            plans: [None, None],
+            plans: Default::default(),
+            slow_in: 0,
+            due: [true; 3],
             users: None,
-            counted_at: Duration::ZERO,
+            counters: None,
             heart: None,
         };
         known.set_hwmon(known.find_hwmon(root, None));
@@ -179,7 +206,7 @@ impl Known {
         if self.has_left == is_listed {
             self.has_left = !is_listed;
             self.was_listed |= is_listed;
-            self.plans = [None, None];
+            self.plans = Default::default();
             self.users = None;
         }
     }
@@ -189,13 +216,27 @@ impl Known {
         self.has_left
     }
 
+    /// Chooses the parts that are read in a sample at this time.
+    pub(crate) fn begin_sample(&mut self, now: Duration) {
+        let is_spaced = matches!(self.counters, Some((at, Some(_))) if now.saturating_sub(at) < COUNTERS_EVERY);
+        let is_slow_due = self.slow_in == 0 || self.needs_static;
+        self.slow_in = if is_slow_due { SLOW_EVERY } else { self.slow_in } - 1;
+        self.due = [true, !is_spaced, is_slow_due];
+    }
+
+    /// The parts that are read in this sample.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+        let due = self.due;
+        Part::ALL.into_iter().filter(move |part| due[*part as usize])
+    }
+
     /// What to read now.
     pub(crate) fn requests(&mut self, part: Part, pace: Pace) -> Arc<[Request]> {
         if let Some(plan) = &self.plans[part as usize] {
             return Arc::clone(&plan.requests);
         }
         let (mut attributes, mut requests) = (Vec::new(), Vec::new());
-        for (attribute, path) in self.planned(part) {
+        for (attribute, path) in self.planned(part, pace) {
             // What is read once need not stay open, and the open files of a device that left may still answer.
             let pace = if attribute.pace == attributes::Pace::Static || self.has_left { Pace::Once } else { pace };
             requests.push(Request { path, want: Want::Whole, bytes_max: ATTRIBUTE_BYTES_MAX, pace });
@@ -215,10 +256,26 @@ impl Known {
 
     /// Takes in the counters.
     pub(crate) fn take_counters(&mut self, lane: &LaneReply, problems: &mut Vec<Problem>) {
-        self.counted_at = lane.at;
-        let found = self.take_readings(Part::Counters, &lane.replies);
+        let before = self.counters.take().map(|(at, _)| Counted { elapsed: lane.at.saturating_sub(at), before: self.counts() });
+        self.take_slow(Part::Counters, lane, problems);
+        self.counters = Some((lane.at, before));
+    }
+
+    /// Takes in a part that says nothing of the device's state.
+    pub(crate) fn take_slow(&mut self, part: Part, lane: &LaneReply, problems: &mut Vec<Problem>) {
+        let found = self.take_readings(part, &lane.replies);
         report(&self.directory, found, problems);
         self.mark_gone(lane);
+    }
+
+    fn counts(&self) -> Vec<(Attr, u64)> {
+        let counters = ATTRIBUTES.iter().filter(|attribute| attribute.place == Place::Counters);
+        counters.filter_map(|attribute| Some((attribute.attr, self.attributes.number(attribute.attr).ok()?))).collect()
+    }
+
+    /// The counters over time.
+    pub(crate) fn counted(&self) -> Option<Counted> {
+        self.counters.as_ref()?.1.clone()
     }
 
     /// Takes in the telemetry. Says whether the sensors should be looked for elsewhere and read once more.
@@ -231,6 +288,10 @@ impl Known {
             report(&self.directory, found, problems);
         }
         let was_reset = self.feel_pulse(lane.at);
+        if was_reset {
+            // A reset clears the counters too.
+            self.counters = None;
+        }
         if self.needs_static {
             let is_absent = |attribute: &&Attribute| self.attributes.get(attribute.attr) == Err(Missing::NotExposed);
             let is_changing = |attribute: &&Attribute| attribute.pace == attributes::Pace::Dynamic && attribute.place != Place::Counters;
@@ -312,16 +373,19 @@ impl Known {
         }
     }
 
-    fn planned(&self, part: Part) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
+    fn planned(&self, part: Part, pace: Pace) -> impl Iterator<Item = (&'static Attribute, PathBuf)> {
+        // A single sample has no rate: of the counters it only matters whether there are any.
+        let count = if part == Part::Counters && pace == Pace::Once { 1 } else { ATTRIBUTES.len() };
         ATTRIBUTES
             .iter()
-            .filter(move |attribute| (attribute.place == Place::Counters) == (part == Part::Counters))
+            .filter(move |attribute| Part::of(attribute) == part)
             .filter(|attribute| match attribute.pace {
                 // What it was is all that can be known of one that left.
                 attributes::Pace::Static => self.needs_static && !self.has_left,
-                attributes::Pace::Dynamic => self.needs_static || !self.absent.contains(&attribute.attr),
+                attributes::Pace::Dynamic | attributes::Pace::Slow => self.needs_static || !self.absent.contains(&attribute.attr),
             })
             .filter_map(|attribute| Some((attribute, self.path(attribute)?)))
+            .take(count)
     }
 
     fn path(&self, attribute: &Attribute) -> Option<PathBuf> {

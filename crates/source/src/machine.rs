@@ -153,6 +153,7 @@ const LANE_OF_COUNTERS: u64 = 4 << 40;
 const LANE_OF_USERS: u64 = 5 << 40;
 const LANE_OF_STATS: u64 = 6 << 40;
 const LANE_OF_SWEEP: u64 = 7 << 40;
+const LANE_OF_SLOW: u64 = 8 << 40;
 
 impl Machine {
     /// Prepares to read.
@@ -171,7 +172,7 @@ impl Machine {
             devices.find()?;
             let now = Now::new();
             let mut problems = Vec::new();
-            let mut lanes = devices.lanes();
+            let mut lanes = devices.lanes(now.at);
             let count = lanes.len();
             let listed = devices.listed();
             lanes.extend(scan.lanes(&listed));
@@ -237,7 +238,7 @@ impl DeviceReader {
         again_without_reader(|| {
             let now = Now::new();
             let mut problems = Vec::new();
-            let lanes = devices.lanes();
+            let lanes = devices.lanes(now.at);
             let replies = files.read(lanes)?;
             devices.take(files, &mut replies.into_iter(), &mut problems)?;
             Ok(devices.sample(now, problems))

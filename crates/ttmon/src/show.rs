@@ -32,7 +32,7 @@ pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Shows what was asked for.
 pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
-    let pace = if asked.repeat == Repeat::Once { Pace::Once } else { Pace::Repeated };
+    let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
         // A service looks once a second: whoever wants it more often looks here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {

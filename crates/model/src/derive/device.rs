@@ -1,18 +1,16 @@
 //! One chip: its state, and each value with its reason.
 
-use std::time::Duration;
-
 use super::location;
 use super::rows::Row;
 use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, Pace, Place, TO_DEVICE};
 use crate::limits::{HEARTBEAT_WINDOW_MIN, NONSENSE_READINGS_MIN};
 use crate::memory::{Bar, Figure, KindMemory, Memory, PerKind};
 use crate::missing::{Missing, Reading};
-use crate::sample::{Beat, DeviceSample, Problem, Sample};
+use crate::sample::{Beat, Counted, DeviceSample, Problem};
 use crate::snapshot::{Device, Firmware, Health, Pcie, State};
 use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Volts, Watts, WordsPerSecond};
 
-pub(super) fn local(previous: Option<&Sample>, device: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Problem>) -> Device {
+pub(super) fn local(device: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Problem>) -> Device {
     let (state, is_nonsense) = judge_state(&device.attributes);
     if is_nonsense {
         problems.push(Problem {
@@ -22,10 +20,6 @@ pub(super) fn local(previous: Option<&Sample>, device: &DeviceSample, row: &Row<
         });
     }
     let values = Values { attributes: &device.attributes, row, state, is_nonsense };
-    let before = previous.and_then(|previous| {
-        let same = previous.devices.iter().find(|other| other.id == device.id && other.bdf == device.bdf)?;
-        Some((same, device.counted_at.saturating_sub(same.counted_at)))
-    });
     let number = |attr| values.number(attr);
     let scaled = |attr, unit: f64| number(attr).map(|raw| raw as f64 / unit);
     let text = |attr| values.text(attr);
@@ -61,7 +55,7 @@ pub(super) fn local(previous: Option<&Sample>, device: &DeviceSample, row: &Row<
         heartbeat: number(Attr::Heartbeat),
         heartbeat_alive: heartbeat_alive(&values, device.beat),
         therm_trip_count: number(Attr::ThermTrips),
-        pcie: pcie(&values, before),
+        pcie: pcie(&values, device.counted.as_ref()),
         firmware: Firmware {
             bundle: text(Attr::FirmwareBundle),
             m3_app: text(Attr::FirmwareM3App),
@@ -221,8 +215,6 @@ fn fan_speed(rpm: u64) -> Reading<Rpm> {
     if (1..65_535).contains(&rpm) { Ok(Rpm(rpm)) } else { Err(Missing::NoSource) }
 }
 
-type Before<'a> = Option<(&'a DeviceSample, Duration)>;
-
 /// Alive if it changed within the window; stopped if it did not for as long as that.
 fn heartbeat_alive(values: &Values<'_>, beat: Option<Beat>) -> Reading<bool> {
     values.number(Attr::Heartbeat)?;
@@ -234,9 +226,9 @@ fn heartbeat_alive(values: &Values<'_>, beat: Option<Beat>) -> Reading<bool> {
     }
 }
 
-fn pcie(values: &Values<'_>, before: Before<'_>) -> Pcie {
-    let to_words = words_per_second(values, before, TO_DEVICE);
-    let from_words = words_per_second(values, before, FROM_DEVICE);
+fn pcie(values: &Values<'_>, counted: Option<&Counted>) -> Pcie {
+    let to_words = words_per_second(values, counted, TO_DEVICE);
+    let from_words = words_per_second(values, counted, FROM_DEVICE);
     let bytes = |words: Reading<WordsPerSecond>| {
         let words = words?.0;
         let word_bytes = values.row.arch.ok().and_then(crate::Arch::counter_word_bytes);
@@ -256,29 +248,26 @@ fn pcie(values: &Values<'_>, before: Before<'_>) -> Pcie {
 }
 
 /// The sum of what each counter moved. Each NoC's counter is 32 bits wide and wraps by itself.
-fn words_per_second(values: &Values<'_>, before: Before<'_>, counters: &[Attr]) -> Reading<WordsPerSecond> {
+fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[Attr]) -> Reading<WordsPerSecond> {
     let now: Vec<(Attr, u64)> = counters.iter().filter_map(|attr| Some((*attr, values.number(*attr).ok()?))).collect();
+    // A single sample reads one counter, of either direction.
+    if counted.is_none() && has_counters(values.attributes) {
+        return Err(Missing::FirstSample);
+    }
     if now.is_empty() {
         return Err(counters.iter().find_map(|attr| values.number(*attr).err()).unwrap_or(Missing::NoSource));
     }
-    let (earlier, elapsed) = before.filter(|(_, elapsed)| !elapsed.is_zero()).ok_or(Missing::FirstSample)?;
-    let heartbeat = (values.number(Attr::Heartbeat), earlier.attributes.number(Attr::Heartbeat));
-    // A heartbeat that fell back means a reset, which clears the counters too.
-    if let (Ok(now), Ok(then)) = heartbeat
-        && now < then
-    {
-        return Err(Missing::FirstSample);
-    }
+    let Counted { elapsed, before } = counted.filter(|counted| !counted.elapsed.is_zero()).ok_or(Missing::FirstSample)?;
     let mut words = 0;
     for (attr, value) in now {
-        let then = earlier.attributes.number(attr).map_err(|_| Missing::FirstSample)?;
-        words += counted(then, value);
+        let then = before.iter().find(|(counter, _)| *counter == attr).ok_or(Missing::FirstSample)?.1;
+        words += increase(then, value);
     }
     Ok(WordsPerSecond(words as f64 / elapsed.as_secs_f64()))
 }
 
 /// What a 32-bit counter counted between two readings.
-fn counted(before: u64, now: u64) -> u64 {
+fn increase(before: u64, now: u64) -> u64 {
     now.wrapping_sub(before) & 0xFFFF_FFFF
 }
 

@@ -15,7 +15,7 @@ use super::driver::{driver_request, driver_version};
 use super::files::Files;
 use super::numbers::Numbers;
 use super::slots::{self, Slots};
-use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, Now, Options, Reach};
+use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_SLOW, Now, Options, Reach};
 use crate::device::{self, Known, Part, Retry};
 use crate::read::{Lane, LaneReply, Pace, Request, read_small};
 use crate::root::Root;
@@ -112,12 +112,12 @@ impl Devices {
     }
 
     /// Telemetry and counters of each device, and the driver's version: each may block for reasons of its own.
-    pub(super) fn lanes(&mut self) -> Vec<Lane> {
+    pub(super) fn lanes(&mut self, now: Duration) -> Vec<Lane> {
         let mut lanes = Vec::with_capacity(self.known.len() * 3 + 3);
         for known in &mut self.known {
             let id = u64::from(known.id.0);
-            lanes.push(Lane { key: id, requests: known.requests(Part::Telemetry, self.pace) });
-            lanes.push(Lane { key: LANE_OF_COUNTERS + id, requests: known.requests(Part::Counters, self.pace) });
+            known.begin_sample(now);
+            lanes.extend(known.parts().map(|part| Lane { key: lane_of(part) + id, requests: known.requests(part, self.pace) }));
         }
         lanes.push(self.driver_lane());
         lanes
@@ -137,10 +137,15 @@ impl Devices {
         const NONE: LaneReply = LaneReply { at: Duration::ZERO, replies: Vec::new() };
         let mut again = Vec::new();
         for (index, known) in self.known.iter_mut().enumerate() {
-            if known.take(&self.root, &lanes.next().unwrap_or(NONE), problems) == Retry::Yes {
-                again.push(index);
+            for part in known.parts() {
+                let lane = lanes.next().unwrap_or(NONE);
+                match part {
+                    Part::Telemetry if known.take(&self.root, &lane, problems) == Retry::Yes => again.push(index),
+                    Part::Telemetry => {}
+                    Part::Counters => known.take_counters(&lane, problems),
+                    Part::Slow => known.take_slow(part, &lane, problems),
+                }
             }
-            known.take_counters(&lanes.next().unwrap_or(NONE), problems);
             if known.lacks_board() {
                 known.read_bus(&self.root);
             }
@@ -199,7 +204,7 @@ impl Devices {
             bdf: known.bdf,
             was_listed: known.was_listed,
             attributes: known.attributes.clone(),
-            counted_at: known.counted_at,
+            counted: known.counted(),
             beat: known.beat(),
             users: Err(Missing::NotTracked),
         });
@@ -228,5 +233,14 @@ impl Devices {
             Some(text) => String::from_utf8_lossy(text.trim_ascii()).into_owned(),
             None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }
+    }
+}
+
+/// Where the lanes of a part begin.
+fn lane_of(part: Part) -> u64 {
+    match part {
+        Part::Telemetry => 0,
+        Part::Counters => LANE_OF_COUNTERS,
+        Part::Slow => LANE_OF_SLOW,
     }
 }

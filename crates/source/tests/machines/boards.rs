@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use ttmon_model::attributes::{FROM_DEVICE, TO_DEVICE};
 use ttmon_model::fields::{DEVICE, Value};
 use ttmon_model::snapshot::{Health, State};
 use ttmon_model::{Arch, Missing, Reading, Snapshot};
+use ttmon_source::read::Pace;
 use ttmon_source::{Options, read_cluster};
 
 use crate::tree::{GALAXY_CHIP, N300, Tree, device, galaxy_chip, n300};
@@ -377,7 +379,7 @@ fn a_narrow_link_matters_while_the_device_is_used() {
 #[test]
 fn rates_need_two_samples_and_survive_the_wrap() {
     let tree = n300();
-    let mut machine = tree.machine();
+    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
     let before = machine.sample().unwrap();
     tree.files(
         0,
@@ -386,7 +388,7 @@ fn rates_need_two_samples_and_survive_the_wrap() {
          tt_heartbeat	17121",
     );
     let mut now = machine.sample().unwrap();
-    now.devices[0].counted_at = before.devices[0].counted_at + Duration::from_secs(2);
+    now.devices[0].counted.as_mut().unwrap().elapsed = Duration::from_secs(2);
     let snapshot = Snapshot::derive(&now, Some(&before));
     // 2^32 - 4294960000 + 704 words on NoC 0 and 1000 on NoC 1, in 2 s, of 32 bytes.
     let bytes = (7296 + 704 + 1000) * 32 / 2;
@@ -395,6 +397,29 @@ fn rates_need_two_samples_and_survive_the_wrap() {
     tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent0	4294967295\ntt_heartbeat	3");
     let reset = machine.sample().unwrap();
     check(&Snapshot::derive(&reset, Some(&before)), 0, "pcie_to_device_bytes_per_s !first_sample");
+}
+
+/// The rate of the last two readings stands until the counters are read again.
+#[test]
+fn rates_outlast_samples_without_counters() {
+    let tree = n300();
+    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    machine.sample().unwrap();
+    tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent1	1120");
+    let mut second = machine.sample().unwrap();
+    let counted = second.devices[0].counted.take();
+    assert!(counted.is_some());
+    tree.files(0, "pcie_perf_counters/mst_posted_wr_data_word_sent1	9999999");
+    assert_eq!(machine.sample().unwrap().devices[0].counted, counted);
+}
+
+/// One sample has no rate, and does not read the counters for it.
+#[test]
+fn single_sample_reads_one_counter() {
+    let tree = n300();
+    let sample = tree.machine().sample().unwrap();
+    let counters = TO_DEVICE.iter().chain(FROM_DEVICE).filter(|attr| sample.devices[0].attributes.get(**attr).is_ok());
+    assert_eq!(counters.count(), 1);
 }
 
 /// A heartbeat is judged over a second, however often one looks.

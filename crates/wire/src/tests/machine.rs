@@ -109,7 +109,7 @@ pub(crate) fn blank() -> Snapshot {
         bdf: Err(Missing::IoError),
         attributes: Attributes::all_missing(Missing::NotExposed),
         was_listed: true,
-        counted_at: Duration::ZERO,
+        counted: None,
         beat: None,
         users: Err(Missing::NoPermission),
     };
@@ -237,7 +237,7 @@ fn device(id: u32, board: &str) -> DeviceSample {
         bdf: Ok(bdf),
         attributes,
         was_listed: true,
-        counted_at: Duration::ZERO,
+        counted: None,
         beat: None,
         users: Ok(Users { is_complete: true, ..Users::default() }),
     }
@@ -325,7 +325,7 @@ fn any_device() -> impl Strategy<Value = DeviceSample> {
             bdf: "12345678:c1:00.0".parse().map_err(|()| Missing::Unparsable),
             attributes,
             was_listed: true,
-            counted_at: Duration::ZERO,
+            counted: None,
             beat: None,
             users: Err(Missing::IoError),
         }
