@@ -26,6 +26,8 @@ struct Line {
 /// Values of files that are read with every look, and of those that can only change with a reset.
 const NOW: &str = "now";
 const ONCE: &str = "once";
+/// Read every few samples.
+const SELDOM: &str = "seldom";
 /// Columns of a line from which on sources are named, and from which on how old a value is too.
 const SOURCE_MIN: u16 = 56;
 const AGE_MIN: u16 = 76;
@@ -102,7 +104,11 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
         lines.push(title(section.name()));
         for field in fields {
             let from = field.attr.map_or("", |attr| attr.attribute().file);
-            let age = field.attr.map_or("", |attr| if attr.attribute().pace == Pace::Dynamic { NOW } else { ONCE });
+            let age = field.attr.map_or("", |attr| match attr.attribute().pace {
+                Pace::Dynamic => NOW,
+                Pace::Slow => SELDOM,
+                Pace::Static => ONCE,
+            });
             let (value, role) = match (field.get)(device) {
                 Ok(value) => {
                     (Some(shown(&value, field.unit)).filter(|text| !text.is_empty()).unwrap_or_else(|| "none".to_owned()), Role::Plain)
