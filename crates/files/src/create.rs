@@ -36,7 +36,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
-/// Whether [`write`] is likely to succeed. Changes nothing.
+/// Whether [`write()`] is likely to succeed. Changes nothing.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let located = locate(path)?;
     match &located.found {

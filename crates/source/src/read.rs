@@ -49,7 +49,7 @@ pub enum Want {
     Whole,
     /// The file, or its beginning.
     Beginning,
-    /// Its [`Owner`] and the file, if it is a plain file: where other users may put what they like.
+    /// Its owner and the file, if it is a plain file: where other users may put what they like.
     PlainFile,
     /// The directory's device and inode, then the names in it, a line each.
     Names,
