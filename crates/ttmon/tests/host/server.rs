@@ -83,6 +83,18 @@ impl Server {
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).expect("a pid")).expect("not 0");
         rustix::process::kill_process(pid, signal).expect("a signal");
+        if signal == rustix::process::Signal::STOP {
+            // The threads stop one after another.
+            while !self.is_stopped() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the service runs").flatten();
+        let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+        stats.all(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
     }
 
     pub(crate) fn stop(mut self) -> i32 {
