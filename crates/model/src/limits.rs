@@ -68,3 +68,33 @@ pub const AT_LIMIT_RATIO: f64 = 0.95;
 pub const CLOCK_HELD_RATIO: f64 = 0.95;
 /// Start times come in ticks of 10 ms and clocks are adjusted: a slot this much older than its process still fits.
 pub const START_TIME_SLACK: Duration = Duration::from_secs(2);
+
+/// What one scan reads of others at most, by resource.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanLimit {
+    /// In messages: "cut at 65,536 descriptors".
+    pub noun: &'static str,
+    /// For all users together.
+    pub total: u64,
+    /// What a cut means, after a count.
+    pub effect: &'static str,
+    /// Why it is this much.
+    pub why: &'static str,
+}
+
+/// The part of each total that one user may have.
+pub const SCAN_SHARE: u64 = 4;
+/// The part of each total that is spent before anybody has to know whose it is.
+pub const SCAN_UNNAMED: u64 = 8;
+
+/// In the order of the resources of `source/src/budget.rs`.
+#[rustfmt::skip] // one row a line
+pub const SCAN_LIMITS: [ScanLimit; 7] = [
+    ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each is some 5 KB and 50 microseconds" },
+    ScanLimit { noun: "descriptors", total: 262_144, effect: "processes were not examined", why: "each is a link to read: 3 microseconds" },
+    ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
+    ScanLimit { noun: "pids in statistics", total: 32_768, effect: "pids were not looked up", why: "each is four files that may not exist" },
+    ScanLimit { noun: "ledgers", total: 4_096, effect: "ledgers were not opened", why: "each is a descriptor of ours" },
+    ScanLimit { noun: "buffers", total: 1_048_576, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
+    ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each is some 300 bytes, and they are read with every scan" },
+];

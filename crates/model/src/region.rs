@@ -13,7 +13,8 @@ pub const BYTES: usize = 8576;
 pub const SLOTS_AT: usize = 856;
 /// Length of a slot.
 pub const SLOT_BYTES: usize = 120;
-const SLOTS: usize = 64;
+/// Slots of a region.
+pub const SLOTS: usize = 64;
 const NAME_AT: usize = 56;
 const NAME_BYTES: usize = 64;
 const TOTALS_AT: usize = 48;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::snapshot::DeviceUse;
 use ttmon_model::{DeviceId, Sample, Snapshot};
+use ttmon_source::budget::Budget;
 use ttmon_source::ledgers::{self, Detail, Found};
 use ttmon_source::{Isolation, Ledgers, Machine, Options, Reach, Root};
 
@@ -240,7 +241,11 @@ impl Watch {
     fn listed(&mut self, max_age: Duration) -> Result<Arc<Snapshot>, Error> {
         let snapshot = self.snapshot(max_age)?;
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_listed) else { return Ok(snapshot) };
-        let read = |found: &Arc<Found>| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Buffers) };
+        let mut budget = Budget::default();
+        let read = |found: &Arc<Found>| {
+            let content = ledgers::read_within(found, Detail::Buffers, &mut budget);
+            LedgerSample { owner: found.owner, content }
+        };
         newest.sample.ledgers.retain(|ledger| ledger.content.is_err());
         newest.sample.ledgers.extend(self.machine.ledgers().iter().map(read));
         newest.snapshot = Arc::new(Snapshot::derive(&newest.sample, None));

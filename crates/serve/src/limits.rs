@@ -48,8 +48,10 @@ pub(crate) const DEPARTED_SPAN: Duration = Duration::from_secs(10);
 pub(crate) const DEPARTED_MAX: usize = 256;
 /// The sampler waits for a scan of processes for this part of its interval, and then publishes without it.
 pub(crate) const SCAN_WAIT_PART: u32 = 4;
-/// The longest wait for a scan; the first one lists every process.
-pub(crate) const FIRST_SCAN_WAIT: Duration = Duration::from_secs(1);
+/// It waits no longer than this.
+pub(crate) const SCAN_WAIT_MAX: Duration = Duration::from_secs(1);
+/// The first sample waits longer: the first scan lists every process, and there is no older sample to show.
+pub(crate) const FIRST_SCAN_WAIT: Duration = Duration::from_secs(3);
 /// A scan that is late by this many intervals is a problem that is shown.
 pub(crate) const SCAN_LATE_INTERVALS: u32 = 2;
 /// Things that happened which are remembered: a day of a restless machine.

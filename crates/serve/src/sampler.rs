@@ -19,7 +19,7 @@ use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
 use crate::happenings::{What, differences};
 use crate::identity::Identity;
-use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_PART};
+use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_MAX, SCAN_WAIT_PART};
 use crate::newest::Published;
 use crate::scans::{Scan, Scans};
 use crate::service::{Service, now};
@@ -39,8 +39,8 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Service
         });
         match sampled {
             Ok(mut sample) => {
-                let patience = if past.has_scan() { service.interval / SCAN_WAIT_PART } else { FIRST_SCAN_WAIT };
-                let scan = scans.wait(patience.min(FIRST_SCAN_WAIT));
+                let is_first = past.before.is_none();
+                let scan = scans.wait(if is_first { FIRST_SCAN_WAIT } else { SCAN_WAIT_MAX.min(service.interval / SCAN_WAIT_PART) });
                 let ledgers = past.complete(&mut sample, scan, service.interval);
                 devices.number_chips(&mut sample);
                 take_in(service, planned, sample, ledgers, &mut past);
@@ -50,6 +50,7 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Service
         service.figures(|figures| {
             figures.duration = started.elapsed();
             figures.cpu = thread_time() + past.scan_cpu;
+            figures.cut = past.cut;
         });
         let missed = pace.next(boot_time());
         if missed > 0 {
@@ -78,6 +79,8 @@ struct Past {
     scan_failure: Option<String>,
     scan_cpu: Duration,
     scans: u64,
+    /// What all scans did not read because of a limit.
+    cut: u64,
     peaks: Peaks,
     leaving: Leaving,
 }
@@ -92,6 +95,7 @@ impl Past {
             scan_failure: None,
             scan_cpu: Duration::ZERO,
             scans: 0,
+            cut: 0,
             peaks: Peaks::default(),
             leaving: Leaving::default(),
         }
@@ -107,6 +111,7 @@ impl Past {
             Some(Ok(Scan { scanned, ledgers, departed, cpu })) => {
                 self.before_scan = self.before.clone().filter(|_| self.has_scan());
                 self.scans += 1;
+                self.cut += scanned.cuts();
                 self.scan_cpu = cpu;
                 self.scan_failure = None;
                 self.scan_problems = scanned.problems().to_vec();

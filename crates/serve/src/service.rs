@@ -55,6 +55,8 @@ pub(crate) struct Figures {
     pub(crate) samples: u64,
     pub(crate) errors: u64,
     pub(crate) missed: u64,
+    /// What scans did not read because of a limit.
+    pub(crate) cut: u64,
     /// Processor time of the sampler's thread so far.
     pub(crate) cpu: Duration,
     /// Why there is no newer sample.
@@ -225,6 +227,7 @@ impl Service {
             is_fresh: fresh.is_some(),
             age: newest.as_ref().map(|newest| newest.age()),
             scan_age: newest.as_ref().map(|newest| newest.scan_age()),
+            cut: figures.cut,
             duration: figures.duration,
             interval: self.interval,
             samples: figures.samples,

@@ -228,7 +228,7 @@ fn decode_lane(input: &mut Input<'_>, known: &mut Known) -> Option<Lane> {
             1 => Want::Beginning,
             2 => Want::PlainFile,
             3 => Want::Names,
-            4 => Want::Memfds,
+            4 => Want::LedgerMapping,
             _ => return None,
         };
         let path = PathBuf::from(std::ffi::OsString::from_vec(input.bytes()?.to_vec()));
@@ -340,7 +340,8 @@ mod tests {
 
     fn lane() -> impl Strategy<Value = Lane> {
         let pace = prop_oneof![Just(Pace::Once), Just(Pace::Repeated)];
-        let want = prop_oneof![Just(Want::Whole), Just(Want::Beginning), Just(Want::PlainFile), Just(Want::Names), Just(Want::Memfds)];
+        let want =
+            prop_oneof![Just(Want::Whole), Just(Want::Beginning), Just(Want::PlainFile), Just(Want::Names), Just(Want::LedgerMapping)];
         let request = ("[a-z!/]{0,30}", want, 0usize..100_000, pace);
         let request = request.prop_map(|(path, want, bytes_max, pace)| Request { path: path.into(), want, bytes_max, pace });
         (any::<u64>(), prop::collection::vec(request, 0..5)).prop_map(|(key, requests)| Lane { key, requests: requests.into() })

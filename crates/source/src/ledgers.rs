@@ -29,7 +29,9 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
 
-pub(crate) use lead::{Lead, look, maps_request};
+use crate::budget::{Budget, Resource};
+
+pub(crate) use lead::{Lead, MAPS_BYTES_MAX, look, maps_bytes, maps_request};
 
 /// How much of a ledger is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub enum Detail {
 pub struct Found {
     /// The process it belongs to.
     pub owner: ProcessKey,
+    /// The user of that process.
+    pub uid: u32,
     /// Who writes it: the process, or the service for it.
     pub source: Source,
     /// The ledger.
@@ -54,13 +58,14 @@ pub struct Found {
 }
 
 impl Found {
-    pub(crate) fn new(owner: ProcessKey, source: Source, region: Region, path: PathBuf, metadata: &fs::Metadata) -> Self {
-        Self { owner, source, region: Arc::new(region), path, identity: (metadata.dev(), metadata.ino()) }
+    pub(crate) fn new(process: &ProcessSample, source: Source, region: Region, path: PathBuf, metadata: &fs::Metadata) -> Self {
+        let (owner, uid) = (process.key, process.facts.as_ref().map_or(u32::MAX, |facts| facts.uid));
+        Self { owner, uid, source, region: Arc::new(region), path, identity: (metadata.dev(), metadata.ino()) }
     }
 
     /// One that its process handed over. It is in no place that could be looked at again.
-    pub fn handed(owner: ProcessKey, region: Arc<Region>, identity: (u64, u64)) -> Self {
-        Self { owner, source: Source::Ledger, region, path: PathBuf::new(), identity }
+    pub fn handed(owner: ProcessKey, uid: u32, region: Arc<Region>, identity: (u64, u64)) -> Self {
+        Self { owner, uid, source: Source::Ledger, region, path: PathBuf::new(), identity }
     }
 
     pub(crate) fn is_at(&self, path: &Path) -> bool {
@@ -83,7 +88,7 @@ impl Found {
 fn found(file: File, path: &Path, process: &ProcessSample, machine: u64) -> Option<Found> {
     let metadata = file.metadata().ok()?;
     let region = Region::open(file).ok()?;
-    belongs(&region, process, machine).then(|| Found::new(process.key, Source::Ledger, region, path.to_owned(), &metadata))
+    belongs(&region, process, machine).then(|| Found::new(process, Source::Ledger, region, path.to_owned(), &metadata))
 }
 
 fn is_own(process: &ProcessSample) -> bool {
@@ -95,7 +100,7 @@ fn open_memory(directory: &Path, start: u64, end: u64, process: &ProcessSample, 
     let path = directory.join("mem");
     let region = Region::open_at(open_file(&path).ok()?, start, end - start).ok()?;
     let metadata = fs::metadata(&path).ok()?;
-    belongs(&region, process, machine).then(|| Found::new(process.key, Source::Ledger, region, path, &metadata))
+    belongs(&region, process, machine).then(|| Found::new(process, Source::Ledger, region, path, &metadata))
 }
 
 /// A memfd. What it is is told by its number of file system, which the kernel knows without asking anybody: a file system of
@@ -137,21 +142,40 @@ const COMPARED_MAX: u64 = 100_000;
 
 /// What a ledger says now.
 pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
-    let unreadable = |_| Missing::Unparsable;
-    let is_wanted = if detail == Detail::Totals {
-        let totals = region.totals().map_err(unreadable)?;
-        let shares_chips = shares_chips(&totals);
-        if !shares_chips && !has_kernels(&totals) {
-            return ledger(region, &totals, None);
+    read_granted(region, detail, &mut |_, _| true)
+}
+
+/// The same, as far as its user may have lists. One whose lists are cut keeps its totals.
+pub fn read_within(found: &Found, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
+    read_granted(&found.region, detail, &mut |resource, amount| {
+        let is_granted = budget.take(resource, amount, || found.uid).is_some();
+        if !is_granted {
+            budget.cut(found.uid, resource, 1);
         }
-        shares_chips
-    } else {
-        true
-    };
+        is_granted
+    })
+}
+
+/// Whether a list of this length may be read.
+type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
+
+fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
+    let unreadable = |_| Missing::Unparsable;
+    let totals = region.totals().map_err(unreadable)?;
+    let is_wanted = detail == Detail::Buffers || shares_chips(&totals);
+    if (!is_wanted && !has_kernels(&totals)) || !granted(Resource::Buffers, totals.live_entries) {
+        return ledger(region, &totals, None, granted);
+    }
+    let counted = totals.live_entries;
     let Listing { totals, entries, tags, .. } = region.list().map_err(unreadable)?;
+    // A ledger may list more than it counts.
+    let more = (entries.len() as u64).saturating_sub(counted);
+    if more > 0 && !granted(Resource::Buffers, more) {
+        return ledger(region, &totals, None, granted);
+    }
     let kernels = kernel_types(&totals, &entries);
     let listed = (entries, tags);
-    let mut ledger = ledger(region, &totals, is_wanted.then_some(&listed))?;
+    let mut ledger = ledger(region, &totals, is_wanted.then_some(&listed), granted)?;
     for allocator in &mut ledger.allocators {
         for row in allocator.rows.iter_mut().filter(|row| row.kind == BufferKind::Of(Kind::Kernel)) {
             row.kernel_types = kernels.get(&allocator.slot).cloned();
@@ -190,11 +214,12 @@ pub fn kernel_type(entry: &Entry) -> Option<KernelType> {
 
 /// The same without its buffers, of totals that were read before.
 pub fn without_buffers(region: &Region, totals: &Totals) -> Reading<Ledger> {
-    ledger(region, totals, None)
+    ledger(region, totals, None, &mut |_, _| true)
 }
 
-fn ledger(region: &Region, totals: &Totals, listed: Option<&(Vec<Entry>, Vec<String>)>) -> Reading<Ledger> {
-    let circulars = region.circulars(totals).map_err(|_| Missing::Unparsable)?;
+fn ledger(region: &Region, totals: &Totals, listed: Option<&(Vec<Entry>, Vec<String>)>, granted: Granted<'_>) -> Reading<Ledger> {
+    let has_circulars = totals.circulars_used == 0 || granted(Resource::Circulars, totals.circulars_used.into());
+    let circulars = if has_circulars { region.circulars(totals).map_err(|_| Missing::Unparsable)? } else { Vec::new() };
     let environment = &totals.environment;
     let places = Places::of(totals);
     let buffers = |(entries, tags): &(Vec<Entry>, Vec<String>)| entries.iter().filter_map(|entry| buffer(entry, &places, tags)).collect();
@@ -469,7 +494,7 @@ mod tests {
         fs::create_dir_all(directory.path().join("proc/7/task/7/fd")).unwrap();
         fs::create_dir(directory.path().join("proc/7/fd")).unwrap();
         symlink("/memfd:ttmon-ledger (deleted)", thread.join("5")).unwrap();
-        assert_eq!(look(&Root::at(directory.path()), 7), Lead::Files(vec![thread.join("5")]));
+        assert_eq!(look(&Root::at(directory.path()), 7, &mut Budget::new(0)), Lead::Files(vec![thread.join("5")]));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! tool resets the chip. So all reads go in [batches](read) to worker threads with a deadline, and where the program can
 //! still fork those threads live in a [process of their own](isolate) that can be left behind.
 
+pub mod budget;
 mod cluster;
 pub mod descriptors;
 mod device;
@@ -25,6 +26,7 @@ pub mod ledgers;
 pub mod locks;
 mod machine;
 mod process;
+mod purse;
 pub mod read;
 pub mod recorder;
 mod regions;

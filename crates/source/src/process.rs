@@ -11,7 +11,7 @@ use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Reading};
 
-use crate::read::{Pace, Reply, Request, Want};
+use crate::read::{Pace, Reply, Request, Want, read_small};
 use crate::users::OpenFile;
 
 /// Clocks and units a process's figures are in.
@@ -202,6 +202,14 @@ impl Life {
 /// Whether a `stat` is that of a process with this start time that has not ended.
 pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
     Life::parse(stat).is_some_and(|life| !life.has_ended && life.start_ticks == start_ticks)
+}
+
+/// The real user of a process, by its `status`: to others a process that cannot be traced looks like root's. A process that is gone
+/// belongs to nobody.
+pub(crate) fn uid_of(proc: &Path, pid: u32) -> u32 {
+    const NOBODY: u32 = u32::MAX;
+    let text = read_small(&proc.join(pid.to_string()).join("status"), STATUS_BYTES_MAX).unwrap_or_default();
+    parse_status(&String::from_utf8_lossy(&text)).map_or(NOBODY, |status| status.uid)
 }
 
 #[derive(Debug, PartialEq)]

@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use ttmon_ledger::layout::NAME;
 use ttmon_model::Missing;
 
 use crate::faults::{Fault, Faults};
@@ -53,14 +54,15 @@ pub enum Want {
     PlainFile,
     /// The directory's device and inode, then the names in it, a line each.
     Names,
-    /// Of a list of mappings the lines that name a memfd: all lists of a machine are longer than anybody wants to hear.
-    Memfds,
+    /// Of a list of mappings its length in bytes, in a line, and the first line that names a ledger. Other users decide how long
+    /// the list is.
+    LedgerMapping,
 }
 
 /// Whose a plain file is, as its reply begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    uid: u32,
+    pub(crate) uid: u32,
     mode: u32,
 }
 
@@ -169,8 +171,8 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
         }
     };
     let mut reply = read_whole(&file, request.bytes_max, request.want);
-    if request.want == Want::Memfds {
-        reply = reply.map(|list| memfds_among(&list));
+    if request.want == Want::LedgerMapping {
+        reply = reply.map(|list| ledger_among(&list));
     }
     if request.pace == Pace::Repeated && matches!(reply, Err(Failure::Errno(_))) {
         // After a reset an open file answers ENODEV for ever: the next read opens it anew.
@@ -255,7 +257,7 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
         }
     }
     match want {
-        Want::Beginning | Want::Memfds => {
+        Want::Beginning | Want::LedgerMapping => {
             bytes.truncate(bytes_max);
             Ok(bytes)
         }
@@ -264,9 +266,13 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
 }
 
 /// The first `/` of a line is where the name of what is mapped begins.
-fn memfds_among(list: &[u8]) -> Vec<u8> {
-    let names_memfd = |line: &&[u8]| line.iter().position(|byte| *byte == b'/').is_some_and(|at| line[at..].starts_with(b"/memfd:"));
-    list.split_inclusive(|byte| *byte == b'\n').filter(names_memfd).collect::<Vec<_>>().concat()
+fn ledger_among(list: &[u8]) -> Vec<u8> {
+    let named = format!("/memfd:{NAME} (deleted)");
+    let names_ledger =
+        |line: &&[u8]| line.iter().position(|byte| *byte == b'/').is_some_and(|at| line[at..].trim_ascii_end() == named.as_bytes());
+    let mut reply = format!("{}\n", list.len()).into_bytes();
+    reply.extend(list.split(|byte| *byte == b'\n').find(names_ledger).unwrap_or_default());
+    reply
 }
 
 /// A plain file that gives less than it was asked for has no more.

@@ -29,14 +29,15 @@ impl Found {
         Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace }
     }
 
-    /// What the file says.
-    pub(crate) fn take(&self, reply: &Reply, problems: &mut Vec<Problem>) -> RegionSample {
-        let (writer, content) = match reply {
+    /// What the file says, and its owner.
+    pub(crate) fn take(&self, reply: &Reply, problems: &mut Vec<Problem>) -> (RegionSample, u32) {
+        let (owner, writer, content) = match reply {
             Ok(bytes) => {
                 let (owner, content) = Owner::split(bytes);
-                (owner.and_then(Owner::only_writer), Region::parse(content))
+                (owner.map_or(0, |owner| owner.uid), owner.and_then(Owner::only_writer), Region::parse(content))
             }
             Err(failure) => (
+                0,
                 None,
                 Err(match Missing::from(*failure) {
                     // It was there a moment ago.
@@ -56,7 +57,7 @@ impl Found {
             };
             problems.push(Problem { part: self.path.display().to_string(), reason: *reason, detail: detail.to_owned() });
         }
-        RegionSample { unique_id: self.unique_id, through: self.through, writer, content }
+        (RegionSample { unique_id: self.unique_id, through: self.through, writer, content }, owner)
     }
 }
 

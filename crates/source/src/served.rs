@@ -95,7 +95,7 @@ impl Named {
         if identity.writer != Some(WriterKind::Service) || says != self.owner || identity.machine != machine {
             return Err(Missing::NoSource);
         }
-        Ok(Found::new(process.key, Source::Server, region, self.path.clone(), &metadata))
+        Ok(Found::new(process, Source::Server, region, self.path.clone(), &metadata))
     }
 }
 

@@ -12,6 +12,8 @@ use ttmon_model::limits::{PIDS_BYTES_MAX, PROCESS_FDS_MAX};
 use ttmon_model::sample::{Problem, Users};
 use ttmon_model::{Missing, Reading};
 
+use crate::budget::{Budget, Resource};
+use crate::purse::Purse;
 use crate::read::{Failure, Pace, Reply, Request, Want};
 use crate::root::Root;
 
@@ -55,8 +57,8 @@ fn parse_pids(bytes: &[u8]) -> Reading<Users> {
 
 /// Leaves those that hold the device for certain. Drivers 2.5 and 2.6 print the number a process has in its own
 /// namespace, which may be another process here: one that does not have the device open is counted as hidden.
-pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users) {
-    let holds = |pid: &u32| scan_process(root, *pid).is_ok_and(|files| files.iter().any(|file| file.device == id));
+pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users, budget: &mut Budget) {
+    let holds = |pid: &u32| scan_process(root, *pid, budget).is_ok_and(|(files, _)| files.iter().any(|file| file.device == id));
     let all = users.pids.len();
     users.pids.retain(holds);
     users.hidden += (all - users.pids.len()) as u64;
@@ -71,13 +73,16 @@ pub(crate) struct OpenFile {
 }
 
 /// Looks through the open files of all processes: slow, for drivers that do not tell.
-pub(crate) fn scan(root: &Root) -> (Vec<OpenFile>, bool) {
+pub(crate) fn scan(root: &Root, budget: &mut Budget) -> (Vec<OpenFile>, bool) {
     let Ok(pids) = root.pids() else { return (Vec::new(), false) };
     let mut files = Vec::new();
     let mut is_complete = true;
     for pid in pids {
-        match scan_process(root, pid) {
-            Ok(found) => files.extend(found),
+        match scan_process(root, pid, budget) {
+            Ok((found, is_cut)) => {
+                files.extend(found);
+                is_complete &= !is_cut;
+            }
             Err(Missing::NoPermission) => is_complete = false,
             Err(_) => {}
         }
@@ -85,19 +90,24 @@ pub(crate) fn scan(root: &Root) -> (Vec<OpenFile>, bool) {
     (files, is_complete)
 }
 
-/// The device files one process has open.
-pub(crate) fn scan_process(root: &Root, pid: u32) -> Reading<Vec<OpenFile>> {
+/// The device files one process has open, and whether its user is at a limit before all were listed.
+pub(crate) fn scan_process(root: &Root, pid: u32, budget: &mut Budget) -> Reading<(Vec<OpenFile>, bool)> {
     let directory = root.proc.join(pid.to_string()).join("fd");
     let entries = fs::read_dir(directory).map_err(Failure::from)?;
     let mut files = Vec::new();
+    let mut purse = Purse::new(&root.proc, pid, budget);
     for entry in entries.flatten().take(PROCESS_FDS_MAX) {
+        if purse.take(Resource::Descriptors, 1).is_none() {
+            purse.cut(Resource::Descriptors);
+            return Ok((files, true));
+        }
         let device = fs::read_link(entry.path()).ok().and_then(|target| device_of(&target));
         let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let (Some(device), Some(fd)) = (device, fd) {
             files.push(OpenFile { pid, fd, device });
         }
     }
-    Ok(files)
+    Ok((files, false))
 }
 
 /// `/dev/tenstorrent/3`; links in `by-id` lead there too, and the kernel shows where they led.

@@ -13,6 +13,7 @@ mod families {
     pub(super) const UP: Family = Family { name: "ttmon_up", sort: Sort::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
     pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest sample." };
     pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
+    pub(super) const CUT: Family = Family { name: "ttmon_scan_cut_total", sort: Sort::Counter, unit: "", help: "Processes, ledgers and lists that a scan did not read because a user is at a limit." };
     pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: Sort::Gauge, unit: "seconds", help: "How long the newest sample took." };
     pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: Sort::Gauge, unit: "seconds", help: "How often the machine is looked at." };
     pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: Sort::Counter, unit: "", help: "Samples taken." };
@@ -30,11 +31,12 @@ mod families {
 }
 
 /// All of them, with their labels.
-pub(super) const ALL: [(Family<'static>, &str); 18] = [
+pub(super) const ALL: [(Family<'static>, &str); 19] = [
     (families::BUILD_INFO, "version, origin"),
     (families::UP, ""),
     (families::AGE, ""),
     (families::SCAN_AGE, ""),
+    (families::CUT, ""),
     (families::DURATION, ""),
     (families::INTERVAL, ""),
     (families::SAMPLES, ""),
@@ -118,6 +120,7 @@ pub(crate) struct Own {
     pub(crate) is_fresh: bool,
     pub(crate) age: Option<Duration>,
     pub(crate) scan_age: Option<Duration>,
+    pub(crate) cut: u64,
     pub(crate) duration: Duration,
     pub(crate) interval: Duration,
     pub(crate) samples: u64,
@@ -144,6 +147,7 @@ impl Own {
         one(&families::UP, Some(f64::from(u8::from(self.is_fresh))));
         one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
         one(&families::SCAN_AGE, self.scan_age.map(|age| age.as_secs_f64()));
+        one(&families::CUT, Some(self.cut as f64));
         one(&families::DURATION, self.age.map(|_| self.duration.as_secs_f64()));
         one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
         one(&families::SAMPLES, Some(self.samples as f64));

@@ -9,7 +9,8 @@ use hyper::Response;
 use serde_json::{Value, json};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
-use ttmon_source::ledgers::{self, Detail};
+use ttmon_source::budget::Budget;
+use ttmon_source::ledgers::{self, Detail, Found};
 use ttmon_source::read::boot_time;
 use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
@@ -117,9 +118,11 @@ fn with_buffers(newest: &Published, view: View, pid: Option<u32>) -> Snapshot {
     let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
     let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));
-    let read: Vec<LedgerSample> =
-        read.map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Buffers) }).collect();
+    let mut budget = Budget::default();
+    let content = |found: &Arc<Found>, budget: &mut Budget| ledgers::read_within(found, Detail::Buffers, budget);
+    let read: Vec<LedgerSample> = read.map(|found| LedgerSample { owner: found.owner, content: content(found, &mut budget) }).collect();
     let mut snapshot = renewed(newest, read);
+    snapshot.problems.extend(budget.problems(|_| None));
     snapshot.buffers.retain(|buffer| wanted.contains(&buffer.process));
     snapshot
 }

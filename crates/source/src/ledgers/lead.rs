@@ -9,12 +9,14 @@ use ttmon_ledger::layout::NAME;
 use ttmon_model::sample::ProcessSample;
 
 use super::{Found, found, is_own, open_memfd, open_memory};
+use crate::budget::{Budget, Resource};
 use crate::directory;
-use crate::read::{Pace, Reply, Request, Want};
+use crate::purse::Purse;
+use crate::read::{Failure, Pace, Reply, Request, Want};
 use crate::root::Root;
 
-/// Longest list of mappings looked through; TT-Metal under Python has some 1,500 lines.
-const MAPS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest list of mappings read; TT-Metal under Python has some 1,500 lines of 100 bytes.
+pub(crate) const MAPS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
 const CANDIDATES_MAX: usize = 64;
@@ -36,43 +38,83 @@ pub(crate) enum Lead {
     Known,
     /// This user may not look.
     Denied,
+    /// Not searched: its user is at a limit.
+    Cut(u32, Resource),
 }
 
 /// Looks among the open files of a process.
-pub(crate) fn look(root: &Root, pid: u32) -> Lead {
+pub(crate) fn look(root: &Root, pid: u32, budget: &mut Budget) -> Lead {
     let directory = root.proc.join(pid.to_string());
-    let (files, count) = match ledgers_among(&directory.join("fd")) {
-        Ok(found) => found,
+    let mut purse = Purse::new(&root.proc, pid, budget);
+    if purse.take(Resource::Processes, 1).is_none() {
+        return Lead::Cut(purse.uid(), Resource::Processes);
+    }
+    let mut listed = Listed::default();
+    match listed.add(&directory.join("fd"), &mut purse) {
+        Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Lead::Denied,
         Err(_) => return Lead::Nothing,
-    };
-    let files = if count > 0 { files } else { files_of_threads(&directory) };
-    if files.is_empty() { Lead::NoFile } else { Lead::Files(files) }
+    }
+    if listed.count == 0 {
+        listed.add_threads(&directory, &mut purse);
+    }
+    match listed {
+        Listed { files, .. } if !files.is_empty() => Lead::Files(files),
+        Listed { is_cut: true, .. } => Lead::Cut(purse.uid(), Resource::Descriptors),
+        _ => Lead::NoFile,
+    }
 }
 
-/// Open files that are named like a ledger, and how many files were looked at.
-fn ledgers_among(directory: &Path) -> io::Result<(Vec<PathBuf>, usize)> {
-    let (mut files, mut count) = (Vec::new(), 0);
-    directory::names(directory, |name| {
-        count += 1;
-        let path = directory.join(name);
-        files.extend(fs::read_link(&path).is_ok_and(|target| names_ledger(&target)).then_some(path));
-        if files.len() < CANDIDATES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok((files, count))
+/// Open files of a process.
+#[derive(Default)]
+struct Listed {
+    /// Those that are named like a ledger.
+    files: Vec<PathBuf>,
+    /// How many were read.
+    count: usize,
+    /// Whether there are more than its user may have.
+    is_cut: bool,
 }
 
-/// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
-fn files_of_threads(directory: &Path) -> Vec<PathBuf> {
-    let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX);
-    let files = threads.filter_map(|thread| ledgers_among(&thread.path().join("fd")).ok());
-    files.map(|(files, _)| files).find(|files| !files.is_empty()).unwrap_or_default()
+impl Listed {
+    fn add(&mut self, directory: &Path, purse: &mut Purse<'_>) -> io::Result<()> {
+        directory::names(directory, |name| {
+            if purse.take(Resource::Descriptors, 1).is_none() {
+                self.is_cut = true;
+                return ControlFlow::Break(());
+            }
+            self.count += 1;
+            let path = directory.join(name);
+            self.files.extend(fs::read_link(&path).is_ok_and(|target| names_ledger(&target)).then_some(path));
+            if self.files.len() < CANDIDATES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
+    /// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
+    fn add_threads(&mut self, directory: &Path, purse: &mut Purse<'_>) {
+        for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX) {
+            let _ = self.add(&thread.path().join("fd"), purse);
+            if !self.files.is_empty() || self.is_cut {
+                return;
+            }
+        }
+    }
 }
 
 /// The mappings of a process: reading them may wait for it, so they go with its other files.
 pub(crate) fn maps_request(root: &Root, pid: u32) -> Request {
     let path = root.proc.join(pid.to_string()).join("maps");
-    Request { path, want: Want::Memfds, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
+    Request { path, want: Want::LedgerMapping, bytes_max: MAPS_BYTES_MAX, pace: Pace::Once }
+}
+
+/// What reading the list cost. One that took too long cost all that it may.
+pub(crate) fn maps_bytes(reply: Option<&Reply>) -> u64 {
+    let first = |bytes: &Vec<u8>| std::str::from_utf8(bytes.split(|byte| *byte == b'\n').next()?).ok()?.parse().ok();
+    match reply {
+        Some(Ok(bytes)) => first(bytes).unwrap_or(0).min(MAPS_BYTES_MAX as u64),
+        Some(Err(Failure::Errno(_))) => 0,
+        Some(Err(Failure::Timeout | Failure::TooLong)) | None => MAPS_BYTES_MAX as u64,
+    }
 }
 
 impl Lead {
@@ -81,7 +123,7 @@ impl Lead {
         match (self, reply) {
             (Self::NoFile, Some(Ok(bytes))) => {
                 let text = String::from_utf8_lossy(bytes);
-                text.lines().find_map(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
+                text.lines().nth(1).and_then(parse_mapping).map_or(Self::Nothing, |(start, end)| Self::Mapping(start, end))
             }
             (Self::NoFile, _) => Self::Nothing,
             (lead, _) => lead,
@@ -109,7 +151,7 @@ impl Lead {
                     file => found(file.ok()?, &path, process, machine),
                 }
             }
-            Self::NoFile | Self::Nothing | Self::Known | Self::Denied => None,
+            Self::NoFile | Self::Nothing | Self::Known | Self::Denied | Self::Cut(..) => None,
         }
     }
 }

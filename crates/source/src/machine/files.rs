@@ -1,5 +1,6 @@
 //! Where files are read: in a process that can be left behind, or in threads of this one.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,13 +41,29 @@ impl Files {
         }
         let read = match &mut self.place {
             Place::Threads(pool) => Ok(pool.read(lanes)),
-            Place::Process(reader) => reader.read(lanes).map_err(Error::Reader),
+            Place::Process(reader) => read_in_frames(reader, lanes).map_err(Error::Reader),
         };
         if read.is_err() {
             self.place = Place::Threads(Pool::new(self.read_timeout, self.base.clone()));
         }
         read
     }
+}
+
+/// Lanes in one frame: a process has some 10 KB at most, so that these stay far below the longest frame.
+const LANES_PER_FRAME: usize = 1024;
+
+fn read_in_frames(reader: &mut Reader, mut lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
+    if lanes.len() <= LANES_PER_FRAME {
+        return reader.read(lanes);
+    }
+    let mut replies = Vec::with_capacity(lanes.len());
+    while !lanes.is_empty() {
+        let rest = lanes.split_off(LANES_PER_FRAME.min(lanes.len()));
+        replies.extend(reader.read(lanes)?);
+        lanes = rest;
+    }
+    Ok(replies)
 }
 
 #[cfg(test)]

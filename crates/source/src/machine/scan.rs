@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ttmon_model::identity::{DeviceId, ProcessKey};
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::region::SLOTS;
 use ttmon_model::sample::{Problem, ProcessSample, RegionSample, Users};
 use ttmon_model::units::{UnixTime, Version};
 use ttmon_model::{Missing, Reading, Sample, Source};
@@ -15,12 +16,14 @@ use super::files::Files;
 use super::remembered::{Refreshed, Remembered, Standing};
 use super::tracking::Departed;
 use super::{Error, LANE_OF_PROCESS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
-use crate::ledgers::{self, Found, Lead};
+use crate::budget::{Budget, Grant, Resource};
+use crate::ledgers::{self, Found, Lead, MAPS_BYTES_MAX};
 use crate::process::{self, Program, Scale};
+use crate::purse::Purse;
 use crate::read::{Lane, LaneReply, Pace, Reply, Request, read_small};
 use crate::regions;
 use crate::root::Root;
-use crate::served::{self, Named};
+use crate::served;
 use crate::users::{self, OpenFile};
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
@@ -53,7 +56,11 @@ pub(super) struct Scan {
     /// Those of the last sample that go on with the same mappings, in order.
     pub(super) unchanged: Vec<u32>,
     /// Files of services that may be ledgers of processes.
-    pub(super) served: Vec<Named>,
+    pub(super) served: Vec<served::Named>,
+    /// What this scan has spent.
+    pub(super) budget: Budget,
+    /// Processes that were not examined because their user is at a limit.
+    pub(super) unexamined: BTreeMap<u32, (u32, Resource)>,
     /// Regions of this machine, and what is read of them.
     regions: (Vec<regions::Found>, Arc<[Request]>),
 }
@@ -64,6 +71,40 @@ struct First<'a> {
     open_files: &'a [OpenFile],
     /// The `stat` of processes that are known.
     stats: &'a [Reply],
+    /// Pids that regions name.
+    named: &'a BTreeSet<u32>,
+}
+
+/// Pids that regions name, as far as the owners of their files may.
+#[derive(Default)]
+struct Named(BTreeSet<u32>);
+
+impl Named {
+    fn add(&mut self, region: &RegionSample, owner: u32, budget: &mut Budget) {
+        for slot in region.content.iter().flat_map(|region| &region.slots) {
+            if self.0.contains(&slot.pid) {
+                continue;
+            }
+            if budget.take(Resource::RegionPids, 1, || owner).is_some() {
+                self.0.insert(slot.pid);
+            } else {
+                budget.cut(owner, Resource::RegionPids, 1);
+            }
+        }
+    }
+}
+
+/// Notes whether a process was not examined.
+pub(super) fn note_cut(unexamined: &mut BTreeMap<u32, (u32, Resource)>, pid: u32, lead: &Lead) {
+    if let Lead::Cut(uid, resource) = lead {
+        unexamined.insert(pid, (*uid, *resource));
+    } else {
+        unexamined.remove(&pid);
+    }
+}
+
+fn is_listed(processes: &[ProcessSample], pid: u32) -> bool {
+    processes.binary_search_by_key(&pid, |process| process.key.pid).is_ok()
 }
 
 /// What one scan found.
@@ -75,6 +116,7 @@ pub struct Scanned {
     regions: Vec<RegionSample>,
     ledgers: Vec<LedgerSample>,
     denied_processes: u64,
+    cuts: u64,
     problems: Vec<Problem>,
 }
 
@@ -88,8 +130,14 @@ impl Scanned {
             regions: sample.regions.clone(),
             ledgers: sample.ledgers.clone(),
             denied_processes: sample.denied_processes,
+            cuts: 0,
             problems,
         }
+    }
+
+    /// How many processes, ledgers and lists were not read because a user is at a limit.
+    pub fn cuts(&self) -> u64 {
+        self.cuts
     }
 
     /// What could not be read as it should.
@@ -128,6 +176,8 @@ impl Scan {
             remembered: Remembered::default(),
             unchanged: Vec::new(),
             served: Vec::new(),
+            budget: Budget::default(),
+            unexamined: BTreeMap::new(),
             regions: (Vec::new(), Arc::default()),
         }
     }
@@ -158,27 +208,48 @@ impl Scan {
         now: Now,
     ) -> Result<Scanned, Error> {
         let mut problems = Vec::new();
+        self.budget = Budget::default();
         if !self.options.processes {
             let ledgers = self.read_ledgers(&[], now.time);
             let users = scope.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
-            return Ok(Scanned { at: now.at, users, processes: Vec::new(), regions: Vec::new(), ledgers, denied_processes: 0, problems });
+            return Ok(Scanned {
+                at: now.at,
+                users,
+                processes: Vec::new(),
+                regions: Vec::new(),
+                ledgers,
+                denied_processes: 0,
+                cuts: 0,
+                problems,
+            });
         }
         let mut users = self.take_users(scope, replies, &mut problems);
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
-        let mut regions: Vec<RegionSample> =
-            self.regions.0.iter().zip(&region_replies).map(|(found, reply)| found.take(reply, &mut problems)).collect();
+        let mut regions = Vec::with_capacity(region_replies.len());
+        let mut named = Named::default();
+        for (found, reply) in self.regions.0.iter().zip(&region_replies) {
+            let (region, owner) = found.take(reply, &mut problems);
+            named.add(&region, owner, &mut self.budget);
+            regions.push(region);
+        }
         let open_files = self.complete_users(scope, &mut users);
         let processes = self.read_processes(
             files,
-            &First { users: &users, open_files: &open_files, stats: &stats },
+            &First { users: &users, open_files: &open_files, stats: &stats, named: &named.0 },
             &mut regions,
             now.boot,
             &mut problems,
         )?;
         let ledgers = self.read_ledgers(&processes, now.time);
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
-        Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes: self.denied.len() as u64, problems })
+        self.unexamined.retain(|pid, _| self.swept.contains_key(pid) || is_listed(&processes, *pid));
+        for (uid, resource) in self.unexamined.values() {
+            self.budget.cut(*uid, *resource, 1);
+        }
+        problems.extend(self.budget.problems(|uid| process::user_name(self.passwd.as_deref().unwrap_or_default(), uid)));
+        let (denied_processes, cuts) = (self.denied.len() as u64, self.budget.cuts());
+        Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes, cuts, problems })
     }
 
     fn take_users(&self, scope: &Scope, lanes: &mut impl Iterator<Item = LaneReply>, problems: &mut Vec<Problem>) -> Vec<Reading<Users>> {
@@ -208,23 +279,31 @@ impl Scan {
         let mut lanes = Vec::new();
         let mut found = Vec::new();
         for (place, lane) in places.iter().zip(&replies) {
-            let Some((identity, regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
+            let Some((identity, mut regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
             if !seen.contains(&identity) {
                 seen.push(identity);
+                let mut purse = Purse::new(&self.root.proc, place.pid(), &mut self.budget);
+                regions.retain(|_| {
+                    let is_granted = purse.take(Resource::RegionPids, SLOTS as u64).is_some();
+                    if !is_granted {
+                        purse.cut(Resource::RegionPids);
+                    }
+                    is_granted
+                });
                 lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Pace::Once)).collect() });
                 found.extend(regions);
             }
         }
         let replies = files.read(lanes)?;
         let replies = replies.iter().flat_map(|lane| &lane.replies);
-        Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems)).collect())
+        Ok(found.iter().zip(replies).map(|(found, reply)| found.take(reply, problems).0).collect())
     }
 
     /// Asks the processes themselves where the driver does not tell who uses a device, or may tell more of them.
-    fn complete_users(&self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
+    fn complete_users(&mut self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
         let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
         if users.iter().any(is_silent) {
-            let (files, is_complete) = users::scan(&self.root);
+            let (files, is_complete) = users::scan(&self.root, &mut self.budget);
             let mut found = users::by_device(&files, is_complete);
             for (known, users) in scope.devices.iter().zip(users.iter_mut()).filter(|(_, users)| is_silent(users)) {
                 *users = Ok(found.remove(&known.id).unwrap_or(Users { is_complete, ..Users::default() }));
@@ -235,14 +314,15 @@ impl Scan {
         if version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
             for (known, users) in scope.devices.iter().zip(users.iter_mut()) {
                 if let Ok(users) = users {
-                    users::verify(&self.root, known.id, users);
+                    users::verify(&self.root, known.id, users, &mut self.budget);
                 }
             }
         }
         if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
             // Each once, however many devices it holds.
             let pids: BTreeSet<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
-            return pids.into_iter().filter_map(|pid| users::scan_process(&self.root, pid).ok()).flatten().collect();
+            let files = pids.into_iter().filter_map(|pid| users::scan_process(&self.root, pid, &mut self.budget).ok());
+            return files.flat_map(|(files, _)| files).collect();
         }
         Vec::new()
     }
@@ -255,19 +335,26 @@ impl Scan {
         boot: UnixTime,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ProcessSample>, Error> {
-        let First { users, open_files: files, stats } = first;
+        let First { users, open_files: files, stats, named } = first;
         // A sample that failed may have left some.
         self.leads.clear();
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         self.served = served::list(&self.root.served);
-        let slots = regions.iter().filter_map(|region| region.content.as_ref().ok()).flat_map(|region| &region.slots);
-        let mut pids: Vec<u32> = holders.iter().copied().chain(slots.map(|slot| slot.pid)).collect();
+        let mut pids: Vec<u32> = holders.iter().chain(*named).copied().collect();
         if self.options.ledgers.reach != Reach::Holders {
             pids.extend(self.sweep(reader)?);
         }
         pids.extend(self.served.iter().map(|named| named.owner.pid));
         pids.sort_unstable();
         pids.dedup();
+        pids.retain(|pid| {
+            let mut purse = Purse::new(&self.root.proc, *pid, &mut self.budget);
+            let is_granted = purse.take(Resource::Processes, 1).is_some();
+            if !is_granted {
+                purse.cut(Resource::Processes);
+            }
+            is_granted
+        });
         let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
         let scale =
             Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
@@ -275,14 +362,7 @@ impl Scan {
         // One whose open files are looked at is read in full anyway.
         refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
         pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
-        let is_own = |found: &Found| found.source == Source::Ledger;
-        let known = |pid: u32| self.ledgers.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
-        let look = |pid: &u32| match *pid {
-            pid if self.remembered.is_without_ledger(pid) => Lead::Nothing,
-            pid if known(pid) => Lead::Known,
-            pid => ledgers::look(&self.root, pid),
-        };
-        let leads: Vec<Lead> = pids.iter().map(look).collect();
+        let (leads, grants) = self.find_leads(&pids);
         let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
             let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));
             requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
@@ -297,7 +377,10 @@ impl Scan {
         let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
         let mut places = Vec::new();
         let ours = if pids.is_empty() { None } else { regions::mounts(&self.root, "self") };
-        for ((pid, lead), lane) in pids.iter().zip(leads).zip(&replies) {
+        for (((pid, lead), grant), lane) in pids.iter().zip(leads).zip(grants).zip(&replies) {
+            if let Some(grant) = grant {
+                self.budget.give_back(grant, MAPS_BYTES_MAX as u64 - ledgers::maps_bytes(lane.replies.last()));
+            }
             let (mut process, shape) = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
             if process.facts == Err(Missing::Gone) && self.hides_processes() {
                 process.facts = Err(Missing::NoPermission);
@@ -310,7 +393,8 @@ impl Scan {
                 self.remembered.keep(&process, shape, standing);
             }
             places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, process.key)));
-            if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known) {
+            note_cut(&mut self.unexamined, *pid, &lead);
+            if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known | Lead::Cut(..)) {
                 self.leads.push((process.key, lead));
             }
             // A dead process matters only while a file it opened lives on.
@@ -329,6 +413,29 @@ impl Scan {
         places.sort_by_key(regions::Place::pid);
         regions.extend(self.read_container_regions(reader, &places, problems)?);
         Ok(processes)
+    }
+
+    /// Where the ledgers of these processes may be, and what was granted for the mappings of those without a file.
+    fn find_leads(&mut self, pids: &[u32]) -> (Vec<Lead>, Vec<Option<Grant>>) {
+        let Self { root, budget, remembered, ledgers: open, .. } = self;
+        let is_own = |found: &Found| found.source == Source::Ledger;
+        let known = |pid: u32| open.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
+        let mut look = |pid: u32| {
+            let lead = match pid {
+                pid if remembered.is_without_ledger(pid) => Lead::Nothing,
+                pid if known(pid) => Lead::Known,
+                pid => ledgers::look(root, pid, budget),
+            };
+            if lead != Lead::NoFile {
+                return (lead, None);
+            }
+            let mut purse = Purse::new(&root.proc, pid, budget);
+            match purse.take(Resource::MapBytes, MAPS_BYTES_MAX as u64) {
+                None => (Lead::Cut(purse.uid(), Resource::MapBytes), None),
+                grant => (lead, grant),
+            }
+        };
+        pids.iter().map(|pid| look(*pid)).unzip()
     }
 
     /// With `hidepid` other users' processes look as if they did not exist, the first one among them.

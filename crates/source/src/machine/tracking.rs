@@ -11,10 +11,12 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
 
 use super::files::Files;
-use super::scan::Scan;
+use super::scan::{Scan, note_cut};
 use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Reach};
-use crate::ledgers::{self, Detail, Found, Lead};
+use crate::budget::{Budget, Grant, Resource};
+use crate::ledgers::{self, Detail, Found, Lead, MAPS_BYTES_MAX};
 use crate::process::{self, Program};
+use crate::purse::Purse;
 use crate::read::{Lane, Pace, read_small};
 use crate::root::Root;
 
@@ -36,30 +38,69 @@ impl Scan {
         let is_alive = |pid: &u32| alive.binary_search(pid).is_ok();
         self.swept.retain(|pid, _| is_alive(pid));
         self.denied.retain(is_alive);
+        self.unexamined.retain(|pid, _| is_alive(pid));
         let new: Vec<u32> = alive.iter().copied().filter(|pid| !self.swept.contains_key(pid)).collect();
         let mut sought: Vec<(u32, Option<Program>)> = self.changed(files)?;
         sought.extend(new.into_iter().map(|pid| (pid, None)));
-        let mut leads: Vec<Lead> = sought.iter().map(|(pid, _)| ledgers::look(&self.root, *pid)).collect();
-        let lanes = sought.iter().zip(&leads).filter(|(_, lead)| **lead == Lead::NoFile).map(|((pid, _), _)| Lane {
-            key: LANE_OF_PROCESS + u64::from(*pid),
-            requests: [ledgers::maps_request(&self.root, *pid)].into(),
-        });
-        let lanes: Vec<Lane> = lanes.collect();
-        let mut replies = files.read(lanes)?.into_iter();
-        for lead in leads.iter_mut().filter(|lead| **lead == Lead::NoFile) {
-            *lead = Lead::NoFile.with_maps(replies.next().and_then(|lane| lane.replies.into_iter().next()).as_ref());
-        }
+        let pids: Vec<u32> = sought.iter().map(|(pid, _)| *pid).collect();
+        let mut leads: Vec<Lead> = pids.iter().map(|pid| ledgers::look(&self.root, *pid, &mut self.budget)).collect();
+        self.search_mappings(files, &pids, &mut leads)?;
         for ((pid, program), lead) in sought.iter().zip(&leads) {
             if *lead == Lead::Denied {
                 self.denied.insert(*pid);
             } else {
                 self.denied.remove(pid);
             }
-            self.swept.insert(*pid, program.filter(|_| *lead == Lead::Nothing));
+            note_cut(&mut self.unexamined, *pid, lead);
+            // One too many for this scan is new to the next one.
+            if !matches!(lead, Lead::Cut(_, Resource::Processes)) {
+                self.swept.insert(*pid, program.filter(|_| *lead == Lead::Nothing));
+            }
         }
         let promising = sought.iter().zip(&leads).filter(|(_, lead)| lead.is_promising()).map(|((pid, _), _)| *pid);
         let known = self.ledgers.iter().map(|found| found.owner.pid);
         Ok(promising.chain(known).collect())
+    }
+
+    /// Searches the mappings of processes without a file. As many are read at once as their users may have at worst; what they did
+    /// not need is for the next ones.
+    fn search_mappings(&mut self, files: &mut Files, pids: &[u32], leads: &mut [Lead]) -> Result<(), Error> {
+        let (mut next, mut batch) = (0, Vec::new());
+        loop {
+            let mut refused = None;
+            while let Some(lead) = leads.get(next) {
+                if *lead == Lead::NoFile {
+                    let mut purse = Purse::new(&self.root.proc, pids[next], &mut self.budget);
+                    match purse.take(Resource::MapBytes, MAPS_BYTES_MAX as u64) {
+                        Some(grant) => batch.push((next, grant)),
+                        None => {
+                            refused = Some(purse.uid());
+                            break;
+                        }
+                    }
+                }
+                next += 1;
+            }
+            match refused {
+                Some(uid) if batch.is_empty() => {
+                    leads[next] = Lead::Cut(uid, Resource::MapBytes);
+                    next += 1;
+                    continue;
+                }
+                None if batch.is_empty() => return Ok(()),
+                _ => {}
+            }
+            let lane = |(index, _): &(usize, Grant)| Lane {
+                key: LANE_OF_PROCESS + u64::from(pids[*index]),
+                requests: [ledgers::maps_request(&self.root, pids[*index])].into(),
+            };
+            let replies = files.read(batch.iter().map(lane).collect())?;
+            for ((index, grant), lane) in batch.drain(..).zip(replies) {
+                let reply = lane.replies.first();
+                self.budget.give_back(grant, MAPS_BYTES_MAX as u64 - ledgers::maps_bytes(reply));
+                leads[index] = Lead::NoFile.with_maps(reply);
+            }
+        }
     }
 
     /// A part of the processes that were looked at, each in its turn: those whose mappings may be others than when no ledger was
@@ -93,19 +134,32 @@ impl Scan {
         let (staying, departed): (Vec<Arc<Found>>, Vec<Arc<Found>>) =
             mem::take(&mut self.ledgers).into_iter().partition(|found| of(found.owner).is_some() && has_it(found));
         self.ledgers = staying;
-        self.departed = departed.into_iter().map(|found| Arc::new(Departed::new(&self.root, found, detail, time))).collect();
+        let Self { root, budget, .. } = self;
+        let left = departed.into_iter().map(|found| Arc::new(Departed::new(root, found, detail, time, budget)));
+        self.departed = left.collect();
+        self.ledgers.retain(|found| budget.take(Resource::Ledgers, 1, || found.uid).is_some());
         let mut samples = Vec::new();
         for (owner, lead) in mem::take(&mut self.leads) {
             let process = processes.iter().find(|process| process.key == owner);
             match process.and_then(|process| lead.open(&self.root, process, machine)) {
-                Some(found) => self.ledgers.push(Arc::new(found)),
+                Some(found) => self.hold(found),
                 None if lead == Lead::Denied => samples.push(LedgerSample { owner, content: Err(Missing::NoPermission) }),
                 None => {}
             }
         }
         samples.extend(self.open_served(processes));
-        samples.extend(self.ledgers.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) }));
+        let Self { ledgers: open, budget, .. } = self;
+        samples.extend(open.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read_within(found, detail, budget) }));
         samples
+    }
+
+    /// Holds a ledger open, if its user may have one more.
+    fn hold(&mut self, found: Found) {
+        if self.budget.take(Resource::Ledgers, 1, || found.uid).is_some() {
+            self.ledgers.push(Arc::new(found));
+        } else {
+            self.budget.cut(found.uid, Resource::Ledgers, 1);
+        }
     }
 
     /// From the next scan on, the ledgers of holders and of this process are searched ([`Reach::Process`]).
@@ -123,7 +177,7 @@ impl Scan {
             let process = processes.iter().find(|process| process.key == named.owner);
             let Some(process) = process.filter(|_| !self.ledgers.iter().any(|found| found.is_at(&named.path))) else { continue };
             match named.open(process, self.options.ledgers.machine) {
-                Ok(found) => self.ledgers.push(Arc::new(found)),
+                Ok(found) => self.hold(found),
                 Err(Missing::NoPermission) => {
                     denied.push(LedgerSample { owner: process.key, content: Err(Missing::NoPermission) });
                 }
@@ -163,8 +217,8 @@ impl Departed {
         Self { found, last, end: End::Exited, time }
     }
 
-    fn new(root: &Root, found: Arc<Found>, detail: Detail, time: UnixTime) -> Self {
-        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, detail) };
+    fn new(root: &Root, found: Arc<Found>, detail: Detail, time: UnixTime, budget: &mut Budget) -> Self {
+        let last = LedgerSample { owner: found.owner, content: ledgers::read_within(&found, detail, budget) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
         Self { found, last, end, time }
     }

@@ -153,17 +153,18 @@ fn beginnings_and_names() {
 }
 
 #[test]
-fn of_mappings_those_of_memfds() {
+fn of_mappings_the_first_of_a_ledger() {
     let tree = Tree::new("");
-    let other = "55d0-55e0 r-xp 00000000 08:01 77  /usr/bin/python3\n7f00-7f10 rw-p 00000000 00:00 0\n";
-    let memfd = "7f10-7f20 rw-s 00000000 00:01 1234  /memfd:x (deleted)\n";
-    fs::write(tree.path("maps"), [other, memfd, &other.repeat(100), memfd].concat()).unwrap();
+    let other = "55d0-55e0 r-xp 00000000 08:01 77  /usr/bin/python3\n7f00-7f10 rw-p 00000000 00:01 1  /memfd:x (deleted)\n";
+    let ledger = |start: &str| format!("{start}-7f20 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)\n");
+    let text = [other.repeat(100), ledger("7f10"), ledger("7f11")].concat();
+    fs::write(tree.path("maps"), &text).unwrap();
     let read = |bytes_max| {
-        let request = Request { path: tree.path("maps"), want: Want::Memfds, bytes_max, pace: Pace::Once };
+        let request = Request { path: tree.path("maps"), want: Want::LedgerMapping, bytes_max, pace: Pace::Once };
         tree.read(&tree.pool(), vec![Lane { key: 1, requests: vec![request].into() }]).remove(0).remove(0)
     };
-    assert_eq!(read(1 << 20), Ok(memfd.repeat(2).into_bytes()));
-    assert_eq!(read(4096), Ok(memfd.as_bytes().to_vec()), "only the beginning is looked at");
+    assert_eq!(read(1 << 20), Ok(format!("{}\n{}", text.len(), ledger("7f10").trim_end()).into_bytes()));
+    assert_eq!(read(4096), Ok(b"4096\n".to_vec()), "only the beginning is read");
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl Running {
             // Only noted down here: reading a ledger while the list is locked would hold up the socket.
             kept.each(|kept| {
                 if let Some(ended) = kept.ended.filter(|_| kept.owner.pid == pid) {
-                    found.push((Found::handed(kept.owner, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
+                    found.push((Found::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity), ended.time, kept.uid));
                 }
             });
             let past = |(found, time, uid): (Found, UnixTime, u32)| {

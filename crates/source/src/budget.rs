@@ -1,0 +1,209 @@
+//! What one scan may spend on the processes of others.
+//!
+//! A user can start thousands of processes, open a million files and write any ledger. Reading all that would delay the scan and
+//! fill our memory. So a scan has a limit for each resource, and each user has a share of it. What is over the limit is not read:
+//! it is cut, counted and shown.
+
+use std::collections::BTreeMap;
+
+use ttmon_model::Missing;
+use ttmon_model::limits::{SCAN_LIMITS, SCAN_SHARE, SCAN_UNNAMED};
+use ttmon_model::sample::Problem;
+
+/// Something that other users can make large: a row of [`SCAN_LIMITS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// Processes examined.
+    Processes,
+    /// Open files listed while a ledger is searched.
+    Descriptors,
+    /// Bytes of `/proc/PID/maps`.
+    MapBytes,
+    /// Pids that TT-Metal's statistics name.
+    RegionPids,
+    /// Ledgers held open.
+    Ledgers,
+    /// Buffers listed.
+    Buffers,
+    /// Circular buffers listed.
+    Circulars,
+}
+
+/// What was granted, to give a part back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    resource: Resource,
+    amount: u64,
+    uid: Option<u32>,
+}
+
+/// What one scan has spent.
+#[derive(Debug)]
+pub struct Budget {
+    spent: [u64; SCAN_LIMITS.len()],
+    users: BTreeMap<u32, [u64; SCAN_LIMITS.len()]>,
+    /// Root, and the user who runs ttmon: they are held to the totals alone.
+    trusted: [u32; 2],
+    cut: BTreeMap<(u32, Resource), u64>,
+}
+
+/// Of a scan by the user who runs this program.
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(rustix::process::geteuid().as_raw())
+    }
+}
+
+impl Budget {
+    /// The budget of a scan by this user.
+    pub fn new(own: u32) -> Self {
+        Self { spent: Default::default(), users: BTreeMap::new(), trusted: [0, own], cut: BTreeMap::new() }
+    }
+
+    /// Spends, if both the total and the user's share allow it. The first part of a total belongs to nobody: as long as little is
+    /// spent, nobody has to know whose it is.
+    pub(crate) fn take(&mut self, resource: Resource, amount: u64, uid: impl FnOnce() -> u32) -> Option<Grant> {
+        let index = resource as usize;
+        let total = SCAN_LIMITS[index].total;
+        let spent = self.spent[index].saturating_add(amount);
+        if spent <= total / SCAN_UNNAMED {
+            self.spent[index] = spent;
+            return Some(Grant { resource, amount, uid: None });
+        }
+        let uid = uid();
+        let is_trusted = self.trusted.contains(&uid);
+        let own = &mut self.users.entry(uid).or_default()[index];
+        if spent > total || (!is_trusted && own.saturating_add(amount) > total / SCAN_SHARE) {
+            return None;
+        }
+        *own += amount;
+        self.spent[index] = spent;
+        Some(Grant { resource, amount, uid: Some(uid) })
+    }
+
+    /// Takes back what was not needed.
+    pub(crate) fn give_back(&mut self, grant: Grant, unused: u64) {
+        let index = grant.resource as usize;
+        let unused = unused.min(grant.amount);
+        self.spent[index] -= unused;
+        if let Some(own) = grant.uid.and_then(|uid| self.users.get_mut(&uid)) {
+            own[index] -= unused;
+        }
+    }
+
+    /// Counts what was not read because of a limit.
+    pub(crate) fn cut(&mut self, uid: u32, resource: Resource, count: u64) {
+        *self.cut.entry((uid, resource)).or_default() += count;
+    }
+
+    /// How much was cut.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cut.values().sum()
+    }
+
+    /// Who was cut, and of what.
+    pub fn problems(&self, name_of: impl Fn(u32) -> Option<String>) -> Vec<Problem> {
+        let problem = |((uid, resource), count): (&(u32, Resource), &u64)| {
+            let limit = &SCAN_LIMITS[*resource as usize];
+            let most = if self.trusted.contains(uid) { limit.total } else { limit.total / SCAN_SHARE };
+            let part = name_of(*uid).map_or_else(|| format!("user {uid}"), |name| format!("user {uid} ({name})"));
+            let detail = format!("cut at {} {}; {count} {}", grouped(most), limit.noun, limit.effect);
+            Problem { part, reason: Missing::NotTracked, detail }
+        };
+        self.cut.iter().map(problem).collect()
+    }
+}
+
+/// `65,536`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOTAL: u64 = SCAN_LIMITS[Resource::Descriptors as usize].total;
+
+    fn take_all(budget: &mut Budget, uid: u32, amount: u64) -> u64 {
+        (0..).take_while(|_| budget.take(Resource::Descriptors, amount, || uid).is_some()).count() as u64 * amount
+    }
+
+    #[test]
+    fn little_is_spent_without_a_name() {
+        let mut budget = Budget::new(1000);
+        let amount = TOTAL / SCAN_UNNAMED;
+        assert!(budget.take(Resource::Descriptors, amount, || panic!("nobody has to know")).is_some());
+        let mut is_asked = false;
+        assert!(
+            budget
+                .take(Resource::Descriptors, 1, || {
+                    is_asked = true;
+                    7
+                })
+                .is_some()
+        );
+        assert!(is_asked);
+    }
+
+    #[test]
+    fn several_users_leave_something_to_the_rest() {
+        let mut budget = Budget::new(1000);
+        let first = take_all(&mut budget, 1, 64);
+        assert_eq!(first, TOTAL / SCAN_UNNAMED + TOTAL / SCAN_SHARE);
+        assert_eq!(take_all(&mut budget, 2, 64), TOTAL / SCAN_SHARE);
+        assert_eq!(take_all(&mut budget, 1, 1), 0);
+        assert!(take_all(&mut budget, 3, 64) > 0);
+        assert!(budget.take(Resource::MapBytes, 1, || 1).is_some(), "another resource");
+    }
+
+    #[test]
+    fn root_and_the_own_user_have_the_total() {
+        for uid in [0, 1000] {
+            assert_eq!(take_all(&mut Budget::new(1000), uid, 64), TOTAL);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let mut budget = Budget::new(1000);
+        take_all(&mut budget, 1, 64);
+        let share = TOTAL / SCAN_SHARE;
+        let grant = budget.take(Resource::Descriptors, share, || 2).expect("a share");
+        assert!(budget.take(Resource::Descriptors, 1, || 2).is_none());
+        budget.give_back(grant, 10);
+        assert!(budget.take(Resource::Descriptors, 10, || 2).is_some());
+        assert!(budget.take(Resource::Descriptors, 1, || 2).is_none());
+    }
+
+    #[test]
+    fn the_cut_user_is_named() {
+        let mut budget = Budget::new(1000);
+        budget.cut(1001, Resource::Descriptors, 139);
+        budget.cut(1001, Resource::Descriptors, 1);
+        budget.cut(1002, Resource::Circulars, 3);
+        let problems = budget.problems(|uid| (uid == 1001).then(|| "ana".to_owned()));
+        let lines: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.part, problem.detail)).collect();
+        assert_eq!(lines[0], "user 1001 (ana): cut at 65,536 descriptors; 140 processes were not examined");
+        assert!(lines[1].starts_with("user 1002: cut at "), "{lines:?}");
+        assert_eq!(budget.cuts(), 143);
+    }
+
+    /// The table in the documentation is this one.
+    #[test]
+    fn limits_are_documented() {
+        let page = include_str!("../../../docs/security.md");
+        for limit in &SCAN_LIMITS {
+            let row = format!("| {} | {} | {} | {} |", limit.noun, grouped(limit.total), grouped(limit.total / SCAN_SHARE), limit.why);
+            assert!(page.contains(&row), "docs/security.md lacks: {row}");
+        }
+    }
+}

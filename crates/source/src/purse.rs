@@ -1,0 +1,36 @@
+//! The budget of a scan, as one process may spend it.
+
+use std::path::Path;
+
+use crate::budget::{Budget, Grant, Resource};
+use crate::process;
+
+/// Spends for a process. Its user is looked up when it matters, and once.
+pub(crate) struct Purse<'b> {
+    budget: &'b mut Budget,
+    proc: &'b Path,
+    pid: u32,
+    uid: Option<u32>,
+}
+
+impl<'b> Purse<'b> {
+    pub(crate) fn new(proc: &'b Path, pid: u32, budget: &'b mut Budget) -> Self {
+        Self { budget, proc, pid, uid: None }
+    }
+
+    /// The user of the process.
+    pub(crate) fn uid(&mut self) -> u32 {
+        *self.uid.get_or_insert_with(|| process::uid_of(self.proc, self.pid))
+    }
+
+    pub(crate) fn take(&mut self, resource: Resource, amount: u64) -> Option<Grant> {
+        let (proc, pid, uid) = (self.proc, self.pid, &mut self.uid);
+        self.budget.take(resource, amount, || *uid.get_or_insert_with(|| process::uid_of(proc, pid)))
+    }
+
+    /// Counts the process as not examined.
+    pub(crate) fn cut(&mut self, resource: Resource) {
+        let uid = self.uid();
+        self.budget.cut(uid, resource, 1);
+    }
+}
