@@ -11,6 +11,7 @@ mod hostile;
 mod http;
 mod intake;
 mod isolation;
+mod scan;
 mod squatting;
 mod watch;
 
@@ -31,6 +32,7 @@ const CASES: &[&[Case]] = &[
     hostile::CASES,
     http::CASES,
     intake::CASES,
+    scan::CASES,
     squatting::CASES,
 ];
 
@@ -44,6 +46,7 @@ const ROLES: &[&[Role]] = &[
     hostile::ROLES,
     http::ROLES,
     intake::ROLES,
+    scan::ROLES,
     squatting::ROLES,
 ];
 

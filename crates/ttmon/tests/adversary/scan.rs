@@ -1,0 +1,207 @@
+//! Attacks on the scan of processes: ledgers, open files, statistics and mappings without end.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use ttmon_ledger::layout::{WriterKind, origin};
+use ttmon_ledger::writer::{AllocatorSpec, Chip, Circular, ClockChoice, Config, Writer};
+use ttmon_model::PerKind;
+use ttmon_model::region::{Region, Slot};
+use ttmon_model::units::UnixTime;
+use ttmon_sim::{Machine, Spec};
+
+use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, HANDOVER, Host, STATE, ask, hold, metric, rss, within};
+use crate::isolation::{Pids, TTMON};
+use crate::watch::Watch;
+use crate::{Case, Role};
+
+pub(crate) const CASES: &[Case] = &[
+    ("circular_buffers_of_one_user_are_cut", Pids::Private, circular_buffers),
+    ("open_files_of_one_user_are_cut", Pids::Private, open_files),
+    ("pids_in_statistics_of_one_user_are_cut", Pids::Private, statistics),
+    ("mappings_of_one_user_are_cut", Pids::Private, mappings),
+];
+
+pub(crate) const ROLES: &[Role] = &[("circulars", circulars), ("descriptors", descriptors), ("regions", regions), ("mapped", mapped)];
+
+const MACHINE: &str = "/run/machine";
+const RSS_MAX: u64 = 256 << 20;
+/// Set for the strength that takes minutes and gigabytes.
+const FULL: &str = "TTMON_ADVERSARY_FULL";
+
+/// A number of attackers, and that of the full strength.
+fn strength(usual: usize, full: usize) -> usize {
+    if std::env::var_os(FULL).is_some() { full } else { usual }
+}
+
+/// A service of simulated devices that sees the processes of this namespace.
+fn start() -> Host {
+    fs::create_dir(MACHINE).unwrap();
+    Machine::new(&Spec::parse("n300,idle").unwrap(), 1).unwrap().write(Path::new(MACHINE), 0, &[]).unwrap();
+    let shared = Path::new(MACHINE).join("dev/shm");
+    fs::create_dir_all(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let mount = |arguments: &[&str]| assert!(Command::new("mount").args(arguments).status().unwrap().success(), "{arguments:?}");
+    // The driver's list of users, beside the processes.
+    mount(&["-t", "tmpfs", "none", "/proc/driver"]);
+    fs::create_dir_all("/proc/driver/tenstorrent/0").unwrap();
+    fs::write("/proc/driver/tenstorrent/0/pids", "").unwrap();
+    let proc = format!("{MACHINE}/proc");
+    fs::create_dir_all(&proc).unwrap();
+    mount(&["--rbind", "/proc", &proc]);
+    Host::with(&["--root", MACHINE, "--socket", ALLOCATIONS, "--handover", HANDOVER, "--state-dir", STATE, "--api", API])
+}
+
+/// Who reaches the limit.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    /// The service, and commands.
+    Everybody,
+    /// Commands, which read everything in one scan. The service has read what began earlier.
+    Commands,
+}
+
+/// Runs an attack: the user is cut and named, root's commands work within their memory, and all is given back after the end.
+fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: By) {
+    let host = start();
+    let watch = Watch::begin(&host);
+    let attackers = attackers();
+    let named = format!("user {ATTACKER}");
+    let is_named = |text: &str| text.contains(&named) && text.contains(of_what);
+    let scans = || metric("ttmon_samples_total").unwrap_or_default();
+    let before = scans();
+    if by == By::Everybody {
+        within(Duration::from_secs(60), "the user named", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| is_named(&text)));
+        assert!(metric("ttmon_scan_cut_total").is_some_and(|cut| cut > 0.0));
+    }
+    within(Duration::from_secs(60), "sampled on", || scans() >= before + 5.0);
+    for arguments in [&["mem"][..], &["mem", "--json"], &["who"], &["--json"]] {
+        let (output, most) = command(arguments);
+        println!("  {arguments:?}: {} MB", most >> 20);
+        assert!(most <= RSS_MAX, "{arguments:?} took {} MB", most >> 20);
+        assert!(!arguments.starts_with(&["mem", "--json"]) || is_named(&output), "{arguments:?} does not name the user");
+    }
+    println!("  scan: {:.1} s old", metric("ttmon_scan_age_seconds").unwrap());
+    watch.finish();
+    drop(attackers);
+    for entry in fs::read_dir(format!("{MACHINE}/dev/shm")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    within(Duration::from_secs(60), "over", || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| !text.contains(&named)));
+    host.gives_back();
+}
+
+/// Output of a command of root without the service, and the most memory that it took.
+fn command(arguments: &[&str]) -> (String, u64) {
+    let out = fs::File::create("/run/output").unwrap();
+    let mut child =
+        Command::new(TTMON).args(arguments).args(["--root", MACHINE, "--no-server"]).stdin(Stdio::null()).stdout(out).spawn().unwrap();
+    let mut most = 0;
+    let status = loop {
+        most = most.max(rss(child.id()));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success(), "{arguments:?}: {status}");
+    (fs::read_to_string("/run/output").unwrap(), most)
+}
+
+fn many(count: usize, role: &str, arguments: &[&str]) -> Vec<Actor> {
+    let mut actors: Vec<Actor> = (0..count).map(|_| Actor::begin(ATTACKER, role, arguments)).collect();
+    for actor in &mut actors {
+        assert_eq!(actor.line(), "ready", "{role}");
+    }
+    actors
+}
+
+fn circular_buffers() {
+    attack(|| many(strength(100, 300), "circulars", &["65536"]), "circular buffers", By::Everybody);
+}
+
+static WRITER: Writer =
+    Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
+
+/// COUNT: a ledger with so many live circular buffers.
+fn circulars(arguments: &[String]) {
+    let mut session = WRITER.session().unwrap();
+    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: 0, origin: origin::CLIENT, mesh: (1, 1), kinds: Default::default(), chips: &chips };
+    let allocator = session.open_allocator(&spec).unwrap();
+    for number in 0..arguments[0].parse().unwrap() {
+        let circular = Circular {
+            allocator,
+            chip: None,
+            program: number,
+            address: number * 16,
+            size: 16,
+            cores: [0, 0, 1, 1],
+            is_dataflow: false,
+            is_global: false,
+        };
+        session.add_circular(&circular).unwrap();
+    }
+    drop(session);
+    hold();
+}
+
+fn open_files() {
+    attack(|| many(strength(200, 200), "descriptors", &["19900"]), "descriptors", By::Everybody);
+}
+
+/// COUNT: opens so many files.
+fn descriptors(arguments: &[String]) {
+    let count: u64 = arguments[0].parse().unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(count + 100), maximum }).unwrap();
+    let file = fs::File::open("/dev/null").unwrap();
+    let copies: Vec<_> = (0..count).map(|_| rustix::io::dup(file.as_fd()).unwrap()).collect();
+    hold();
+    drop(copies);
+}
+
+fn statistics() {
+    attack(|| vec![Actor::start(ATTACKER, "regions", &["1024"])], "pids in statistics", By::Everybody);
+}
+
+/// COUNT: so many files of statistics, each with 64 pids of its own.
+fn regions(arguments: &[String]) {
+    let count: u64 = arguments[0].parse().unwrap();
+    let path = |id: u64| format!("{MACHINE}/dev/shm/tt_device_{id}_memory");
+    for id in 0..count {
+        let slot = |number: u64| Slot {
+            pid: u32::try_from(100_000 + id * 64 + number).unwrap(),
+            used: PerKind::default(),
+            updated: UnixTime(1),
+            name: "x".to_owned(),
+        };
+        let region = Region { version: 3, device_id: 0, totals: PerKind::default(), slots: (0..64).map(slot).collect() };
+        fs::write(path(id), region.encode(id)).unwrap();
+    }
+    hold();
+}
+
+fn mappings() {
+    // A list of more than a megabyte each.
+    let count = strength(25_000, 65_000).to_string();
+    attack(|| many(strength(110, 200), "mapped", &[&count]), "bytes of mappings", By::Commands);
+}
+
+/// COUNT: maps memory so often. Python does it, since this program has no unsafe code.
+fn mapped(arguments: &[String]) {
+    let script = "import mmap, sys
+ways = [mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE]
+kept = [mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, ways[n % 2]) for n in range(int(sys.argv[1]))]
+print('ready', flush=True)
+sys.stdin.read()";
+    let error = Command::new("python3").args(["-S", "-c", script, &arguments[0]]).exec();
+    panic!("python3: {error}");
+}
