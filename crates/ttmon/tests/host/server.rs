@@ -86,7 +86,7 @@ impl Server {
         if signal == rustix::process::Signal::STOP {
             // The threads stop one after another.
             while !self.is_stopped() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
             }
         }
     }
