@@ -16,6 +16,8 @@ use crate::project::{self, Project};
 /// Where `ttmon run` puts its report, in the folder that a case works in.
 pub(super) const REPORT: &str = "report.json";
 const LIMIT: Duration = Duration::from_secs(30);
+/// Exit code of `ttmon mem --pid` for a process that does not run.
+const NO_PROCESS: i32 = 3;
 
 /// The programs and libraries under test.
 pub(crate) struct Tracking {
@@ -83,7 +85,8 @@ impl Tracking {
         let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
         let complaint = String::from_utf8_lossy(&said.stderr);
         if !said.status.success() {
-            let is_nothing = complaint.contains("holds no device and has reported no memory");
+            let is_ended = said.status.code() == Some(NO_PROCESS);
+            let is_nothing = is_ended || complaint.contains("holds no device and has reported no memory");
             return if is_nothing { Ok(Value::Null) } else { Err(complaint.trim().to_owned()) };
         }
         serde_json::from_slice(&said.stdout).map_err(|error| format!("ttmon mem --json: {error}"))
