@@ -96,8 +96,15 @@ pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, 
         Some(program) => fs::canonicalize(program).map_err(|error| NotRun::Failed(format!("{}: {error}", program.display())))?,
         None => release(project).map_err(NotRun::Failed)?,
     };
-    let checker = std::env::current_exe().map_err(|error| NotRun::Failed(format!("this program: {error}")))?;
+    let checker = checker(project).map_err(NotRun::Failed)?;
     Ok(Rig { directory, list, ttmon, checker })
+}
+
+/// A copy of this program. A stage of the gate may have built it anew, and then its own file has no name.
+fn checker(project: &Project) -> Result<PathBuf, String> {
+    let copy = project.metadata()?.target.join("driver-vm-checker");
+    fs::copy("/proc/self/exe", &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+    Ok(copy)
 }
 
 /// The same command as the stage `build`, so that nothing is built twice.
