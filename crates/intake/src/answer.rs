@@ -293,6 +293,7 @@ fn outline(heard: &Heard<'_>) -> Ledger {
         shared: Vec::new(),
         buffers: Vec::new(),
         circulars: Vec::new(),
+        has_circulars: true,
         launches: Vec::new(),
         coverage: Vec::new(),
     }

@@ -40,6 +40,8 @@ pub struct Ledger {
     pub buffers: Vec<LedgerBuffer>,
     /// Circular and dataflow buffers of programs.
     pub circulars: Vec<LedgerCircular>,
+    /// False where those were not read, because there are too many.
+    pub has_circulars: bool,
     /// Programs launched, by chip.
     pub launches: Vec<LedgerLaunches>,
     /// What its hook covers; empty where none wrote it.

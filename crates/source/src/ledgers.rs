@@ -239,6 +239,7 @@ fn ledger(region: &Region, totals: &Totals, listed: Option<&(Vec<Entry>, Vec<Str
         shared: totals.shared.iter().map(shared).collect(),
         buffers: listed.map_or_else(Vec::new, buffers),
         circulars: circulars.iter().filter_map(|one| circular(one, &places)).collect(),
+        has_circulars,
         launches: totals
             .launches
             .iter()

@@ -23,17 +23,24 @@ pub(super) struct Occupancy {
 #[derive(Debug)]
 pub(super) struct Work {
     left: usize,
+    /// False where the buffers were not read.
+    can_know: bool,
     /// What was worked out already, by allocator and chip.
     known: HashMap<(usize, usize), Option<Occupancy>>,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { left: 30_000_000, known: HashMap::new() }
+        Self { left: 30_000_000, can_know: true, known: HashMap::new() }
     }
 }
 
 impl Work {
+    /// For the circular buffers of one ledger.
+    pub(super) fn of(ledger: &Ledger) -> Self {
+        Self { can_know: ledger.has_circulars, ..Self::default() }
+    }
+
     /// Whether so much more can be done; then it is taken away.
     fn take(&mut self, steps: usize) -> bool {
         let rest = self.left.checked_sub(steps);
@@ -66,6 +73,9 @@ pub(super) fn by_allocator(ledger: &Ledger) -> HashMap<usize, Vec<&LedgerCircula
 
 /// What these take of one chip; `None` where there are more than can be.
 pub(super) fn occupancy<'a>(circulars: impl Iterator<Item = &'a LedgerCircular>, work: &mut Work) -> Option<Occupancy> {
+    if !work.can_know {
+        return None;
+    }
     let (mut count, mut programs, mut ranges) = (0, Vec::new(), Vec::new());
     for circular in circulars {
         count += 1;
@@ -122,6 +132,12 @@ mod tests {
 
     fn circular(program: u32, address: u64, size: u64, cores: [u8; 4]) -> LedgerCircular {
         LedgerCircular { allocator: 0, chip: None, program, address, size, cores, is_global: false }
+    }
+
+    #[test]
+    fn buffers_that_were_not_read_are_not_zero() {
+        let mut work = Work { can_know: false, ..Work::default() };
+        assert_eq!(super::occupancy([].iter(), &mut work), None);
     }
 
     #[test]

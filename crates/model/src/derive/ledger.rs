@@ -248,7 +248,7 @@ fn take(
     problems: &mut Vec<Problem>,
 ) -> OfProcess {
     let lists = Lists::of(ledger);
-    let mut work = Work::default();
+    let mut work = Work::of(ledger);
     let unmapped_chips = NamedChips::of(ledger);
     let mut process = OfProcess {
         places: Vec::new(),

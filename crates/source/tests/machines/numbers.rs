@@ -85,6 +85,7 @@ fn program(pid: u32, chips: &[(u32, u64)]) -> LedgerSample {
         shared: Vec::new(),
         buffers: Vec::new(),
         circulars: Vec::new(),
+        has_circulars: true,
         launches: Vec::new(),
         coverage: Vec::new(),
     };

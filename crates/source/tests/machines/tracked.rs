@@ -80,6 +80,7 @@ fn and_ledger(mut sample: Sample, visible: Option<&str>, is_mock: bool, allocato
         shared: Vec::new(),
         buffers: Vec::new(),
         circulars: Vec::new(),
+        has_circulars: true,
         launches: Vec::new(),
         coverage: Vec::new(),
     };

@@ -59,6 +59,7 @@ fn meshes(launches_less: u64) -> Ledger {
     let launches = |metal_id| LedgerLaunches { metal_id, programs: 18_204 - launches_less, last: UnixTime(NOW.0 - 3 * SECOND) };
     Ledger {
         circulars: vec![circular(1, L1.base, 65_536, [0, 0, 7, 7]), circular(2, L1.base, 98_304, [0, 0, 0, 0])],
+        has_circulars: true,
         launches: vec![launches(0), launches(1)],
         coverage: vec![
             feature("allocations", 6, FeatureState::Found, None),
@@ -101,6 +102,7 @@ fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<LedgerBuffer>) -> Ledge
         shared: Vec::new(),
         buffers,
         circulars: Vec::new(),
+        has_circulars: true,
         launches: Vec::new(),
         coverage: Vec::new(),
     }
