@@ -52,7 +52,7 @@ fn tell(what: &str, value: f64, unit: &str, limit: Option<f64>) {
     println!("  {what:<62} {value:>10.3} {unit:<6} {verdict}");
 }
 
-/// The sampler's thread and the process that reads for it, by the scheduler's own count.
+/// The threads that sample and the processes that read for them, by the scheduler's own count.
 fn sampler(program: &Path) -> Result<(), String> {
     println!("32 devices, 200 processes, 100,000 buffers, one look a second:");
     let service = Service::start(program, &["--sim", "galaxy,procs=200,buffers=170"])?;
@@ -70,8 +70,9 @@ fn sampler(program: &Path) -> Result<(), String> {
     let (after, took) = (tasks.on_cpu(), started.elapsed());
     let percent = |index: usize| (after[index] - before[index]) / took.as_secs_f64() * 100.0;
     let (sampling, plain) = (percent(0) + percent(1), plain.as_secs_f64() / took.as_secs_f64() * 100.0);
-    tell("sampler's thread", percent(0), "%", None);
-    tell("processes that read for it", percent(1), "%", None);
+    tell("threads that sample: sampler and scan", percent(0), "%", None);
+    tell("processes that read for them", percent(1), "%", None);
+    tell("other threads of the service", percent(2), "%", None);
     tell("sampling in all, of a core", sampling, "%", Some(1.0));
     tell(&format!("open, read, close of the {} files of 32 devices", files.count()), plain, "%", None);
     tell("sampling in all, of that", sampling / plain, "x", None);
@@ -85,8 +86,9 @@ fn sampler(program: &Path) -> Result<(), String> {
 
 /// Threads whose time is counted.
 struct Tasks {
-    sampler: Vec<PathBuf>,
+    sampling: Vec<PathBuf>,
     readers: Vec<PathBuf>,
+    others: Vec<PathBuf>,
 }
 
 impl Tasks {
@@ -96,21 +98,21 @@ impl Tasks {
             entries.map(|entry| entry.path()).collect()
         };
         let is_named = |path: &Path, name: &str| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
-        let sampler = tasks(pid).into_iter().filter(|path| is_named(path, "sampler")).collect();
+        let (sampling, others) = tasks(pid).into_iter().partition(|path| is_named(path, "sampler") || is_named(path, "scan"));
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let readers = children.split_whitespace().filter_map(|child| child.parse().ok());
         let readers =
             readers.filter(|child: &u32| is_named(Path::new(&format!("/proc/{child}")), "ttmon-reader")).flat_map(tasks).collect();
-        Self { sampler, readers }
+        Self { sampling, readers, others }
     }
 
-    /// Seconds on a processor so far: of the sampler, of the readers.
-    fn on_cpu(&self) -> [f64; 2] {
+    /// Seconds on a processor so far: of the threads that sample, of the readers, of the rest.
+    fn on_cpu(&self) -> [f64; 3] {
         let seconds = |paths: &[PathBuf]| -> f64 {
             let text = paths.iter().filter_map(|path| fs::read_to_string(path.join("schedstat")).ok());
             text.filter_map(|text| text.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e9
         };
-        [seconds(&self.sampler), seconds(&self.readers)]
+        [seconds(&self.sampling), seconds(&self.readers), seconds(&self.others)]
     }
 }
 
