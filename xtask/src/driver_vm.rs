@@ -102,8 +102,11 @@ pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, 
 
 /// A copy of this program. A stage of the gate may have built it anew, and then its own file has no name.
 fn checker(project: &Project) -> Result<PathBuf, String> {
-    let copy = project.metadata()?.target.join("driver-vm-checker");
-    fs::copy("/proc/self/exe", &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+    let folder = project.metadata()?.target.join("driver-vm");
+    // Its name is the one that the holder of a device is expected to have.
+    let copy = folder.join("xtask");
+    let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy("/proc/self/exe", &copy));
+    copied.map_err(|error| format!("{}: {error}", copy.display()))?;
     Ok(copy)
 }
 

@@ -218,7 +218,8 @@ impl Known {
 
     /// Chooses the parts that are read in a sample at this time.
     pub(crate) fn begin_sample(&mut self, now: Duration) {
-        let is_spaced = matches!(self.counters, Some((at, Some(_))) if now.saturating_sub(at) < COUNTERS_EVERY);
+        // Of a device that is not settled, the counters tell whether its firmware is starting.
+        let is_spaced = !self.needs_static && matches!(self.counters, Some((at, Some(_))) if now.saturating_sub(at) < COUNTERS_EVERY);
         let is_slow_due = self.slow_in == 0 || self.needs_static;
         self.slow_in = if is_slow_due { SLOW_EVERY } else { self.slow_in } - 1;
         self.due = [true, !is_spaced, is_slow_due];

@@ -222,6 +222,24 @@ fn firmware_that_is_not_ready_is_starting() {
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).temperature.map(|value| value.0)), (State::Ok, Ok(54.312)));
 }
 
+/// A driver that is loaded again before the firmware is ready: the counters are read at once, however short ago they were.
+#[test]
+fn device_that_comes_back_starting_is_seen_at_once() {
+    let tree = n300();
+    let mut machine = tree.machine_with(Options { pace: Pace::Repeated, ..Options::default() });
+    let mut state = || device(&Snapshot::derive(&machine.sample().unwrap(), None), 0).state;
+    assert_eq!([state(), state(), state()], [State::Ok; 3]);
+    let (entry, elsewhere) = (tree.path(CLASS), tree.path("sys/elsewhere"));
+    fs::rename(&entry, &elsewhere).unwrap();
+    assert_eq!(state(), State::Gone);
+    fs::rename(&elsewhere, &entry).unwrap();
+    for line in N300.lines().map(str::trim).filter(|line| line.starts_with("tt_")) {
+        tree.remove(&format!("{CLASS}/{}", line.split('\t').next().unwrap()));
+    }
+    fs::remove_dir_all(tree.path(&format!("{CLASS}/device/hwmon"))).unwrap();
+    assert_eq!(state(), State::Starting);
+}
+
 /// The driver looks for the firmware of a Blackhole only while it is loaded or after a reset.
 #[test]
 fn starting_blackhole_needs_the_driver_again() {
