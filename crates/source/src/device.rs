@@ -542,6 +542,24 @@ fn report(directory: &Path, found: Vec<Problem>, problems: &mut Vec<Problem>) {
 mod tests {
     use super::*;
 
+    /// Counters are spaced, but not of a device that is not settled: they tell whether its firmware is starting.
+    #[test]
+    fn counters_are_read_when_due_or_needed() {
+        let mut known = Known::new(&Root::at(Path::new("/nonexistent")), DeviceId(0));
+        let at = Duration::from_secs(100);
+        let mut reads = |is_settled: bool, counters: Option<(Duration, Option<Counted>)>, now: Duration| {
+            (known.needs_static, known.counters) = (!is_settled, counters);
+            known.begin_sample(now);
+            known.parts().any(|part| part == Part::Counters)
+        };
+        let counted = Counted { elapsed: Duration::from_secs(1), before: Vec::new() };
+        assert!(reads(true, None, at), "the first time");
+        assert!(reads(true, Some((at, None)), at), "the second time, for a rate");
+        assert!(!reads(true, Some((at, Some(counted.clone()))), at + Duration::from_secs(1)));
+        assert!(reads(true, Some((at, Some(counted.clone()))), at + Duration::from_secs(2)));
+        assert!(reads(false, Some((at, Some(counted))), at + Duration::from_secs(1)), "not settled");
+    }
+
     #[test]
     fn excerpts_are_short_and_escaped() {
         assert_eq!(excerpt("a\u{1b}[31m\n"), "\"a\\u{1b}[31m\"");

@@ -222,7 +222,7 @@ fn firmware_that_is_not_ready_is_starting() {
     assert_eq!((device(&snapshot, 0).state, device(&snapshot, 0).temperature.map(|value| value.0)), (State::Ok, Ok(54.312)));
 }
 
-/// A driver that is loaded again before the firmware is ready: the counters are read at once, however short ago they were.
+/// A driver that is loaded again before the firmware is ready.
 #[test]
 fn device_that_comes_back_starting_is_seen_at_once() {
     let tree = n300();
