@@ -64,7 +64,9 @@ impl Expected {
 
     /// The driver has the device, its firmware does not answer yet.
     pub(super) fn starting() -> Self {
-        Self { scope: Scope::All, ..Self::unread("starting", "no_source", "START", "the firmware does not answer yet") }
+        let unread = Self::unread("starting", "no_source", "START", "the firmware does not answer yet");
+        // Counters that were open before the driver was loaded again answer ENODEV once more.
+        Self { scope: Scope::All, more_samples: 1, ..unread }
     }
 
     /// The window of the heartbeat (1 s) must pass first.
