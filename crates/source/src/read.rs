@@ -156,9 +156,7 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
     if request.want == Want::Names {
         return list_names(&request.path, request.bytes_max);
     }
-    let open = plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file));
-    let was_open = open.is_some();
-    let file = match open {
+    let file = match plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file)) {
         Some(file) => file,
         None => {
             let opened = kept.with_room(|| open_beside(directory, &request.path, request.want));
@@ -176,14 +174,9 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
     if request.want == Want::LedgerMapping {
         reply = reply.map(|list| ledger_among(&list));
     }
-    if let Err(Failure::Errno(errno)) = reply
-        && request.pace == Pace::Repeated
-    {
+    if request.pace == Pace::Repeated && matches!(reply, Err(Failure::Errno(_))) {
+        // After a reset an open file answers ENODEV for ever: the next read opens it anew.
         plan.close(index);
-        // What the file belonged to is gone, and this file will never answer again. Its name may belong to a new device already.
-        if was_open && matches!(Errno::from_raw_os_error(errno), Errno::NODEV | Errno::SRCH) {
-            return read_one(kept, plan, index, faults, directory);
-        }
     }
     reply
 }
