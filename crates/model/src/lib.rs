@@ -7,6 +7,7 @@
 //! This crate opens no file, asks no clock and starts no thread.
 
 pub mod attributes;
+pub mod check;
 pub mod cluster;
 mod derive;
 pub mod event;

@@ -44,6 +44,16 @@ pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap
     }
 }
 
+/// The exit code of a usage error. `check` and `doctor` have their own, because 2 has a meaning there.
+pub(crate) fn usage_code(words: &[OsString]) -> u8 {
+    let is_named = |command: &str| words.iter().any(|word| word == command);
+    match () {
+        () if is_named("check") => 3,
+        () if is_named("doctor") => 64,
+        () => 2,
+    }
+}
+
 /// The definition that the help of an earlier tool's name is made of: the flags of that tool, then ours.
 fn command_of(name: &Name) -> clap::Command {
     let program = command();
@@ -214,6 +224,11 @@ pub(crate) enum Command {
     },
     /// Wait until something is so. Exit code 4 when it took too long.
     Wait(WaitArgs),
+    /// Check devices for Nagios, Slurm or Kubernetes: one line, and an exit code.
+    ///
+    /// Without a flag it checks --healthy. Performance data follows a `|`. Exit codes: 0 ok, 1 warning, 2 critical, 3 unknown, a
+    /// wrong command line, or no device.
+    Check(CheckArgs),
     /// Memory of tracked processes: by kind, by buffer, against an earlier look.
     Mem(MemArgs),
     /// What happened: allocations and frees of tracked processes, the last 65,536 of each.
@@ -279,6 +294,32 @@ pub(crate) struct WaitArgs {
     #[arg(long, value_name = "S")]
     pub(crate) timeout: Option<f64>,
     /// Only these devices.
+    #[arg(value_name = "DEV")]
+    pub(crate) devices: Vec<String>,
+}
+
+/// Flags of `check`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct CheckArgs {
+    /// Every device is readable and within its own limits.
+    #[arg(long)]
+    pub(crate) healthy: bool,
+    /// No process holds a device.
+    #[arg(long)]
+    pub(crate) idle: bool,
+    /// No device is hotter than C degrees Celsius.
+    #[arg(long, value_name = "C")]
+    pub(crate) max_temp: Option<f64>,
+    /// Every device has at least SIZE (10G) of DRAM free. Memory that is not tracked does not count as free.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) min_free_dram: Option<String>,
+    /// At least N devices are readable.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// No process that has ended left memory or an open device behind.
+    #[arg(long)]
+    pub(crate) no_stale: bool,
+    /// Check only these devices.
     #[arg(value_name = "DEV")]
     pub(crate) devices: Vec<String>,
 }

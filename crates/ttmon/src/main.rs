@@ -1,6 +1,7 @@
 //! `ttmon`: the doorman. Parses, calls, prints the error, chooses the exit code.
 
 mod alias;
+mod check;
 mod cli;
 mod diff;
 mod earlier;
@@ -41,12 +42,13 @@ fn main() -> ExitCode {
         return code;
     }
     let name = std::env::args_os().next().and_then(|program| Name::of(&program));
-    let cli = match cli::typed(&names::translate(std::env::args_os()), name) {
+    let words = names::translate(std::env::args_os());
+    let cli = match cli::typed(&words, name) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             if let Some(answer) = names::of_another_tool(&error) {
                 complain(answer);
-                return ExitCode::from(2);
+                return ExitCode::from(cli::usage_code(&words));
             }
             let text = error.to_string();
             let parts: Vec<&str> =
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
             let message = parts.join(" ").replace("  ", "; ");
             let called = name.map_or("ttmon", |name| name.name);
             complain(&format!("{}; see {called} --help", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
-            return ExitCode::from(2);
+            return ExitCode::from(cli::usage_code(&words));
         }
         Err(answer) => {
             // Help and version are answers, not errors.
@@ -97,6 +99,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         }
         Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),
         Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
+        Some(Command::Check(args)) => check::run(&cli.common, args),
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),

@@ -13,7 +13,7 @@ pub(crate) mod library;
 mod names;
 mod program;
 mod report;
-mod size;
+pub(crate) mod size;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,166 @@
+//! Judges a snapshot against what a monitoring system asks for: `ttmon check`.
+
+use crate::identity::DeviceId;
+use crate::snapshot::{Device, Health, Location, Snapshot, State, Status};
+use crate::units::size;
+
+/// What to check. An empty request checks nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// Every device is readable and within its own limits.
+    pub is_healthy: bool,
+    /// No process holds a device.
+    pub is_idle: bool,
+    /// Highest temperature allowed, in degrees Celsius.
+    pub temperature_max: Option<f64>,
+    /// Least free DRAM of each device, in bytes.
+    pub free_dram_min: Option<u64>,
+    /// Least number of devices that can be read.
+    pub count_min: Option<usize>,
+    /// No process that has ended left memory or an open device behind.
+    pub has_no_stale: bool,
+}
+
+/// Result of a check, from the least to the most severe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The check holds.
+    Ok,
+    /// It cannot be judged.
+    Unknown,
+    /// It holds in part.
+    Warning,
+    /// It does not hold.
+    Critical,
+}
+
+impl Verdict {
+    /// The word that monitoring plugins print.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Warning => "WARNING",
+            Self::Critical => "CRITICAL",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+
+    /// The exit code of a monitoring plugin.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Warning => 1,
+            Self::Critical => 2,
+            Self::Unknown => 3,
+        }
+    }
+}
+
+/// One thing that is not as requested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The flag that asked for it, without dashes: `healthy`, `max-temp` ...
+    pub check: &'static str,
+    /// The device, where it concerns one.
+    pub device: Option<DeviceId>,
+    /// How severe it is.
+    pub verdict: Verdict,
+    /// The reason, without the device.
+    pub reason: String,
+}
+
+/// Returns everything that is not as requested, the most severe first. Empty: every check holds.
+pub fn judge(snapshot: &Snapshot, request: &Request) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for device in &snapshot.devices {
+        let mut note = |check, (verdict, reason): (Verdict, String)| {
+            findings.push(Finding { check, device: Some(device.id), verdict, reason });
+        };
+        if let Some(finding) = health(device).filter(|_| request.is_healthy) {
+            note("healthy", finding);
+        }
+        if let Some(finding) = holders(device).filter(|_| request.is_idle) {
+            note("idle", finding);
+        }
+        if let Some(finding) = request.temperature_max.and_then(|limit| temperature(device, limit)) {
+            note("max-temp", finding);
+        }
+        if let Some(finding) = request.free_dram_min.and_then(|least| free_dram(device, least)) {
+            note("min-free-dram", finding);
+        }
+        if let Some(finding) = stale(snapshot, device).filter(|_| request.has_no_stale) {
+            note("no-stale", finding);
+        }
+    }
+    let is_readable = |device: &&Device| device.state == State::Ok || is_judged_by_gateway(device);
+    let readable = snapshot.devices.iter().filter(is_readable).count();
+    if let Some(least) = request.count_min.filter(|least| readable < *least) {
+        let reason = format!("{readable} of {least} devices can be read");
+        findings.push(Finding { check: "count", device: None, verdict: Verdict::Critical, reason });
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+    findings
+}
+
+/// The verdict of all findings together.
+pub fn overall(findings: &[Finding]) -> Verdict {
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+}
+
+/// The driver publishes no telemetry of a remote chip. Its state is known only while its gateway cannot be read.
+fn is_judged_by_gateway(device: &Device) -> bool {
+    device.location == Location::Remote && device.state == State::Unknown
+}
+
+fn health(device: &Device) -> Option<(Verdict, String)> {
+    let verdict = match (device.state, device.health) {
+        (State::Ok, Health::Ok) => return None,
+        _ if is_judged_by_gateway(device) => return None,
+        (State::Ok, Health::Warning) | (State::Starting, _) => Verdict::Warning,
+        (State::Ok, Health::Unknown) | (State::Unknown, _) => Verdict::Unknown,
+        (State::Ok, Health::Critical) | (State::Resetting | State::Gone | State::Unreadable, _) => Verdict::Critical,
+    };
+    let word = if device.state == State::Ok { device.health.name() } else { device.state.name() };
+    Some((verdict, if device.health_reasons.is_empty() { format!("health {word}") } else { device.health_reasons.join(", ") }))
+}
+
+fn holders(device: &Device) -> Option<(Verdict, String)> {
+    match device.memory.holders {
+        Ok(0) => None,
+        Ok(1) => Some((Verdict::Critical, "held by 1 process".to_owned())),
+        Ok(count) => Some((Verdict::Critical, format!("held by {count} processes"))),
+        Err(reason) => Some((Verdict::Unknown, format!("holders unknown: {}", reason.explanation()))),
+    }
+}
+
+fn temperature(device: &Device, limit: f64) -> Option<(Verdict, String)> {
+    match device.temperature {
+        Ok(now) if now.0 <= limit => None,
+        Ok(now) => Some((Verdict::Critical, format!("{:.0} °C, above {limit} °C", now.0))),
+        Err(_) if device.location == Location::Remote => None,
+        Err(reason) => Some((Verdict::Unknown, format!("temperature unknown: {}", reason.explanation()))),
+    }
+}
+
+fn free_dram(device: &Device, least: u64) -> Option<(Verdict, String)> {
+    match device.memory.dram.free {
+        Ok(free) if free < least => Some((Verdict::Critical, format!("{} of DRAM free, below {}", size(free), size(least)))),
+        // Memory that nobody reports is not free.
+        Ok(_) if device.memory.untracked_processes > 0 => {
+            Some((Verdict::Unknown, "free DRAM unknown: a process holds the device and is not tracked".to_owned()))
+        }
+        Ok(_) => None,
+        Err(reason) => Some((Verdict::Unknown, format!("free DRAM unknown: {}", reason.explanation()))),
+    }
+}
+
+fn stale(snapshot: &Snapshot, device: &Device) -> Option<(Verdict, String)> {
+    let dead = snapshot.processes_on(device.id).find(|(process, _)| process.status == Status::Dead);
+    match (dead, device.memory.stale_bytes) {
+        (Some((process, _)), _) => {
+            Some((Verdict::Warning, format!("process {} has exited and its device file is still open", process.key.pid)))
+        }
+        (None, 0) => None,
+        (None, bytes) => Some((Verdict::Warning, format!("{} reported for processes that have ended", size(bytes)))),
+    }
+}
