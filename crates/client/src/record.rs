@@ -1,30 +1,22 @@
-//! From a report to the ledger: what a repeated allocation means, and which buffer a free without a kind is.
+//! Writes reports to the ledger. Their meaning is in `ttmon_ledger::report`.
 
-use ttmon_ledger::layout::{Lost, flag, kind, origin};
-use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Key, KindGeometry, RowFigures, Session};
+use ttmon_ledger::layout::{Lost, kind, origin};
+use ttmon_ledger::report::{self, FreeTarget, kernel_flags, kind_of};
+use ttmon_ledger::writer::{AllocatorId, Buffer, Chip, Key, RowFigures, Session};
 
 use crate::report::{Outcome, Report};
 use crate::{devices, switch, tags};
 
-/// Kinds that a plain allocation can have, by its buffer type: TT-Metal's `BufferType`.
-const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
-
 pub(crate) fn record(report: Report) -> Outcome {
     match report {
         Report::Allocation { device, size, buffer_type, buffer_id } => allocated(device, kind_of(buffer_type), buffer_id, size, 0),
-        Report::Deallocation { device, buffer_id } => {
-            freed(device, buffer_id, |session, allocator| buffer_at(session, allocator, buffer_id))
-        }
+        Report::Deallocation { device, buffer_id } => freed(device, FreeTarget::Buffer, buffer_id),
         Report::CbAllocation { device, size, cb_id } => allocated(device, kind::CB, cb_id, size, 0),
-        Report::CbDeallocation { device, size: _, cb_id } => {
-            freed(device, cb_id, |_, allocator| Some(Key { allocator, kind: kind::CB, address: cb_id }))
-        }
+        Report::CbDeallocation { device, size: _, cb_id } => freed(device, FreeTarget::Kind(kind::CB), cb_id),
         Report::KernelLoad { device, size, kernel_type, kernel_id } => {
-            allocated(device, kind::KERNEL, kernel_id, size, u16::from(kernel_type) << flag::KERNEL_TYPE_SHIFT)
+            allocated(device, kind::KERNEL, kernel_id, size, kernel_flags(kernel_type))
         }
-        Report::KernelUnload { device, size: _, kernel_id } => {
-            freed(device, kernel_id, |_, allocator| Some(Key { allocator, kind: kind::KERNEL, address: kernel_id }))
-        }
+        Report::KernelUnload { device, size: _, kernel_id } => freed(device, FreeTarget::Kind(kind::KERNEL), kernel_id),
         Report::DeviceClose { device } => on_device(device, 0, |session, given_id| {
             if let Some(allocator) = session.allocator(origin::CLIENT, given_id) {
                 session.close_allocator(allocator);
@@ -46,10 +38,6 @@ pub(crate) fn record(report: Report) -> Outcome {
     }
 }
 
-fn kind_of(buffer_type: u8) -> u8 {
-    BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER)
-}
-
 /// A figure of a chip; of one that nothing was ever seen on it is 0.
 fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -> u64) -> Outcome {
     if bytes.is_null() {
@@ -63,8 +51,6 @@ fn asked(device: i32, buffer_type: u8, bytes: *mut u64, figure: fn(RowFigures) -
     })
 }
 
-/// A live key again with the same size is one more reference, as the programs that TT-Metal caches make them; with
-/// another size it is another buffer, whose predecessor's free was missed: the ledger replaces and counts it.
 fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outcome {
     on_device(device, address, |session, given_id| {
         let allocator = match session.allocator(origin::CLIENT, given_id) {
@@ -74,45 +60,23 @@ fn allocated(device: i32, kind: u8, address: u64, size: u64, flags: u16) -> Outc
                 Err(lost) => return outcome(lost),
             },
         };
-        let tag = tags::top(session);
-        let buffer = Buffer { size, per_bank: 0, page: 0, layout: 0, cores: 0, flags, tag, operation: 0 };
-        session.insert_or_reference(Key { allocator, kind, address }, &buffer).map_or_else(outcome, |()| Outcome::Recorded)
+        let buffer = Buffer { size, flags, tag: tags::top(session), ..Buffer::default() };
+        report::allocate(session, Key { allocator, kind, address }, &buffer).map_or_else(outcome, |_| Outcome::Recorded)
     })
 }
 
-/// Drops one reference; the last one frees.
-fn freed(device: i32, address: u64, which: impl FnOnce(&mut Session<'_>, AllocatorId) -> Option<Key>) -> Outcome {
+fn freed(device: i32, target: FreeTarget, address: u64) -> Outcome {
     on_device(device, address, |session, given_id| {
-        let key = session.allocator(origin::CLIENT, given_id).and_then(|allocator| which(session, allocator));
-        if key.and_then(|key| session.unreference(key)).is_none() {
-            session.lose(Lost::UnknownFree);
-        }
+        let allocator = session.allocator(origin::CLIENT, given_id);
+        report::free(session, allocator, target, address);
         Outcome::Recorded
     })
 }
 
-/// A free names no kind: the newest buffer at the address goes, and where there were several that is counted.
-fn buffer_at(session: &mut Session<'_>, allocator: AllocatorId, address: u64) -> Option<Key> {
-    let (newest, kinds) = session.newest_at(allocator, address)?;
-    let is_buffer = BUFFER_KINDS.contains(&newest);
-    if is_buffer && kinds == 1 {
-        return Some(Key { allocator, kind: newest, address });
-    }
-    // A circular buffer or a kernel of that number is none of ours; rare enough to ask for each kind.
-    let mut here = BUFFER_KINDS.into_iter().map(|kind| Key { allocator, kind, address }).filter(|key| session.find(*key).is_some());
-    let first = here.next()?;
-    if here.next().is_none() {
-        return Some(first);
-    }
-    session.lose(Lost::AmbiguousFree);
-    Some(if is_buffer { Key { kind: newest, ..first } } else { first })
-}
-
-/// The device's allocator: one chip, known by its id in this process, and by its own if the program told.
+/// Opens the allocator of a device, with the chip's own id if the program reported one.
 fn open(session: &mut Session<'_>, given_id: u32) -> Result<AllocatorId, Lost> {
-    let chips = [Chip { metal_id: given_id, unique_id: devices::unique_id(given_id), flags: 0 }];
-    let kinds = [KindGeometry::default(); 6];
-    session.open_allocator(&AllocatorSpec { given_id, origin: origin::CLIENT, mesh: (0, 0), kinds, chips: &chips })
+    let chip = [Chip { metal_id: given_id, unique_id: devices::unique_id(given_id), flags: 0 }];
+    session.open_allocator(&report::allocator_of(origin::CLIENT, &chip))
 }
 
 /// `address` is where the report will look, as a hint.

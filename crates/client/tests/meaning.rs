@@ -182,6 +182,19 @@ fn a_free_does_not_take_a_circular_buffer_of_that_number() {
 }
 
 #[test]
+fn free_takes_newest_buffer_below_newer_circular_buffer() {
+    let ledger = Ledger::open();
+    let before = ledger.lost(Lost::AmbiguousFree);
+    recorded(report_allocation(155, 10, TTMON_DRAM, 0x1000));
+    recorded(report_allocation(155, 20, TTMON_L1, 0x1000));
+    recorded(report_cb_allocation(155, 30, 0x1000));
+    recorded(report_deallocation(155, 0x1000));
+    let live = [kind::DRAM, kind::L1, kind::CB].map(|kind| ledger.live(155, kind));
+    assert_eq!(live, [(10, 1), (0, 0), (30, 1)]);
+    assert_eq!(ledger.lost(Lost::AmbiguousFree), before + 1);
+}
+
+#[test]
 fn a_closed_device_is_empty_and_can_be_opened_again() {
     let ledger = Ledger::open();
     for _ in 0..1000 {

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 
 use ttmon_ledger::layout::kind;
 use ttmon_ledger::reader::{Allocator, Circular, Entry, Totals};
+use ttmon_ledger::report::BUFFER_KINDS;
 use ttmon_model::{DeviceId, KernelType, KernelTypes, KernelUse, Kind, Sample, Snapshot, Source};
 use ttmon_source::ledgers;
 
 use crate::limits::DUMP_BUFFERS_MAX;
 use crate::lines::{KINDS, kilobytes, megabytes};
-use crate::owner::BUFFER_KINDS;
 
 /// What a dump is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

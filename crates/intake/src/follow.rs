@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ttmon_ledger::layout::{Op, Refused, kind};
 use ttmon_ledger::reader::{Event, Region, Totals};
+use ttmon_ledger::report::{BUFFER_KINDS, kernel_type};
 use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
 use ttmon_source::ledgers::Found;
@@ -15,7 +16,6 @@ use crate::dump::devices;
 use crate::handed::PostMortem;
 use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
 use crate::lines::{self, Done, Format, Told};
-use crate::owner::BUFFER_KINDS;
 use crate::peer;
 
 /// One ledger of one process: a program that takes over by `exec` has another.
@@ -193,7 +193,7 @@ impl Known {
         if self.kernels.len() > KERNEL_TYPES_MAX {
             self.kernels.clear();
         }
-        self.kernels.extend(kernels.map(|entry| ((entry.allocator, entry.address), u8::try_from(entry.flags >> 8).unwrap_or(u8::MAX))));
+        self.kernels.extend(kernels.map(|entry| ((entry.allocator, entry.address), kernel_type(entry.flags))));
     }
 }
 

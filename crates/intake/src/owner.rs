@@ -1,23 +1,16 @@
-//! What one process has, by its own account: its ledger, and what a repeated allocation or a free without a kind means.
+//! The ledger of one process that reports over the socket, and what its ledger may take.
 
 use std::collections::HashMap;
 use std::io;
 use std::time::Instant;
 
 use ttmon_ledger::layout::{Lost, kind, origin};
-use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Hosted, Key, KindGeometry, Session};
+use ttmon_ledger::report::{self, FreeTarget, kernel_type};
+use ttmon_ledger::writer::{AllocatorId, Buffer, Chip, Hosted, Key, Released, Stored};
 use ttmon_model::ledger::VisibleDevices;
 
 use crate::limits::{ENTRIES_MAX, FULL_PAUSE, MEMORY_BYTES_MAX};
 use crate::lines::Done;
-
-/// Kinds that a plain allocation can have, by its buffer type: TT-Metal's `BufferType`.
-pub(crate) const BUFFER_KINDS: [u8; 6] = [kind::DRAM, kind::L1, kind::HOST, kind::L1_SMALL, kind::TRACE, kind::OTHER];
-
-/// The kind that a buffer type means.
-pub(crate) fn kind_of(buffer_type: u8) -> u8 {
-    BUFFER_KINDS.get(usize::from(buffer_type)).copied().unwrap_or(kind::OTHER)
-}
 
 /// How a process sees the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,15 +106,6 @@ pub(crate) struct Reported {
     pub(crate) tag: u32,
 }
 
-/// What a free names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Named {
-    /// A buffer of whatever type.
-    Buffer,
-    /// A circular buffer or a kernel.
-    Of(u8),
-}
-
 /// The ledger of a process, and what only matters while the server runs.
 #[derive(Debug)]
 pub(crate) struct Tracked {
@@ -181,9 +165,8 @@ impl Tracked {
 
     fn open(&mut self, device: i32, budget: &mut Budget) -> Result<AllocatorId, Refusal> {
         let given_id = u32::try_from(device).map_err(|_| Refusal::Device)?;
-        let chips = [Chip { metal_id: given_id, unique_id: 0, flags: 0 }];
-        let spec = AllocatorSpec { given_id, origin: origin::SOCKET, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
-        let opened = self.hosted.open_allocator(&spec);
+        let chip = [Chip { metal_id: given_id, unique_id: 0, flags: 0 }];
+        let opened = self.hosted.open_allocator(&report::allocator_of(origin::SOCKET, &chip));
         self.charge(budget);
         let id = opened.map_err(|lost| if lost == Lost::NoAllocator { Refusal::Devices } else { Refusal::Full })?;
         self.devices.insert(0, (device, id));
@@ -219,8 +202,7 @@ impl Tracked {
         Err(refusal)
     }
 
-    /// A live key again with the same size is one more reference, as the programs that TT-Metal caches make them; with another
-    /// size it is another buffer, whose predecessor's free was missed.
+    /// Records an allocation, if the process may have one more.
     pub(crate) fn allocate(&mut self, reported: &Reported, budget: &mut Budget) -> Result<Change, Refusal> {
         let Reported { device, kind, address, size, .. } = *reported;
         if device < 0 {
@@ -235,53 +217,40 @@ impl Tracked {
         let is_full = self.hosted.live_entries() >= ENTRIES_MAX;
         let key = Key { allocator, kind, address };
         let mut session = self.hosted.session();
-        let kernel_type = u8::try_from(reported.flags >> 8).unwrap_or(0);
-        let change = |done, refs| Change { done, kind, size, refs, kernel_type, is_ambiguous: false, is_new };
-        let found = session.find(key);
-        match found {
-            Some(found) if found.size == size => return Ok(change(Done::Allocated, session.reference(key).unwrap_or(1))),
-            None if is_full => {
-                session.lose(Lost::NoMemory);
-                return Err(Refusal::Entries);
-            }
-            _ => {}
+        if is_full && session.find(key).is_none() {
+            session.lose(Lost::NoMemory);
+            return Err(Refusal::Entries);
         }
         let buffer = Buffer { size, flags: reported.flags, tag: reported.tag, ..Buffer::default() };
-        match session.insert(key, &buffer) {
-            Ok(()) => {}
+        let (done, refs) = match report::allocate(&mut session, key, &buffer) {
+            Ok(Stored::New) => (Done::Allocated, 1),
+            Ok(Stored::Referenced(refs)) => (Done::Allocated, refs),
+            Ok(Stored::Replaced) => (Done::Replaced, 1),
             Err(Lost::SizeOutOfRange) => return Err(Refusal::Size),
             Err(_) => return Err(Refusal::Memory),
-        }
+        };
         drop(session);
-        self.freed.forget(device, address);
-        Ok(change(if found.is_some() { Done::Replaced } else { Done::Allocated }, 1))
+        if refs == 1 {
+            self.freed.forget(device, address);
+        }
+        Ok(Change { done, kind, size, refs, kernel_type: kernel_type(reported.flags), is_ambiguous: false, is_new })
     }
 
-    /// Drops one reference; the last one frees. An unknown one is told as it was named.
-    pub(crate) fn free(&mut self, device: i32, named: Named, address: u64) -> Change {
+    /// Records a free.
+    pub(crate) fn free(&mut self, device: i32, target: FreeTarget, address: u64) -> Change {
         let allocator = self.allocator(device);
-        let mut session = self.hosted.session();
-        let (key, is_ambiguous) = match (allocator, named) {
-            (None, _) => (None, false),
-            (Some(allocator), Named::Of(kind)) => (Some(Key { allocator, kind, address }), false),
-            (Some(allocator), Named::Buffer) => buffer_at(&mut session, allocator, address),
-        };
-        // A kernel's type is known from its load: an unload does not say it.
-        let flags = key.filter(|key| key.kind == kind::KERNEL).and_then(|key| session.flags(key)).unwrap_or(0);
-        let kernel_type = u8::try_from(flags >> 8).unwrap_or(0);
-        let found = key.and_then(|key| Some((key, session.find(key)?.size, session.unreference(key)?)));
-        let Some((key, size, refs)) = found else {
-            session.lose(Lost::UnknownFree);
-            drop(session);
+        let Some(freed) = report::free(&mut self.hosted.session(), allocator, target, address) else {
             let done = if self.freed.knows(device, address) { Done::Twice } else { Done::Unknown };
-            let kind = if let Named::Of(kind) = named { kind } else { kind::OTHER };
-            return Change { done, kind, size: 0, refs: 0, kernel_type, is_ambiguous: false, is_new: false };
+            let kind = if let FreeTarget::Kind(kind) = target { kind } else { kind::OTHER };
+            return Change { done, kind, size: 0, refs: 0, kernel_type: 0, is_ambiguous: false, is_new: false };
         };
-        drop(session);
+        let Released { size, refs, flags } = freed.buffer;
         if refs == 0 {
             self.freed.note(device, address);
         }
-        Change { done: Done::Freed, kind: key.kind, size, refs, kernel_type, is_ambiguous, is_new: false }
+        // Only a load reports the type of a kernel.
+        let kernel_type = if freed.kind == kind::KERNEL { kernel_type(flags) } else { 0 };
+        Change { done: Done::Freed, kind: freed.kind, size, refs, kernel_type, is_ambiguous: freed.is_ambiguous, is_new: false }
     }
 
     /// Bytes of one kind that it has on a device.
@@ -289,16 +258,6 @@ impl Tracked {
         let allocator = self.devices.iter().find(|(known, _)| *known == device);
         allocator.map_or(0, |(_, id)| self.hosted.live_of(*id, kind).0)
     }
-}
-
-/// A free names no kind: the newest buffer at the address goes, and where there were several that is counted. A circular buffer or
-/// a kernel of that number is not meant.
-fn buffer_at(session: &mut Session<'_>, allocator: AllocatorId, address: u64) -> (Option<Key>, bool) {
-    let Some((kind, kinds)) = session.newest_of(allocator, address, &BUFFER_KINDS) else { return (None, false) };
-    if kinds > 1 {
-        session.lose(Lost::AmbiguousFree);
-    }
-    (Some(Key { allocator, kind, address }), kinds > 1)
 }
 
 /// Which addresses were freed last, to tell a second free from one of something never seen. It forgets.

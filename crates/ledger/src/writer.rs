@@ -4,7 +4,6 @@
 //! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside somebody else's program: nothing
 //! here prints, panics, calls malloc or changes errno, and nothing waits for more than a second while nobody gets on.
 
-mod again;
 mod ahead;
 mod allocators;
 mod books;
@@ -29,6 +28,7 @@ mod repair;
 mod shared;
 mod slots;
 mod start;
+mod store;
 mod sweep;
 mod tags;
 
@@ -48,17 +48,17 @@ pub use environment::Seen;
 pub use failures::Failure;
 pub use hosted::{Hosted, Owner};
 pub use marks::RowFigures;
+pub use store::{Repeated, Stored};
 
 use crate::{
-    layout::{self, KINDS, Lost, Op, SIZE_END, WriterKind, entry, header, status},
+    layout::{self, KINDS, Lost, Op, WriterKind, entry, header, status},
     tsc,
 };
 
 use books::{Books, makes_inexact};
-use event::{Fact, NewEntry, references_of};
+use event::{flags_of, references_of};
 use identity::keeping_errno;
 use lock::Held;
-use look::Place;
 
 /// What a writer is told about itself.
 #[derive(Clone, Copy, Debug)]
@@ -406,11 +406,22 @@ pub struct Buffer {
 
 /// A live buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LiveBuffer {
     /// Its size.
     pub size: u64,
     /// How often it was allocated and not freed.
     pub refs: u32,
+}
+
+/// A buffer that lost a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// Its size.
+    pub size: u64,
+    /// The references that remain; 0 if that freed it.
+    pub refs: u32,
+    /// The flags it was reported with.
+    pub flags: u16,
 }
 
 /// The lock of a ledger, and all that may be done under it. All events of a session have its time.
@@ -459,43 +470,9 @@ impl Session<'_> {
     }
 
     /// The live buffer of that key.
-    pub fn find(&self, key: Key) -> Option<Found> {
+    pub fn find(&self, key: Key) -> Option<LiveBuffer> {
         let record = self.books.record_in(self.live(key)?.slot);
-        Some(Found { size: record.get(entry::SIZE), refs: references_of(record) })
-    }
-
-    /// A new buffer. One that is live at that key is freed first and counted as replaced.
-    pub fn insert(&mut self, key: Key, buffer: &Buffer) -> Result<(), Lost> {
-        self.put(key, buffer, Self::replace)
-    }
-
-    /// A new buffer; `again` says what becomes of one that is live at that key.
-    #[inline]
-    fn put(&mut self, key: Key, buffer: &Buffer, again: again::Again<Self>) -> Result<(), Lost> {
-        if buffer.size >= SIZE_END {
-            return self.refuse(Lost::SizeOutOfRange);
-        }
-        let books = self.books;
-        let Some(row) = books.row_for(key) else { return self.refuse(Lost::NoAllocator) };
-        let hash = index::hash(row, key.address);
-        let found = self.slot_of(row, hash, key.address);
-        let allocated = books.allocated(row, buffer.size, buffer.per_bank);
-        let new = NewEntry { row, kind: key.kind, address: key.address, hash, buffer, allocated };
-        match found {
-            Some(slot) if books.is_live(books.record_in(slot)) => again(self, Place { slot, hash }, &new),
-            found => {
-                let event = books.begin(self.time);
-                if let Some(dead) = found {
-                    books.clear_dead(dead);
-                }
-                books.use_row(row, key.allocator);
-                let Some(slot) = books.take_slot() else {
-                    return self.give_up(event);
-                };
-                books.create(event, slot, &new);
-                Ok(())
-            }
-        }
+        Some(LiveBuffer { size: record.get(entry::SIZE), refs: references_of(record) })
     }
 
     /// Frees the buffer whatever its references, and returns its size. `None` is not counted: what it means is the caller's policy.
@@ -504,24 +481,18 @@ impl Session<'_> {
         Some(self.books.destroy(self.time, place))
     }
 
-    /// One reference more; returns how many there are then.
-    pub fn reference(&mut self, key: Key) -> Option<u32> {
-        let slot = self.live(key)?.slot;
-        let references = references_of(self.books.record_in(slot)).saturating_add(1);
-        self.books.set_references(self.time, Op::Ref, slot, references);
-        Some(references)
-    }
-
-    /// One reference less; returns how many there are then, 0 if that freed it.
-    pub fn unreference(&mut self, key: Key) -> Option<u32> {
+    /// One reference less; the last one frees.
+    pub fn unreference(&mut self, key: Key) -> Option<Released> {
         let place = self.live(key)?;
-        let references = references_of(self.books.record_in(place.slot)).saturating_sub(1);
-        if references == 0 {
+        let record = self.books.record_in(place.slot);
+        let refs = references_of(record).saturating_sub(1);
+        let released = Released { size: record.get(entry::SIZE), refs, flags: flags_of(record) };
+        if refs == 0 {
             self.books.destroy(self.time, place);
         } else {
-            self.books.set_references(self.time, Op::Unref, place.slot, references);
+            self.books.set_references(self.time, Op::Unref, place.slot, refs);
         }
-        Some(references)
+        Some(released)
     }
 
     /// The number of a text, for [`Buffer::tag`]: the same for the same text, 4,095 when there is no room for another.
@@ -532,30 +503,5 @@ impl Session<'_> {
     /// Counts what did not get into the figures, or was odd.
     pub fn lose(&mut self, reason: Lost) {
         self.books.lose(reason);
-    }
-
-    /// Another buffer at a live key: a missed free. Its slot comes later than the old one's, so that a reader who looks an
-    /// entry up again cannot take one for the other.
-    #[cold]
-    fn replace(&mut self, place: Place, new: &NewEntry<'_>) -> Result<(), Lost> {
-        let books = self.books;
-        books.lose(Lost::Replaced);
-        let event = books.begin(self.time);
-        let Some(slot) = books.take_slot() else { return self.give_up(event) };
-        // The same event number: what `destroy` begins is what was begun.
-        books.destroy(self.time, place);
-        books.create(books.begin(self.time), slot, new);
-        Ok(())
-    }
-
-    /// Nothing changed in an event that was begun; its number has a record all the same.
-    fn give_up(&mut self, event: event::Event) -> Result<(), Lost> {
-        self.books.end(event, Op::Nothing, &Fact::default());
-        self.refuse(Lost::NoMemory)
-    }
-
-    fn refuse(&mut self, reason: Lost) -> Result<(), Lost> {
-        self.books.lose(reason);
-        Err(reason)
     }
 }

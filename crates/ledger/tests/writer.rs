@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use raw::{Raw, Truth};
 use ttmon_ledger::{
     layout::{Lost, status},
-    writer::{AllocatorSpec, Buffer, Found, Writer},
+    writer::{AllocatorSpec, Buffer, LiveBuffer, Released, Writer},
 };
 
 fn truth(writer: &Writer) -> Truth {
@@ -173,7 +173,7 @@ fn apply(
             assert_eq!(size, model.live.remove(&(allocator, kind, address)).map(|live| live.size));
         }
         Step::Reference { allocator, kind, address } => {
-            let refs = session.reference(key(ids[allocator], kind, address));
+            let refs = made::reference(session, key(ids[allocator], kind, address));
             let live = model.live.get_mut(&(allocator, kind, address));
             assert_eq!(
                 refs,
@@ -185,7 +185,7 @@ fn apply(
         }
         Step::Unreference { allocator, kind, address } => {
             let place = (allocator, kind, address);
-            let refs = session.unreference(key(ids[allocator], kind, address));
+            let refs = session.unreference(key(ids[allocator], kind, address)).map(|released| released.refs);
             let expected = model.live.get_mut(&place).map(|live| {
                 live.refs -= 1;
                 live.refs
@@ -195,12 +195,12 @@ fn apply(
                 model.live.remove(&place);
             }
             let found = session.find(key(ids[allocator], kind, address));
-            assert_eq!(found, model.live.get(&place).map(|live| Found { size: live.size, refs: live.refs }));
+            assert_eq!(found, model.live.get(&place).map(|live| LiveBuffer { size: live.size, refs: live.refs }));
         }
         Step::RemoveNewest { allocator, address } => {
             let at = |kind: &u8| model.live.get(&(allocator, *kind, address)).map(|live| (live.made, *kind));
             let candidates: Vec<_> = (0_u8..8).filter_map(|kind| at(&kind)).collect();
-            let newest = session.newest_at(ids[allocator], address);
+            let newest = session.newest_of(ids[allocator], address, &[0, 1, 2, 3, 4, 5, 6, 7]);
             let kinds = u32::try_from(candidates.len()).expect("eight");
             assert_eq!(newest, candidates.iter().max().map(|(_, kind)| (*kind, kinds)));
             if let Some((kind, _)) = newest {
@@ -237,9 +237,9 @@ fn more_than_the_capacity_is_counted_and_not_listed() {
     for number in 0..3000_u64 {
         session.insert(key(id, 0, number * 4096), &sized(number + 1)).expect("room");
     }
-    assert_eq!(session.find(key(id, 0, 2500 * 4096)), Some(Found { size: 2501, refs: 1 }));
-    assert_eq!(session.reference(key(id, 0, 2500 * 4096)), Some(2));
-    assert_eq!(session.unreference(key(id, 0, 2500 * 4096)), Some(1));
+    assert_eq!(session.find(key(id, 0, 2500 * 4096)), Some(LiveBuffer { size: 2501, refs: 1 }));
+    assert_eq!(made::reference(&mut session, key(id, 0, 2500 * 4096)), Some(2));
+    assert_eq!(session.unreference(key(id, 0, 2500 * 4096)), Some(Released { size: 2501, refs: 1, flags: 0 }));
     drop(session);
     let before = truth(&writer);
     assert_eq!((before.live.len(), before.rows[&0].unlisted_count, before.rows[&0].count), (1024, 1976, 3000));

@@ -230,7 +230,7 @@ fn short_program(writer: &Writer, id: AllocatorId) {
     writer.session().expect("session").remove(key(id, 0, 256));
     // Another size at a live key, and references.
     insert(128, 700);
-    writer.session().expect("session").reference(key(id, 0, 128));
+    made::reference(&mut writer.session().expect("session"), key(id, 0, 128));
     writer.session().expect("session").unreference(key(id, 0, 128));
     writer.session().expect("session").failed(&refused(id, 0, 1));
     // Members die with their row, are swept, and their keys come back.

@@ -208,7 +208,7 @@ fn kernel_types(totals: &Totals, entries: &[Entry]) -> HashMap<u16, Box<KernelTy
 
 /// The type of a kernel; `None` for everything else.
 pub fn kernel_type(entry: &Entry) -> Option<KernelType> {
-    let number = u8::try_from(entry.flags >> flag::KERNEL_TYPE_SHIFT).unwrap_or(u8::MAX);
+    let number = ttmon_ledger::report::kernel_type(entry.flags);
     (entry.kind == kind::KERNEL).then(|| KernelType::from_number(number))
 }
 

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use ttmon_ledger::layout::kind;
+use ttmon_ledger::report::BUFFER_KINDS;
 
 use super::people::add;
 use super::{HANDED, HANDOVER, Server};
 use crate::limits::HANDOVER_PAUSE;
 use crate::lines;
-use crate::owner::{BUFFER_KINDS, Tracked};
+use crate::owner::Tracked;
 
 impl Server {
     pub(super) fn process_ended(&mut self, number: u64) {

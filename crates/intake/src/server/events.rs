@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use ttmon_ledger::layout::kind;
+use ttmon_ledger::report::{FreeTarget, kernel_flags, kind_of};
 use ttmon_wire::allocation::{Request, Size, Type};
 
 use super::{Process, Server, Untracked};
@@ -10,7 +11,7 @@ use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
 use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
 use crate::lines::{self, Done, Told, megabytes};
-use crate::owner::{Change, Named, Refusal, Reported, Tracked, View, kind_of};
+use crate::owner::{Change, Refusal, Reported, Tracked, View};
 use crate::peer;
 use crate::work::unix_ns;
 
@@ -331,9 +332,9 @@ fn apply(tracked: &mut Tracked, request: &Request, tag: u32, budget: &mut crate:
     match request.kind {
         Type::Alloc => tracked.allocate(&reported(kind_of(buffer_type), 0), budget),
         Type::CbAlloc => tracked.allocate(&reported(kind::CB, 0), budget),
-        Type::KernelLoad => tracked.allocate(&reported(kind::KERNEL, u16::from(buffer_type) << 8), budget),
-        Type::CbFree => Ok(tracked.free(device, Named::Of(kind::CB), address)),
-        Type::KernelUnload => Ok(tracked.free(device, Named::Of(kind::KERNEL), address)),
-        _ => Ok(tracked.free(device, Named::Buffer, address)),
+        Type::KernelLoad => tracked.allocate(&reported(kind::KERNEL, kernel_flags(buffer_type)), budget),
+        Type::CbFree => Ok(tracked.free(device, FreeTarget::Kind(kind::CB), address)),
+        Type::KernelUnload => Ok(tracked.free(device, FreeTarget::Kind(kind::KERNEL), address)),
+        _ => Ok(tracked.free(device, FreeTarget::Buffer, address)),
     }
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ttmon_ledger::layout::kind;
+use ttmon_ledger::report::BUFFER_KINDS;
 
 use super::Server;
 use crate::connection::Connection;
 use crate::counters::ROWS;
 use crate::limits::COMPLAINTS_PER_CONNECTION_MAX;
 use crate::lines::{self, Format, KINDS, kilobytes};
-use crate::owner::{BUFFER_KINDS, Tracked};
+use crate::owner::Tracked;
 use crate::work::unix_ns;
 
 /// How long the last lines may take.

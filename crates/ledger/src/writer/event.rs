@@ -189,6 +189,11 @@ pub(super) fn references_of(record: Record<'_>) -> u32 {
     high(record.get(entry::TAG))
 }
 
+/// The flags of an entry.
+pub(super) fn flags_of(record: Record<'_>) -> u16 {
+    (record.get(entry::ROW) >> 48) as u16
+}
+
 /// The event that made an entry, if it is live as far as its own state says.
 pub(super) fn creation_of(record: Record<'_>) -> Option<u64> {
     let state = record.get(entry::STATE);

@@ -32,18 +32,6 @@ impl Session<'_> {
         Some((newest?.1, kinds))
     }
 
-    /// The same, whatever the kind.
-    pub fn newest_at(&self, allocator: AllocatorId, address: u64) -> Option<(u8, u32)> {
-        const ALL: [u8; KINDS as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
-        self.newest_of(allocator, address, &ALL)
-    }
-
-    /// The flags a live buffer was reported with.
-    pub fn flags(&self, key: Key) -> Option<u16> {
-        let record = self.books.record_in(self.live(key)?.slot);
-        u16::try_from(record.get(entry::ROW) >> 48).ok()
-    }
-
     pub(super) fn live(&self, key: Key) -> Option<Place> {
         self.live_in(self.books.row_for(key)?, key.address)
     }

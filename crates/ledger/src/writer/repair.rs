@@ -118,7 +118,7 @@ mod tests {
     use crate::layout::{Lost, WriterKind, circular};
 
     use super::{
-        super::{AllocatorId, AllocatorSpec, Buffer, Circular, ClockChoice, Config, Found, Key, KindGeometry, Writer},
+        super::{AllocatorId, AllocatorSpec, Buffer, Circular, ClockChoice, Config, Key, KindGeometry, LiveBuffer, Writer},
         *,
     };
 
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(books.region.header(header::STATUS).load(Relaxed) & status::REPAIRED, status::REPAIRED);
         let done = books.region.header(header::SEQ).load(Relaxed) / 2;
         assert_eq!(books.region.event(done)[2].load(Relaxed) >> 56, Op::Repair as u64);
-        assert_eq!(session.find(Key { allocator: id, kind: 0, address: 3 }), Some(Found { size: 100, refs: 1 }));
+        assert_eq!(session.find(Key { allocator: id, kind: 0, address: 3 }), Some(LiveBuffer { size: 100, refs: 1 }));
         assert_eq!(session.remove(Key { allocator: id, kind: 0, address: 9 }), Some(100));
         assert_eq!(books.take_slot(), Some(9), "free slots are known again");
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use proptest::prelude::*;
 use ttmon_ledger::layout::{Op, WriterKind};
 use ttmon_ledger::reader::{Exactness, Listing, PeakSet, Region};
+use ttmon_ledger::report;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
 
 fn writer(clock: ClockChoice) -> Writer {
@@ -53,7 +54,7 @@ fn what_is_written_is_read() {
         let operation = writer.session().unwrap().tag("ttnn::relu");
         let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation };
         writer.session().unwrap().insert(key(allocator, 0, 0x4000), &buffer).unwrap();
-        writer.session().unwrap().reference(key(allocator, 0, 0x4000)).unwrap();
+        report::allocate(&mut writer.session().unwrap(), key(allocator, 0, 0x4000), &buffer).unwrap();
         thread::sleep(Duration::from_millis(20));
         let (read, after) = (reader(&writer), now_ns());
 

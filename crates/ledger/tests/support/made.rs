@@ -4,7 +4,10 @@
 
 use ttmon_ledger::{
     layout::{Refused, WriterKind},
-    writer::{AllocatorId, AllocatorSpec, Chip, Circular, ClockChoice, Config, Failure, Key, KindGeometry, Session, Writer},
+    report,
+    writer::{
+        AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Failure, Key, KindGeometry, Session, Stored, Writer,
+    },
 };
 
 pub const CONFIG: Config = Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
@@ -45,6 +48,15 @@ pub fn refused(allocator: AllocatorId, kind: u8, size: u64) -> Failure<'static> 
 /// A circular buffer of program 0 on four cores of all chips.
 pub fn circular(allocator: AllocatorId) -> Circular {
     Circular { allocator, chip: None, program: 0, address: 0x1_9D60, size: 4096, cores: [0, 0, 1, 1], is_dataflow: false, is_global: false }
+}
+
+/// The buffer of that key once more: one more reference.
+pub fn reference(session: &mut Session<'_>, key: Key) -> Option<u32> {
+    let buffer = Buffer { size: session.find(key)?.size, ..Buffer::default() };
+    match report::allocate(session, key, &buffer) {
+        Ok(Stored::Referenced(references)) => Some(references),
+        _ => None,
+    }
 }
 
 pub fn key(allocator: AllocatorId, kind: u8, address: u64) -> Key {

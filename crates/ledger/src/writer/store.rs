@@ -1,0 +1,116 @@
+//! Stores a buffer: a new one, one that repeats a live one, or one whose free did not happen.
+
+use crate::layout::{Lost, Op, SIZE_END, entry, row};
+
+use super::{
+    Buffer, Key, Session,
+    event::{Event, Fact, NewEntry, references_of},
+    index,
+    look::Place,
+};
+
+/// What to do about a live buffer at the key of a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    /// It gets one more reference.
+    Reference,
+    /// It is freed and counted as replaced.
+    Replace,
+}
+
+/// What storing a buffer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// There is a new entry.
+    New,
+    /// The live one has so many references now.
+    Referenced(u32),
+    /// There is a new entry in place of the live one.
+    Replaced,
+}
+
+impl Session<'_> {
+    /// A new buffer. One that is live at that key is freed first and counted as replaced.
+    pub fn insert(&mut self, key: Key, buffer: &Buffer) -> Result<(), Lost> {
+        self.store(key, buffer, |_| Repeated::Replace).map(|_| ())
+    }
+
+    /// A new buffer. `repeated` decides, by its size, what happens to one that is live at that key.
+    #[inline]
+    pub fn store(&mut self, key: Key, buffer: &Buffer, repeated: impl FnOnce(u64) -> Repeated) -> Result<Stored, Lost> {
+        if buffer.size >= SIZE_END {
+            return self.refuse(Lost::SizeOutOfRange);
+        }
+        let books = self.books;
+        let Some(row) = books.row_for(key) else { return self.refuse(Lost::NoAllocator) };
+        let hash = index::hash(row, key.address);
+        let found = self.slot_of(row, hash, key.address);
+        let allocated = books.allocated(row, buffer.size, buffer.per_bank);
+        let new = NewEntry { row, kind: key.kind, address: key.address, hash, buffer, allocated };
+        match found {
+            Some(slot) if books.is_live(books.record_in(slot)) => match repeated(books.record_in(slot).get(entry::SIZE)) {
+                Repeated::Reference => Ok(Stored::Referenced(self.add_reference(slot))),
+                Repeated::Replace => self.replace(Place { slot, hash }, &new),
+            },
+            found => {
+                let event = books.begin(self.time);
+                if let Some(dead) = found {
+                    books.clear_dead(dead);
+                }
+                books.use_row(row, key.allocator);
+                let Some(slot) = books.take_slot() else {
+                    return self.give_up(event);
+                };
+                books.create(event, slot, &new);
+                Ok(Stored::New)
+            }
+        }
+    }
+
+    /// Puts back what a free had removed that then did not happen: no allocation more, a free less. A buffer that has the key
+    /// since stays.
+    pub fn restore(&mut self, key: Key, buffer: &Buffer) {
+        let books = self.books;
+        let Some(number) = books.row_for(key).filter(|_| self.live(key).is_none()) else { return };
+        let event = books.begin(self.time);
+        let row = books.region.row(number);
+        let counts = [row::ALLOCS, row::FREES].map(|field| (field, row.get(field)));
+        counts.iter().for_each(|(field, _)| row.subtract(*field, 1));
+        // The same event number: what `insert` begins is what was begun.
+        if self.insert(key, buffer).is_err() && books.is_half_done() {
+            counts.iter().for_each(|(field, count)| row.set(*field, *count));
+            books.end(event, Op::Nothing, &Fact::default());
+        }
+    }
+
+    fn add_reference(&mut self, slot: u32) -> u32 {
+        let references = references_of(self.books.record_in(slot)).saturating_add(1);
+        self.books.set_references(self.time, Op::Ref, slot, references);
+        references
+    }
+
+    /// Another buffer at a live key: a missed free. Its slot comes later than the old one's, so that a reader who looks an
+    /// entry up again cannot take one for the other.
+    #[cold]
+    fn replace(&mut self, place: Place, new: &NewEntry<'_>) -> Result<Stored, Lost> {
+        let books = self.books;
+        books.lose(Lost::Replaced);
+        let event = books.begin(self.time);
+        let Some(slot) = books.take_slot() else { return self.give_up(event) };
+        // The same event number: what `destroy` begins is what was begun.
+        books.destroy(self.time, place);
+        books.create(books.begin(self.time), slot, new);
+        Ok(Stored::Replaced)
+    }
+
+    /// Nothing changed in an event that was begun; its number has a record all the same.
+    pub(super) fn give_up<T>(&mut self, event: Event) -> Result<T, Lost> {
+        self.books.end(event, Op::Nothing, &Fact::default());
+        self.refuse(Lost::NoMemory)
+    }
+
+    pub(super) fn refuse<T>(&mut self, reason: Lost) -> Result<T, Lost> {
+        self.books.lose(reason);
+        Err(reason)
+    }
+}
