@@ -156,29 +156,31 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
     if request.want == Want::Names {
         return list_names(&request.path, request.bytes_max);
     }
-    let file = match plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file)) {
-        Some(file) => file,
-        None => {
-            let opened = kept.with_room(|| open_beside(directory, &request.path, request.want));
-            if opened.is_err() {
-                plan.close(index);
-            }
-            let file = Arc::new(opened?);
-            if request.pace == Pace::Repeated {
-                plan.keep(index, &file);
-            }
-            file
-        }
+    let open = plan.file(index).filter(|file| request.want != Want::PlainFile || has_name(file));
+    let reply = match open.map(|file| read_whole(&file, request.bytes_max, request.want)) {
+        Some(reply) if !is_gone(&reply) => reply,
+        _ => open_and_read(kept, plan, index, directory),
     };
-    let mut reply = read_whole(&file, request.bytes_max, request.want);
-    if request.want == Want::LedgerMapping {
-        reply = reply.map(|list| ledger_among(&list));
-    }
-    if request.pace == Pace::Repeated && matches!(reply, Err(Failure::Errno(_))) {
-        // After a reset an open file answers ENODEV for ever: the next read opens it anew.
+    if matches!(reply, Err(Failure::Errno(_))) {
         plan.close(index);
     }
-    reply
+    if request.want == Want::LedgerMapping { reply.map(|list| ledger_among(&list)) } else { reply }
+}
+
+/// Whether the device or the process of an open file is gone. The file will never answer again, and its name may belong to a
+/// new device already.
+fn is_gone(reply: &Reply) -> bool {
+    matches!(reply, Err(Failure::Errno(errno)) if [Errno::NODEV, Errno::SRCH].contains(&Errno::from_raw_os_error(*errno)))
+}
+
+fn open_and_read(kept: &Kept, plan: &Plan, index: usize, directory: &mut Directory) -> Reply {
+    let request = &plan.requests[index];
+    plan.close(index);
+    let file = Arc::new(kept.with_room(|| open_beside(directory, &request.path, request.want))?);
+    if request.pace == Pace::Repeated {
+        plan.keep(index, &file);
+    }
+    read_whole(&file, request.bytes_max, request.want)
 }
 
 /// Whether a file is still in a directory, and not one that was taken away or replaced since it was opened.

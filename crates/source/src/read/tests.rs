@@ -188,6 +188,35 @@ fn a_plain_file_that_was_replaced_is_opened_anew() {
     assert_eq!(read(), Err(Failure::TooLong));
 }
 
+/// A file of `/proc/PID` answers ESRCH once its process is gone, as a file of the driver answers ENODEV once its device is.
+#[test]
+fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
+    struct Child(std::process::Child);
+    impl Drop for Child {
+        fn drop(&mut self) {
+            let _ = self.0.kill().and_then(|()| self.0.wait());
+        }
+    }
+
+    let tree = Tree::new("");
+    let child = Child(std::process::Command::new("sleep").arg("600").spawn().unwrap());
+    let link_to = |target: PathBuf| {
+        std::os::unix::fs::symlink(target, tree.path("next")).unwrap();
+        fs::rename(tree.path("next"), tree.path("device")).unwrap();
+    };
+    link_to(PathBuf::from(format!("/proc/{}", child.0.id())));
+    let request = Request { path: tree.path("device/comm"), want: Want::Whole, bytes_max: 64, pace: Pace::Repeated };
+    let requests: Arc<[Request]> = vec![request].into();
+    let pool = Pool::new(Duration::from_secs(10), None);
+    let read = || tree.read(&pool, vec![Lane { key: 1, requests: requests.clone() }]).remove(0).remove(0);
+    assert_eq!(read(), Ok(b"sleep\n".to_vec()));
+    drop(child);
+    fs::create_dir(tree.path("new")).unwrap();
+    fs::write(tree.path("new/comm"), "new\n").unwrap();
+    link_to(tree.path("new"));
+    assert_eq!(read(), Ok(b"new\n".to_vec()));
+}
+
 #[test]
 fn what_a_lane_had_open_is_closed_when_it_is_read_once() {
     let tree = Tree::new("");

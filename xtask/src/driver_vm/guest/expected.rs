@@ -64,9 +64,7 @@ impl Expected {
 
     /// The driver has the device, its firmware does not answer yet.
     pub(super) fn starting() -> Self {
-        let unread = Self::unread("starting", "no_source", "START", "the firmware does not answer yet");
-        // Counters that were open before the driver was loaded again answer ENODEV once more.
-        Self { scope: Scope::All, more_samples: 1, ..unread }
+        Self { scope: Scope::All, ..Self::unread("starting", "no_source", "START", "the firmware does not answer yet") }
     }
 
     /// The window of the heartbeat (1 s) must pass first.
