@@ -19,6 +19,8 @@ pub struct Root {
     pub proc: PathBuf,
     /// `/dev/shm`
     pub dev_shm: PathBuf,
+    /// `/dev/tenstorrent`. Nothing below it is ever opened.
+    pub devices: PathBuf,
     /// `/etc/passwd`
     pub passwd: PathBuf,
     /// Where services keep what they heard on their allocation sockets: `/run/ttmon/state`, and others.
@@ -65,6 +67,7 @@ impl Root {
             driver: directory.join("proc/driver/tenstorrent"),
             proc: directory.join("proc"),
             dev_shm: directory.join("dev/shm"),
+            devices: directory.join("dev/tenstorrent"),
             passwd: directory.join("etc/passwd"),
             served: vec![directory.join("run/ttmon/state")],
             saved_clusters: vec![directory.join("etc/ttmon/cluster_descriptor.yaml")],

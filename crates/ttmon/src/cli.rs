@@ -224,6 +224,10 @@ pub(crate) enum Command {
     },
     /// Wait until something is so. Exit code 4 when it took too long.
     Wait(WaitArgs),
+    /// Examine this machine: what is wrong, and the command that mends it.
+    ///
+    /// Exit codes: 0 fine, 1 a problem, 2 warnings only, 64 usage error.
+    Doctor(DoctorArgs),
     /// Check devices for Nagios, Slurm or Kubernetes: one line, and an exit code.
     ///
     /// Without a flag it checks --healthy. Performance data follows a `|`. Exit codes: 0 ok, 1 warning, 2 critical, 3 unknown, a
@@ -296,6 +300,17 @@ pub(crate) struct WaitArgs {
     /// Only these devices.
     #[arg(value_name = "DEV")]
     pub(crate) devices: Vec<String>,
+}
+
+/// Flags of `doctor`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct DoctorArgs {
+    /// Write what a bug report needs to FILE (.tar.zst): the driver's files, a snapshot, versions, the driver's log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Keep the host name and serial numbers in the bundle.
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// Flags of `check`.

@@ -4,6 +4,7 @@ mod alias;
 mod check;
 mod cli;
 mod diff;
+mod doctor;
 mod earlier;
 mod env;
 mod events;
@@ -100,6 +101,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),
         Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
         Some(Command::Check(args)) => check::run(&cli.common, args),
+        Some(Command::Doctor(args)) => doctor::run(&cli.common, args),
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),

@@ -72,6 +72,7 @@ const EXIT_CODES: &str = "
 | 123 | `run`: the command succeeded, and a check did not hold or could not be judged |
 | 125 | `run`: ttmon failed before the command was started |
 | 0, 1, 2, 3 | `check`: ok, warning, critical, unknown (a usage error or no device too) |
+| 0, 1, 2, 64 | `doctor`: fine, a problem, warnings only, usage error |
 | 126, 127 | `run`: the command cannot be executed, or was not found |
 
 ## Environment

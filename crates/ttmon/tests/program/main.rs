@@ -3,6 +3,7 @@
 
 mod check;
 mod cli;
+mod doctor;
 mod hanging;
 mod harmless;
 mod outputs;

@@ -1,0 +1,419 @@
+//! One rule per topic.
+
+use std::collections::BTreeMap;
+
+use ttmon_model::attributes::ATTRIBUTES;
+use ttmon_model::snapshot::{Health, Location, State, Status};
+use ttmon_model::units::{UnixTime, Version, size};
+use ttmon_model::{Device, Snapshot};
+
+use crate::{Facts, Finding, Service, Verdict};
+
+/// The oldest kernel with `pidfd_open`.
+const KERNEL_MIN: Version = Version::new(5, 3, 0);
+/// The versions of ttnn that the hook was tried with: docs/ttnn-versions.md.
+const TTNN_TRIED: std::ops::RangeInclusive<Version> = Version::new(0, 69, 0)..=Version::new(0, 81, u32::MAX);
+/// The statistics of TT-Metal and the ledgers of a large program need about this much.
+const SHARED_MEMORY_MIN: u64 = 64 << 20;
+/// 2025-01-01: no ttmon is older.
+const TIME_MIN: UnixTime = UnixTime(1_735_689_600_000_000_000);
+
+type Rule = fn(&Facts) -> Vec<Finding>;
+
+/// The topics, in the order in which they are printed.
+const RULES: &[Rule] = &[
+    driver,
+    devices,
+    firmware,
+    nodes,
+    other_users,
+    iommu,
+    kernel,
+    memory_files,
+    holders,
+    containers,
+    stale,
+    library,
+    ttnn,
+    service,
+    clock,
+];
+
+/// Examines everything.
+pub fn examine(facts: &Facts) -> Vec<Finding> {
+    RULES.iter().flat_map(|rule| rule(facts)).collect()
+}
+
+fn ok(topic: &'static str, message: impl Into<String>) -> Vec<Finding> {
+    vec![Finding { topic, verdict: Verdict::Ok, message: message.into(), remedy: None }]
+}
+
+fn warning(topic: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Vec<Finding> {
+    vec![Finding { topic, verdict: Verdict::Warning, message: message.into(), remedy: Some(remedy.into()) }]
+}
+
+fn problem(topic: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Vec<Finding> {
+    vec![Finding { topic, verdict: Verdict::Problem, message: message.into(), remedy: Some(remedy.into()) }]
+}
+
+/// `1 device`, `2 devices`.
+fn count(number: usize, thing: &str) -> String {
+    let plural = if thing.ends_with('s') { "es" } else { "s" };
+    format!("{number} {thing}{}", if number == 1 { "" } else { plural })
+}
+
+fn local(snapshot: &Snapshot) -> impl Iterator<Item = &Device> {
+    snapshot.devices.iter().filter(|device| device.location == Location::Local)
+}
+
+fn driver(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "driver";
+    let foreign = facts.bus.iter().filter_map(|device| Some((device.bdf, device.driver.as_deref().filter(|name| *name != "tenstorrent")?)));
+    let mut findings: Vec<Finding> = foreign
+        .flat_map(|(bdf, name)| {
+            let remedy = format!("echo {bdf} | sudo tee /sys/bus/pci/drivers/{name}/unbind && sudo modprobe tenstorrent");
+            warning(TOPIC, format!("device {bdf} belongs to the driver {name}"), remedy)
+        })
+        .collect();
+    findings.extend(match &facts.snapshot {
+        Err(_) if !facts.is_driver_loaded && facts.bus.is_empty() => {
+            problem(TOPIC, "no Tenstorrent device is on the PCI bus", "check seating and power of the card, then: lspci -d 1e52:")
+        }
+        Err(_) if !facts.is_driver_loaded => {
+            let message = format!("{} on the PCI bus, and the driver is not loaded", count(facts.bus.len(), "device"));
+            problem(TOPIC, message, "sudo modprobe tenstorrent; if there is no such module: sudo apt install tenstorrent-dkms")
+        }
+        Err(reason) => problem(TOPIC, reason.clone(), "sudo dmesg | grep -i tenstorrent"),
+        Ok(snapshot) => version(snapshot),
+    });
+    findings
+}
+
+/// What this driver does not publish, and which one does.
+fn version(snapshot: &Snapshot) -> Vec<Finding> {
+    const TOPIC: &str = "driver";
+    const UPDATE: &str = "sudo apt install --only-upgrade tenstorrent-dkms; or build tt-kmd";
+    let Ok(text) = &snapshot.driver else { return warning(TOPIC, "the driver is loaded and its version is unknown", UPDATE) };
+    let Some(driver) = Version::parse(text) else { return warning(TOPIC, format!("driver {text} is unknown"), UPDATE) };
+    let archs: Vec<_> = local(snapshot).filter_map(|device| device.arch.ok()).collect();
+    let newer = ATTRIBUTES.iter().filter_map(|row| {
+        let since = archs.iter().filter_map(|arch| row.since(*arch)).filter(|since| *since > driver).min()?;
+        Some((since, row.file))
+    });
+    let newer: Vec<(Version, &str)> = newer.collect();
+    match newer.iter().map(|(since, _)| *since).max() {
+        None => ok(TOPIC, format!("version {text}, which publishes every value ttmon shows")),
+        Some(since) => {
+            let files: Vec<&str> = newer.iter().map(|(_, file)| *file).collect();
+            let message = format!("version {text} does not publish {}; {}.{} does", files.join(", "), since.major, since.minor);
+            warning(TOPIC, message, UPDATE)
+        }
+    }
+}
+
+fn devices(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "devices";
+    let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
+    let mut findings = Vec::new();
+    for device in &snapshot.devices {
+        let id = device.id;
+        let reasons = device.health_reasons.join(", ");
+        // A chip behind another is as its gateway is.
+        if device.location == Location::Remote {
+            continue;
+        }
+        let reload = "sudo modprobe -r tenstorrent && sudo modprobe tenstorrent";
+        findings.extend(match (device.state, device.health) {
+            (State::Gone, _) => problem(TOPIC, format!("device {id}: {reasons}"), bring_back(facts, device)),
+            (State::Resetting, _) => warning(TOPIC, format!("device {id}: {reasons}"), "wait for the end of the reset, then: ttmon doctor"),
+            (State::Starting, _) => warning(TOPIC, format!("device {id}: {reasons}"), format!("wait two minutes; then {reload}")),
+            (State::Unreadable, _) => problem(
+                TOPIC,
+                format!("device {id}: {reasons}"),
+                format!("sudo dmesg | grep -i tenstorrent; then, with no program on it: tt-smi -r {id}"),
+            ),
+            (State::Unknown, _) => {
+                warning(TOPIC, format!("device {id} publishes no telemetry"), "update the driver and the firmware: tt-flash")
+            }
+            (State::Ok, Health::Critical) => {
+                problem(TOPIC, format!("device {id}: {reasons}"), format!("stop its program and check cooling: ttmon who {id}"))
+            }
+            (State::Ok, Health::Warning) => warning(TOPIC, format!("device {id}: {reasons}"), format!("ttmon -q -d {id}")),
+            (State::Ok, Health::Ok | Health::Unknown) => Vec::new(),
+        });
+    }
+    let readable = local(snapshot).filter(|device| device.state == State::Ok).count();
+    let remote = snapshot.devices.len() - local(snapshot).count();
+    let remote = if remote > 0 { format!(", and {} behind them", count(remote, "remote chip")) } else { String::new() };
+    findings.extend(ok(TOPIC, format!("{} on PCIe can be read{remote}", count(readable, "device"))));
+    findings
+}
+
+/// The command that brings a device back: it is on the bus without a driver, or not on the bus.
+fn bring_back(facts: &Facts, device: &Device) -> String {
+    match device.bdf {
+        Ok(bdf) if facts.bus.iter().any(|found| found.bdf == bdf) => format!("echo {bdf} | sudo tee /sys/bus/pci/drivers/tenstorrent/bind"),
+        _ => "echo 1 | sudo tee /sys/bus/pci/rescan".to_owned(),
+    }
+}
+
+fn firmware(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "firmware";
+    let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
+    let mut versions: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for device in local(snapshot) {
+        if let (Ok(bundle), Ok(arch)) = (&device.firmware.bundle, device.arch) {
+            versions.entry((arch.name().to_owned(), bundle.clone())).or_default().push(device.id.to_string());
+        }
+    }
+    let archs: Vec<&String> = versions.keys().map(|(arch, _)| arch).collect();
+    let listed: Vec<String> = versions.iter().map(|((_, bundle), ids)| format!("{bundle} on {}", ids.join(","))).collect();
+    match () {
+        () if versions.is_empty() => Vec::new(),
+        () if archs.windows(2).any(|pair| pair[0] == pair[1]) => {
+            warning(TOPIC, format!("boards have different firmware: {}", listed.join("; ")), "flash one bundle on all boards: tt-flash")
+        }
+        () => ok(TOPIC, format!("bundle {}", listed.join("; "))),
+    }
+}
+
+fn nodes(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "permissions";
+    let denied: Vec<String> = facts.nodes.iter().filter(|node| !node.is_accessible).map(|node| node.id.to_string()).collect();
+    let mode = facts.nodes.iter().find(|node| !node.is_accessible).map_or(0, |node| node.mode);
+    match () {
+        () if facts.nodes.is_empty() => Vec::new(),
+        () if denied.is_empty() => ok(TOPIC, format!("this user may open {}", count(facts.nodes.len(), "device"))),
+        () => {
+            let message = format!("programs of this user cannot open device {} (mode {mode:04o})", denied.join(","));
+            problem(TOPIC, message, "install the driver's udev rule, then: sudo udevadm control --reload && sudo udevadm trigger")
+        }
+    }
+}
+
+fn other_users(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "permissions";
+    match facts.snapshot.as_ref().map(|snapshot| snapshot.denied_processes) {
+        Ok(denied @ 1..) => {
+            let message = format!("{denied} processes of other users cannot be examined: their memory is unknown");
+            warning(TOPIC, message, "sudo ttmon; or run the service: sudo systemctl enable --now ttmon")
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Programs need 1 GB pages, or an IOMMU that translates.
+fn iommu(facts: &Facts) -> Vec<Finding> {
+    let translates = |kind: &Option<String>| kind.as_deref().is_some_and(|kind| kind.starts_with("DMA"));
+    let untranslated = facts.bus.iter().filter(|device| !translates(&device.iommu)).count();
+    if facts.bus.is_empty() {
+        return Vec::new();
+    }
+    if untranslated == 0 {
+        return ok("iommu", "the IOMMU translates for every device; 1 GB pages are not needed");
+    }
+    match facts.huge_pages {
+        None => Vec::new(),
+        Some(pages) if pages >= untranslated as u64 => {
+            ok("hugepages", format!("{pages} pages of 1 GB for {}", count(untranslated, "device")))
+        }
+        Some(pages) => problem(
+            "hugepages",
+            format!("{pages} pages of 1 GB for {} without IOMMU: programs cannot start", count(untranslated, "device")),
+            "install tt-system-tools, then: sudo systemctl enable --now tenstorrent-hugepages.service 'dev-hugepages\\x2d1G.mount'",
+        ),
+    }
+}
+
+fn kernel(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "kernel";
+    let mut findings = match facts.kernel {
+        None => Vec::new(),
+        Some(version) if version < KERNEL_MIN => {
+            let message = format!("Linux {}.{} has no pidfd; the ends of processes are noticed late", version.major, version.minor);
+            problem(TOPIC, message, "boot Linux 5.3 or newer")
+        }
+        Some(version) => ok(TOPIC, format!("Linux {}.{}", version.major, version.minor)),
+    };
+    if let Some(scope @ 2..) = facts.ptrace_scope {
+        let message = format!("yama.ptrace_scope is {scope}: a user without root cannot read every ledger of the own programs");
+        findings.extend(warning(TOPIC, message, "sudo sysctl kernel.yama.ptrace_scope=1"));
+    }
+    findings
+}
+
+fn memory_files(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "shared memory";
+    if let Some(Err(reason)) = &facts.memfd {
+        return problem(
+            TOPIC,
+            format!("memfd_create fails: {reason}; no program can be tracked"),
+            "allow memfd_create in the container's seccomp profile",
+        );
+    }
+    match facts.shared_memory {
+        None => Vec::new(),
+        Some(space) if space.free < SHARED_MEMORY_MIN => {
+            let message = format!("{} of {} are free in /dev/shm", size(space.free), size(space.total));
+            warning(TOPIC, message, "sudo mount -o remount,size=2G /dev/shm; in a container: --shm-size=2g")
+        }
+        Some(space) => ok(TOPIC, format!("{} of {} are free in /dev/shm", size(space.free), size(space.total))),
+    }
+}
+
+fn holders(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "processes";
+    let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
+    let held = local(snapshot).filter(|device| device.memory.holders.is_ok_and(|holders| holders > 0)).count();
+    let mut findings = if held == 0 {
+        ok(TOPIC, "no process holds a device")
+    } else {
+        ok(TOPIC, format!("{} held; ttmon who lists the processes", count(held, "device")))
+    };
+    for process in &snapshot.processes {
+        let pid = process.key.pid;
+        let devices: Vec<String> = process.devices.iter().map(|used| used.device.to_string()).collect();
+        let devices = devices.join(",");
+        match process.status {
+            Status::Open => {
+                let message = format!("process {pid} on device {devices} is not tracked: its memory is unknown");
+                findings.extend(warning(TOPIC, message, "start it with: ttmon run -- COMMAND"));
+            }
+            Status::Dead => {
+                let message = format!("process {pid} has exited and another process keeps device {devices} open");
+                findings.extend(warning(TOPIC, message, format!("ttmon who {devices}")));
+            }
+            Status::Tracked | Status::Connected | Status::Reported | Status::NoPermission => {}
+        }
+    }
+    findings
+}
+
+fn containers(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "containers";
+    let hidden =
+        facts.snapshot.as_ref().map_or(0, |snapshot| local(snapshot).map(|device| device.memory.hidden_processes).max().unwrap_or(0));
+    if hidden == 0 {
+        return Vec::new();
+    }
+    warning(
+        TOPIC,
+        "processes outside this container hold devices and cannot be named",
+        "run ttmon on the host, or start the container with --pid=host",
+    )
+}
+
+fn stale(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "stale memory";
+    let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
+    let stale = snapshot.devices.iter().filter(|device| device.memory.stale_bytes > 0);
+    let (ids, bytes): (Vec<String>, Vec<u64>) = stale.map(|device| (device.id.to_string(), device.memory.stale_bytes)).unzip();
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let message = format!("processes that ended left {} in the statistics of device {}", size(bytes.iter().sum()), ids.join(","));
+    warning(TOPIC, message, "while no program runs on these devices: rm /dev/shm/tt_device_*_memory")
+}
+
+fn library(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "libraries";
+    match &facts.library {
+        None => Vec::new(),
+        Some(Ok(path)) => ok(TOPIC, format!("ttmon run preloads {}", path.display())),
+        Some(Err(reason)) => problem(
+            TOPIC,
+            format!("ttmon run does not work: {reason}"),
+            "install ttmon as a package, or set TTMON_LIB to the folder of libttmon_hook.so",
+        ),
+    }
+}
+
+fn ttnn(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "ttnn";
+    let Some(python) = &facts.python else { return Vec::new() };
+    let Some(ttnn) = &python.ttnn else { return ok(TOPIC, format!("no ttnn in Python {}", python.version)) };
+    match Version::parse(ttnn) {
+        Some(version) if TTNN_TRIED.contains(&version) => {
+            ok(TOPIC, format!("ttnn {ttnn} in Python {}, which ttmon run knows", python.version))
+        }
+        _ => {
+            let message = format!("ttnn {ttnn} was not tried with this ttmon: some memory may not be tracked");
+            warning(TOPIC, message, "the report of ttmon run lists what is covered; update ttmon")
+        }
+    }
+}
+
+fn service(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "service";
+    match &facts.service {
+        None => Vec::new(),
+        Some(Service::None) => ok(TOPIC, "no ttmon serve runs; it is needed for history, metrics and alerts only"),
+        Some(Service::Answers { place }) => ok(TOPIC, format!("answers at {place}")),
+        Some(Service::Silent { place, reason }) => {
+            problem(TOPIC, format!("{place} {reason}"), "systemctl status ttmon; sudo systemctl restart ttmon")
+        }
+    }
+}
+
+fn clock(facts: &Facts) -> Vec<Finding> {
+    if facts.time.0 >= TIME_MIN.0 {
+        return Vec::new();
+    }
+    problem("clock", format!("the time of day is wrong: {}", facts.time.rfc3339()), "sudo timedatectl set-ntp true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Node, Python, Space};
+    use ttmon_model::identity::DeviceId;
+
+    fn facts() -> Facts {
+        Facts {
+            snapshot: Err("no device".to_owned()),
+            is_driver_loaded: true,
+            bus: Vec::new(),
+            nodes: Vec::new(),
+            huge_pages: None,
+            kernel: None,
+            ptrace_scope: None,
+            time: UnixTime(TIME_MIN.0),
+            shared_memory: None,
+            memfd: None,
+            library: None,
+            python: None,
+            service: None,
+        }
+    }
+
+    /// The finding of a topic.
+    fn check(facts: &Facts, topic: &str, verdict: Verdict, message: &str) {
+        let findings = examine(facts);
+        let found = findings.iter().find(|finding| finding.topic == topic).unwrap_or_else(|| panic!("no {topic} in {findings:?}"));
+        assert_eq!(found.verdict, verdict, "{found:?}");
+        assert!(found.message.contains(message), "{found:?}");
+        assert_eq!(found.remedy.is_none(), verdict == Verdict::Ok, "{found:?}");
+    }
+
+    #[test]
+    fn facts_of_this_process() {
+        use Verdict::{Ok as Fine, Problem, Warning};
+        let node = |is_accessible| vec![Node { id: DeviceId(0), is_accessible, mode: 0o600 }];
+        check(&Facts { nodes: node(false), ..facts() }, "permissions", Problem, "cannot open device 0 (mode 0600)");
+        check(&Facts { nodes: node(true), ..facts() }, "permissions", Fine, "may open 1 device");
+        let space = |free| Some(Space { total: 1 << 30, free });
+        check(&Facts { shared_memory: space(1 << 20), ..facts() }, "shared memory", Warning, "1.0MB of 1.0GB");
+        check(&Facts { shared_memory: space(1 << 29), ..facts() }, "shared memory", Fine, "512.0MB");
+        let refused = Some(Err("Operation not permitted".to_owned()));
+        check(&Facts { memfd: refused, ..facts() }, "shared memory", Problem, "memfd_create fails");
+        check(&Facts { library: Some(Err("not found".to_owned())), ..facts() }, "libraries", Problem, "not found");
+        check(&Facts { library: Some(Ok("/usr/lib/ttmon/libttmon_stub.so".into())), ..facts() }, "libraries", Fine, "/usr/lib/ttmon");
+        let python = |ttnn: &str| Some(Python { version: "3.12.3".to_owned(), ttnn: Some(ttnn.to_owned()) });
+        check(&Facts { python: python("0.81.1"), ..facts() }, "ttnn", Fine, "0.81.1");
+        check(&Facts { python: python("0.90.0"), ..facts() }, "ttnn", Warning, "was not tried");
+        let silent = Service::Silent { place: "unix:/run/ttmon/api.sock".to_owned(), reason: "does not answer".to_owned() };
+        check(&Facts { service: Some(silent), ..facts() }, "service", Problem, "does not answer");
+        check(&Facts { service: Some(Service::None), ..facts() }, "service", Fine, "no ttmon serve");
+        check(&Facts { time: UnixTime(0), ..facts() }, "clock", Problem, "1970");
+    }
+}

@@ -1,0 +1,219 @@
+//! `ttmon doctor`: whether this machine is fit, why not, and what to do; and a bundle for a bug report.
+
+use std::env;
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use ttmon_doctor::bundle::{self, Content, Entry, Pseudonyms};
+use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
+use ttmon_model::Snapshot;
+use ttmon_model::units::UnixTime;
+use ttmon_print::text;
+use ttmon_source::ledgers::Detail;
+use ttmon_source::read::Pace;
+use ttmon_source::{Machine, Reach};
+use ttmon_wire::{Layout, SnapshotJson};
+
+use crate::cli::{DoctorArgs, Everywhere};
+use crate::failure::{Failure, complain};
+use crate::meant::{Context, Place};
+use crate::open::Placed;
+use crate::output::Output;
+use crate::run::library;
+use crate::server;
+use crate::show::VERSION;
+
+/// Exit code of a usage error: 2 means "warnings only".
+const USAGE: u8 = 64;
+/// A Python that takes longer is not waited for.
+const CHILD_TIME: Duration = Duration::from_secs(3);
+/// More of a child's output is not read.
+const CHILD_BYTES_MAX: u64 = 1 << 20;
+/// Asks for metadata alone: nothing is imported.
+const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platform.python_version()); print(m.version('ttnn'))";
+/// Keys of the snapshot that a bundle never has.
+const PRIVATE_KEYS: [&str; 4] = ["user", "uid", "command", "problems"];
+
+pub(crate) fn run(common: &Everywhere, args: &DoctorArgs) -> Result<(), Failure> {
+    let usage = |failure: Failure| Failure { code: if failure.code == 2 { USAGE } else { failure.code }, ..failure };
+    if args.full && args.bundle.is_none() {
+        return Err(usage(Failure::usage("--full says what --bundle packs; give --bundle FILE too")));
+    }
+    let context = Context::new(common, &[]).map_err(usage)?;
+    let placed = Placed::new(&context, Pace::Once, true, Detail::Totals, Reach::Holders).map_err(usage)?;
+    let (root, simulation) = (placed.root.clone(), placed.simulation);
+    let snapshot = Machine::new(placed.root, placed.options).and_then(|mut machine| machine.sample());
+    let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None)).map_err(|error| error.to_string());
+    let mut facts = Facts::read(&root, snapshot, now());
+    if matches!(context.place, Place::Real) {
+        facts = facts.with_kernel(&root);
+        facts.library = Some(library::find(&library::places()));
+        facts.python = python();
+        facts.service = Some(service(&context));
+    }
+    let findings = examine(&facts);
+    let report = if context.json { document(&findings) } else { lines(&findings, context.terminal.colors) };
+    Output::Stdout.write(report.as_bytes())?;
+    if let Some(file) = &args.bundle {
+        let directory = match (&context.place, &simulation) {
+            (Place::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
+            (_, Some(simulation)) => simulation.root().to_owned(),
+            (_, None) => PathBuf::from("/"),
+        };
+        let mut pseudonyms = (!args.full).then(Pseudonyms::default);
+        let tree = bundle::tree(&root, &directory, context.read_timeout, pseudonyms.as_mut());
+        let tree = tree.map_err(|error| Failure::new(format!("cannot read the machine: {error}")))?;
+        pack(file, tree, &facts, &lines(&findings, false), pseudonyms.as_ref())?;
+    }
+    match findings.iter().map(|finding| finding.verdict).max() {
+        Some(Verdict::Problem) => Err(Failure { message: String::new(), code: 1 }),
+        Some(Verdict::Warning) => Err(Failure { message: String::new(), code: 2 }),
+        Some(Verdict::Ok) | None => Ok(()),
+    }
+}
+
+fn now() -> UnixTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    UnixTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// One line per finding, and its remedy below.
+fn lines(findings: &[Finding], colors: bool) -> String {
+    let mut out = String::new();
+    for finding in findings {
+        let (on, off) = match finding.verdict {
+            _ if !colors => ("", ""),
+            Verdict::Ok => ("\x1b[32m", "\x1b[0m"),
+            Verdict::Warning => ("\x1b[33m", "\x1b[0m"),
+            Verdict::Problem => ("\x1b[31m", "\x1b[0m"),
+        };
+        let message = text::clean(&finding.message, false);
+        let _ = writeln!(out, "{on}{:<8}{off} {}: {message}", finding.verdict.name(), finding.topic);
+        if let Some(remedy) = &finding.remedy {
+            let _ = writeln!(out, "         try: {}", text::clean(remedy, false));
+        }
+    }
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let _ = writeln!(out, "\n{problems} problem{}, {warnings} warning{}", plural(problems), plural(warnings));
+    out
+}
+
+fn document(findings: &[Finding]) -> String {
+    let row = |finding: &Finding| {
+        let Finding { topic, verdict, message, remedy } = finding;
+        json!({ "topic": topic, "verdict": verdict.name(), "message": message, "remedy": remedy })
+    };
+    let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+    let rows: Vec<Value> = findings.iter().map(row).collect();
+    format!("{:#}\n", json!({ "version": VERSION, "verdict": worst.name(), "findings": rows }))
+}
+
+/// The services of this host, the first that is there.
+fn service(context: &Context) -> Service {
+    let Some(service) = server::services(context).into_iter().next() else { return Service::None };
+    let place = service.place().to_string();
+    match service.get("/healthz", Duration::from_secs(1)) {
+        Ok(_) => Service::Answers { place },
+        Err(trouble) => Service::Silent { place, reason: trouble.to_string() },
+    }
+}
+
+fn python() -> Option<Python> {
+    let said = output(Command::new("python3").args(["-c", ASK_PYTHON]))?;
+    let mut lines = said.lines().map(str::to_owned);
+    Some(Python { version: lines.next()?, ttnn: lines.next() })
+}
+
+/// What a command prints, within a time. Its errors are not shown.
+fn output(command: &mut Command) -> Option<String> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let stdout = child.stdout.take()?;
+    let reader = thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = stdout.take(CHILD_BYTES_MAX).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let started = Instant::now();
+    while child.try_wait().ok()?.is_none() {
+        if started.elapsed() > CHILD_TIME {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    reader.join().ok()
+}
+
+/// Writes the bundle and lists what is in it.
+fn pack(file: &Path, tree: Vec<Entry>, facts: &Facts, report: &str, pseudonyms: Option<&Pseudonyms>) -> Result<(), Failure> {
+    let kernel_log: String = output(&mut Command::new("dmesg"))
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| line.contains("tenstorrent"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let snapshot = facts.snapshot.as_ref().ok().map(|snapshot| snapshot_text(snapshot, pseudonyms.is_none()));
+    let versions = format!("ttmon {VERSION}\n");
+    let mut entries: Vec<Entry> = [
+        ("doctor.txt", Some(report.to_owned())),
+        ("versions.txt", Some(versions)),
+        ("snapshot.json", snapshot.transpose()?),
+        ("kernel.log", Some(kernel_log).filter(|log| !log.is_empty())),
+    ]
+    .into_iter()
+    .filter_map(|(name, content)| Some((name, clean(&content?, pseudonyms))))
+    .map(|(name, content)| Entry { path: name.into(), content: Content::File(content.into_bytes()) })
+    .collect();
+    entries.extend(tree);
+    let failed = |error: std::io::Error| Failure::new(format!("cannot write {}: {error}", file.display()));
+    Output::File(file.to_owned()).write(&bundle::pack(&entries).map_err(failed)?)?;
+    let texts = entries.iter().filter(|entry| entry.path.components().count() == 1);
+    let texts: Vec<String> = texts.map(|entry| entry.path.display().to_string()).collect();
+    let hidden = if pseudonyms.is_some() { "host name and serial numbers replaced; " } else { "" };
+    complain(&format!(
+        "wrote {}: {}, and {} files of the driver below root/ (see them with: ttmon --root ttmon-bundle/root); {hidden}no user names, command lines or environment",
+        file.display(),
+        texts.join(", "),
+        entries.len() - texts.len()
+    ));
+    Ok(())
+}
+
+/// The snapshot without what is private.
+fn snapshot_text(snapshot: &Snapshot, is_full: bool) -> Result<String, Failure> {
+    let text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, Layout::Line);
+    let mut document: Value = serde_json::from_str(&text).map_err(|error| Failure::new(error.to_string()))?;
+    hide(&mut document, is_full);
+    Ok(format!("{document:#}\n"))
+}
+
+fn hide(value: &mut Value, is_full: bool) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match key.as_str() {
+                    "host" if !is_full => *value = "host".into(),
+                    key if PRIVATE_KEYS.contains(&key) => *value = Value::Null,
+                    _ => hide(value, is_full),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|element| hide(element, is_full)),
+        _ => {}
+    }
+}
+
+/// A text without serial numbers and without the name of the home directory.
+fn clean(text: &str, pseudonyms: Option<&Pseudonyms>) -> String {
+    let home = env::var("HOME").ok().filter(|home| home.len() > 1);
+    let text = home.map_or_else(|| text.to_owned(), |home| text.replace(&home, "~"));
+    pseudonyms.map_or_else(|| text.clone(), |pseudonyms| pseudonyms.text(&text))
+}
