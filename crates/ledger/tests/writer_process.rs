@@ -29,6 +29,7 @@ use limits::{
 use made::{CONFIG, Random, key, open};
 use memory::{address_space_is_given_back, pages_are_small_and_not_dumped, without_proc_there_is_none};
 use raw::{Raw, Truth};
+use rustix::process::Resource;
 use ttmon_ledger::{
     layout::{Lost, status},
     reader::{Exactness, Region},
@@ -546,13 +547,13 @@ fn all_descriptors_closed() {
 }
 
 fn errno_is_kept() {
-    limit(libc::RLIMIT_NOFILE, 3);
+    limit(Resource::Nofile, 3);
     // SAFETY: this thread's errno.
     let errno = unsafe { &mut *libc::__errno_location() };
     *errno = 4711;
     assert!(WRITER.session().is_err());
     assert_eq!(*errno, 4711);
-    limit(libc::RLIMIT_NOFILE, 1024);
+    limit(Resource::Nofile, 1024);
     *errno = 4711;
     while WRITER.session().is_err() {}
     let id = started();

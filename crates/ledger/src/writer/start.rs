@@ -210,20 +210,6 @@ fn bytes_for(capacity: u32) -> usize {
     position(layout::entries(capacity).end())
 }
 
-/// The type of a limit's name.
-#[cfg(target_env = "gnu")]
-type Resource = libc::__rlimit_resource_t;
-#[cfg(not(target_env = "gnu"))]
-type Resource = libc::c_int;
-
-/// What a process may have, RLIM_INFINITY if it is not limited.
-fn limit(resource: Resource) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the kernel writes to the struct of ours.
-    unsafe { libc::getrlimit(resource, &raw mut limit) };
-    limit.rlim_cur
-}
-
 /// The capacity whose region is at most `bytes` long, down to the smallest.
 fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
     let mut capacity = capacity_max;
@@ -238,6 +224,13 @@ fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
 
 /// Only what others can find is a ledger: where there may be no memfd, or none long enough, there is none.
 fn region(capacity_max: u32, under_way: &UnderWay) -> Option<Made> {
+    // A closure, since the type of a limit's name differs between C libraries. No limit is RLIM_INFINITY.
+    let limit = |resource| {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the kernel writes to the struct of ours.
+        unsafe { libc::getrlimit(resource, &raw mut limit) };
+        limit.rlim_cur
+    };
     let space = limit(libc::RLIMIT_AS);
     let share = if space == libc::RLIM_INFINITY { space } else { space / ADDRESS_SPACE_SHARE };
     // A very small space may still hold the smallest region: mmap decides.

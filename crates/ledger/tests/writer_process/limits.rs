@@ -1,15 +1,12 @@
 //! What a process may have little of: file size, address space, descriptors, memfds, unlocked memory.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::*;
 
-pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: structs of ours.
-    unsafe {
-        libc::getrlimit(resource, &raw mut limit);
-        limit.rlim_cur = value.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
-    }
+pub(crate) fn limit(resource: Resource, value: u64) {
+    let maximum = getrlimit(resource).maximum;
+    setrlimit(resource, Rlimit { current: Some(value.min(maximum.unwrap_or(value))), maximum }).expect("limited");
 }
 
 fn capacity() -> u64 {
@@ -17,17 +14,17 @@ fn capacity() -> u64 {
 }
 
 pub(crate) fn file_size_limit() {
-    limit(libc::RLIMIT_FSIZE, 12 << 20);
+    limit(Resource::Fsize, 12 << 20);
     started();
     assert_eq!(capacity(), 1 << 16);
     assert_eq!(truth().status, 0);
 }
 
 pub(crate) fn file_size_limit_below_the_smallest() {
-    limit(libc::RLIMIT_FSIZE, 1 << 20);
+    limit(Resource::Fsize, 1 << 20);
     is_off();
     // Tried again at every 2^k-th session, should the program raise its limit.
-    limit(libc::RLIMIT_FSIZE, u64::MAX);
+    limit(Resource::Fsize, u64::MAX);
     while WRITER.session().is_err() {}
     started();
     assert_eq!(truth().status & status::INEXACT, status::INEXACT, "it says that something is missing");
@@ -46,11 +43,11 @@ fn is_off() {
 pub(crate) fn address_space_limit() {
     let pages = fs::read_to_string("/proc/self/statm").expect("statm");
     let used = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096;
-    limit(libc::RLIMIT_AS, used + (24 << 20));
+    limit(Resource::As, used + (24 << 20));
     started();
     let capacity = capacity();
     assert!((1024..1 << 18).contains(&capacity), "{capacity}");
-    limit(libc::RLIMIT_AS, u64::MAX);
+    limit(Resource::As, u64::MAX);
     assert_eq!(truth().rows[&0].count, 1);
 }
 
@@ -58,11 +55,11 @@ pub(crate) fn no_descriptor_left() {
     let used = fs::read_dir("/proc/self/fd").expect("fd").count() as u64;
     // All numbers below the limit are taken, or the limit is below what is open.
     let held: Vec<_> = (0..64).filter_map(|_| fs::File::open("/dev/null").ok()).collect();
-    limit(libc::RLIMIT_NOFILE, used.min(held[0].as_raw_fd().unsigned_abs().into()));
+    limit(Resource::Nofile, used.min(held[0].as_raw_fd().unsigned_abs().into()));
     for _ in 0..100 {
         assert_eq!(WRITER.session().err(), Some(Lost::NoMemory));
     }
-    limit(libc::RLIMIT_NOFILE, 1024);
+    limit(Resource::Nofile, 1024);
     // Tried at every 2^k-th: at the 128th again.
     let mut refused = 100;
     while WRITER.session().is_err() {
