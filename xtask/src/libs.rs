@@ -37,12 +37,19 @@ pub(crate) fn build(project: &Project, profile: Profile) -> Result<PathBuf, Stri
     for package in PACKAGES {
         arguments.extend(["--package", package]);
     }
-    project::run(&mut project.cargo(&arguments))?;
+    let cargo = |arguments: &[&str]| {
+        let mut command = project.cargo(arguments);
+        if profile == Profile::Release {
+            command.env("RUSTFLAGS", project.remap());
+        }
+        project::run(&mut command)
+    };
+    cargo(&arguments)?;
     if profile == Profile::Release {
         // A crate that is a Rust library too is not optimised with what it uses, and an event takes a tenth longer; so each is built once
         // more as what is loaded alone.
         for package in PACKAGES {
-            project::run(&mut project.cargo(&["rustc", "--quiet", "--release", "--package", package, "--crate-type", "cdylib"]))?;
+            cargo(&["rustc", "--quiet", "--release", "--package", package, "--crate-type", "cdylib"])?;
         }
     }
     let target = project.metadata()?.target;

@@ -10,6 +10,7 @@ mod driver_vm;
 mod fuzz;
 mod header;
 mod libs;
+mod package;
 mod project;
 mod screens;
 mod service;
@@ -18,7 +19,6 @@ mod stream;
 mod tidy;
 mod tools;
 mod ttnn;
-mod wheel;
 
 use std::process::ExitCode;
 
@@ -83,7 +83,12 @@ const COMMANDS: &[Command] = &[
         help: "the real kernel driver on simulated chips, in a virtual machine: ttmon's values and states beside its files",
         run: driver_vm::run,
     },
-    Command { name: "wheel", arguments: "", help: "one wheel with python/ttmon and the libraries inside", run: wheel::run },
+    Command {
+        name: "package",
+        arguments: package::ARGUMENTS,
+        help: "what people install, below target/package: wheel, deb, rpm and tar.gz, or those named",
+        run: package::run,
+    },
     Command {
         name: "bench",
         arguments: bench::ARGUMENTS,

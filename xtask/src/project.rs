@@ -50,6 +50,13 @@ impl Project {
         command
     }
 
+    /// Flags of the compiler that replace the folders of this machine by fixed names: two machines give the same bytes.
+    pub(crate) fn remap(&self) -> String {
+        let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")));
+        let cargo = home.map(|home| format!(" --remap-path-prefix={home}=/cargo")).unwrap_or_default();
+        format!("--remap-path-prefix={}=/ttmon{cargo}", self.root.display())
+    }
+
     pub(crate) fn metadata(&self) -> Result<Metadata, String> {
         let text = output(&mut self.cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
         parse_metadata(&text).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())

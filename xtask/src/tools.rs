@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use crate::project::{self, Project};
 
@@ -26,6 +27,20 @@ impl Tool {
         project::run(install.arg(&tools)).map_err(|error| format!("{name} {version} cannot be had: {error}"))?;
         Ok(program)
     }
+}
+
+/// Makes sure that there is a program, which root can install with its package of Debian.
+pub(crate) fn installed(project: &Project, program: &str, package: &str) -> Result<(), String> {
+    let mut probe = project.command(program, &["--version"]);
+    if probe.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+        return Ok(());
+    }
+    eprintln!("xtask: installing Debian's package {package}");
+    let apt = |arguments: &[&str]| project::run(project.command("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive"));
+    let install = ["--quiet", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", "install", package];
+    // A new machine has no lists of packages yet.
+    let result = apt(&install).or_else(|_| apt(&["--quiet", "update"]).and_then(|()| apt(&install)));
+    result.map_err(|error| format!("no {program} here: {error}; install {package} as root"))
 }
 
 /// What is in a package of Debian, unpacked below the target directory and not installed: a folder with `usr` and its like. An error

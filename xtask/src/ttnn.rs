@@ -26,9 +26,10 @@ mod versions;
 
 use std::time::{Duration, Instant};
 
+use crate::package;
 use crate::project::Project;
 use crate::stop::Stop;
-use crate::wheel;
+
 use case::{CASES, Case, Started};
 use drive::Driver;
 use environment::Environment;
@@ -100,7 +101,7 @@ pub(crate) fn compare(project: &Project, environment: &Environment, names: &[&st
     let tracking = Tracking::build(project)?;
     let chosen: Vec<&Case> = CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name)).collect();
     let wants_wheel = chosen.iter().any(|case| case.started == Started::ByWheel);
-    let fresh = if wants_wheel { Some(Fresh::make(project, environment, &wheel::build(project)?)?) } else { None };
+    let fresh = if wants_wheel { Some(Fresh::make(project, environment, &package::wheel::build(project)?)?) } else { None };
     let driver = Driver { project, environment, tracking: &tracking, fresh: fresh.as_ref() };
     let mut score = Score::default();
     let deadline = Instant::now() + LIMIT;

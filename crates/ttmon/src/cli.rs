@@ -269,6 +269,9 @@ pub(crate) enum Command {
     Man {
         /// Of this sub-command.
         command: Option<String>,
+        /// Write one page per command into this folder instead of printing one.
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
     },
     /// Print a generated page as Markdown.
     #[command(hide = true)]

@@ -111,7 +111,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
-        Some(Command::Man { command }) => Output::Stdout.write(&pages::man(command.as_deref())?),
+        Some(Command::Man { dir: Some(dir), .. }) => pages::write_manual(dir),
+        Some(Command::Man { command, dir: None }) => Output::Stdout.write(&pages::man(command.as_deref())?),
         Some(Command::Markdown { page: Page::Cli }) => Output::Stdout.write(pages::markdown().as_bytes()),
         Some(Command::Markdown { page: Page::Metrics }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
     }

@@ -1,5 +1,7 @@
 //! Pages made from the one definition of the command line: completions, manual, reference.
 
+use std::path::Path;
+
 use clap_complete::Shell;
 
 use crate::cli;
@@ -26,6 +28,18 @@ pub(crate) fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     clap_mangen::Man::new(page).render(&mut text)?;
     Ok(text)
+}
+
+/// Writes all manual pages: `ttmon.1`, and `ttmon-COMMAND.1` of each command.
+pub(crate) fn write_manual(folder: &Path) -> Result<(), Failure> {
+    let program = cli::command();
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| Some(command.get_name()));
+    for command in std::iter::once(None).chain(commands) {
+        let name = command.map_or("ttmon.1".to_owned(), |command| format!("ttmon-{command}.1"));
+        let path = folder.join(name);
+        std::fs::write(&path, man(command)?).map_err(|error| Failure::new(format!("man: {}: {error}", path.display())))?;
+    }
+    Ok(())
 }
 
 /// The reference of all commands, docs/cli.md.

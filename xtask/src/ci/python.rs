@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use super::{Gate, Outcome};
+use crate::libs::{self, Profile};
 use crate::project::{self, called};
 use crate::stream::Voice;
 
@@ -18,10 +19,10 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 
 fn tests(gate: &mut Gate) -> Result<(), String> {
     // The libraries that python/ttmon loads.
-    gate.cargo(&["build", "--release", "--package", "ttmon-client", "--package", "ttmon-monitor"])?;
+    let libraries = libs::build(gate.project, Profile::Release)?;
     // Without -B it would leave compiled files in the tree.
     let mut python = gate.project.command("python3", &["-B", "-m", "unittest", "discover", "-s", TESTS]);
-    python.env("TTMON_LIB", gate.project.metadata()?.target.join("release"));
+    python.env("TTMON_LIB", libraries);
     println!("$ {}", called(&python));
     let before = gate.tally.total();
     gate.tally.stream(&mut python, Voice::Stderr)?;

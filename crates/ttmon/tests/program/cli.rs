@@ -277,3 +277,14 @@ fn pages() {
         assert!(flags.iter().all(|flag| !help.contains(flag)), "{help}");
     }
 }
+
+#[test]
+fn man_dir_has_a_page_per_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = ttmon(&format!("man --dir {}", folder.path().display()));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert!(page("ttmon.1").contains(".TH"));
+    assert!(page("ttmon-run.1").contains(".TH ttmon-run"));
+    assert!(!folder.path().join("ttmon-markdown.1").exists(), "hidden commands have no page");
+}

@@ -1,0 +1,57 @@
+//! `cargo xtask package [wheel|deb|rpm|tar]...`: what users install.
+//!
+//! The program is static (musl); the libraries are glibc's, since they live in other people's programs. All formats are made from one
+//! staged tree, so a file is named once: in [`payload`].
+
+mod deb;
+mod payload;
+pub(crate) mod program;
+mod rpm;
+mod tar;
+pub(crate) mod wheel;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::project::Project;
+use crate::stop::Stop;
+use payload::Payload;
+
+/// Makes one package of the staged tree.
+type Make = fn(&Project, &Payload, &Path) -> Result<PathBuf, String>;
+
+const FORMATS: &[(&str, Make)] = &[("wheel", wheel::make), ("deb", deb::make), ("rpm", rpm::make), ("tar", tar::make)];
+
+pub(crate) const ARGUMENTS: &str = "[wheel|deb|rpm|tar]...";
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    let known = |name: &String| FORMATS.iter().any(|(format, _)| format == name);
+    if let Some(unknown) = arguments.iter().find(|name| !known(name)) {
+        return Err(Stop::Usage(format!("package makes {ARGUMENTS}, not {unknown}")));
+    }
+    let formats = FORMATS.iter().filter(|(name, _)| arguments.is_empty() || arguments.iter().any(|argument| argument == name));
+    let payload = Payload::stage(project)?;
+    let output = output(project)?;
+    for (_, make) in formats {
+        let file = make(project, &payload, &output)?;
+        let bytes = fs::metadata(&file).map_err(|error| format!("{}: {error}", file.display()))?.len();
+        println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
+    }
+    Ok(())
+}
+
+/// Where packages are put.
+fn output(project: &Project) -> Result<PathBuf, String> {
+    let folder = project.metadata()?.target.join("package");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// An empty folder of this name.
+fn fresh(folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    fs::create_dir_all(folder).map_err(failed)
+}

@@ -1,0 +1,21 @@
+//! The static program: it runs on any Linux of the architecture, with any C library or none.
+
+use std::path::PathBuf;
+
+use crate::project::{self, Project};
+use crate::tools::{self, Tool};
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+/// Adds the list of dependencies to the program, for scanners of known vulnerabilities.
+const AUDITABLE: Tool = Tool { name: "cargo-auditable", version: "0.7.7" };
+
+/// Builds the program as it is released and returns its path.
+pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
+    project::run(&mut project.command("rustup", &["--quiet", "target", "add", TARGET]))?;
+    // Compiles the C code of dependencies (TLS, compression).
+    tools::installed(project, "musl-gcc", "musl-tools")?;
+    let mut command = project.command(AUDITABLE.have(project)?, &["auditable", "build", "--quiet", "--release", "--locked"]);
+    command.args(["--target", TARGET, "--package", "ttmon", "--no-default-features", "--features", "tls"]);
+    project::run(command.env("RUSTFLAGS", project.remap()))?;
+    Ok(project.metadata()?.target.join(TARGET).join("release/ttmon"))
+}
