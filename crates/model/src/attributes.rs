@@ -1,9 +1,9 @@
-//! The driver's files: which there are, how their text reads, what can be true, and since which driver they exist.
-//!
-//! One row a file. `source` reads them in a loop, `derive` judges them in a loop; adding a file is adding a row.
+//! The driver's files: how their text reads, what can be true, and since which driver they exist. Which there are is in the
+//! [field table](crate::fields). `source` reads them in a loop, `derive` judges them in a loop.
 
 use std::ops::RangeInclusive;
 
+pub use crate::fields::{ATTRIBUTES, Attr};
 use crate::missing::{Missing, Reading};
 use crate::product::Arch;
 use crate::units::Version;
@@ -188,87 +188,24 @@ fn parse_link_speed(text: &str) -> Reading<Raw> {
     }
 }
 
-const U32_VALID: RangeInclusive<u64> = 0..=0xFFFF_FFFE;
-const ANY_BUT_ONES: RangeInclusive<u64> = 0..=u64::MAX - 1;
-const CLOCK: RangeInclusive<u64> = 0..=10_000;
-const LANES: RangeInclusive<u64> = 1..=32;
-const GENERATION: RangeInclusive<u64> = 1..=7;
+pub(crate) const U32_VALID: RangeInclusive<u64> = 0..=0xFFFF_FFFE;
+pub(crate) const ANY_BUT_ONES: RangeInclusive<u64> = 0..=u64::MAX - 1;
+pub(crate) const CLOCK: RangeInclusive<u64> = 0..=10_000;
+pub(crate) const LANES: RangeInclusive<u64> = 1..=32;
+pub(crate) const GENERATION: RangeInclusive<u64> = 1..=7;
 
-const fn since(wormhole: Option<Version>, blackhole: Option<Version>, grayskull: Option<Version>) -> [Option<Version>; 3] {
+pub(crate) const fn since(wormhole: Option<Version>, blackhole: Option<Version>, grayskull: Option<Version>) -> [Option<Version>; 3] {
     [wormhole, blackhole, grayskull]
 }
-const fn v(major: u32, minor: u32) -> Option<Version> {
+pub(crate) const fn v(major: u32, minor: u32) -> Option<Version> {
     Some(Version::new(major, minor, 0))
 }
-const KERNEL: [Option<Version>; 3] = since(v(0, 0), v(0, 0), v(0, 0));
-const CLASS_1_28: [Option<Version>; 3] = since(v(1, 28), v(1, 32), v(1, 28));
-const WORMHOLE_GRAYSKULL: [Option<Version>; 3] = since(v(1, 28), None, v(1, 28));
-const HWMON: [Option<Version>; 3] = since(v(1, 27), v(1, 32), v(1, 27));
-const HWMON_MAX: [Option<Version>; 3] = since(v(1, 27), v(2, 9), v(1, 27));
-const COUNTERS: [Option<Version>; 3] = since(v(2, 0), v(2, 0), None);
-
-macro_rules! attributes {
-    ($($attr:ident $place:ident $file:literal $format:ident $pace:ident $bounds:expr, $telemetry:literal, $since:expr;)*) => {
-        /// Every file, by name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[allow(missing_docs, reason = "each is the file in its row of ATTRIBUTES")]
-        pub enum Attr { $($attr),* }
-
-        /// The table, in the order of [`Attr`].
-        pub const ATTRIBUTES: &[Attribute] = &[$(Attribute {
-            attr: Attr::$attr, place: Place::$place, file: $file, format: Format::$format, pace: Pace::$pace,
-            bounds: $bounds, is_telemetry: $telemetry, since: $since,
-        }),*];
-    };
-}
-
-attributes! {
-    // attr             place    file                format          pace     bounds                  telemetry since
-    Temperature         Hwmon    "temp1_input"       Decimal         Dynamic  0..=150_000,            true,  HWMON;
-    TemperatureMax      Hwmon    "temp1_max"         Decimal         Static   1_000..=150_000,        false, HWMON_MAX;
-    Power               Hwmon    "power1_input"      Decimal         Dynamic  0..=1_000_000_000,      true,  HWMON;
-    PowerMax            Hwmon    "power1_max"        Decimal         Static   1_000_000..=1_000_000_000, false, HWMON_MAX;
-    Voltage             Hwmon    "in0_input"         Decimal         Dynamic  0..=2_000,              true,  HWMON;
-    VoltageMax          Hwmon    "in0_max"           Decimal         Static   100..=2_000,            false, HWMON_MAX;
-    Current             Hwmon    "curr1_input"       Decimal         Dynamic  0..=1_000_000,          true,  HWMON;
-    CurrentMax          Hwmon    "curr1_max"         Decimal         Static   1_000..=2_000_000,      false, HWMON_MAX;
-    Fan                 Hwmon    "fan1_input"        Decimal         Dynamic  0..=u64::MAX,           false, since(None, v(2, 0), None);
-    Aiclk               Class    "tt_aiclk"          Decimal         Dynamic  CLOCK,                  true,  CLASS_1_28;
-    Axiclk              Class    "tt_axiclk"         Decimal         Dynamic  CLOCK,                  true,  CLASS_1_28;
-    Arcclk              Class    "tt_arcclk"         Decimal         Dynamic  CLOCK,                  true,  CLASS_1_28;
-    Heartbeat           Class    "tt_heartbeat"      Decimal         Dynamic  U32_VALID,              true,  since(v(2, 7), v(2, 7), None);
-    ThermTrips          Class    "tt_therm_trip_count" Decimal       Dynamic  U32_VALID,              true,  since(None, v(2, 7), None);
-    Serial              Class    "tt_serial"         Hex64           Static   ANY_BUT_ONES,           false, CLASS_1_28;
-    CardType            Class    "tt_card_type"      Word            Static   ANY_BUT_ONES,           false, CLASS_1_28;
-    AsicId              Class    "tt_asic_id"        Hex64           Static   ANY_BUT_ONES,           false, since(v(2, 3), v(2, 1), None);
-    FirmwareBundle      Class    "tt_fw_bundle_ver"  FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 29), v(1, 32), v(1, 29));
-    FirmwareM3App       Class    "tt_m3app_fw_ver"   FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 28), v(1, 32), None);
-    FirmwareM3Boot      Class    "tt_m3bl_fw_ver"    FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 28), None, None);
-    FirmwareArc         Class    "tt_arc_fw_ver"     FirmwareVersion Static   ANY_BUT_ONES,           false, WORMHOLE_GRAYSKULL;
-    FirmwareEth         Class    "tt_eth_fw_ver"     FirmwareVersion Static   ANY_BUT_ONES,           false, since(v(1, 28), None, None);
-    TtFlash             Class    "tt_ttflash_ver"    FirmwareVersion Static   ANY_BUT_ONES,           false, WORMHOLE_GRAYSKULL;
-    HwmonName           Hwmon    "name"              Word            Static   ANY_BUT_ONES,           false, HWMON;
-    PciDevice           Pci      "device"            PrefixedHex     Static   ANY_BUT_ONES,           false, KERNEL;
-    SubsystemDevice     Pci      "subsystem_device"  PrefixedHex     Static   ANY_BUT_ONES,           false, KERNEL;
-    NumaNode            Pci      "numa_node"         DecimalOrNone   Static   0..=65_535,             false, KERNEL;
-    LinkSpeed           Pci      "current_link_speed" LinkSpeed      Slow     GENERATION,             false, KERNEL;
-    LinkSpeedMax        Pci      "max_link_speed"    LinkSpeed       Static   GENERATION,             false, KERNEL;
-    LinkWidth           Pci      "current_link_width" Decimal        Slow     LANES,                  false, KERNEL;
-    LinkWidthMax        Pci      "max_link_width"    Decimal         Static   LANES,                  false, KERNEL;
-    BridgeWidthMax      Bridge   "max_link_width"    Decimal         Static   LANES,                  false, KERNEL;
-    HostPosted0         Counters "mst_posted_wr_data_word_sent0"         Decimal Dynamic U32_VALID, false, COUNTERS;
-    HostPosted1         Counters "mst_posted_wr_data_word_sent1"         Decimal Dynamic U32_VALID, false, COUNTERS;
-    HostNonposted0      Counters "mst_nonposted_wr_data_word_sent0"      Decimal Dynamic U32_VALID, false, COUNTERS;
-    HostNonposted1      Counters "mst_nonposted_wr_data_word_sent1"      Decimal Dynamic U32_VALID, false, COUNTERS;
-    HostRead0           Counters "mst_rd_data_word_received0"            Decimal Dynamic U32_VALID, false, COUNTERS;
-    HostRead1           Counters "mst_rd_data_word_received1"            Decimal Dynamic U32_VALID, false, COUNTERS;
-    ChipPosted0         Counters "slv_posted_wr_data_word_received0"     Decimal Dynamic U32_VALID, false, COUNTERS;
-    ChipPosted1         Counters "slv_posted_wr_data_word_received1"     Decimal Dynamic U32_VALID, false, COUNTERS;
-    ChipNonposted0      Counters "slv_nonposted_wr_data_word_received0"  Decimal Dynamic U32_VALID, false, COUNTERS;
-    ChipNonposted1      Counters "slv_nonposted_wr_data_word_received1"  Decimal Dynamic U32_VALID, false, COUNTERS;
-    ChipRead0           Counters "slv_rd_data_word_sent0"                Decimal Dynamic U32_VALID, false, COUNTERS;
-    ChipRead1           Counters "slv_rd_data_word_sent1"                Decimal Dynamic U32_VALID, false, COUNTERS;
-}
+pub(crate) const KERNEL: [Option<Version>; 3] = since(v(0, 0), v(0, 0), v(0, 0));
+pub(crate) const CLASS_1_28: [Option<Version>; 3] = since(v(1, 28), v(1, 32), v(1, 28));
+pub(crate) const WORMHOLE_GRAYSKULL: [Option<Version>; 3] = since(v(1, 28), None, v(1, 28));
+pub(crate) const HWMON: [Option<Version>; 3] = since(v(1, 27), v(1, 32), v(1, 27));
+pub(crate) const HWMON_MAX: [Option<Version>; 3] = since(v(1, 27), v(2, 9), v(1, 27));
+pub(crate) const COUNTERS: [Option<Version>; 3] = since(v(2, 0), v(2, 0), None);
 
 impl Attr {
     /// Its row.
@@ -299,11 +236,16 @@ impl Attributes {
         self.0[attr as usize].as_ref().map_err(|reason| *reason)
     }
 
-    /// A number, judged by the file's bounds.
-    pub fn number(&self, attr: Attr) -> Reading<u64> {
+    /// What was read, judged by the file's bounds.
+    pub(crate) fn judged(&self, attr: Attr) -> Reading<&Raw> {
         let raw = self.get(attr)?;
         attr.attribute().judge(raw)?;
-        raw.number().ok_or(Missing::Unparsable)
+        Ok(raw)
+    }
+
+    /// A number, judged by the file's bounds.
+    pub fn number(&self, attr: Attr) -> Reading<u64> {
+        self.judged(attr)?.number().ok_or(Missing::Unparsable)
     }
 
     /// A text.

@@ -15,12 +15,12 @@ mod rows;
 use std::collections::HashMap;
 
 use crate::health;
-use crate::identity::DeviceId;
+use crate::identity::{DeviceId, UniqueId};
 use crate::kernels::KernelTypes;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
-use crate::sample::{DeviceSample, Problem, Sample};
-use crate::snapshot::{Allocator, Device, DeviceUse, Location, Process, Snapshot, State};
+use crate::sample::{Problem, Sample};
+use crate::snapshot::{Allocator, Device, DeviceUse, Process, Snapshot, State};
 
 use ledger::Tracked;
 pub use ledger::numbering;
@@ -42,16 +42,18 @@ impl Snapshot {
         let by_device = by_device(&processes);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {
-            let mut device = match row.local {
+            let gateway = || row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via));
+            let (mut device, slot_width_max) = match row.local {
                 Some(local) => device::local(local, row, &mut problems),
-                None => device::remote(row, row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via))),
+                None => (device::remote(row, gateway()), Err(Missing::RemoteChip)),
             };
-            device.unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]).ok_or(Missing::NoSource);
+            let unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]);
+            device.unique_id = unique_id.map(UniqueId).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
             let uses = uses_of(&device, holders, by_device.get(&device.id).map_or(&[], Vec::as_slice), &mut problems);
             device.memory = memory(&device, row, holders, &processes, &uses, &tracked, attribution.stale_bytes[index]);
             let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
-            (device.health, device.health_reasons) = health::judge(&device, row.product, is_in_use);
+            (device.health, device.health_reasons) = health::judge(&device, row.product, slot_width_max, is_in_use);
             devices.push(device);
         }
         Self {
@@ -177,7 +179,8 @@ fn memory(
         KindMemory { total, capacity, free, figure }
     });
     let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
-    let (dram, l1) = (Bar::new(dram_total, used(&Kind::DRAM_BAR)), Bar::new(l1_total, used(&Kind::L1_BAR)));
+    let dram = Bar { total: dram_total, used: used(&Kind::DRAM_BAR) };
+    let l1 = Bar { total: l1_total, used: used(&Kind::L1_BAR) };
     Memory { kinds, dram, l1, untracked_processes: untracked, holders: open, hidden_processes: hidden, stale_bytes }
 }
 
@@ -194,13 +197,9 @@ fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
 fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
     match row.product {
         Some(product) => {
-            let firmware = device.firmware.bundle.as_deref().ok().and_then(crate::units::Version::parse);
+            let firmware = device.firmware.as_deref().ok().and_then(crate::units::Version::parse);
             (Ok(product.dram_bytes()), Ok(product.cores_with(firmware) * product.arch.l1_bytes_per_core()))
         }
         None => (Err(Missing::NoSource), Err(Missing::NoSource)),
     }
-}
-
-fn location(local: Option<&DeviceSample>) -> Location {
-    if local.is_some() { Location::Local } else { Location::Remote }
 }

@@ -12,7 +12,7 @@ use crate::product::Product;
 use crate::snapshot::{Device, Health, State};
 
 /// Judges a device whose other fields are complete, and says why in words.
-pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool) -> (Health, Vec<String>) {
+pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>, is_in_use: bool) -> (Health, Vec<String>) {
     if device.state != State::Ok {
         return (Health::Unknown, state_reason(device).into_iter().collect());
     }
@@ -33,13 +33,13 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, is_in_use: bool)
     if let Some(found) = against(current, device.current_limit.map(|limit| limit.0)) {
         note(found, format!("current {:.0} of {:.0} A", value(current), value(device.current_limit.map(|l| l.0))));
     }
-    if let (Some(limit), Ok(clock), Ok(nominal)) = (device.throttled_by(), device.aiclk, device.aiclk_limit) {
+    if let (Some(limit), Ok(clock), Ok(nominal)) = (device.throttled_by(), device.aiclk_mhz, device.aiclk_limit_mhz) {
         note(Health::Warning, format!("throttling: AI clock {} of {} MHz at the {limit} limit", clock.0, nominal.0));
     }
     if device.heartbeat_alive == Ok(false) {
         note(Health::Warning, "the firmware's heartbeat has stopped".to_owned());
     }
-    if let Some((width, possible)) = narrow_link(device, product).filter(|_| is_in_use) {
+    if let Some((width, possible)) = narrow_link(device, product, slot_width_max).filter(|_| is_in_use) {
         note(Health::Warning, format!("PCIe link x{width} of x{possible}"));
     }
     if let Ok(trips @ 1..) = device.therm_trip_count {
@@ -56,7 +56,7 @@ impl Device {
     /// The limit that holds the AI clock down, `temperature` or `power`, while the chip is throttling.
     pub fn throttled_by(&self) -> Option<&'static str> {
         let is_in_use = self.memory.holders.is_ok_and(|holders| holders > 0);
-        let is_held = self.aiclk.ok()?.0 as f64 <= self.aiclk_limit.ok()?.0 as f64 * CLOCK_HELD_RATIO;
+        let is_held = self.aiclk_mhz.ok()?.0 as f64 <= self.aiclk_limit_mhz.ok()?.0 as f64 * CLOCK_HELD_RATIO;
         let is_at = |now: Reading<f64>, limit: Reading<f64>| now.is_ok_and(|now| limit.is_ok_and(|limit| now >= limit * AT_LIMIT_RATIO));
         match () {
             () if !is_in_use || !is_held => None,
@@ -98,9 +98,9 @@ fn against(now: Reading<f64>, limit: Reading<f64>) -> Option<Health> {
 }
 
 /// Lanes in use and lanes possible, where they differ and should not.
-fn narrow_link(device: &Device, product: Option<&Product>) -> Option<(u64, u64)> {
-    let width = device.pcie.width.ok()?;
-    let possible = device.pcie.width_max.ok()?.min(device.pcie.slot_width_max.unwrap_or(u64::MAX));
+fn narrow_link(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> Option<(u64, u64)> {
+    let width = device.pcie_width.ok()?;
+    let possible = device.pcie_width_max.ok()?.min(slot_width_max.unwrap_or(u64::MAX));
     let is_built_so = product.is_some_and(|product| product.narrow_link_is_normal);
     (width < possible && !is_built_so).then_some((width, possible))
 }

@@ -13,6 +13,16 @@ impl fmt::Display for DeviceId {
     }
 }
 
+/// UMD's number of a chip, which names TT-Metal's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UniqueId(pub u64);
+
+impl fmt::Display for UniqueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A PCI address, `DDDD:BB:DD.F`. Sorted as UMD sorts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bdf {
@@ -70,6 +80,11 @@ pub enum ChipPosition {
 }
 
 impl ChipPosition {
+    /// The position a letter names.
+    pub fn from_letter(letter: &str) -> Option<Self> {
+        [Self::Left, Self::Right].into_iter().find(|position| position.letter() == letter)
+    }
+
     /// The vendor's letter.
     pub fn letter(self) -> &'static str {
         match self {

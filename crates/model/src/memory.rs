@@ -184,6 +184,23 @@ pub struct Memory {
     pub stale_bytes: u64,
 }
 
+impl Memory {
+    /// Nothing is known, for one reason.
+    pub fn missing(reason: Missing) -> Self {
+        let kind = |_| KindMemory { total: Err(reason), capacity: Err(reason), free: Err(reason), figure: Figure::missing(reason) };
+        let bar = Bar { total: Err(reason), used: Err(reason) };
+        Self {
+            kinds: PerKind::from_fn(kind),
+            dram: bar,
+            l1: bar,
+            untracked_processes: 0,
+            holders: Err(reason),
+            hidden_processes: 0,
+            stale_bytes: 0,
+        }
+    }
+}
+
 /// A bar: used out of total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
@@ -191,15 +208,13 @@ pub struct Bar {
     pub total: Reading<u64>,
     /// What programs asked for.
     pub used: Reading<u64>,
-    /// The rest.
-    pub free: Reading<u64>,
 }
 
 impl Bar {
-    /// A bar whose rest is what is not used.
-    pub fn new(total: Reading<u64>, used: Reading<u64>) -> Self {
-        let free = total.and_then(|total| used.map(|used| total.saturating_sub(used)));
-        Self { total, used, free }
+    /// What is not used.
+    pub fn free(self) -> Reading<u64> {
+        let (total, used) = (self.total?, self.used?);
+        Ok(total.saturating_sub(used))
     }
 
     /// Used as a share of the total.

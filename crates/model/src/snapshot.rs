@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::identity::{Bdf, ChipPosition, DeviceId, ProcessKey};
+pub use crate::fields::{Device, Process};
+use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::{BufferKind, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
-use crate::memory::{Figure, Kind, Memory, PerKind, Source, sum};
+use crate::memory::{Figure, Kind, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
-use crate::product::Arch;
-use crate::sample::{Origin, Problem, Workload};
-use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
+use crate::sample::{Origin, Problem};
+use crate::units::UnixTime;
 
 /// The machine, as shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,6 +214,21 @@ pub enum Location {
     Remote,
 }
 
+impl Location {
+    /// The location a word names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Local, Self::Remote].into_iter().find(|location| location.name() == name)
+    }
+
+    /// The word used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+        }
+    }
+}
+
 /// Whether a device can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -286,86 +301,6 @@ impl Health {
     }
 }
 
-/// Versions of firmware, as published.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Firmware {
-    /// The whole bundle.
-    pub bundle: Reading<String>,
-    /// Board controller, application.
-    pub m3_app: Reading<String>,
-    /// Board controller, boot loader.
-    pub m3_boot: Reading<String>,
-    /// ARC cores.
-    pub arc: Reading<String>,
-    /// Ethernet cores.
-    pub eth: Reading<String>,
-    /// The tool that flashed it.
-    pub tt_flash: Reading<String>,
-}
-
-/// PCIe link and traffic.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pcie {
-    /// Generation now.
-    pub gen_now: Reading<u64>,
-    /// Lanes now.
-    pub width: Reading<u64>,
-    /// Highest generation of the chip.
-    pub gen_max: Reading<u64>,
-    /// Most lanes of the chip.
-    pub width_max: Reading<u64>,
-    /// Most lanes of the slot it sits in.
-    pub slot_width_max: Reading<u64>,
-    /// Traffic to the chip.
-    pub to_device: Reading<BytesPerSecond>,
-    /// Traffic from the chip.
-    pub from_device: Reading<BytesPerSecond>,
-    /// The same in words of the chip's network.
-    pub to_device_words: Reading<WordsPerSecond>,
-    /// The same in words of the chip's network.
-    pub from_device_words: Reading<WordsPerSecond>,
-}
-
-/// One chip.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each field is described by its row in the field table")]
-pub struct Device {
-    pub id: DeviceId,
-    pub metal_id: Reading<u64>,
-    pub arch: Reading<Arch>,
-    pub board: Reading<String>,
-    pub chip: Reading<ChipPosition>,
-    pub location: Location,
-    pub via: Reading<DeviceId>,
-    pub bdf: Reading<Bdf>,
-    pub asic_id: Reading<String>,
-    pub unique_id: Reading<u64>,
-    pub serial: Reading<String>,
-    pub numa_node: Reading<u64>,
-    pub state: State,
-    pub health: Health,
-    pub health_reasons: Vec<String>,
-    pub temperature: Reading<Celsius>,
-    pub temperature_limit: Reading<Celsius>,
-    pub power: Reading<Watts>,
-    pub power_limit: Reading<Watts>,
-    pub voltage: Reading<Volts>,
-    pub voltage_limit: Reading<Volts>,
-    pub current: Reading<Amperes>,
-    pub current_limit: Reading<Amperes>,
-    pub fan: Reading<Rpm>,
-    pub aiclk: Reading<Megahertz>,
-    pub axiclk: Reading<Megahertz>,
-    pub arcclk: Reading<Megahertz>,
-    pub aiclk_limit: Reading<Megahertz>,
-    pub heartbeat: Reading<u64>,
-    pub heartbeat_alive: Reading<bool>,
-    pub therm_trip_count: Reading<u64>,
-    pub pcie: Pcie,
-    pub firmware: Firmware,
-    pub memory: Memory,
-}
-
 impl Device {
     /// Board and position as tables print them: `n300 L`.
     pub fn label(&self) -> String {
@@ -426,31 +361,6 @@ impl Status {
             Self::Dead => "Exited",
         }
     }
-}
-
-/// One process.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each field is described by its row in the field table")]
-pub struct Process {
-    pub key: ProcessKey,
-    pub name: Reading<String>,
-    pub user: Reading<String>,
-    pub uid: Reading<u64>,
-    pub command: Reading<String>,
-    pub parent: Reading<u64>,
-    pub start_time: Reading<UnixTime>,
-    pub cpu: Reading<f64>,
-    pub rss: Reading<u64>,
-    pub workload: Workload,
-    pub status: Status,
-    pub overlap_bytes: Reading<u64>,
-    pub launches: Reading<u64>,
-    pub launches_per_s: Reading<f64>,
-    pub last_launch: Reading<UnixTime>,
-    /// Its memory on each chip it has to do with.
-    pub devices: Vec<DeviceUse>,
-    /// Memory it reported under ids that fit no row, or more than one.
-    pub unmapped: Vec<Unmapped>,
 }
 
 /// A process on one chip.

@@ -92,6 +92,11 @@ impl Unit {
             Self::Ratio => "ratio",
         }
     }
+
+    /// Whether multiples are powers of 1024.
+    pub fn is_binary(self) -> bool {
+        matches!(self, Self::Bytes | Self::BytesPerSecond)
+    }
 }
 
 /// The unit that metrics are in, and how to get there.

@@ -53,16 +53,16 @@ impl SystemStats {
             health: device.health,
             dram_total: memory.dram.total,
             dram_used: memory.dram.used,
-            dram_free: memory.dram.free,
+            dram_free: memory.dram.free(),
             l1_total: memory.l1.total,
             l1_used: memory.l1.used,
-            l1_free: memory.l1.free,
+            l1_free: memory.l1.free(),
             processes: snapshot.processes_on(id).count() as u64,
             untracked_processes: memory.untracked_processes,
             hidden_processes: memory.hidden_processes,
             temperature: device.temperature,
             power: device.power,
-            aiclk: device.aiclk,
+            aiclk: device.aiclk_mhz,
         })
     }
 }

@@ -80,7 +80,7 @@ fn address(device: &Device, _: &Style<'_>) -> Cell {
 }
 
 fn link(device: &Device, _: &Style<'_>) -> Cell {
-    let link = device.pcie.gen_now.and_then(|generation| device.pcie.width.map(|width| (generation, width)));
+    let link = device.pcie_gen.and_then(|generation| device.pcie_width.map(|width| (generation, width)));
     or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
 }
 
@@ -94,7 +94,7 @@ fn power(device: &Device, _: &Style<'_>) -> Cell {
 }
 
 fn clock(device: &Device, _: &Style<'_>) -> Cell {
-    or_absent(device.aiclk, |clock| format!("{}MHz", clock.0))
+    or_absent(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))
 }
 
 fn used_of_total(device: &Device, bar: Bar) -> Cell {

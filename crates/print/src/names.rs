@@ -49,10 +49,9 @@ pub fn workload(process: &Process) -> Option<String> {
 
 /// Everything known of where a process runs.
 pub fn all_workloads(process: &Process) -> Vec<String> {
-    let workload = &process.workload;
-    [("job", &workload.job), ("pod", &workload.pod), ("container", &workload.container)]
+    [("job", &process.job), ("pod", &process.pod), ("container", &process.container)]
         .into_iter()
-        .filter_map(|(word, id)| Some(format!("{word} {}", id.as_deref()?)))
+        .filter_map(|(word, id)| Some(format!("{word} {}", id.as_deref().ok()?)))
         .collect()
 }
 

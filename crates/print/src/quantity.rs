@@ -56,6 +56,34 @@ pub fn plain(value: &Value, unit: Unit) -> String {
     }
 }
 
+/// A number with its unit, as short as it can be: `54°C`, `2.4GB/s`.
+pub fn short(number: f64, unit: Unit) -> String {
+    match unit {
+        Unit::None | Unit::Count | Unit::Time => thousands(number),
+        Unit::Celsius => format!("{number:.0}°C"),
+        Unit::Volts => format!("{number:.2}V"),
+        Unit::Watts | Unit::Amperes | Unit::Megahertz | Unit::Rpm => format!("{number:.0}{}", unit.symbol()),
+        Unit::Bytes => size_of_float(number),
+        Unit::BytesPerSecond => format!("{}/s", size_of_float(number)),
+        Unit::WordsPerSecond => format!("{}w/s", thousands(number)),
+        Unit::Ratio => percent(number),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn size_of_float(bytes: f64) -> String {
+    size(bytes.max(0.0).round() as u64)
+}
+
+fn thousands(number: f64) -> String {
+    match number {
+        number if number >= 1e9 => format!("{:.1}G", number / 1e9),
+        number if number >= 1e6 => format!("{:.1}M", number / 1e6),
+        number if number >= 1e3 => format!("{:.1}k", number / 1e3),
+        number => format!("{number:.0}"),
+    }
+}
+
 /// A value with its unit; bytes also in the multiples of the tables.
 pub fn with_unit(value: &Value, unit: Unit) -> String {
     match (value, unit) {

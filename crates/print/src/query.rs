@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ttmon_model::fields::{DeviceField, Field, PROCESS, PROCESS_KIND, Section, Value};
+use ttmon_model::fields::{DeviceField, PROCESS, PROCESS_KIND, Section, Value};
 use ttmon_model::snapshot::{DeviceUse, State};
 use ttmon_model::units::{Unit, Version};
 use ttmon_model::{Attr, Device, Missing, Process, Reading, Snapshot};
@@ -95,7 +95,7 @@ fn section_of(field: &DeviceField) -> Section {
 /// The reason in words; for what a newer driver would publish, which driver that is.
 fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device: &Device) -> String {
     let attr = match field {
-        DeviceField::Plain(Field { attr, .. }) => *attr,
+        DeviceField::Plain(field) => field.attr(),
         DeviceField::OfKind(..) => None,
     };
     if device.state == State::Starting && reason == Missing::NoSource && attr.is_some() {

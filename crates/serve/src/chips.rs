@@ -51,7 +51,7 @@ impl Chips {
 /// Whether nothing of it could be read in time. One in a reset, or that left, says so by its state.
 fn is_silent(device: &Device) -> bool {
     let (temperature, power) = (device.temperature.map(drop), device.power.map(drop));
-    let readings = [temperature, power, device.aiclk.map(drop), device.heartbeat.map(drop)];
+    let readings = [temperature, power, device.aiclk_mhz.map(drop), device.heartbeat.map(drop)];
     device.location == Location::Local && readings.iter().all(Result::is_err) && readings.contains(&Err(Missing::Timeout))
 }
 
@@ -67,7 +67,7 @@ mod tests {
     fn hanging(mut snapshot: Snapshot, index: usize) -> Snapshot {
         let device = &mut snapshot.devices[index];
         (device.temperature, device.power) = (Err(Missing::Timeout), Err(Missing::Timeout));
-        (device.aiclk, device.heartbeat) = (Err(Missing::Timeout), Err(Missing::NotExposed));
+        (device.aiclk_mhz, device.heartbeat) = (Err(Missing::Timeout), Err(Missing::NotExposed));
         snapshot
     }
 
@@ -87,7 +87,7 @@ mod tests {
         // What only was not published is no silence.
         let mut mute = well.clone();
         (mute.devices[0].temperature, mute.devices[0].power) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
-        (mute.devices[0].aiclk, mute.devices[0].heartbeat) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
+        (mute.devices[0].aiclk_mhz, mute.devices[0].heartbeat) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
         chips.take_in(seconds(120), &mute);
         assert_eq!(silent(&chips, 200, &mute), None);
     }

@@ -52,10 +52,10 @@ fn fill(device: &mut Device) {
     const LARGE: u64 = 1 << 35;
     (device.temperature, device.power) = (Ok(Celsius(55.125)), Ok(Watts(120.0)));
     (device.voltage, device.current) = (Ok(Volts(0.8)), Ok(Amperes(150.0)));
-    (device.fan, device.heartbeat_alive, device.therm_trip_count) = (Ok(Rpm(1800)), Ok(true), Ok(1));
-    (device.pcie.to_device, device.pcie.from_device) = (Ok(BytesPerSecond(1e10)), Ok(BytesPerSecond(1e10)));
+    (device.fan_rpm, device.heartbeat_alive, device.therm_trip_count) = (Ok(Rpm(1800)), Ok(true), Ok(1));
+    (device.pcie_to_device_bytes_per_s, device.pcie_from_device_bytes_per_s) = (Ok(BytesPerSecond(1e10)), Ok(BytesPerSecond(1e10)));
     if device.id.0 >= 32 {
-        (device.pcie.to_device_words, device.pcie.from_device_words) = (Ok(WordsPerSecond(1e9)), Ok(WordsPerSecond(1e9)));
+        (device.pcie_to_device_words_per_s, device.pcie_from_device_words_per_s) = (Ok(WordsPerSecond(1e9)), Ok(WordsPerSecond(1e9)));
     }
     (device.memory.dram.used, device.memory.l1.used) = (Ok(LARGE), Ok(LARGE));
     for kind in Kind::ALL {

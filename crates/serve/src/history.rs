@@ -162,10 +162,9 @@ fn scale(unit: Unit) -> f64 {
 fn scaled(field: &DeviceField, device: &Device) -> Option<i64> {
     #[allow(clippy::cast_possible_truncation, reason = "`as` saturates, and no reading comes near")]
     match field.get(device).ok()? {
+        // A float would lose the last bytes of a large number.
         Value::Integer(value) => i64::try_from(value).ok(),
-        Value::Float(value) => value.is_finite().then(|| (value * scale(field.unit())).round() as i64),
-        Value::Bool(value) => Some(i64::from(value)),
-        Value::Text(_) | Value::List(_) | Value::Time(_) => None,
+        value => value.number().filter(|number| number.is_finite()).map(|number| (number * scale(field.unit())).round() as i64),
     }
 }
 

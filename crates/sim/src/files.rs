@@ -1,6 +1,6 @@
 //! The text of each file of the driver, for a chip in some state. Which files there are is the model's table.
 
-use ttmon_model::attributes::{ATTRIBUTES, Attribute, Place};
+use ttmon_model::attributes::{ATTRIBUTES, Attribute, Format, Place};
 use ttmon_model::units::Version;
 use ttmon_model::{Arch, Attr};
 
@@ -23,6 +23,9 @@ const TRAFFIC: [(Attr, f64); 12] = [
     (Attr::ChipRead0, 0.18),
     (Attr::ChipRead1, 0.02),
 ];
+
+/// The first draw of a counter. Another one would change every simulated machine.
+const COUNTER_DRAWS: u64 = 32;
 
 /// The files that this driver publishes for a chip of this architecture.
 pub(crate) fn published(arch: Arch, driver: Version) -> impl Iterator<Item = &'static Attribute> {
@@ -75,25 +78,29 @@ pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetr
         Attr::LinkSpeed => board.link.speed.to_owned(),
         Attr::LinkSpeedMax => board.link.speed_max.to_owned(),
         Attr::LinkWidth | Attr::LinkWidthMax | Attr::BridgeWidthMax => pci.lanes.to_string(),
-        Attr::HostPosted0
-        | Attr::HostPosted1
-        | Attr::HostNonposted0
-        | Attr::HostNonposted1
-        | Attr::HostRead0
-        | Attr::HostRead1
-        | Attr::ChipPosted0
-        | Attr::ChipPosted1
-        | Attr::ChipNonposted0
-        | Attr::ChipNonposted1
-        | Attr::ChipRead0
-        | Attr::ChipRead1 => counter(chip, seed, attr, now).to_string(),
+        counter if counter.attribute().place == Place::Counters => count(chip, seed, counter, now).to_string(),
+        other => unmodelled(other.attribute()),
+    }
+}
+
+/// A file that no part of the simulated chip stands behind: the lowest value that its row allows.
+fn unmodelled(row: &Attribute) -> String {
+    let number = *row.bounds.start();
+    match row.format {
+        Format::Decimal | Format::DecimalOrNone => number.to_string(),
+        Format::PrefixedHex => format!("{number:#06x}"),
+        Format::Hex64 => format!("{number:016X}"),
+        Format::Word => "simulated".to_owned(),
+        Format::FirmwareVersion => "1.0.0.0".to_owned(),
+        Format::LinkSpeed => "2.5 GT/s PCIe".to_owned(),
     }
 }
 
 /// Counters are 32 bits wide and wrap. All ones is what a dead bus answers, so that one value is passed over.
-fn counter(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
-    let share = TRAFFIC.iter().find(|(counter, _)| *counter == attr).map_or(0.0, |(_, share)| *share);
-    let start = Random::new(seed, Purpose::Counters, chip.id.into()).at(attr as u64);
+fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
+    let place = TRAFFIC.iter().position(|(counter, _)| *counter == attr);
+    let share = place.map_or(0.0, |place| TRAFFIC[place].1);
+    let start = Random::new(seed, Purpose::Counters, chip.id.into()).at(COUNTER_DRAWS + place.unwrap_or_default() as u64);
     let count = (start & 0xFFFF_FFFF) + whole(now.words * share);
     (count & 0xFFFF_FFFF).min(0xFFFF_FFFE)
 }

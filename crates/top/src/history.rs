@@ -50,7 +50,7 @@ impl History {
         for device in &snapshot.devices {
             let columns = self.devices.entry(device.id).or_insert_with(no_columns);
             for (metric, column) in METRICS.iter().zip(columns) {
-                let value = narrow((metric.get)(device).ok());
+                let value = narrow(metric.get(device).ok());
                 // What was never measured takes no room: a chip counts its traffic in bytes or in words, not in both.
                 if !value.is_nan() || !column.is_empty() {
                     fill(column, length - 1);
@@ -215,11 +215,9 @@ impl History {
         snapshot.problems.clear();
         for device in &mut snapshot.devices {
             let id = device.id;
-            let value = |name: &str| -> Option<f64> {
-                let column = self.column(id, crate::metric::by_name(name)?)?;
-                column.get(index).filter(|value| !value.is_nan()).map(|value| f64::from(*value))
-            };
-            restore(device, value);
+            let value = |number: usize| self.column(id, number)?.get(index).copied().filter(|value| !value.is_nan());
+            let numbers = METRICS.iter().enumerate().filter_map(|(number, metric)| Some((metric.field, f64::from(value(number)?))));
+            device.restore(numbers);
         }
         Some(Arc::new(snapshot))
     }
@@ -232,44 +230,6 @@ impl History {
 
 fn no_columns() -> Vec<VecDeque<f32>> {
     METRICS.iter().map(|_| VecDeque::new()).collect()
-}
-
-/// What a device is stays; of how it was only what the columns know, nothing of the newest moment.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were whole numbers, and `as` saturates")]
-fn restore(device: &mut Device, value: impl Fn(&str) -> Option<f64>) {
-    use ttmon_model::Missing::NoSource;
-    use ttmon_model::memory::{Bar, Figure, KindMemory};
-    use ttmon_model::snapshot::{Health, Pcie, State};
-    use ttmon_model::units::{BytesPerSecond, Celsius, Megahertz, Watts, WordsPerSecond};
-    let bytes = |name: &str| value(name).map(|bytes| bytes as u64).ok_or(NoSource);
-    (device.state, device.health) = (State::Unknown, Health::Unknown);
-    device.health_reasons.clear();
-    device.temperature = value("temperature").map(Celsius).ok_or(NoSource);
-    device.power = value("power").map(Watts).ok_or(NoSource);
-    device.aiclk = value("aiclk").map(|clock| Megahertz(clock as u64)).ok_or(NoSource);
-    (device.voltage, device.current, device.fan) = (Err(NoSource), Err(NoSource), Err(NoSource));
-    (device.axiclk, device.arcclk) = (Err(NoSource), Err(NoSource));
-    (device.heartbeat, device.heartbeat_alive, device.therm_trip_count) = (Err(NoSource), Err(NoSource), Err(NoSource));
-    device.pcie = Pcie {
-        gen_now: Err(NoSource),
-        width: Err(NoSource),
-        to_device: value("pcie_to").map(BytesPerSecond).ok_or(NoSource),
-        from_device: value("pcie_from").map(BytesPerSecond).ok_or(NoSource),
-        to_device_words: value("pcie_words_to").map(WordsPerSecond).ok_or(NoSource),
-        from_device_words: value("pcie_words_from").map(WordsPerSecond).ok_or(NoSource),
-        ..device.pcie.clone()
-    };
-    let memory = &mut device.memory;
-    for kind in Kind::ALL {
-        // The columns of these two have the names of their kinds; the others are in the bars.
-        let used = if matches!(kind, Kind::Cb | Kind::Trace) { bytes(kind.name()) } else { Err(NoSource) };
-        let figure = Figure { used, ..Figure::missing(NoSource) };
-        memory.kinds[kind] = KindMemory { total: memory.kinds[kind].total, capacity: Err(NoSource), free: Err(NoSource), figure };
-    }
-    memory.dram = Bar::new(memory.dram.total, bytes("dram"));
-    memory.l1 = Bar::new(memory.l1.total, bytes("l1"));
-    memory.holders = Err(NoSource);
-    (memory.untracked_processes, memory.hidden_processes, memory.stale_bytes) = (0, 0, 0);
 }
 
 fn fill(column: &mut VecDeque<f32>, length: usize) {

@@ -115,7 +115,7 @@ const ROWS: &[Row] = &[
     Row { key: "descending", takes: boolean, help: "the highest, or the last of the alphabet, first", read: |s, v| v.as_bool().map(|value| s.descending = value), write: |s| Value::Boolean(s.descending) },
     Row { key: "tree", takes: boolean, help: "processes as a tree", read: |s, v| v.as_bool().map(|value| s.tree = value), write: |s| Value::Boolean(s.tree) },
     Row { key: "columns", takes: || "a list of names of columns".to_owned(), help: "columns of the list of processes, as far as they fit", read: |s, v| list(v).map(|columns| s.columns = columns), write: |s| Value::Array(s.columns.iter().map(|index| text(columns::COLUMNS[*index].name)).collect()) },
-    Row { key: "metric", takes: || "the name of a metric".to_owned(), help: "what charts and the mesh show", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].name) },
+    Row { key: "metric", takes: || "the name of a metric".to_owned(), help: "what charts and the mesh show", read: |s, v| v.as_str().and_then(metric::by_name).map(|metric| s.metric = metric), write: |s| text(metric::METRICS[s.metric].chart.name) },
     Row { key: "window_s", takes: || one_of(ZOOMS), help: "seconds that charts look back", read: |s, v| zoom(v).map(|zoom| s.zoom = zoom), write: |s| Value::Integer(i64::try_from(ZOOMS[s.zoom]).unwrap_or(60)) },
     Row { key: "worst_first", takes: boolean, help: "devices with the worst first", read: |s, v| v.as_bool().map(|value| s.worst_first = value), write: |s| Value::Boolean(s.worst_first) },
     Row { key: "overlay", takes: boolean, help: "charts of one metric: all devices in one chart", read: |s, v| v.as_bool().map(|value| s.overlay = value), write: |s| Value::Boolean(s.overlay) },
@@ -145,8 +145,8 @@ pub fn markdown() -> String {
         text += &format!("| `{}` | {} |\n", column.name, column.help);
     }
     text += "\n| metric | is |\n| --- | --- |\n";
-    for metric in metric::METRICS {
-        text += &format!("| `{}` | {} |\n", metric.name, metric.title);
+    for metric in metric::METRICS.iter() {
+        text += &format!("| `{}` | {} |\n", metric.chart.name, metric.title);
     }
     text
 }

@@ -94,7 +94,7 @@ pub(crate) fn eight() -> Snapshot {
         (device.state, device.health, device.temperature) = (state, health, temperature.map(Celsius));
         device.health_reasons = (!reason.is_empty()).then(|| reason.to_owned()).into_iter().collect();
         if let Err(why) = temperature {
-            (device.power, device.aiclk, device.memory.dram.used, device.memory.l1.used) = (Err(why), Err(why), Err(why), Err(why));
+            (device.power, device.aiclk_mhz, device.memory.dram.used, device.memory.l1.used) = (Err(why), Err(why), Err(why), Err(why));
         }
     }
     snapshot

@@ -492,7 +492,7 @@ fn next_metric(state: &mut State) {
     }
     let is_known = |index: usize| {
         let Some(snapshot) = state.shown() else { return true };
-        snapshot.devices.iter().any(|device| (METRICS[index].get)(device).is_ok())
+        snapshot.devices.iter().any(|device| METRICS[index].get(device).is_ok())
     };
     let next = (state.settings.metric + 1..METRICS.len()).find(|index| is_known(*index));
     if next.is_none() && state.view == View::Charts {

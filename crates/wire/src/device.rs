@@ -10,7 +10,7 @@ use crate::table::{Kinds, Reasons};
 use crate::value::ReadingJson;
 
 /// Rows of `DEVICE` that begin with it are parts of this object.
-const MEMORY: &str = "memory";
+pub(crate) const MEMORY: &str = "memory";
 
 pub(crate) struct DeviceJson<'a> {
     pub(crate) snapshot: &'a Snapshot,
@@ -52,7 +52,7 @@ impl Serialize for MemoryJson<'_> {
 }
 
 /// `used` of `memory.used`.
-fn part_of_memory(name: &str) -> Option<&str> {
+pub(crate) fn part_of_memory(name: &str) -> Option<&str> {
     name.strip_prefix(MEMORY)?.strip_prefix('.')
 }
 

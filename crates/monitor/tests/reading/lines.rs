@@ -20,13 +20,13 @@ pub(crate) fn lines(snapshot: &Snapshot, pids: &[u32]) -> String {
     for device in &snapshot.devices {
         let (id, memory) = (device.id, &device.memory);
         let bar = |name: &str, bar: &ttmon_model::memory::Bar| {
-            format!(" {name}_total={} {name}_used={} {name}_free={}", text(bar.total), text(bar.used), text(bar.free))
+            format!(" {name}_total={} {name}_used={} {name}_free={}", text(bar.total), text(bar.used), text(bar.free()))
         };
         write!(out, "system {id} state={} health={}", device.state.name(), device.health.name()).unwrap();
         write!(out, "{}{}", bar("dram", &memory.dram), bar("l1", &memory.l1)).unwrap();
         write!(out, " processes={} untracked={}", snapshot.processes_on(id).count(), memory.untracked_processes).unwrap();
         write!(out, " hidden={} temperature={}", memory.hidden_processes, real(device.temperature.map(|value| value.0))).unwrap();
-        let (power, aiclk) = (real(device.power.map(|value| value.0)), text(device.aiclk.map(|value| value.0)));
+        let (power, aiclk) = (real(device.power.map(|value| value.0)), text(device.aiclk_mhz.map(|value| value.0)));
         writeln!(out, " power={power} aiclk_mhz={aiclk}").unwrap();
         for (kind, one) in memory.kinds.iter() {
             let (total, capacity, free) = (text(one.total), text(one.capacity), text(one.free));

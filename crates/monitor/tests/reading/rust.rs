@@ -27,9 +27,9 @@ fn figures_are_those_of_the_snapshot() {
     for device in &expected.devices {
         let stats = monitor.system_stats(device.id.0).unwrap().unwrap();
         let (dram, l1) = (device.memory.dram, device.memory.l1);
-        assert_eq!((stats.dram_total, stats.dram_used, stats.dram_free), (dram.total, dram.used, dram.free));
-        assert_eq!((stats.l1_total, stats.l1_used, stats.l1_free), (l1.total, l1.used, l1.free));
-        assert_eq!((stats.temperature, stats.power, stats.aiclk), (device.temperature, device.power, device.aiclk));
+        assert_eq!((stats.dram_total, stats.dram_used, stats.dram_free), (dram.total, dram.used, dram.free()));
+        assert_eq!((stats.l1_total, stats.l1_used, stats.l1_free), (l1.total, l1.used, l1.free()));
+        assert_eq!((stats.temperature, stats.power, stats.aiclk), (device.temperature, device.power, device.aiclk_mhz));
         assert_eq!((stats.state, stats.health), (device.state, device.health));
         assert_eq!(stats.untracked_processes, device.memory.untracked_processes);
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::Duration;
 
+use ttmon_model::identity::UniqueId;
 use ttmon_model::snapshot::Status;
 use ttmon_model::{DeviceId, Kind, Missing, Reading, Snapshot, Source};
 
@@ -65,7 +66,7 @@ fn statistics_of_both_chips() {
     tree.region("dev/shm", RIGHT, &[(4242, "python3", GB, 0)]);
     assert_eq!(used(&tree), Figures { left: (Ok(2 * GB), 0, 0), right: (Ok(GB), 0, 0), statuses: vec![Status::Reported] });
     let snapshot = tree.snapshot();
-    assert_eq!(device(&snapshot, 0).unique_id, Ok(LEFT));
+    assert_eq!(device(&snapshot, 0).unique_id, Ok(UniqueId(LEFT)));
     let process = &snapshot.processes[0];
     assert_eq!((process.total(Kind::Dram), process.source()), (Ok(3 * GB), Ok(Source::Shm)));
     assert_eq!(process.user.as_deref(), Ok("1000"));
@@ -311,7 +312,7 @@ fn statistics_inside_a_container() {
     }
     tree.region("proc/4242/root/dev/shm", LEFT, &[(1, "python3", GB, 0)]);
     assert_eq!(used(&tree).left, (Ok(GB), 0, 0));
-    assert_eq!(tree.snapshot().processes[0].workload.container.as_deref(), Some("abababababab"));
+    assert_eq!(tree.snapshot().processes[0].container.as_deref(), Ok("abababababab"));
 }
 
 /// Two containers on one chip, whose programs have the same pid inside: each region is that of the process it was seen through.

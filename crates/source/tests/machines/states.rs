@@ -41,7 +41,7 @@ fn check(fault: &str, state: State, reason: Missing) {
     tree.faults(&format!("{CLASS}\t{fault}\n"));
     let snapshot = tree.snapshot();
     let ill = device(&snapshot, 0);
-    assert_eq!((ill.state, ill.temperature, ill.aiclk), (state, Err(reason), Err(reason)), "{fault}");
+    assert_eq!((ill.state, ill.temperature, ill.aiclk_mhz), (state, Err(reason), Err(reason)), "{fault}");
     let well = device(&snapshot, 1);
     assert_eq!((well.state, well.temperature.map(|value| value.0)), (State::Ok, Ok(54.312)), "{fault}");
 }
@@ -81,7 +81,7 @@ fn one_file_is_one_field() {
         tree.faults(&format!("{CLASS}/tt_aiclk\t{fault}\n"));
         let snapshot = tree.snapshot();
         let device = device(&snapshot, 0);
-        assert_eq!((device.state, device.aiclk), (State::Ok, Err(reason)), "{fault}");
+        assert_eq!((device.state, device.aiclk_mhz), (State::Ok, Err(reason)), "{fault}");
         assert_eq!((device.temperature.map(|value| value.0), device.heartbeat), (Ok(54.312), Ok(17120)), "{fault}");
     };
     check("hang", Missing::Timeout);
@@ -101,7 +101,7 @@ fn a_dead_bus() {
     let device = device(&snapshot, 0);
     assert_eq!(device.state, State::Unreadable);
     assert_eq!((device.temperature, device.heartbeat), (Err(Missing::OutOfRange), Err(Missing::OutOfRange)));
-    assert_eq!(device.firmware.bundle, Err(Missing::NoSource));
+    assert_eq!(device.firmware, Err(Missing::NoSource));
     assert!(snapshot.problems.iter().any(|problem| problem.reason == Missing::OutOfRange));
 }
 
@@ -169,8 +169,11 @@ fn a_sample_that_is_nonsense_as_a_whole() {
     );
     let snapshot = tree.snapshot();
     let device = device(&snapshot, 0);
-    assert_eq!((device.state, device.temperature, device.aiclk), (State::Unreadable, Err(Missing::OutOfRange), Err(Missing::OutOfRange)));
-    assert_eq!((device.board.as_deref(), device.pcie.width), (Ok("n300"), Ok(16)), "what does not come from telemetry stays");
+    assert_eq!(
+        (device.state, device.temperature, device.aiclk_mhz),
+        (State::Unreadable, Err(Missing::OutOfRange), Err(Missing::OutOfRange))
+    );
+    assert_eq!((device.board.as_deref(), device.pcie_width), (Ok("n300"), Ok(16)), "what does not come from telemetry stays");
 }
 
 #[test]
@@ -211,8 +214,8 @@ fn firmware_that_is_not_ready_is_starting() {
     for _ in 0..2 {
         let snapshot = Snapshot::derive(&machine.sample().unwrap(), None);
         let device = device(&snapshot, 0);
-        assert_eq!((device.state, device.temperature, device.aiclk), (State::Starting, Err(Missing::NoSource), Err(Missing::NoSource)));
-        assert_eq!((device.pcie.width, device.serial.clone()), (Ok(16), Err(Missing::NoSource)));
+        assert_eq!((device.state, device.temperature, device.aiclk_mhz), (State::Starting, Err(Missing::NoSource), Err(Missing::NoSource)));
+        assert_eq!((device.pcie_width, device.serial.clone()), (Ok(16), Err(Missing::NoSource)));
         assert_eq!(device.therm_trip_count, Err(Missing::NotOnThisArch));
         assert_eq!(device.board.as_deref(), Ok("n300"));
         assert_eq!(device.health_reasons, ["the firmware does not answer yet; the driver waits up to 120 s for it"]);
@@ -288,7 +291,7 @@ fn identity_outlasts_all_ones_and_a_start() {
     let check = |snapshot: &Snapshot, state: State| {
         let (was, is) = (device(&before, 0), device(snapshot, 0));
         assert_eq!((is.state, snapshot.devices.len()), (state, before.devices.len()));
-        assert_eq!((&is.board, &is.serial, &is.firmware.bundle), (&was.board, &was.serial, &was.firmware.bundle), "{state:?}");
+        assert_eq!((&is.board, &is.serial, &is.firmware), (&was.board, &was.serial, &was.firmware), "{state:?}");
     };
     tree.files(0, ALL_ONES);
     check(&Snapshot::derive(&machine.sample().unwrap(), None), State::Unreadable);
@@ -398,7 +401,7 @@ fn identity_outlasts_silence() {
             let (was, is) = (device(&before, 0), device(&now, 0));
             assert_eq!((is.state, is.temperature), (state, Err(reason)), "{fault}");
             assert_eq!((&is.board, &is.arch, &is.serial, is.metal_id), (&was.board, &was.arch, &was.serial, was.metal_id), "{fault}");
-            assert_eq!((&is.firmware.bundle, is.memory.dram.total), (&was.firmware.bundle, was.memory.dram.total), "{fault}");
+            assert_eq!((&is.firmware, is.memory.dram.total), (&was.firmware, was.memory.dram.total), "{fault}");
         }
     }
 }

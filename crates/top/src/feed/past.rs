@@ -8,7 +8,7 @@ use ttmon_model::DeviceId;
 use ttmon_model::units::UnixTime;
 
 use crate::history::{GAP, MOMENTS_MAX, narrow};
-use crate::metric::{METRICS, by_name};
+use crate::metric::METRICS;
 
 /// As long as charts look back.
 const SPAN: Duration = Duration::from_secs(3600);
@@ -25,7 +25,8 @@ pub(crate) struct Grid {
 
 /// Asks for the past, a device at a time: an answer about all of them would be large.
 pub(super) fn past(service: &Service, devices: &[u32], patience: Duration) -> Option<Grid> {
-    let fields: Vec<&str> = METRICS.iter().map(|metric| metric.field).collect();
+    let names: Vec<String> = METRICS.iter().map(|metric| metric.field.name()).collect();
+    let fields: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut grid: Option<Grid> = None;
     for device in devices {
         let past = service.past(SPAN, &fields, &[*device], patience).ok()?;
@@ -51,13 +52,11 @@ impl Grid {
                 }
                 column
             };
-            let mut columns: Vec<Vec<f32>> = METRICS.iter().map(|metric| column(metric.field)).collect();
+            let mut columns: Vec<Vec<f32>> = METRICS.iter().map(|metric| column(&metric.field.name())).collect();
             // Words are charted only of chips that do not tell bytes.
-            for (bytes, words) in [("pcie_to", "pcie_words_to"), ("pcie_from", "pcie_words_from")] {
-                if let (Some(bytes), Some(words)) = (by_name(bytes), by_name(words))
-                    && columns[bytes].iter().any(|value| !value.is_nan())
-                {
-                    columns[words].fill(GAP);
+            for (index, metric) in METRICS.iter().enumerate() {
+                if metric.stand_in().is_some_and(|other| columns[other].iter().any(|value| !value.is_nan())) {
+                    columns[index].fill(GAP);
                 }
             }
             self.devices.insert(series.device, columns);

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use ratatui_core::layout::Rect;
-use ttmon_model::units::UnixTime;
+use ttmon_model::units::{Unit, UnixTime};
+use ttmon_print::quantity;
 
 use crate::canvas::{Canvas, Field, width};
 use crate::clock::Clock;
-use crate::metric::Unit;
 use crate::theme::Role;
 
 /// Dots of a braille cell: two across, four down.
@@ -45,7 +45,7 @@ impl Chart<'_> {
         let has_clock = area.height >= 5;
         let plot_rows = area.height - 1 - u16::from(has_clock);
         let axis = self.axis(plot_rows);
-        let labels: Vec<String> = axis.ticks.iter().map(|tick| canvas.clean(&self.unit.show(*tick))).collect();
+        let labels: Vec<String> = axis.ticks.iter().map(|tick| canvas.clean(&quantity::short(*tick, self.unit))).collect();
         let gutter = labels.iter().map(|label| width(label)).max().unwrap_or(0).min(area.width / 3);
         let plot = Rect { x: area.x + gutter + 1, y: area.y + 1, width: area.width - gutter - 2, height: plot_rows };
         for (tick, label) in axis.ticks.iter().zip(&labels) {

@@ -142,31 +142,27 @@ pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_
 
 fn has_values(state: &State, device: &Device, metric: usize) -> bool {
     // Parts of a whole that were never there need no chart of their own.
-    let is_part = matches!(METRICS[metric].name, "cb" | "trace");
+    let is_part = METRICS[metric].chart.part.is_some();
     let is_worth_it = |value: &f32| if is_part { *value > 0.0 } else { !value.is_nan() };
     state.history().column(device.id, metric).is_some_and(|column| column.iter().any(is_worth_it))
 }
 
 fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize, name: Option<String>) -> Chart<'a> {
     let metric = &METRICS[index];
-    let now = (metric.get)(device);
-    let limit = (metric.limit)(device).ok();
+    let now = metric.get(device);
+    let limit = metric.limit(device).ok();
     let mut title = name.unwrap_or_else(|| metric.title.to_owned());
-    title += &now.map_or_else(|reason| format!("  N/A ({reason})"), |value| format!("  {}", metric.unit.show(value)));
+    title += &now.map_or_else(|reason| format!("  N/A ({reason})"), |value| format!("  {}", metric.show(value)));
     if let Some(limit) = limit {
-        title += &format!(" of {}", metric.unit.show(limit));
+        title += &format!(" of {}", metric.show(limit));
     }
     let share = now.ok().zip(limit).map_or(0.0, |(now, limit)| now / limit);
     // Power alone is never ill: boards publish limits they may not draw.
-    let role = match metric.name {
-        "temperature" => super::warmth(share),
-        "dram" => super::fullness(share),
-        _ => Role::Plain,
-    };
+    let role = metric.chart.critical.map_or(Role::Plain, |critical| super::graded(share, critical));
     Chart {
         title,
         role: if role == Role::Plain { Role::Strong } else { role },
-        unit: metric.unit,
+        unit: metric.field.unit(),
         times: state.history().times(),
         lines: state.history().column(device.id, index).into_iter().collect(),
         limit,
@@ -179,21 +175,20 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
 /// Every device's line in one chart, with the highest and the middle one named.
 fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     let metric = &METRICS[index];
-    let mut values: Vec<(f64, u32)> =
-        snapshot.devices.iter().filter_map(|device| Some(((metric.get)(device).ok()?, device.id.0))).collect();
+    let mut values: Vec<(f64, u32)> = snapshot.devices.iter().filter_map(|device| Some((metric.get(device).ok()?, device.id.0))).collect();
     values.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut title = format!("{}, all devices", metric.title);
     if let (Some((highest, id)), Some(median)) = (values.last(), median(&values)) {
-        title += &format!("  highest {} ({id})  median {}", metric.unit.show(*highest), metric.unit.show(median));
+        title += &format!("  highest {} ({id})  median {}", metric.show(*highest), metric.show(median));
     }
     let lines = snapshot.devices.iter().filter_map(|device| state.history().column(device.id, index));
     Chart {
         title,
         role: Role::Strong,
-        unit: metric.unit,
+        unit: metric.field.unit(),
         times: state.history().times(),
         lines: lines.collect(),
-        limit: snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).reduce(f64::min),
+        limit: snapshot.devices.iter().filter_map(|device| metric.limit(device).ok()).reduce(f64::min),
         until: snapshot.time,
         seconds: ZOOMS[state.settings.zoom],
         clock: (state.view == View::Charts).then_some(&state.clock),

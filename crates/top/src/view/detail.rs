@@ -6,11 +6,10 @@ use ttmon_model::fields::{DEVICE, Section, Value};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Snapshot};
 use ttmon_print::names;
-use ttmon_print::quantity::{size, size_or_absent, with_unit};
+use ttmon_print::quantity::{short, size, size_or_absent, with_unit};
 
 use super::Extent;
 use crate::canvas::{Canvas, Field};
-use crate::metric::Unit as ChartUnit;
 use crate::state::State;
 use crate::theme::Role;
 
@@ -103,8 +102,8 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
         }
         lines.push(title(section.name()));
         for field in fields {
-            let from = field.attr.map_or("", |attr| attr.attribute().file);
-            let age = field.attr.map_or("", |attr| match attr.attribute().pace {
+            let from = field.attr().map_or("", |attr| attr.attribute().file);
+            let age = field.attr().map_or("", |attr| match attr.attribute().pace {
                 Pace::Dynamic => NOW,
                 Pace::Slow => SELDOM,
                 Pace::Static => ONCE,
@@ -138,8 +137,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
 /// A value as it is read: rates as short as in the charts, everything else exactly.
 fn shown(value: &Value, unit: Unit) -> String {
     match (value, unit) {
-        (Value::Float(rate), Unit::BytesPerSecond) => ChartUnit::BytesPerSecond.show(*rate),
-        (Value::Float(rate), Unit::WordsPerSecond) => ChartUnit::WordsPerSecond.show(*rate),
+        (Value::Float(rate), Unit::BytesPerSecond | Unit::WordsPerSecond) => short(*rate, unit),
         _ => with_unit(value, unit),
     }
 }

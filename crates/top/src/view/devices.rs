@@ -154,7 +154,9 @@ pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &m
                 let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
                 format!("{:.0}{limit}W", power.0)
             }),
-            Part::Clock => or_absent(device.aiclk, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() }),
+            Part::Clock => {
+                or_absent(device.aiclk_mhz, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() })
+            }
             Part::Link => link(device),
             Part::TemperatureSpark => (line(host, device, "temperature", canvas), Role::Dim),
             Part::PowerSpark => (line(host, device, "power", canvas), Role::Dim),
@@ -200,14 +202,14 @@ fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Role) {
 }
 
 fn link(device: &Device) -> (String, Role) {
-    let link = device.pcie.gen_now.and_then(|generation| device.pcie.width.map(|width| (generation, width)));
+    let link = device.pcie_gen.and_then(|generation| device.pcie_width.map(|width| (generation, width)));
     or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
 }
 
 fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> String {
     let Some(index) = metric::by_name(name) else { return String::new() };
     let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
-    let limit = (metric::METRICS[index].limit)(device).unwrap_or(100.0);
+    let limit = metric::METRICS[index].limit(device).unwrap_or(100.0);
     spark(&values, (0.0, limit), canvas.glyphs().spark)
 }
 

@@ -98,8 +98,8 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         return;
     }
     let metric = &METRICS[state.settings.metric];
-    let value = (metric.get)(device);
-    let share = value.ok().zip((metric.limit)(device).ok()).map(|(value, limit)| value / limit);
+    let value = metric.get(device);
+    let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
     let (word, severity) = health_word(device);
     let id = if is_chosen { Role::Selected } else { Role::Strong };
     let rule = if device.location == Location::Remote { canvas.glyphs().dashed } else { canvas.glyphs().horizontal };
@@ -113,7 +113,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         canvas.buffer.set_style(inside.intersection(canvas.buffer.area), canvas.theme.heat(share));
     }
     let heat = share.map_or_else(Default::default, |share| canvas.theme.heat(share));
-    let text = value.map_or_else(|reason| format!("N/A {reason}"), |value| metric.unit.show(value));
+    let text = value.map_or_else(|reason| format!("N/A {reason}"), |value| metric.show(value));
     let text = canvas.clean(&text);
     let role = if value.is_err() { canvas.style(Role::Dim) } else { heat };
     canvas.put(inside, 0, 0, &text, role);
@@ -129,10 +129,10 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
 
 fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
     let metric = &METRICS[state.settings.metric];
-    let limits: Vec<f64> = snapshot.devices.iter().filter_map(|device| (metric.limit)(device).ok()).collect();
+    let limits: Vec<f64> = snapshot.devices.iter().filter_map(|device| metric.limit(device).ok()).collect();
     let mut parts = vec![match limits.split_first() {
         None => "no limit to measure against".to_owned(),
-        Some((limit, others)) if others.iter().all(|other| other == limit) => format!("scale 0 to {}", metric.unit.show(*limit)),
+        Some((limit, others)) if others.iter().all(|other| other == limit) => format!("scale 0 to {}", metric.show(*limit)),
         Some(_) => "scale 0 to each chip's own limit".to_owned(),
     }];
     match snapshot.devices.iter().filter(|device| device.location == Location::Remote).count() {

@@ -1,9 +1,12 @@
 //! An object of the document: its values, and the reasons of those that are null.
 
 use serde_json::{Map, Value};
+use ttmon_model::fields::{Field, Value as FieldValue};
 use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_TEXTS_MAX};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Missing, Reading};
+
+use crate::device::{MEMORY, part_of_memory};
 
 /// Named parts of a part: what the hook covers has 20.
 const PARTS_MAX: usize = 64;
@@ -61,6 +64,31 @@ impl<'a> Item<'a> {
 
     pub(crate) fn text(&self, name: &str) -> Reading<String> {
         self.get(name)?.as_str().map(str::to_owned).ok_or(Missing::Unparsable)
+    }
+
+    /// A value for a field, whatever its type.
+    fn value(&self, name: &str) -> Reading<FieldValue> {
+        match self.get(name)? {
+            Value::String(text) => Ok(FieldValue::Text(text.clone())),
+            Value::Bool(truth) => Ok(FieldValue::Bool(*truth)),
+            Value::Number(number) => {
+                number.as_u64().map(FieldValue::Integer).or_else(|| number.as_f64().map(FieldValue::Float)).ok_or(Missing::Unparsable)
+            }
+            Value::Array(_) => Ok(FieldValue::List(self.texts(name))),
+            Value::Null | Value::Object(_) => Err(Missing::Unparsable),
+        }
+    }
+
+    /// Reads the fields of a table into what they are of: what the writer's table wrote.
+    pub(crate) fn fields<T>(&self, table: &[Field<T>], item: &mut T) {
+        let memory = self.part(MEMORY);
+        for field in table {
+            let value = match part_of_memory(field.name) {
+                Some(name) => memory.as_ref().map_or(Err(Missing::NotExposed), |memory| memory.value(name)),
+                None => self.value(field.name),
+            };
+            (field.set)(item, value);
+        }
     }
 
     /// A text that means something.

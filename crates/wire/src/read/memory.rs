@@ -9,7 +9,7 @@ use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, Circ
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, Kind, Missing, PerKind, Process, ProcessKey, Reading};
 
-use super::device::{figure, source};
+use super::device::figure;
 use super::item::Item;
 use super::list;
 use crate::{Document, ReadError};
@@ -56,7 +56,7 @@ pub(super) fn allocators(document: &Document<'_>, owners: &Owners) -> Result<Vec
 
 fn allocator(item: &Item<'_>, owners: &Owners) -> Option<Allocator> {
     let name = item.text("id").ok()?;
-    let from = source(item);
+    let from = item.meaning("source", Source::from_name);
     let kinds = item.part("kinds")?;
     let kind = |name: &str| kinds.part(name).map(|item| allocator_kind(&item, from));
     let mesh = item.text("mesh").ok().and_then(|text| {

@@ -1,0 +1,171 @@
+//! A device: its members, the driver's files, and everything that is shown of one. A new field is one row here.
+
+use super::table::{files, members, table};
+use super::value::FromFile;
+use super::{Chart, Member, Samples};
+use crate::attributes::*;
+use crate::identity::{Bdf, ChipPosition, DeviceId, UniqueId};
+use crate::memory::Memory;
+use crate::missing::{Missing, Reading};
+use crate::product::Arch;
+use crate::snapshot::{Health, Location, State};
+use crate::units::{Amperes, BytesPerSecond, Celsius, Megahertz, Rpm, Volts, Watts, WordsPerSecond};
+
+/// The files of a device that have been read, with what its state and architecture mean for each.
+pub(crate) trait Files {
+    /// What a file has.
+    fn read<T: FromFile>(&self, attr: Attr) -> Reading<T>;
+}
+
+// Names are a promise: rows may be added, never renamed.
+macro_rules! rows {
+    ($make:ident) => {
+        $make! {
+            Device DEVICE {
+                /// Its memory, which has rows below and those of `DEVICE_KIND`.
+                memory: Memory = Memory::missing(Missing::NotTracked);
+            }
+            let id: DeviceId = is(DeviceId(0)),
+                "Id", Identity, None, "Row of the chip: N of /dev/tenstorrent/N, or a number after the highest of those for a remote chip.";
+            let metal_id: Reading<u64> = or(NoSource),
+                "Metal id", Identity, None, "TT-Metal's logical id: local chips in the order of their PCI addresses, then remote ones.";
+            let name: Reading<String> = or(NoSource),
+                "Name", Identity, None, "Name of the chip as TT-Metal spells it.";
+            let arch: Reading<Arch> = or(NoSource),
+                "Architecture", Identity, None, "wormhole, blackhole or grayskull." .from(Attr::PciDevice);
+            let board: Reading<String> = or(NoSource),
+                "Board", Identity, None, "Card type as the driver prints it." .from(Attr::CardType);
+            let chip: Reading<ChipPosition> = or(NoSource),
+                "Chip", Identity, None, "Position on the board: L or R on an n300.";
+            let location: Location = is(Location::Local),
+                "Location", Identity, None, "local (on PCIe) or remote (reached over Ethernet).";
+            let via: Reading<DeviceId> = or(NoSource),
+                "Via", Identity, None, "The local chip a remote one is reached through.";
+            let bdf: Reading<Bdf> = or(RemoteChip),
+                "PCI address", Identity, None, "PCI address.";
+            let asic_id: Reading<String> = file(AsicId Class "tt_asic_id" Hex64 Static ANY_BUT_ONES, false, since(v(2, 3), v(2, 1), None)),
+                "ASIC id", Identity, None, "The chip's own id, 16 hexadecimal digits.";
+            let unique_id: Reading<UniqueId> = or(NoSource),
+                "Unique id", Identity, None, "The id under which UMD and TT-Metal's statistics know the chip, decimal; known from a cluster descriptor or once seen in use.";
+            let serial: Reading<String> = file(Serial Class "tt_serial" Hex64 Static ANY_BUT_ONES, false, CLASS_1_28),
+                "Serial", Identity, None, "The board's serial number, 16 hexadecimal digits; chips of one board share it.";
+            let numa_node: Reading<u64> = file(NumaNode Pci "numa_node" DecimalOrNone Static 0..=65_535, false, KERNEL),
+                "NUMA node", Identity, None, "NUMA node of the slot.";
+            let state: State = is(State::Unknown),
+                "State", Performance, None, "ok, starting, resetting, gone, unreadable or unknown.";
+            let health: Health = is(Health::Unknown),
+                "Health", Performance, None, "ok, warning or critical against the limits the device publishes; unknown without limits.";
+            let health_reasons: Vec<String> = is(Vec::new()),
+                "Health reasons", Performance, None, "Why state or health is not ok.";
+            let temperature: Reading<Celsius> = file(Temperature Hwmon "temp1_input" Decimal Dynamic 0..=150_000, true, HWMON),
+                "Temperature", Temperature, Celsius, "Temperature of the chip." .metric("ttmon_device_temperature_celsius").kept().charts(&[Chart::new(1, "temperature").of("temperature_limit").critical(1.0)]);
+            let temperature_limit: Reading<Celsius> = file(TemperatureMax Hwmon "temp1_max" Decimal Static 1_000..=150_000, false, HWMON_MAX),
+                "Temperature limit", Temperature, Celsius, "Temperature from which the chip throttles." .metric("ttmon_device_temperature_limit_celsius");
+            let board_temperature: Reading<Celsius> = or(NoSource),
+                "Board temperature", Temperature, Celsius, "Temperature of the board; nothing publishes it without opening the device." .metric("ttmon_device_board_temperature_celsius");
+            let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, since(None, v(2, 0), None)),
+                "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").kept();
+            let power: Reading<Watts> = file(Power Hwmon "power1_input" Decimal Dynamic 0..=1_000_000_000, true, HWMON),
+                "Power", Power, Watts, "Power of the chip's core rail, not of the board." .metric("ttmon_device_power_watts").kept().charts(&[Chart::new(2, "power").of("power_limit")]);
+            let power_limit: Reading<Watts> = file(PowerMax Hwmon "power1_max" Decimal Static 1_000_000..=1_000_000_000, false, HWMON_MAX),
+                "Power limit", Power, Watts, "Limit of the core rail's power." .metric("ttmon_device_power_limit_watts");
+            let board_power: Reading<Watts> = or(NoSource),
+                "Board power", Power, Watts, "Power of the whole board; nothing publishes it without opening the device." .metric("ttmon_device_board_power_watts");
+            let voltage: Reading<Volts> = file(Voltage Hwmon "in0_input" Decimal Dynamic 0..=2_000, true, HWMON),
+                "Voltage", Power, Volts, "Voltage of the core rail." .metric("ttmon_device_voltage_volts").kept();
+            let voltage_limit: Reading<Volts> = file(VoltageMax Hwmon "in0_max" Decimal Static 100..=2_000, false, HWMON_MAX),
+                "Voltage limit", Power, Volts, "Highest voltage of the core rail." .metric("ttmon_device_voltage_limit_volts");
+            let current: Reading<Amperes> = file(Current Hwmon "curr1_input" Decimal Dynamic 0..=1_000_000, true, HWMON),
+                "Current", Power, Amperes, "Current of the core rail." .metric("ttmon_device_current_amperes").kept();
+            let current_limit: Reading<Amperes> = file(CurrentMax Hwmon "curr1_max" Decimal Static 1_000..=2_000_000, false, HWMON_MAX),
+                "Current limit", Power, Amperes, "Limit of the core rail's current." .metric("ttmon_device_current_limit_amperes");
+            let aiclk_mhz: Reading<Megahertz> = file(Aiclk Class "tt_aiclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
+                "AI clock", Clock, Megahertz, "Clock of the compute cores." .metric("ttmon_device_aiclk_hertz").kept().charts(&[Chart::new(5, "aiclk").of("aiclk_limit_mhz")]);
+            let axiclk_mhz: Reading<Megahertz> = file(Axiclk Class "tt_axiclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
+                "AXI clock", Clock, Megahertz, "Clock of the chip's buses." .metric("ttmon_device_axiclk_hertz");
+            let arcclk_mhz: Reading<Megahertz> = file(Arcclk Class "tt_arcclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
+                "ARC clock", Clock, Megahertz, "Clock of the management cores." .metric("ttmon_device_arcclk_hertz");
+            let aiclk_limit_mhz: Reading<Megahertz> = or(NoSource),
+                "AI clock limit", Clock, Megahertz, "Nominal highest AI clock, from the product table." .metric("ttmon_device_aiclk_limit_hertz").fixed();
+            let utilization: Reading<f64> = or(NoSource),
+                "Utilization", Utilization, Ratio, "Share of time the compute cores work; nothing measures it, and it is never guessed." .metric("ttmon_device_utilization_ratio");
+            let heartbeat: Reading<u64> = file(Heartbeat Class "tt_heartbeat" Decimal Dynamic U32_VALID, true, since(v(2, 7), v(2, 7), None)),
+                "Heartbeat", Performance, Count, "Counter of the firmware; compare for change only.";
+            let heartbeat_alive: Reading<bool> = or(RemoteChip),
+                "Heartbeat alive", Performance, None, "Whether the heartbeat moved within a second or more." .from(Attr::Heartbeat).rate(Samples::TwoSlow).metric("ttmon_device_heartbeat_alive").kept();
+            let therm_trip_count: Reading<u64> = file(ThermTrips Class "tt_therm_trip_count" Decimal Dynamic U32_VALID, true, since(None, v(2, 7), None)),
+                "Thermal trips", Performance, Count, "Shutdowns by over-temperature since power-on." .counter("ttmon_device_therm_trips_total").kept();
+            let pcie_gen: Reading<u64> = file(LinkSpeed Pci "current_link_speed" LinkSpeed Slow GENERATION, false, KERNEL),
+                "PCIe generation", Pcie, None, "Generation of the link now; low while idle may be deliberate." .metric("ttmon_device_pcie_gen");
+            let pcie_width: Reading<u64> = file(LinkWidth Pci "current_link_width" Decimal Slow LANES, false, KERNEL),
+                "PCIe width", Pcie, None, "Lanes of the link now." .metric("ttmon_device_pcie_width");
+            let pcie_gen_max: Reading<u64> = file(LinkSpeedMax Pci "max_link_speed" LinkSpeed Static GENERATION, false, KERNEL),
+                "PCIe generation max", Pcie, None, "Highest generation of the chip." .metric("ttmon_device_pcie_gen_max");
+            let pcie_width_max: Reading<u64> = file(LinkWidthMax Pci "max_link_width" Decimal Static LANES, false, KERNEL),
+                "PCIe width max", Pcie, None, "Most lanes of the chip." .metric("ttmon_device_pcie_width_max");
+            let pcie_to_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
+                "PCIe to device", Pcie, BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_bytes_per_second").kept().charts(&[Chart::new(6, "pcie_to")]);
+            let pcie_from_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
+                "PCIe from device", Pcie, BytesPerSecond, "Data moved from the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_bytes_per_second").kept().charts(&[Chart::new(7, "pcie_from")]);
+            let pcie_to_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
+                "PCIe words to device", Pcie, WordsPerSecond, "Words of the chip's network moved to it." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").kept().charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]);
+            let pcie_from_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
+                "PCIe words from device", Pcie, WordsPerSecond, "Words of the chip's network moved from it." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").kept().charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]);
+            let firmware: Reading<String> = file(FirmwareBundle Class "tt_fw_bundle_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 29), v(1, 32), v(1, 29))),
+                "Firmware bundle", Firmware, None, "Version of the firmware bundle; 80.x is older than 18.x.";
+            let m3_fw: Reading<String> = file(FirmwareM3App Class "tt_m3app_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), v(1, 32), None)),
+                "M3 firmware", Firmware, None, "Board controller's application.";
+            let m3_bl_fw: Reading<String> = file(FirmwareM3Boot Class "tt_m3bl_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), None, None)),
+                "M3 boot loader", Firmware, None, "Board controller's boot loader.";
+            let arc_fw: Reading<String> = file(FirmwareArc Class "tt_arc_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, WORMHOLE_GRAYSKULL),
+                "ARC firmware", Firmware, None, "Management cores' firmware.";
+            let eth_fw: Reading<String> = file(FirmwareEth Class "tt_eth_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), None, None)),
+                "Ethernet firmware", Firmware, None, "Ethernet cores' firmware.";
+            let tt_flash: Reading<String> = file(TtFlash Class "tt_ttflash_ver" FirmwareVersion Static ANY_BUT_ONES, false, WORMHOLE_GRAYSKULL),
+                "tt-flash", Firmware, None, "Version of the tool that flashed it.";
+            part "memory.total" (memory.dram.total),
+                "DRAM total", Memory, Bytes, "DRAM of the chip that TT-Metal can allocate: banks of the product table times the bytes of one (1 GiB; Blackhole 4,278,190,080)." .metric("ttmon_device_memory_total_bytes").fixed();
+            part "memory.used" (memory.dram.used),
+                "DRAM used", Memory, Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_used_bytes").kept().charts(&[Chart::new(3, "dram").of("memory.total").critical(0.99)]);
+            made "memory.free" = |d| Member::get(&d.memory.dram.free()),
+                "DRAM free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_free_bytes");
+            part "memory.l1_total" (memory.l1.total),
+                "L1 total", Memory, Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one." .metric("ttmon_device_memory_l1_total_bytes").fixed();
+            part "memory.l1_used" (memory.l1.used),
+                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").kept().charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
+            made "memory.l1_free" = |d| Member::get(&d.memory.l1.free()),
+                "L1 free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_l1_free_bytes");
+            part "memory.untracked_processes" (memory.untracked_processes),
+                "Untracked processes", Memory, Count, "Processes that hold the chip and tell nobody what they use." .metric("ttmon_device_memory_untracked_processes").kept();
+            part "memory.holders" (memory.holders),
+                "Holders", Memory, Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through.";
+            part "memory.hidden_processes" (memory.hidden_processes),
+                "Hidden processes", Memory, Count, "Open files of processes in other pid namespaces, which cannot be named." .metric("ttmon_device_memory_hidden_processes");
+            part "memory.stale_bytes" (memory.stale_bytes),
+                "Stale bytes", Memory, Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure." .metric("ttmon_device_memory_stale_bytes");
+            files {
+                CardType Class "tt_card_type" Word Static ANY_BUT_ONES, false, CLASS_1_28;
+                HwmonName Hwmon "name" Word Static ANY_BUT_ONES, false, HWMON;
+                PciDevice Pci "device" PrefixedHex Static ANY_BUT_ONES, false, KERNEL;
+                SubsystemDevice Pci "subsystem_device" PrefixedHex Static ANY_BUT_ONES, false, KERNEL;
+                BridgeWidthMax Bridge "max_link_width" Decimal Static LANES, false, KERNEL;
+                HostPosted0 Counters "mst_posted_wr_data_word_sent0" Decimal Dynamic U32_VALID, false, COUNTERS;
+                HostPosted1 Counters "mst_posted_wr_data_word_sent1" Decimal Dynamic U32_VALID, false, COUNTERS;
+                HostNonposted0 Counters "mst_nonposted_wr_data_word_sent0" Decimal Dynamic U32_VALID, false, COUNTERS;
+                HostNonposted1 Counters "mst_nonposted_wr_data_word_sent1" Decimal Dynamic U32_VALID, false, COUNTERS;
+                HostRead0 Counters "mst_rd_data_word_received0" Decimal Dynamic U32_VALID, false, COUNTERS;
+                HostRead1 Counters "mst_rd_data_word_received1" Decimal Dynamic U32_VALID, false, COUNTERS;
+                ChipPosted0 Counters "slv_posted_wr_data_word_received0" Decimal Dynamic U32_VALID, false, COUNTERS;
+                ChipPosted1 Counters "slv_posted_wr_data_word_received1" Decimal Dynamic U32_VALID, false, COUNTERS;
+                ChipNonposted0 Counters "slv_nonposted_wr_data_word_received0" Decimal Dynamic U32_VALID, false, COUNTERS;
+                ChipNonposted1 Counters "slv_nonposted_wr_data_word_received1" Decimal Dynamic U32_VALID, false, COUNTERS;
+                ChipRead0 Counters "slv_rd_data_word_sent0" Decimal Dynamic U32_VALID, false, COUNTERS;
+                ChipRead1 Counters "slv_rd_data_word_sent1" Decimal Dynamic U32_VALID, false, COUNTERS;
+            }
+        }
+    };
+}
+
+rows!(members);
+rows!(table);
+rows!(files);
