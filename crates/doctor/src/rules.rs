@@ -162,7 +162,7 @@ fn firmware(facts: &Facts) -> Vec<Finding> {
     let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
     let mut versions: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for device in local(snapshot) {
-        if let (Ok(bundle), Ok(arch)) = (&device.firmware.bundle, device.arch) {
+        if let (Ok(bundle), Ok(arch)) = (&device.firmware, device.arch) {
             versions.entry((arch.name().to_owned(), bundle.clone())).or_default().push(device.id.to_string());
         }
     }

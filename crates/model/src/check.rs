@@ -143,7 +143,7 @@ fn temperature(device: &Device, limit: f64) -> Option<(Verdict, String)> {
 }
 
 fn free_dram(device: &Device, least: u64) -> Option<(Verdict, String)> {
-    match device.memory.dram.free {
+    match device.memory.dram.free() {
         Ok(free) if free < least => Some((Verdict::Critical, format!("{} of DRAM free, below {}", size(free), size(least)))),
         // Memory that nobody reports is not free.
         Ok(_) if device.memory.untracked_processes > 0 => {
