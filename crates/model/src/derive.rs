@@ -2,15 +2,19 @@
 
 mod allocator;
 mod blocks;
+mod chip;
 mod circulars;
 mod device;
 mod launches;
 mod ledger;
+mod names;
 mod numbers;
 mod overlap;
+mod peaks;
 mod places;
 mod process;
 mod rows;
+mod sums;
 
 use std::collections::HashMap;
 
@@ -22,10 +26,13 @@ use crate::missing::{Missing, Reading};
 use crate::sample::{Problem, Sample};
 use crate::snapshot::{Allocator, Device, DeviceUse, Process, Snapshot, State};
 
+pub use chip::ChipIdentity;
 use ledger::Tracked;
 pub use ledger::numbering;
 pub use numbers::{describes, lacks_numbers, proven};
+pub use peaks::Peaks;
 use rows::Row;
+pub use sums::DeviceSums;
 
 impl Snapshot {
     /// What a sample means. Rates of processes need a sample with an earlier scan; without one they are `first_sample`.

@@ -9,7 +9,7 @@ use crate::Arch;
 use crate::limits::{AT_LIMIT_RATIO, CLOCK_HELD_RATIO, WARNING_RATIO};
 use crate::missing::{Missing, Reading};
 use crate::product::Product;
-use crate::snapshot::{Device, Health, State};
+use crate::snapshot::{Device, Health, Location, State};
 
 /// Judges a device whose other fields are complete, and says why in words.
 pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>, is_in_use: bool) -> (Health, Vec<String>) {
@@ -67,6 +67,68 @@ impl Device {
     }
 }
 
+/// How bad a word about health is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// All is well.
+    Fine,
+    /// Nothing can be said.
+    Unknown,
+    /// Worth a look.
+    Warning,
+    /// At a limit, or not there.
+    Critical,
+}
+
+impl Severity {
+    /// How bad a share of a limit is: critical from this share on, a warning a little before.
+    pub fn of_share(share: f64, critical: f64) -> Self {
+        match share {
+            share if share >= critical => Self::Critical,
+            share if share >= WARNING_RATIO => Self::Warning,
+            _ => Self::Fine,
+        }
+    }
+}
+
+impl Device {
+    /// A word for the health, so that colour is never the only carrier.
+    pub fn health_word(&self) -> (&'static str, Severity) {
+        match (self.state, self.health) {
+            (State::Resetting, _) => ("RESET", Severity::Warning),
+            (State::Starting, _) => ("START", Severity::Warning),
+            (State::Gone, _) => ("GONE", Severity::Critical),
+            (State::Unreadable, _) => ("UNREAD", Severity::Critical),
+            (_, Health::Critical) => ("CRIT", Severity::Critical),
+            (_, Health::Warning) if self.throttled_by().is_some() => ("THROTTLE", Severity::Warning),
+            (_, Health::Warning) if self.warmth().is_ok_and(|warmth| warmth >= WARNING_RATIO) => ("WARM", Severity::Warning),
+            (_, Health::Warning) => ("WARN", Severity::Warning),
+            (_, Health::Ok) => ("ok", Severity::Fine),
+            (_, Health::Unknown) => ("?", Severity::Unknown),
+        }
+    }
+
+    /// How bad its health is among other devices: what is unknown is no worse than what is well.
+    pub fn severity(&self) -> Severity {
+        match self.health_word().1 {
+            Severity::Unknown => Severity::Fine,
+            severity => severity,
+        }
+    }
+
+    /// The temperature as a share of its limit.
+    pub fn warmth(&self) -> Reading<f64> {
+        Ok(self.temperature?.0 / self.temperature_limit?.0)
+    }
+
+    /// Whether nothing of it could be read in time. One in a reset, or that left, says so by its state.
+    pub fn is_silent(&self) -> bool {
+        let (temperature, power) = (self.temperature.map(drop), self.power.map(drop));
+        let readings = [temperature, power, self.aiclk_mhz.map(drop), self.heartbeat.map(drop)];
+        self.location == Location::Local && readings.iter().all(Result::is_err) && readings.contains(&Err(Missing::Timeout))
+    }
+}
+
 /// Why a device cannot be read.
 fn state_reason(device: &Device) -> Option<String> {
     if let (Ok(via), State::Resetting | State::Gone) = (device.via, device.state) {
@@ -90,10 +152,10 @@ fn value(reading: Reading<f64>) -> f64 {
 
 fn against(now: Reading<f64>, limit: Reading<f64>) -> Option<Health> {
     let (now, limit) = (now.ok()?, limit.ok()?);
-    Some(match now / limit {
-        ratio if ratio >= 1.0 => Health::Critical,
-        ratio if ratio >= WARNING_RATIO => Health::Warning,
-        _ => Health::Ok,
+    Some(match Severity::of_share(now / limit, 1.0) {
+        Severity::Critical => Health::Critical,
+        Severity::Warning => Health::Warning,
+        Severity::Fine | Severity::Unknown => Health::Ok,
     })
 }
 

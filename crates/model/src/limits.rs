@@ -98,3 +98,6 @@ pub const SCAN_LIMITS: [ScanLimit; 7] = [
     ScanLimit { noun: "buffers", total: 1_048_576, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
     ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each is some 300 bytes, and they are read with every scan" },
 ];
+
+/// A clock that differs by more than this from what it should be has jumped; slewing stays below.
+pub(crate) const CLOCK_JUMP_MIN: Duration = Duration::from_secs(1);

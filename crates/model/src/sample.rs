@@ -6,6 +6,7 @@ use crate::attributes::{Attr, Attributes};
 use crate::cluster::Cluster;
 use crate::identity::{Bdf, DeviceId, ProcessKey};
 use crate::ledger::LedgerSample;
+use crate::limits::CLOCK_JUMP_MIN;
 use crate::memory::PerKind;
 use crate::missing::{Missing, Reading};
 use crate::region::Region;
@@ -79,6 +80,15 @@ impl Sample {
     /// When processes, regions and ledgers were read, on the clock of `at`.
     pub fn scanned_at(&self) -> Duration {
         self.at.saturating_sub(self.scan_age)
+    }
+
+    /// By how many milliseconds the wall clock was set since an earlier sample. `None` where it ran on, or was only steered.
+    pub fn clock_jump(&self, before: &Self) -> Option<i64> {
+        let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+        let wall = i128::from(self.time.0) - i128::from(before.time.0);
+        let difference = wall - (nanos(self.at) - nanos(before.at));
+        let is_jump = difference.unsigned_abs() >= CLOCK_JUMP_MIN.as_nanos();
+        is_jump.then(|| i64::try_from(difference / 1_000_000).unwrap_or_default())
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+pub use crate::derive::DeviceSums;
 pub use crate::fields::{Device, Process};
+pub use crate::health::Severity;
 use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::{BufferKind, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
 use crate::memory::{Figure, Kind, PerKind, Source, sum};
@@ -310,6 +312,16 @@ impl Device {
             Err(_) => board.to_owned(),
         }
     }
+
+    /// Generation and lanes of the PCIe link.
+    pub fn link(&self) -> Reading<(u64, u64)> {
+        Ok((self.pcie_gen?, self.pcie_width?))
+    }
+
+    /// Whether a process holds the chip and reports nothing: what is used is a lower bound.
+    pub fn is_lower_bound(&self) -> bool {
+        self.memory.untracked_processes > 0
+    }
 }
 
 /// What is known of a process's memory.
@@ -425,6 +437,14 @@ impl Process {
     /// The sum of a bar's kinds over its chips.
     pub fn total_of(&self, kinds: &[Kind]) -> Reading<u64> {
         sum(kinds.iter().map(|kind| self.total(*kind)))
+    }
+
+    /// The highest DRAM use since tracking began, all chips together.
+    pub fn dram_peak(&self) -> Reading<u64> {
+        let peaks = self.devices.iter().map(|use_of| use_of.kinds[Kind::Dram].peak);
+        let peak = sum(peaks.chain(self.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))?;
+        // Traces have no common peak with it, but what is used now was reached for certain.
+        Ok(self.total_of(&Kind::DRAM_BAR).map_or(peak, |now| now.max(peak)))
     }
 
     /// The best source of its figures.

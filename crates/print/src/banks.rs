@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use ttmon_model::identity::ranges;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block};
 use ttmon_model::{Kind, Reading, Snapshot, Source};
 
 use crate::memory::{line, not_tracked, programs_line};
-use crate::names::{process_name, ranges};
 use crate::quantity::{ABSENT, percent, size, size_or_absent};
 use crate::snapshot::origin_mark;
 use crate::style::Style;
@@ -69,7 +69,7 @@ fn open<'a>(snapshot: &'a Snapshot, style: &Style<'_>, out: &mut dyn Write) -> i
 
 fn heading(snapshot: &Snapshot, allocator: &Allocator) -> String {
     let process = snapshot.processes.iter().find(|process| process.key == allocator.process);
-    let name = process.and_then(|process| process_name(process).ok()).unwrap_or_else(|| ABSENT.to_owned());
+    let name = process.and_then(|process| process.title().ok()).unwrap_or_else(|| ABSENT.to_owned());
     let mesh = allocator.mesh.map_or(String::new(), |(rows, columns)| format!("  mesh {rows}x{columns}"));
     let place = match (allocator.devices.as_slice(), allocator.unmapped.as_slice()) {
         ([only], []) => format!("device {only}"),

@@ -2,9 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use ttmon_model::limits::WARNING_RATIO;
 use ttmon_model::memory::Bar;
-use ttmon_model::snapshot::{Health, State};
+use ttmon_model::snapshot::Severity;
 use ttmon_model::{Device, Reading, Snapshot};
 
 use crate::quantity::{ABSENT, percent, size, size_or_absent};
@@ -60,7 +59,7 @@ fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
 
 /// `>` where a holder tells nobody what it uses: the figure is a lower bound.
 pub fn lower_bound(device: &Device) -> &'static str {
-    if device.memory.untracked_processes > 0 { ">" } else { "" }
+    if device.is_lower_bound() { ">" } else { "" }
 }
 
 fn board(device: &Device, style: &Style<'_>) -> Cell {
@@ -80,21 +79,35 @@ fn address(device: &Device, _: &Style<'_>) -> Cell {
 }
 
 fn link(device: &Device, _: &Style<'_>) -> Cell {
-    let link = device.pcie_gen.and_then(|generation| device.pcie_width.map(|width| (generation, width)));
-    or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
+    or_absent(link_text(device), |text| text)
 }
 
 fn temperature(device: &Device, style: &Style<'_>) -> Cell {
-    or_absent(device.temperature, |value| format!("{:.0}{}", value.0, style.glyphs().celsius))
+    or_absent(temperature_text(device, style.glyphs().celsius), |text| text)
 }
 
 fn power(device: &Device, _: &Style<'_>) -> Cell {
-    let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
-    or_absent(device.power, |power| format!("{:.0}{limit}W", power.0))
+    or_absent(power_text(device), |text| text)
 }
 
 fn clock(device: &Device, _: &Style<'_>) -> Cell {
     or_absent(device.aiclk_mhz, |clock| format!("{}MHz", clock.0))
+}
+
+/// `Gen4 x16`.
+pub fn link_text(device: &Device) -> Reading<String> {
+    device.link().map(|(generation, width)| format!("Gen{generation} x{width}"))
+}
+
+/// `54°C`, with the unit of the terminal.
+pub fn temperature_text(device: &Device, unit: &str) -> Reading<String> {
+    device.temperature.map(|value| format!("{:.0}{unit}", value.0))
+}
+
+/// `38/100W`, or without a limit `38W`.
+pub fn power_text(device: &Device) -> Reading<String> {
+    let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
+    device.power.map(|power| format!("{:.0}{limit}W", power.0))
 }
 
 fn used_of_total(device: &Device, bar: Bar) -> Cell {
@@ -117,37 +130,8 @@ fn bar(bar: Bar) -> Cell {
     bar.ratio().map_or_else(|_| Cell::blank(), Cell::bar)
 }
 
-/// How bad a word about health is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// All is well.
-    Fine,
-    /// Nothing can be said.
-    Unknown,
-    /// Worth a look.
-    Warning,
-    /// At a limit, or not there.
-    Critical,
-}
-
-/// A word for a device's health, so that colour is never the only carrier.
-pub fn health_word(device: &Device) -> (&'static str, Severity) {
-    match (device.state, device.health) {
-        (State::Resetting, _) => ("RESET", Severity::Warning),
-        (State::Starting, _) => ("START", Severity::Warning),
-        (State::Gone, _) => ("GONE", Severity::Critical),
-        (State::Unreadable, _) => ("UNREAD", Severity::Critical),
-        (_, Health::Critical) => ("CRIT", Severity::Critical),
-        (_, Health::Warning) if device.throttled_by().is_some() => ("THROTTLE", Severity::Warning),
-        (_, Health::Warning) if is_warm(device) => ("WARM", Severity::Warning),
-        (_, Health::Warning) => ("WARN", Severity::Warning),
-        (_, Health::Ok) => ("ok", Severity::Fine),
-        (_, Health::Unknown) => ("?", Severity::Unknown),
-    }
-}
-
 fn health(device: &Device) -> Cell {
-    let (word, severity) = health_word(device);
+    let (word, severity) = device.health_word();
     let tone = match severity {
         Severity::Fine => return Cell::plain(word),
         Severity::Unknown => Tone::Absent,
@@ -155,9 +139,4 @@ fn health(device: &Device) -> Cell {
         Severity::Critical => Tone::Critical,
     };
     Cell::new(word, tone)
-}
-
-fn is_warm(device: &Device) -> bool {
-    let limit = device.temperature_limit.map(|limit| limit.0 * WARNING_RATIO);
-    device.temperature.is_ok_and(|now| limit.is_ok_and(|limit| now.0 >= limit))
 }

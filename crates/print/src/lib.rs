@@ -22,7 +22,6 @@ mod events;
 mod help;
 mod list;
 mod memory;
-pub mod names;
 mod notes;
 mod nvidia;
 mod processes;
@@ -38,18 +37,18 @@ mod who;
 pub use banks::{banks, blocks};
 pub use bar::bar_cells;
 pub use csv::{CsvOptions, csv_fields};
-pub use devices::{Severity, health_word, lower_bound};
+pub use devices::{link_text, lower_bound, power_text, temperature_text};
 pub use events::event;
 pub use help::{fields_markdown, help_fields};
 pub use list::list;
 pub use memory::{Change, Sign, buffers, changes, memory, memory_end};
-pub use names::ranges;
 pub use nvidia::{AppField, GpuField, csv_apps, csv_gpu};
 pub use quantity::{percent, size};
 pub use query::query;
 pub use reports::{ProgramReports, ReportFile, reports};
 pub use snapshot::snapshot;
 pub use style::Style;
+pub use ttmon_model::identity::ranges;
 pub use who::who;
 
 #[cfg(test)]

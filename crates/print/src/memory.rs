@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ttmon_model::identity::ranges;
 use ttmon_model::ledger::{BufferKind, LedgerBuffer, LedgerFeature};
 use ttmon_model::memory::Figure;
 use ttmon_model::sample::Origin;
@@ -9,7 +10,6 @@ use ttmon_model::snapshot::{Allocator, AllocatorKind, Buffer, Programs};
 use ttmon_model::{Kind, Missing, PerKind, Process, Reading, Snapshot};
 
 use crate::breakdown::{bar_lines, print_kernel_types};
-use crate::names::{process_name, ranges};
 use crate::notes::print_problems;
 use crate::quantity::{ABSENT, age, size, size_or_absent};
 use crate::snapshot::origin_mark;
@@ -70,7 +70,7 @@ fn print_process(
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let name = process_name(process).unwrap_or_else(|_| ABSENT.to_owned());
+    let name = process.title().unwrap_or_else(|_| ABSENT.to_owned());
     let user = process.user.clone().unwrap_or_else(|_| ABSENT.to_owned());
     let meshes: Vec<String> = allocators
         .iter()

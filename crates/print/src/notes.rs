@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use ttmon_model::identity::ranges;
 use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::Status;
 use ttmon_model::{Device, DeviceId, Missing, Snapshot};
 
-use crate::names::ranges;
 use crate::quantity::size;
 use crate::style::Style;
 use crate::text::wrap;

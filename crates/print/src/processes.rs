@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use ttmon_model::identity::ranges;
 use ttmon_model::snapshot::{Location, Unmapped};
 use ttmon_model::{Kind, Process, Reading, Snapshot};
 
-use crate::names::{process_name, ranges, workload};
 use crate::quantity::size;
 use crate::style::Style;
 use crate::table::{Cell, Column, Table};
@@ -66,7 +66,7 @@ fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
 }
 
 fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
-    let has_workloads = snapshot.processes.iter().any(|process| workload(process).is_some());
+    let has_workloads = snapshot.processes.iter().any(|process| process.workload().is_ok());
     let columns = columns(level, has_workloads);
     let mut rows = Vec::new();
     for process in &snapshot.processes {
@@ -92,7 +92,7 @@ fn columns(level: Level, has_workloads: bool) -> Vec<ProcessColumn> {
     ];
     if level >= Level::Workload && has_workloads {
         columns.push(ProcessColumn::new(Column::text("Container/job", 13, 22).gap(2), |process, style| {
-            workload(process).map_or_else(Cell::blank, |text| Cell::plain(style.clean(&text)))
+            process.workload().map_or_else(|_| Cell::blank(), |text| Cell::plain(style.clean(&text)))
         }));
     }
     columns.extend([
@@ -129,12 +129,12 @@ fn text_or_absent<E>(text: Result<&str, E>, style: &Style<'_>) -> Cell {
 }
 
 fn name(process: &Process, style: &Style<'_>) -> Cell {
-    text_or_absent(process_name(process).as_deref(), style)
+    text_or_absent(process.title().as_deref(), style)
 }
 
 fn name_with_workload(process: &Process, style: &Style<'_>) -> Cell {
-    match (process_name(process), workload(process)) {
-        (Ok(name), Some(workload)) => Cell::named(style.clean(&name), style.clean(&workload)),
+    match (process.title(), process.workload()) {
+        (Ok(name), Ok(workload)) => Cell::named(style.clean(&name), style.clean(&workload)),
         _ => name(process, style),
     }
 }

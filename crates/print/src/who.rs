@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use ttmon_model::snapshot::State;
 use ttmon_model::{Device, Process, Reading, Snapshot};
 
-use crate::names::{all_workloads, process_name};
 use crate::notes::hidden;
 use crate::quantity::{ABSENT, age, size_or_absent};
 use crate::snapshot::origin_mark;
@@ -48,11 +47,11 @@ fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Readin
     row.extend([
         process.key.pid.to_string(),
         or_absent(process.user.clone()),
-        or_absent(process_name(process)),
+        or_absent(process.title()),
         format!("{} DRAM", size_or_absent(dram)),
         format!("{} L1", size_or_absent(l1)),
         format!("started {}", or_absent(started)),
-        launched.into_iter().chain(all_workloads(process)).collect::<Vec<_>>().join(", "),
+        launched.into_iter().chain(process.workloads()).collect::<Vec<_>>().join(", "),
     ]);
     row
 }

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ttmon_model::snapshot::Location;
-use ttmon_model::{Device, DeviceId, Missing, Snapshot};
-
-use crate::identity::Identity;
+use ttmon_model::{ChipIdentity, Device, DeviceId, Snapshot};
 
 /// All chips that were ever listed.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +11,7 @@ pub(crate) struct Chips(BTreeMap<DeviceId, Known>);
 
 #[derive(Clone, Debug)]
 struct Known {
-    identity: Identity,
+    identity: ChipIdentity,
     answered: Duration,
 }
 
@@ -22,8 +19,8 @@ impl Chips {
     /// Takes in a look at a moment.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
-            let known = self.0.entry(device.id).or_insert_with(|| Known { identity: Identity::of(device), answered: at });
-            if !known.identity.meet(device) || !is_silent(device) {
+            let known = self.0.entry(device.id).or_insert_with(|| Known { identity: ChipIdentity::of(device), answered: at });
+            if !known.identity.meet(device) || !device.is_silent() {
                 known.answered = at;
             }
         }
@@ -40,7 +37,7 @@ impl Chips {
 
     /// A listed chip that has not answered for longer than this, and for how long.
     pub(crate) fn silent(&self, at: Duration, snapshot: &Snapshot, longer_than: Duration) -> Option<(DeviceId, Duration)> {
-        let silences = snapshot.devices.iter().filter(|device| is_silent(device)).filter_map(|device| {
+        let silences = snapshot.devices.iter().filter(|device| device.is_silent()).filter_map(|device| {
             let known = self.0.get(&device.id)?;
             Some((device.id, at.saturating_sub(known.answered)))
         });
@@ -48,17 +45,11 @@ impl Chips {
     }
 }
 
-/// Whether nothing of it could be read in time. One in a reset, or that left, says so by its state.
-fn is_silent(device: &Device) -> bool {
-    let (temperature, power) = (device.temperature.map(drop), device.power.map(drop));
-    let readings = [temperature, power, device.aiclk_mhz.map(drop), device.heartbeat.map(drop)];
-    device.location == Location::Local && readings.iter().all(Result::is_err) && readings.contains(&Err(Missing::Timeout))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::machine;
+    use ttmon_model::Missing;
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
-use crate::identity::is_same;
 use crate::limits::HAPPENINGS_MAX;
 
 /// One thing that happened.
@@ -180,7 +179,7 @@ pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<What> {
     let mut found = Vec::new();
     for device in &now.devices {
         let id = device.id.0;
-        match before.device(device.id).filter(|before| is_same(before, device)) {
+        match before.device(device.id).filter(|before| before.may_be(device)) {
             None => found.push(What::Appeared { device: id, board: device.label() }),
             Some(before) => {
                 if before.state != device.state {

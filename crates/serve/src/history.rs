@@ -12,13 +12,11 @@ use std::time::Duration;
 
 use ttmon_model::fields::{DeviceField, Value};
 use ttmon_model::units::Unit;
-use ttmon_model::{Device, DeviceId, Snapshot};
+use ttmon_model::{ChipIdentity, Device, DeviceId, Snapshot};
 
 use column::Column;
 pub(crate) use query::Query;
 use ring::Ring;
-
-use crate::identity::Identity;
 
 /// What the fine ring spans.
 const FINE_SPAN: Duration = Duration::from_secs(3600);
@@ -36,7 +34,7 @@ pub(crate) struct History {
     fine: Ring,
     coarse: Ring,
     /// In the order of the rings' devices.
-    devices: Vec<(DeviceId, Identity)>,
+    devices: Vec<(DeviceId, ChipIdentity)>,
     /// The slots that are being filled, and what fell into them: a look may be shorter than a step.
     filling_fine: Filling,
     filling_coarse: Filling,
@@ -103,7 +101,7 @@ impl History {
             }
             return index;
         }
-        self.devices.push((device.id, Identity::of(device)));
+        self.devices.push((device.id, ChipIdentity::of(device)));
         self.filling_fine.sums.push(vec![Sum::default(); self.fields.len()]);
         self.filling_coarse.sums.push(vec![Sum::default(); self.fields.len()]);
         self.fine.grow(self.devices.len(), self.fields.len());

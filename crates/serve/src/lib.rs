@@ -22,7 +22,6 @@ mod guarded;
 mod happenings;
 mod history;
 mod http;
-mod identity;
 mod limits;
 mod metrics;
 mod newest;

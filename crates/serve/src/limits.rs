@@ -76,8 +76,6 @@ pub(crate) const PROCESS_SERIES_MAX: usize = 1024;
 pub(crate) const STALE_INTERVALS: u32 = 3;
 /// The least age at which a sample is stale.
 pub(crate) const STALE_MIN: Duration = Duration::from_secs(5);
-/// A clock that differs by more than this from what it should be has jumped; slewing stays below.
-pub(crate) const CLOCK_JUMP_MIN: Duration = Duration::from_secs(1);
 /// How long /readyz tells of what is over.
 pub(crate) const CARE_SPAN: Duration = Duration::from_secs(60);
 /// Less room than this is none: another process that reports takes as much.

@@ -3,7 +3,6 @@
 //! It walks on the clock that neither jumps nor stops while the machine sleeps. A look that comes late leaves a gap in
 //! the history; nothing is carried over into it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -11,15 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::sample::Problem;
-use ttmon_model::units::UnixTime;
-use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Snapshot};
+use ttmon_model::{Missing, Peaks, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::read::boot_time;
 use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
 use crate::happenings::{What, differences};
-use crate::identity::Identity;
-use crate::limits::{CLOCK_JUMP_MIN, DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_MAX, SCAN_WAIT_PART};
+use crate::limits::{DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_MAX, SCAN_WAIT_PART};
 use crate::newest::Published;
 use crate::scans::{Scan, Scans};
 use crate::service::{Service, now};
@@ -146,7 +143,7 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
     past.peaks.apply(&mut snapshot);
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {
-        if let Some(millis) = clock_jump(&before.sample, &sample) {
+        if let Some(millis) = sample.clock_jump(&before.sample) {
             service.note(at, time, What::Clock { millis });
         }
         for what in differences(&before.snapshot, &snapshot) {
@@ -215,71 +212,6 @@ impl Pace {
     }
 }
 
-/// By how much the wall clock went otherwise than the one that cannot be set, in milliseconds.
-fn clock_jump(before: &Sample, now: &Sample) -> Option<i64> {
-    let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
-    let wall = i128::from(now.time.0) - i128::from(before.time.0);
-    let difference = wall - (nanos(now.at) - nanos(before.at));
-    let is_jump = difference.unsigned_abs() >= CLOCK_JUMP_MIN.as_nanos();
-    is_jump.then(|| i64::try_from(difference / 1_000_000).unwrap_or_default())
-}
-
-/// Bytes, and when.
-type Peak = (u64, UnixTime);
-
-/// The highest use of each device since the service began, as seen from one look to the next.
-#[derive(Debug, Default)]
-struct Peaks(BTreeMap<DeviceId, Highest>);
-
-#[derive(Debug)]
-struct Highest {
-    /// Which chip it is of.
-    identity: Identity,
-    kinds: PerKind<Option<Peak>>,
-}
-
-impl Peaks {
-    fn apply(&mut self, snapshot: &mut Snapshot) {
-        for device in &snapshot.devices {
-            let new = || Highest { identity: Identity::of(device), kinds: PerKind::default() };
-            let highest = self.0.entry(device.id).or_insert_with(new);
-            if !highest.identity.meet(device) {
-                highest.kinds = PerKind::default();
-            }
-            for (kind, memory) in device.memory.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
-                raise(&mut highest.kinds[kind], memory.figure.used.ok().map(|used| (used, snapshot.time)));
-            }
-        }
-        // What one process had at its own peak, the device had too. Each figure is looked at once: there may be thousands.
-        for use_of in snapshot.processes.iter().flat_map(|process| &process.devices) {
-            let Some(highest) = self.0.get_mut(&use_of.device) else { continue };
-            for (kind, figure) in use_of.kinds.iter().filter(|(kind, _)| has_peak(*kind)) {
-                raise(&mut highest.kinds[kind], figure.peak.ok().zip(figure.peak_time.ok()));
-            }
-        }
-        for device in &mut snapshot.devices {
-            let Some(highest) = self.0.get(&device.id) else { continue };
-            for (kind, highest) in highest.kinds.iter() {
-                if let Some((peak, at)) = highest {
-                    let figure = &mut device.memory.kinds[kind].figure;
-                    (figure.peak, figure.peak_time) = (Ok(*peak), Ok(*at));
-                }
-            }
-        }
-    }
-}
-
-/// What belongs to programs comes and goes with them, from one look to the next: no highest that was seen would say much.
-fn has_peak(kind: Kind) -> bool {
-    !matches!(kind, Kind::Cb | Kind::Kernel)
-}
-
-fn raise(highest: &mut Option<Peak>, seen: Option<Peak>) {
-    if seen.is_some_and(|seen| highest.is_none_or(|highest| seen.0 > highest.0)) {
-        *highest = seen;
-    }
-}
-
 pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -289,6 +221,8 @@ pub(crate) fn thread_time() -> Duration {
 mod tests {
     use super::*;
     use crate::fixture::machine;
+    use ttmon_model::units::UnixTime;
+    use ttmon_model::{DeviceId, Kind};
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
@@ -344,11 +278,11 @@ mod tests {
             time: UnixTime(sample.time.0.saturating_add_signed(wall_millis * 1_000_000)),
             ..sample.clone()
         };
-        assert_eq!(clock_jump(&sample, &later(1.0, 1000)), None);
-        assert_eq!(clock_jump(&sample, &later(1.0, 1400)), None);
-        assert_eq!(clock_jump(&sample, &later(60.0, 60_000)), None);
-        assert_eq!(clock_jump(&sample, &later(1.0, 3_601_000)), Some(3_600_000));
-        assert_eq!(clock_jump(&sample, &later(1.0, -119_000)), Some(-120_000));
+        assert_eq!(later(1.0, 1000).clock_jump(&sample), None);
+        assert_eq!(later(1.0, 1400).clock_jump(&sample), None);
+        assert_eq!(later(60.0, 60_000).clock_jump(&sample), None);
+        assert_eq!(later(1.0, 3_601_000).clock_jump(&sample), Some(3_600_000));
+        assert_eq!(later(1.0, -119_000).clock_jump(&sample), Some(-120_000));
     }
 
     /// The wall clock is set forth and back while the service looks: history goes on by the second, and each jump is marked.

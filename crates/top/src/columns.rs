@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, Process, Reading};
-use ttmon_print::names;
 use ttmon_print::quantity::{age, size};
+use ttmon_print::ranges;
 
 use crate::state::Row;
 
@@ -45,19 +45,8 @@ fn since(reading: Reading<UnixTime>) -> Reading<Key> {
     reading.map(|time| Key::Number(-(time.0 as f64)))
 }
 
-fn peak(process: &Process) -> Reading<u64> {
-    let peaks = process.devices.iter().map(|use_of| use_of.kinds[Kind::Dram].peak);
-    let peak = ttmon_model::memory::sum(peaks.chain(process.unmapped.iter().map(|unmapped| unmapped.kinds[Kind::Dram].peak)))?;
-    // Traces have no common peak with it, but what is used now was reached for certain.
-    Ok(process.total_of(&Kind::DRAM_BAR).map_or(peak, |now| now.max(peak)))
-}
-
-fn workload(process: &Process) -> Reading<String> {
-    names::workload(process).ok_or(Missing::NoSource)
-}
-
 fn devices(process: &Process) -> String {
-    names::ranges(process.devices.iter().map(|use_of| use_of.device))
+    ranges(process.devices.iter().map(|use_of| use_of.device))
 }
 
 fn source(process: &Process) -> Reading<String> {
@@ -80,12 +69,12 @@ pub(crate) const HOST: &str = "host";
 pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
     Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 0, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
-    Column { name: "name", title: "NAME", width: 16, grows: true, is_number: false, rank: 0, help: "what it runs", text: |p, _| names::process_name(p), key: |p| words(names::process_name(p)) },
+    Column { name: "name", title: "NAME", width: 16, grows: true, is_number: false, rank: 0, help: "what it runs", text: |p, _| p.title(), key: |p| words(p.title()) },
     Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 0, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| Key::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
     Column { name: "dram", title: "DRAM", width: 8, grows: false, is_number: true, rank: 0, help: "DRAM and traces it uses, all its chips together", text: |p, _| p.total_of(&Kind::DRAM_BAR).map(size), key: |p| number(p.total_of(&Kind::DRAM_BAR)) },
     Column { name: "l1", title: "L1", width: 8, grows: false, is_number: true, rank: 1, help: "L1 and circular buffers", text: |p, _| p.total_of(&Kind::L1_BAR).map(size), key: |p| number(p.total_of(&Kind::L1_BAR)) },
     Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
-    Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| peak(p).map(size), key: |p| number(peak(p)) },
+    Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| p.dram_peak().map(size), key: |p| number(p.dram_peak()) },
     Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
     Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 8, help: "programs it starts a second", text: |p, _| rate(p), key: |p| p.launches_per_s.map(Key::Number) },
     Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| p.last_launch.map(|last| age(last, now)), key: |p| since(p.last_launch) },
@@ -93,7 +82,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
     Column { name: "age", title: "AGE", width: 6, grows: false, is_number: true, rank: 10, help: "since it started", text: |p, now| p.start_time.map(|start| age(start, now)), key: |p| since(p.start_time) },
     Column { name: "status", title: "STATUS", width: 12, grows: false, is_number: false, rank: 11, help: "what is known of its memory", text: |p, _| Ok(p.status.name().to_owned()), key: |p| Ok(Key::Text(p.status.name().to_owned())) },
-    Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| workload(p), key: |p| words(workload(p)) },
+    Column { name: "container", title: "CONTAINER/JOB", width: 16, grows: false, is_number: false, rank: 7, help: "where it runs", text: |p, _| p.workload(), key: |p| words(p.workload()) },
     Column { name: "command", title: "COMMAND", width: 20, grows: true, is_number: false, rank: 7, help: "its whole command line", text: |p, _| p.command.clone(), key: |p| words(p.command.clone()) },
     Column { name: HOST, title: "HOST", width: 12, grows: false, is_number: false, rank: 0, help: "its machine, where there are several", text: |p, _| Ok(p.host_name.to_owned()), key: |p| Ok(Key::Text(p.host_name.to_lowercase())) },
 ];
@@ -195,9 +184,9 @@ mod tests {
             use_of.kinds[Kind::Dram].peak = use_of.kinds[Kind::Dram].used;
             use_of.kinds[Kind::Trace].used = Ok(1 << 30);
         }
-        assert_eq!(peak(process), process.total_of(&Kind::DRAM_BAR));
+        assert_eq!(process.dram_peak(), process.total_of(&Kind::DRAM_BAR));
         process.devices[0].kinds[Kind::Dram].peak = Ok(1 << 50);
-        assert!(peak(process).unwrap() >= 1 << 50);
+        assert!(process.dram_peak().unwrap() >= 1 << 50);
     }
 
     /// What began earlier is older: the first where the highest age comes first.

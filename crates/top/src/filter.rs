@@ -6,7 +6,6 @@ use std::ops::RangeInclusive;
 
 use ttmon_model::Kind;
 use ttmon_model::memory::sum;
-use ttmon_print::names;
 
 use crate::state::Row;
 
@@ -106,7 +105,7 @@ impl Word {
                 let has = |hay: &str| hay.to_lowercase().contains(text);
                 texts.into_iter().flatten().any(|hay| has(hay))
                     || has(&process.key.pid.to_string())
-                    || names::all_workloads(process).iter().any(|workload| has(workload))
+                    || process.workloads().iter().any(|workload| has(workload))
             }
             Self::User(user) => process.user.as_ref().is_ok_and(|name| name.to_lowercase() == *user),
             Self::Host(host) => process.host_name.to_lowercase() == *host,

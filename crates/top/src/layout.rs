@@ -2,7 +2,6 @@
 //! the same ones, so that a click always hits what is seen.
 
 use ratatui_core::layout::{Position, Rect};
-use ttmon_print::names;
 
 use crate::columns;
 use crate::keys::{KEYS, Key, Scene};
@@ -299,7 +298,7 @@ fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
 pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
     // Where nothing runs in a container or a job, the others have more room.
     let mut processes = state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
-    let has_workloads = processes.any(|process| names::workload(process).is_some());
+    let has_workloads = processes.any(|process| process.workload().is_ok());
     let is_shown = |index: &usize| has_workloads || columns::COLUMNS[*index].name != "container";
     let chosen: Vec<usize> = state.columns().into_iter().filter(is_shown).collect();
     let mut at = 0;

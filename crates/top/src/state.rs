@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ttmon_model::cluster::Cluster;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Process, ProcessKey, Snapshot};
-use ttmon_print::{Severity, health_word};
 
 use crate::alerts::Alert;
 use crate::clock::Clock;
@@ -246,13 +245,7 @@ impl State {
     pub(crate) fn devices<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Device> {
         let mut devices: Vec<&Device> = snapshot.devices.iter().collect();
         if self.settings.worst_first {
-            // What is unknown is no worse than what is well.
-            let badness = |device: &Device| match health_word(device).1 {
-                Severity::Fine | Severity::Unknown => 0,
-                Severity::Warning => 1,
-                Severity::Critical => 2,
-            };
-            devices.sort_by_key(|device| (std::cmp::Reverse(badness(device)), device.id));
+            devices.sort_by_key(|device| (std::cmp::Reverse(device.severity()), device.id));
         }
         devices
     }

@@ -14,6 +14,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ttmon_model::Snapshot;
 use ttmon_model::sample::Origin;
+use ttmon_model::snapshot::Severity;
 use ttmon_model::units::UnixTime;
 use ttmon_print::quantity;
 use ttmon_print::text::{self, Cut};
@@ -308,17 +309,8 @@ fn fullness(share: f64) -> Role {
     graded(share, 0.99)
 }
 
-/// The role of a share of a limit of temperature, by the rule of health.
-fn warmth(share: f64) -> Role {
-    graded(share, 1.0)
-}
-
 fn graded(share: f64, critical: f64) -> Role {
-    match share {
-        share if share >= critical => Role::Critical,
-        share if share >= ttmon_model::limits::WARNING_RATIO => Role::Warning,
-        _ => Role::Plain,
-    }
+    devices::severity_role(Severity::of_share(share, critical))
 }
 
 /// Lines of what is told of a process in full.

@@ -5,7 +5,6 @@ use ttmon_model::attributes::Pace;
 use ttmon_model::fields::{DEVICE, Section, Value};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Snapshot};
-use ttmon_print::names;
 use ttmon_print::quantity::{short, size, size_or_absent, with_unit};
 
 use super::Extent;
@@ -121,7 +120,7 @@ fn lines(snapshot: &Snapshot, device: &Device) -> Vec<Line> {
     lines.extend(Kind::ALL.into_iter().map(|kind| kind_line(device, kind)));
     lines.push(title("PROCESSES"));
     for (process, use_of) in snapshot.processes_on(device.id) {
-        let name = names::process_name(process).unwrap_or_else(|_| "?".to_owned());
+        let name = process.title().unwrap_or_else(|_| "?".to_owned());
         let dram = size_or_absent(use_of.dram());
         lines.push(Line {
             name: process.key.pid.to_string(),

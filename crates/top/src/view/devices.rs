@@ -2,12 +2,12 @@
 
 use ratatui_core::layout::Rect;
 use ttmon_model::memory::Bar;
-use ttmon_model::snapshot::State as DeviceState;
+use ttmon_model::snapshot::{DeviceSums, Severity, State as DeviceState};
 use ttmon_model::units::size_in_unit_of;
 use ttmon_model::{Device, DeviceId, Kind, Missing, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::text::Cut;
-use ttmon_print::{Severity, health_word, lower_bound};
+use ttmon_print::{link_text, lower_bound, power_text, temperature_text};
 
 use super::fullness;
 use crate::canvas::{Canvas, Field, spark, width};
@@ -150,14 +150,11 @@ pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &m
             Part::Id => (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain }),
             Part::Board => (board(device, canvas, field.width), Role::Plain),
             Part::Temperature => celsius(device, canvas),
-            Part::Power => or_absent(device.power, |power| {
-                let limit = device.power_limit.map_or_else(|_| String::new(), |limit| format!("/{:.0}", limit.0));
-                format!("{:.0}{limit}W", power.0)
-            }),
+            Part::Power => or_absent(power_text(device), |text| text),
             Part::Clock => {
                 or_absent(device.aiclk_mhz, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() })
             }
-            Part::Link => link(device),
+            Part::Link => or_absent(link_text(device), |text| text),
             Part::TemperatureSpark => (line(host, device, "temperature", canvas), Role::Dim),
             Part::PowerSpark => (line(host, device, "power", canvas), Role::Dim),
             Part::Dram => memory(device, device.memory.dram, field.width),
@@ -196,14 +193,8 @@ pub(super) fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) 
 
 /// Warm is told by the temperature itself, too.
 fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Role) {
-    let (text, role) = or_absent(device.temperature, |value| format!("{:.0}{}", value.0, canvas.glyphs().celsius));
-    let share = device.temperature.and_then(|now| device.temperature_limit.map(|limit| now.0 / limit.0));
-    (text, share.map_or(role, super::warmth))
-}
-
-fn link(device: &Device) -> (String, Role) {
-    let link = device.pcie_gen.and_then(|generation| device.pcie_width.map(|width| (generation, width)));
-    or_absent(link, |(generation, width)| format!("Gen{generation} x{width}"))
+    let (text, role) = or_absent(temperature_text(device, canvas.glyphs().celsius), |text| text);
+    (text, device.warmth().map_or(role, |share| super::graded(share, 1.0)))
 }
 
 fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> String {
@@ -235,7 +226,7 @@ pub(super) fn severity_role(severity: Severity) -> Role {
 
 /// The word, and where there is room why, or through which chip it is reached.
 fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
-    let (word, severity) = health_word(device);
+    let (word, severity) = device.health_word();
     let more = match gateway {
         _ if !device.health_reasons.is_empty() => Some(device.health_reasons.join(", ")).filter(|_| columns >= REASON_COLUMNS_MIN),
         Some(via) => Some(format!("via {via}")).filter(|via| width(word) + 1 + width(via) <= columns),
@@ -246,7 +237,7 @@ fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, colum
 
 /// `12  65°  38W ███▌░ W`: colour and a letter for health.
 fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
-    let (word, severity) = health_word(device);
+    let (word, severity) = device.health_word();
     let role = severity_role(severity);
     let (id, id_role) = (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain });
     canvas.field(area, Field::right(0, width(&id).max(2)), 0, &id, canvas.style(id_role));
@@ -254,8 +245,7 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
         canvas.say(area, 3, 0, word, role);
         return;
     }
-    let degree = canvas.glyphs().degree;
-    let temperature = device.temperature.map(|value| format!("{:.0}{degree}", value.0));
+    let temperature = temperature_text(device, canvas.glyphs().degree);
     let power = device.power.map(|value| format!("{:.0}W", value.0));
     for (column, reading) in [(3, temperature), (8, power)] {
         let (text, role) = reading.map_or_else(|_| ("--".to_owned(), Role::Dim), |text| (text, Role::Plain));
@@ -283,28 +273,20 @@ fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &s
 
 /// How many there are, how many are ill, the hottest, their power and memory together.
 pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
-    let hottest = devices.iter().filter_map(|device| device.temperature.ok().map(|value| (value.0, device.id)));
-    let hottest = hottest.max_by(|one, other| one.0.total_cmp(&other.0));
-    let power: Vec<f64> = devices.iter().filter_map(|device| device.power.ok().map(|value| value.0)).collect();
-    let add = |get: fn(&Device) -> Reading<u64>| ttmon_model::memory::sum(devices.iter().map(|device| get(device)));
-    // Where one does not tell all it uses, the sum is no more than what is known.
-    let is_bound = devices.iter().any(|device| device.memory.dram.used.is_err() || !lower_bound(device).is_empty());
-    let dram = match (add(|device| device.memory.dram.used), add(|device| device.memory.dram.total)) {
-        (Ok(used), Ok(total)) => format!("{}{}/{}", if is_bound { ">" } else { "" }, size(used), size(total)),
+    let sums = DeviceSums::of(devices.iter().copied());
+    let dram = match (sums.dram.used, sums.dram.total) {
+        (Ok(used), Ok(total)) => format!("{}{}/{}", if sums.is_lower_bound { ">" } else { "" }, size(used), size(total)),
         _ => ABSENT.to_owned(),
     };
-    let ill = devices.iter().filter(|device| health_word(device).1 >= Severity::Warning).count();
     // First what a small screen must not cut.
     let mut parts = vec![
         format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" }),
-        if ill == 0 { "none ill".to_owned() } else { format!("{ill} ill") },
+        if sums.unhealthy == 0 { "none ill".to_owned() } else { format!("{} ill", sums.unhealthy) },
     ];
-    parts.extend(hottest.map(|(value, id)| format!("hottest {value:.0}{} ({id})", canvas.glyphs().celsius)));
-    if !power.is_empty() {
-        parts.push(format!("{:.0}W", power.iter().sum::<f64>()));
-    }
+    parts.extend(sums.hottest.map(|(value, id)| format!("hottest {:.0}{} ({id})", value.0, canvas.glyphs().celsius)));
+    parts.extend(sums.power.map(|power| format!("{:.0}W", power.0)));
     parts.push(format!("DRAM {dram}"));
-    (parts, ill)
+    (parts, sums.unhealthy)
 }
 
 /// The chosen device's memory: its bars, then what they are made of.
@@ -312,9 +294,9 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
     let Some(device) = state.chosen_device(snapshot) else { return };
     let name = |bar: &str| if snapshot.devices.len() == 1 { bar.to_owned() } else { format!("{} {bar}", device.id) };
     let rows = [("DRAM", device.memory.dram), ("L1", device.memory.l1)];
-    for (row, (bar, Bar { used, total, .. })) in (0..).zip(rows) {
-        canvas.field(area, Field::left(1, 10), row, &name(bar), canvas.style(Role::Dim));
-        let share = used.and_then(|used| total.map(|total| if total == 0 { 0.0 } else { used as f64 / total as f64 }));
+    for (row, (title, bar)) in (0..).zip(rows) {
+        canvas.field(area, Field::left(1, 10), row, &name(title), canvas.style(Role::Dim));
+        let (Bar { used, total }, share) = (bar, bar.ratio());
         let bar = Field::left(12, area.width.saturating_sub(44).min(60));
         if let Ok(share) = share {
             canvas.bar(area, bar, row, share, canvas.style(fullness(share)));

@@ -3,7 +3,7 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::{Kind, Process, Snapshot};
 use ttmon_print::quantity::{ABSENT, age, size, size_or_absent};
-use ttmon_print::{names, text};
+use ttmon_print::{ranges, text};
 
 use super::memory;
 use crate::canvas::{Canvas, Field, folded, spark};
@@ -177,7 +177,7 @@ fn known_of(state: &State, snapshot: &Snapshot, of: Owner, columns: u16) -> Vec<
         let last = process.last_launch.map_or_else(|_| String::new(), |last| format!(", the last {} ago", age(last, snapshot.time)));
         lines.push((format!("launches   {launches}{rate}{last}"), Role::Plain));
     }
-    lines.extend(names::all_workloads(process).into_iter().map(|workload| (format!("runs in    {workload}"), Role::Plain)));
+    lines.extend(process.workloads().into_iter().map(|workload| (format!("runs in    {workload}"), Role::Plain)));
     lines.push(("MEMORY".to_owned(), Role::Heading));
     for use_of in &process.devices {
         for kind in Kind::ALL {
@@ -222,7 +222,7 @@ fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lin
     }
     for buffer in buffers.iter().take(BUFFERS_MAX) {
         let entry = &buffer.entry;
-        let devices = names::ranges(buffer.devices.iter().copied());
+        let devices = ranges(buffer.devices.iter().copied());
         let tag = entry.tag.as_deref().unwrap_or_default();
         let text = format!(
             "{:>9} {:<9} {:>14} dev {devices:<6} {:>6} {tag}",

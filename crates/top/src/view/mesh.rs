@@ -1,9 +1,8 @@
 //! Chips as they are wired: a tile each, coloured by the chosen metric.
 
 use ratatui_core::layout::Rect;
-use ttmon_model::snapshot::Location;
+use ttmon_model::snapshot::{Location, Severity};
 use ttmon_model::{Device, Snapshot};
-use ttmon_print::health_word;
 use ttmon_print::text::Cut;
 
 use super::devices::severity_role;
@@ -100,7 +99,7 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let metric = &METRICS[state.settings.metric];
     let value = metric.get(device);
     let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
-    let (word, severity) = health_word(device);
+    let (word, severity) = device.health_word();
     let id = if is_chosen { Role::Selected } else { Role::Strong };
     let rule = if device.location == Location::Remote { canvas.glyphs().dashed } else { canvas.glyphs().horizontal };
     canvas.say(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Dim);
@@ -119,10 +118,10 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     canvas.put(inside, 0, 0, &text, role);
     if let Some(share) = share.filter(|_| inside.height > 1 && area.width >= BAR_MIN) {
         canvas.bar(inside, Field::left(0, area.width.saturating_sub(7)), 1, share, heat);
-        let health = if severity > ttmon_print::Severity::Unknown { canvas.style(severity_role(severity)) } else { heat };
+        let health = if severity > Severity::Unknown { canvas.style(severity_role(severity)) } else { heat };
         canvas.put(inside, area.width.saturating_sub(6), 1, word, health);
     } else if inside.height > 1 {
-        let is_judged = severity > ttmon_print::Severity::Unknown || share.is_none();
+        let is_judged = severity > Severity::Unknown || share.is_none();
         canvas.put(inside, 0, 1, word, if is_judged { canvas.style(severity_role(severity)) } else { heat });
     }
 }

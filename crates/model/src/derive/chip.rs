@@ -1,11 +1,13 @@
-//! Who a chip is: while it is away it does not say so, and is remembered.
+//! What identifies a chip. It is remembered, because a chip that is reset or unplugged does not publish it.
 
-use ttmon_model::identity::{Bdf, ChipPosition};
-use ttmon_model::{Arch, Device, Reading};
+use crate::identity::{Bdf, ChipPosition};
+use crate::missing::Reading;
+use crate::product::Arch;
+use crate::snapshot::Device;
 
-/// Who a chip is, as far as it ever said.
+/// What identifies a chip, as far as it was ever published.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub struct ChipIdentity {
     bdf: Reading<Bdf>,
     board: Reading<String>,
     arch: Reading<Arch>,
@@ -14,9 +16,9 @@ pub(crate) struct Identity {
     serial: Reading<String>,
 }
 
-impl Identity {
-    /// As it says now.
-    pub(crate) fn of(device: &Device) -> Self {
+impl ChipIdentity {
+    /// What a device publishes now.
+    pub fn of(device: &Device) -> Self {
         Self {
             bdf: device.bdf,
             board: device.board.clone(),
@@ -28,12 +30,12 @@ impl Identity {
     }
 
     /// Whether a device may be this chip.
-    pub(crate) fn is(&self, device: &Device) -> bool {
+    pub fn is(&self, device: &Device) -> bool {
         agree(&self.asic_id, &device.asic_id) && agree(&self.bdf, &device.bdf)
     }
 
-    /// Learns what a device says of itself. False when it is another chip, whose identity this is from now on.
-    pub(crate) fn meet(&mut self, device: &Device) -> bool {
+    /// Takes in what a device publishes. False when it is another chip, whose identity this is from now on.
+    pub fn meet(&mut self, device: &Device) -> bool {
         if !self.is(device) {
             *self = Self::of(device);
             return false;
@@ -47,8 +49,8 @@ impl Identity {
         true
     }
 
-    /// Says of a device what it does not say itself.
-    pub(crate) fn complete(&self, device: &mut Device) {
+    /// Adds to a device what it does not publish.
+    pub fn complete(&self, device: &mut Device) {
         complete(&mut device.bdf, &self.bdf);
         complete(&mut device.board, &self.board);
         complete(&mut device.arch, &self.arch);
@@ -58,12 +60,14 @@ impl Identity {
     }
 }
 
-/// Whether two devices of one id may be the same chip.
-pub(crate) fn is_same(before: &Device, now: &Device) -> bool {
-    agree(&before.asic_id, &now.asic_id) && agree(&before.bdf, &now.bdf)
+impl Device {
+    /// Whether this device and another one of the same id may be the same chip.
+    pub fn may_be(&self, other: &Self) -> bool {
+        agree(&self.asic_id, &other.asic_id) && agree(&self.bdf, &other.bdf)
+    }
 }
 
-/// One that is away publishes nothing: that alone makes it no other.
+/// A chip that is not there publishes nothing: that alone makes it no other chip.
 fn agree<T: PartialEq>(before: &Reading<T>, now: &Reading<T>) -> bool {
     before.is_err() || now.is_err() || before == now
 }

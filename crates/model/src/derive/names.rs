@@ -1,19 +1,34 @@
-//! What things are called in tables: processes by what they run, devices as ranges, workloads by their most telling id.
+//! What a process is called: by what it runs, and by where it runs.
 
-pub use ttmon_model::identity::ranges;
-use ttmon_model::{Process, Reading};
+use crate::missing::{Missing, Reading};
+use crate::snapshot::Process;
 
 /// Programs whose first argument tells more than their own name.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "bash", "sh", "dash", "zsh", "node", "perl", "ruby"];
 /// Their flags that take the next word as a value.
 const FLAGS_WITH_VALUE: [&str; 3] = ["-W", "-X", "-r"];
 
-/// A process by what it runs: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
-pub fn process_name(process: &Process) -> Reading<String> {
-    match process.command.as_deref().map(|command| (command, short_command(command))) {
-        // A program started under an empty name leaves a blank where its name would be.
-        Ok((command, short)) if !short.is_empty() && !command.starts_with(' ') => Ok(short),
-        _ => process.name.clone(),
+impl Process {
+    /// A process by what it runs: `python3 serve.py` for `/usr/bin/python3 -u /srv/serve.py --port 8000`.
+    pub fn title(&self) -> Reading<String> {
+        match self.command.as_deref().map(|command| (command, short_command(command))) {
+            // A program started under an empty name leaves a blank where its name would be.
+            Ok((command, short)) if !short.is_empty() && !command.starts_with(' ') => Ok(short),
+            _ => self.name.clone(),
+        }
+    }
+
+    /// Where a process runs, by the id people know best: its job, its pod, else its container.
+    pub fn workload(&self) -> Reading<String> {
+        self.workloads().into_iter().next().ok_or(Missing::NoSource)
+    }
+
+    /// Everything known of where a process runs.
+    pub fn workloads(&self) -> Vec<String> {
+        [("job", &self.job), ("pod", &self.pod), ("container", &self.container)]
+            .into_iter()
+            .filter_map(|(word, id)| Some(format!("{word} {}", id.as_deref().ok()?)))
+            .collect()
     }
 }
 
@@ -40,19 +55,6 @@ fn short_command(command: &str) -> String {
 
 fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Where a process runs, by the id people know best: its job, its pod, else its container.
-pub fn workload(process: &Process) -> Option<String> {
-    all_workloads(process).into_iter().next()
-}
-
-/// Everything known of where a process runs.
-pub fn all_workloads(process: &Process) -> Vec<String> {
-    [("job", &process.job), ("pod", &process.pod), ("container", &process.container)]
-        .into_iter()
-        .filter_map(|(word, id)| Some(format!("{word} {}", id.as_deref().ok()?)))
-        .collect()
 }
 
 #[cfg(test)]

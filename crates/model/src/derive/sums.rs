@@ -1,0 +1,37 @@
+//! What several devices have together.
+
+use crate::identity::DeviceId;
+use crate::memory::{Bar, sum};
+use crate::snapshot::{Device, Severity};
+use crate::units::{Celsius, Watts};
+
+/// Several devices in one line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceSums {
+    /// Devices with a warning, or worse.
+    pub unhealthy: usize,
+    /// The hottest, and how hot it is.
+    pub hottest: Option<(Celsius, DeviceId)>,
+    /// The power of those that publish it.
+    pub power: Option<Watts>,
+    /// The DRAM bars of those that are known.
+    pub dram: Bar,
+    /// Some device uses more than is known.
+    pub is_lower_bound: bool,
+}
+
+impl DeviceSums {
+    /// Adds them up.
+    pub fn of<'a>(devices: impl Iterator<Item = &'a Device> + Clone) -> Self {
+        let temperatures = devices.clone().filter_map(|device| Some((device.temperature.ok()?, device.id)));
+        let powers = devices.clone().filter_map(|device| device.power.ok());
+        let bars = devices.clone().map(|device| device.memory.dram);
+        Self {
+            unhealthy: devices.clone().filter(|device| device.severity() >= Severity::Warning).count(),
+            hottest: temperatures.max_by(|(one, _), (other, _)| one.0.total_cmp(&other.0)),
+            power: powers.reduce(|sum, power| Watts(sum.0 + power.0)),
+            dram: Bar { total: sum(bars.clone().map(|bar| bar.total)), used: sum(bars.map(|bar| bar.used)) },
+            is_lower_bound: devices.clone().any(|device| device.memory.dram.used.is_err() || device.is_lower_bound()),
+        }
+    }
+}
