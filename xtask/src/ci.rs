@@ -26,38 +26,60 @@ use tally::Tally;
 
 struct Stage {
     name: &'static str,
+    kind: Kind,
     run: fn(&mut Gate) -> Outcome,
+}
+
+/// What a stage needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Nothing but Rust: part of `cargo xtask check`.
+    Check,
+    /// More than Rust. The gate fails when it is skipped, unless `--allow-skip` was given.
+    Required,
+    /// Something that may not be had everywhere.
+    Optional,
 }
 
 /// In this order: what is quick to try and quick to mend comes first.
 const STAGES: &[Stage] = &[
-    Stage { name: "fmt", run: |gate| gate.component("rustfmt", "fmt").and_then(|()| gate.cargo(&["fmt", "--all", "--check"])).into() },
+    Stage {
+        name: "fmt",
+        kind: Kind::Check,
+        run: |gate| gate.component("rustfmt", "fmt").and_then(|()| gate.cargo(&["fmt", "--all", "--check"])).into(),
+    },
     Stage {
         name: "clippy",
+        kind: Kind::Check,
         run: |gate| {
             let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
             gate.component("clippy", "clippy").and_then(|()| gate.cargo(&lints)).into()
         },
     },
-    Stage { name: "build", run: |gate| gate.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]).into() },
-    Stage { name: "test", run: |gate| gate.tests(&["test", "--workspace", "--no-fail-fast"], &[]).into() },
-    Stage { name: "tidy", run: |gate| tidy::check(gate.project).into() },
-    Stage { name: "docs", run: |gate| docs::check(gate.project).into() },
-    Stage { name: "screens", run: |gate| screens::check(gate.project).into() },
-    Stage { name: "doc", run: rustdoc },
-    Stage { name: "loom", run: loom::run },
-    Stage { name: "header", run: headers },
-    Stage { name: "python", run: python::run },
-    Stage { name: "stub", run: stub::run },
-    Stage { name: "root", run: as_root },
-    Stage { name: "adversary", run: adversary },
-    Stage { name: "prometheus", run: prometheus::run },
-    Stage { name: "api", run: api::run },
-    Stage { name: "tls", run: tls::run },
-    Stage { name: "ttnn", run: ttnn::run },
-    Stage { name: "driver-vm", run: driver_vm::run },
-    Stage { name: "systemd", run: systemd::run },
-    Stage { name: "fuzz", run: fuzz_briefly },
+    Stage {
+        name: "build",
+        kind: Kind::Required,
+        run: |gate| gate.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]).into(),
+    },
+    Stage { name: "test", kind: Kind::Check, run: |gate| gate.tests(&["test", "--workspace", "--no-fail-fast"], &[]).into() },
+    Stage { name: "tidy", kind: Kind::Check, run: |gate| tidy::check(gate.project).into() },
+    Stage { name: "msrv", kind: Kind::Optional, run: oldest_rust },
+    Stage { name: "docs", kind: Kind::Check, run: |gate| docs::check(gate.project).into() },
+    Stage { name: "screens", kind: Kind::Required, run: |gate| screens::check(gate.project).into() },
+    Stage { name: "doc", kind: Kind::Required, run: rustdoc },
+    Stage { name: "loom", kind: Kind::Required, run: loom::run },
+    Stage { name: "header", kind: Kind::Required, run: headers },
+    Stage { name: "python", kind: Kind::Required, run: python::run },
+    Stage { name: "stub", kind: Kind::Required, run: stub::run },
+    Stage { name: "root", kind: Kind::Required, run: as_root },
+    Stage { name: "adversary", kind: Kind::Required, run: adversary },
+    Stage { name: "prometheus", kind: Kind::Optional, run: prometheus::run },
+    Stage { name: "api", kind: Kind::Optional, run: api::run },
+    Stage { name: "tls", kind: Kind::Optional, run: tls::run },
+    Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
+    Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm::run },
+    Stage { name: "systemd", kind: Kind::Optional, run: systemd::run },
+    Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
 ];
 
 enum Outcome {
@@ -86,9 +108,23 @@ struct Row {
     took: Duration,
 }
 
+/// `cargo xtask ci`
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
-    let chosen = choose(&names, arguments).map_err(Stop::Usage)?;
+    let (allowed, arguments): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--allow-skip");
+    let chosen = choose(&names, &arguments).map_err(Stop::Usage)?;
+    run_stages(project, &chosen, !allowed.is_empty())
+}
+
+/// `cargo xtask check`
+pub(crate) fn check(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    if let Some(unexpected) = arguments.first() {
+        return Err(Stop::Usage(format!("unexpected argument {unexpected}")));
+    }
+    run_stages(project, &STAGES.iter().filter(|stage| stage.kind == Kind::Check).map(|stage| stage.name).collect(), false)
+}
+
+fn run_stages(project: &Project, chosen: &BTreeSet<&str>, may_skip: bool) -> Result<(), Stop> {
     let mut gate = Gate { project, tally: Tally::default() };
     let mut rows = Vec::new();
     let mut failures = Vec::new();
@@ -99,6 +135,9 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             Outcome::Passed => "passed".to_owned(),
             Outcome::Skipped(why) => {
                 println!("SKIPPED: {why}");
+                if stage.kind != Kind::Optional && !may_skip {
+                    failures.push(format!("stage {} is required and was skipped (--allow-skip lets it pass): {why}", stage.name));
+                }
                 format!("SKIPPED: {why}")
             }
             Outcome::Failed(why) => {
@@ -144,6 +183,21 @@ impl Gate<'_> {
     }
 }
 
+/// Compiles everything with the oldest Rust that Cargo.toml promises.
+fn oldest_rust(gate: &mut Gate) -> Outcome {
+    let text = match std::fs::read_to_string(gate.project.root.join("Cargo.toml")) {
+        Ok(text) => text,
+        Err(error) => return Outcome::Failed(format!("Cargo.toml: {error}")),
+    };
+    let promised = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
+    let Some(version) = promised else { return Outcome::Failed("Cargo.toml has no rust-version".to_owned()) };
+    if let Err(why) = project::run(&mut gate.project.command("rustup", &["toolchain", "install", version, "--profile", "minimal"])) {
+        return Outcome::Skipped(format!("nothing was compiled with Rust {version}: {why}"));
+    }
+    let check = ["run", version, "cargo", "check", "--workspace", "--target-dir", "target/msrv"];
+    project::run(&mut gate.project.command("rustup", &check)).into()
+}
+
 fn rustdoc(gate: &mut Gate) -> Outcome {
     let mut command = gate.project.cargo(&["doc", "--workspace", "--no-deps"]);
     project::run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
@@ -172,8 +226,24 @@ fn as_root(gate: &mut Gate) -> Outcome {
         return Outcome::Skipped("these tests need root, and this is another user".to_owned());
     }
     gate.tests(
-        &["test", "--package", "ttmon", "--test", "as_root", "--test", "tracked", "--test", "running", "--test", "serve", "--test", "host"],
-        &[("TTMON_TEST_ROOT", "1")],
+        &[
+            "test",
+            "--package",
+            "ttmon",
+            "--test",
+            "as_root",
+            "--test",
+            "tracked",
+            "--test",
+            "running",
+            "--test",
+            "serve",
+            "--test",
+            "host",
+            "--",
+            "--ignored",
+        ],
+        &[],
     )
     .into()
 }
@@ -187,7 +257,7 @@ fn adversary(gate: &mut Gate) -> Outcome {
     if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
         return Outcome::Skipped("no attack was tried: private namespaces cannot be made here (unshare failed)".to_owned());
     }
-    gate.tests(&["test", "--package", "ttmon", "--test", "adversary"], &[("TTMON_TEST_ROOT", "1")]).into()
+    gate.tests(&["test", "--package", "ttmon", "--test", "adversary", "--", "--ignored"], &[]).into()
 }
 
 /// Which stages the command line asks for.

@@ -34,9 +34,15 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command {
+        name: "check",
+        arguments: "",
+        help: "what needs only Rust, before every commit: format, lints, tests, tidy, docs",
+        run: ci::check,
+    },
+    Command {
         name: "ci",
-        arguments: "[--only STAGE]... [--skip STAGE]...",
-        help: "the whole gate: format, lints, build, tests, tidy, docs, headers, fuzzing",
+        arguments: "[--only STAGE]... [--skip STAGE]... [--allow-skip]",
+        help: "the whole gate: check, and everything that needs root or another tool",
         run: ci::run,
     },
     Command { name: "tidy", arguments: "", help: "what a review would say about the tree: arrows, lengths, leftovers", run: tidy::run },

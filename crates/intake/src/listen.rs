@@ -196,9 +196,11 @@ fn take_lock(path: &Path) -> Result<(PathBuf, File), Taken> {
             .or_else(|_| rustix::fs::open(&lock, flags | OFlags::CREATE, mode));
         let file = match opened {
             Ok(file) => File::from(file),
-            Err(Errno::ACCESS) if let Ok(pid) = listening(path) => return Err(Taken::Live { path: path.to_owned(), pid }),
             Err(Errno::LOOP) => return Err(Taken::Foreign { path: lock, what: "a symbolic link" }),
-            Err(error) => return Err(io(error.into())),
+            Err(error) => {
+                let live = listening(path).ok().filter(|_| error == Errno::ACCESS);
+                return Err(live.map_or_else(|| io(error.into()), |pid| Taken::Live { path: path.to_owned(), pid }));
+            }
         };
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {

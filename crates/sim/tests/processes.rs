@@ -9,12 +9,12 @@ use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use ttmon_model::region::Region;
 use ttmon_sim::{Simulation, Spec, StartError};
@@ -43,14 +43,16 @@ fn main() -> ExitCode {
         ("workers_sleep", workers_sleep),
         ("bad_machines_do_not_start", bad_machines_do_not_start),
     ];
-    let mut failed = 0;
-    for (name, test) in tests {
-        let is_ok = catch_unwind(AssertUnwindSafe(test)).is_ok();
-        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
-        failed += usize::from(!is_ok);
-    }
-    println!("\ntest result: {}. {} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" }, tests.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // One thread: the cases count processes.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let trial = |(name, test): &(&str, fn())| {
+        let test = *test;
+        Trial::test(*name, move || {
+            test();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&arguments, tests.iter().map(trial).collect()).exit_code()
 }
 
 fn start(spec: &str) -> Simulation {

@@ -15,16 +15,6 @@ use ttmon_sim::{Machine, Spec};
 
 const NOBODY: u32 = 65_534;
 
-/// True when the stage asked for it.
-fn is_asked_for() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    let is_asked = std::env::var_os("TTMON_TEST_ROOT").is_some();
-    if !(is_root && is_asked) {
-        eprintln!("not run: needs root and TTMON_TEST_ROOT=1 (cargo xtask ci sets it)");
-    }
-    is_root && is_asked
-}
-
 struct Holder(Child);
 
 impl Drop for Holder {
@@ -73,10 +63,8 @@ fn when_not_busy(command: &mut Command) -> Output {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn another_users_memory_is_no_permission_and_roots_is_known() {
-    if !is_asked_for() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let _holder = machine(directory.path());
     let nobody = look(directory.path(), NOBODY);
@@ -90,10 +78,8 @@ fn another_users_memory_is_no_permission_and_roots_is_known() {
 
 /// A process of another user may have a ledger that cannot be looked for: that is not nothing.
 #[test]
+#[ignore = "needs root"]
 fn another_users_ledger_is_no_permission() {
-    if !is_asked_for() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let _holder = machine(directory.path());
     fs::remove_dir_all(directory.path().join("dev/shm")).unwrap();
@@ -103,10 +89,8 @@ fn another_users_ledger_is_no_permission() {
 
 /// Without a list of users by the driver, a plain user cannot know that nobody is there.
 #[test]
+#[ignore = "needs root"]
 fn an_old_driver_and_a_plain_user() {
-    if !is_asked_for() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let _holder = machine(directory.path());
     fs::remove_dir_all(directory.path().join("proc/driver")).unwrap();
@@ -174,11 +158,9 @@ fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option
 
 /// Its owner and root see a ledger; another user, and everybody but root if it is not dumpable, learns that he may not look.
 #[test]
+#[ignore = "needs root"]
 fn ledgers_of_other_users_and_of_programs_that_hide() {
     const SOMEBODY: u32 = 4711;
-    if !is_asked_for() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let plain = tracked(directory.path(), "plain", NOBODY);
@@ -195,11 +177,9 @@ fn ledgers_of_other_users_and_of_programs_that_hide() {
 
 /// What another user may not look at is not gone.
 #[test]
+#[ignore = "needs root"]
 fn a_comparison_of_what_may_not_be_looked_at() {
     const SOMEBODY: u32 = 4711;
-    if !is_asked_for() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let holder = tracked(directory.path(), "plain", NOBODY);

@@ -9,11 +9,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
 const CHILD: &str = "TRACKED_CHILD";
-/// In a pid namespace of its own; set by the stage that has root.
-const UNSHARED: &str = "TTMON_TEST_ROOT";
 
 type Case = (&'static str, fn());
 
@@ -35,11 +34,15 @@ const CASES: &[Case] = &[
     ("another_program_takes_over", another_program_takes_over),
     ("words_that_make_no_sense", words_that_make_no_sense),
     ("c_and_cpp_programs_are_seen", c_and_cpp_programs_are_seen),
-    ("a_process_in_its_own_namespace", a_process_in_its_own_namespace),
     ("a_child_outlives_its_parent", faults::a_child_outlives_its_parent),
     ("a_pid_that_came_again", faults::a_pid_that_came_again),
     ("a_follower_stopped_and_resumed", faults::a_follower_stopped_and_resumed),
     ("a_program_stopped_while_it_reports", faults::a_program_stopped_while_it_reports),
+];
+
+/// Cases that need root.
+const ROOT_CASES: &[Case] = &[
+    ("a_process_in_its_own_namespace", a_process_in_its_own_namespace),
     ("a_process_with_a_clock_of_its_own", faults::a_process_with_a_clock_of_its_own),
     ("files_that_look_like_ledgers", faults::files_that_look_like_ledgers),
 ];
@@ -50,15 +53,17 @@ fn main() {
         Ok(role) => return faults::child(&role),
         Err(_) => {}
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let mut passed = 0;
-    for (name, case) in CASES.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()))) {
-        // A failing case panics, which ends the program with an error and its message.
+    // One thread: the cases fork, and share what they see of the machine.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let for_root = ROOT_CASES.iter().map(|case| trial(case).with_ignored_flag(true));
+    libtest_mimic::run(&arguments, CASES.iter().map(trial).chain(for_root).collect()).exit();
+}
+
+fn trial((name, case): &'static Case) -> Trial {
+    Trial::test(*name, move || {
         case();
-        println!("test {name} ... ok");
-        passed += 1;
-    }
-    println!("\ntest result: ok. {passed} passed; 0 failed");
+        Ok(())
+    })
 }
 
 /// The tracked program: `a DEVICE SIZE ID`, `f DEVICE ID`, `k DEVICE SIZE TYPE ID`, `t TAG`, `many N`, `exec` something else, `again` itself, `quit`
@@ -495,10 +500,6 @@ fn words_that_make_no_sense() {
 
 /// From the host, a process of another pid namespace has its host pid.
 fn a_process_in_its_own_namespace() {
-    if std::env::var_os(UNSHARED).is_none() {
-        println!("NOT RUN: a_process_in_its_own_namespace needs root and {UNSHARED}=1 (cargo xtask ci sets it)");
-        return;
-    }
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child"]).arg(std::env::current_exe().unwrap());
     let mut program = Tracked::start_as(command);

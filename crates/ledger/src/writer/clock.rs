@@ -40,7 +40,10 @@ fn counter_is_invariant() -> bool {
     // SAFETY: the kernel writes one int to the address of ours.
     let asked = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut setting) };
     let may_read = asked != 0 || setting == libc::PR_TSC_ENABLE;
-    may_read && __cpuid(0x8000_0000).eax >= POWER && __cpuid(POWER).edx & INVARIANT != 0
+    #[allow(unused_unsafe, reason = "the instruction is unsafe to call in the oldest Rust we build with, and safe in later ones")]
+    // SAFETY: every x86-64 processor has the instruction.
+    let leaf = |number| unsafe { __cpuid(number) };
+    may_read && leaf(0x8000_0000).eax >= POWER && leaf(POWER).edx & INVARIANT != 0
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -2,29 +2,26 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary is a crate of its own and uses its part")]
 
-use std::{panic, process::exit};
+use std::panic;
+
+use libtest_mimic::{Arguments, Trial};
 
 pub struct Case {
     pub name: &'static str,
     pub run: fn(),
 }
 
-/// Runs those whose name contains the argument, if there is one. `--list` as test runners ask for it.
+/// Runs the cases that the command line asks for, from one thread.
 pub fn run(cases: &[Case]) -> ! {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--list") {
-        cases.iter().for_each(|case| println!("{}: test", case.name));
-        exit(0);
-    }
-    let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let (mut passed, mut failed) = (0, 0);
-    for case in cases.iter().filter(|case| wanted.is_none_or(|wanted| case.name.contains(wanted.as_str()))) {
-        let status = in_child(case.run);
-        println!("test {} ... {}", case.name, if status == 0 { "ok".to_owned() } else { format!("FAILED ({status:#x})") });
-        if status == 0 { passed += 1 } else { failed += 1 }
-    }
-    println!("\ntest result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
-    exit(i32::from(failed != 0))
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let trial = |case: &Case| {
+        let run = case.run;
+        Trial::test(case.name, move || match in_child(run) {
+            0 => Ok(()),
+            status => Err(format!("wait status {status:#x}").into()),
+        })
+    };
+    libtest_mimic::run(&arguments, cases.iter().map(trial).collect()).exit()
 }
 
 /// The wait status of a forked child that runs `work`, for two minutes at most.

@@ -15,12 +15,11 @@ mod scan;
 mod squatting;
 mod watch;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
 
 use isolation::Pids;
-
-/// Set by the stage that runs these tests.
-const ASKED_FOR: &str = "TTMON_TEST_ROOT";
 
 /// A name, whether it has its own pids, and what it does inside its namespaces.
 type Case = (&'static str, Pids, fn());
@@ -64,28 +63,21 @@ fn main() -> ExitCode {
             case.2();
             ExitCode::SUCCESS
         }
-        _ => run_all(&arguments),
+        _ => run_all(),
     }
 }
 
-fn run_all(arguments: &[String]) -> ExitCode {
-    if !rustix::process::geteuid().is_root() || std::env::var_os(ASKED_FOR).is_none() {
-        println!("NOT RUN: needs root and {ASKED_FOR}=1; cargo xtask ci --only adversary sets it");
-        return ExitCode::SUCCESS;
-    }
-    let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
-    let (mut passed, mut failed) = (0, 0);
-    for (name, pids, _) in CASES.iter().copied().flatten().filter(|(name, ..)| is_wanted(name)) {
-        let mut command: Command = isolation::isolated(name, *pids);
-        if command.status().expect("unshare").success() {
-            println!("test {name} ... ok");
-            passed += 1;
-        } else {
-            println!("test {name} ... FAILED");
-            failed += 1;
-        }
-    }
-    println!("\ntest result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// Runs the cases, one after the other. Each needs root.
+fn run_all() -> ExitCode {
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let trial = |(name, pids, _): &Case| {
+        let (name, pids) = (*name, *pids);
+        let run = move || match isolation::isolated(name, pids).status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(status.to_string().into()),
+            Err(error) => Err(format!("unshare: {error}").into()),
+        };
+        Trial::test(name, run).with_ignored_flag(true)
+    };
+    libtest_mimic::run(&arguments, CASES.iter().copied().flatten().map(trial).collect()).exit_code()
 }

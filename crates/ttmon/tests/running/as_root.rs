@@ -16,9 +16,6 @@ pub(crate) const CASES: &[Case] = &[
     ("a_full_disk", a_full_disk),
 ];
 
-/// Set by the stage that has root.
-pub(crate) const ASKED_FOR: &str = "TTMON_TEST_ROOT";
-
 const NOBODY: &str = "65534";
 
 /// Where everybody may execute it.

@@ -10,26 +10,25 @@ mod terminal;
 mod told;
 mod tools;
 
+use libtest_mimic::{Arguments, Trial};
+
 type Case = (&'static str, fn());
 
 fn main() {
     if let Ok(script) = std::env::var(program::SCRIPT) {
         return program::run(&script);
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let mut cases = [plainly::CASES, signals::CASES, terminal::CASES, told::CASES].concat();
-    match std::env::var_os(as_root::ASKED_FOR) {
-        Some(_) => cases.extend(as_root::CASES),
-        None => println!("NOT RUN without {}: what only root can try; cargo xtask ci --only root does", as_root::ASKED_FOR),
-    }
-    let mut passed = 0;
-    for (name, case) in cases {
-        if wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str())) {
-            // A failing case panics, which ends the program with an error and its message.
-            case();
-            println!("test {name} ... ok");
-            passed += 1;
-        }
-    }
-    println!("\ntest result: ok. {passed} passed; 0 failed");
+    // One thread: the cases start programs and wait for signals.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let cases = [plainly::CASES, signals::CASES, terminal::CASES, told::CASES].concat();
+    let for_root = as_root::CASES.iter().map(|(name, case)| trial(name, *case).with_ignored_flag(true));
+    let trials = cases.iter().map(|(name, case)| trial(name, *case)).chain(for_root).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: &str, case: fn()) -> Trial {
+    Trial::test(name, move || {
+        case();
+        Ok(())
+    })
 }

@@ -11,20 +11,10 @@ use ttmon_wire::allocation::Request;
 
 use crate::server::{DRAM, Other, Server, alloc, free};
 
-fn is_asked_for() -> bool {
-    let is_so = rustix::process::geteuid().is_root() && std::env::var_os("TTMON_TEST_ROOT").is_some();
-    if !is_so {
-        eprintln!("not run: needs root and TTMON_TEST_ROOT=1 (cargo xtask ci sets it)");
-    }
-    is_so
-}
-
 /// An abandoned socket in a sticky directory that the user of the server may not remove.
 #[test]
+#[ignore = "needs root"]
 fn p2_whose_an_abandoned_socket_is() {
-    if !is_asked_for() {
-        return;
-    }
     let directory = tempfile::Builder::new().prefix("ttmon-test-").tempdir_in("/dev/shm").unwrap();
     let program = directory.path().join("ttmon");
     fs::copy(env!("CARGO_BIN_EXE_ttmon"), &program).unwrap();
@@ -66,11 +56,9 @@ impl Drop for Small {
 
 /// A full state directory: what does not fit is refused, counted and told; what was taken is exact and can be freed; with room it goes on.
 #[test]
+#[ignore = "needs root"]
 fn p12_a_full_state_directory() {
     const MANY: u64 = 100_000;
-    if !is_asked_for() {
-        return;
-    }
     let mut server = Server::with(&["--log", "json"]);
     server.kill();
     let small = Small::mount(&server.state());
@@ -113,10 +101,8 @@ fn p12_a_full_state_directory() {
 
 /// Of another user's buffers a dump over the socket has the sums, without addresses; of the own and for root everything.
 #[test]
+#[ignore = "needs root"]
 fn dumps_over_the_socket_obey_the_access_rules() {
-    if !is_asked_for() {
-        return;
-    }
     let server = Server::with(&["-q"]);
     // Where another user may run it.
     let program = server.directory.path().join("program");

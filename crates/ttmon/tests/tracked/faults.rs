@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use super::{CHILD, Follower, Tracked, UNSHARED, retry, ttmon};
+use super::{CHILD, Follower, Tracked, retry, ttmon};
 
 /// Where the start time of its process stands in a ledger.
 const START_TICKS: u64 = 0x88;
@@ -201,19 +201,8 @@ impl Drop for ControlGroup {
     }
 }
 
-fn is_root_stage(case: &str) -> bool {
-    let is_set = std::env::var_os(UNSHARED).is_some();
-    if !is_set {
-        println!("NOT RUN: {case} needs root and {UNSHARED}=1 (cargo xtask ci sets it)");
-    }
-    is_set
-}
-
 /// In a time namespace the monotonic clock is another one: buffers and ages are as ever.
 pub(super) fn a_process_with_a_clock_of_its_own() {
-    if !is_root_stage("a_process_with_a_clock_of_its_own") {
-        return;
-    }
     for offset in ["1000000", "-100"] {
         let mut command = Command::new("unshare");
         command.args(["--time", "--fork", "--kill-child", "--monotonic", offset]).arg(std::env::current_exe().unwrap());
@@ -229,9 +218,6 @@ pub(super) fn a_process_with_a_clock_of_its_own() {
 
 /// Files that are named like ledgers and are none: `ttmon` is not kept waiting by them.
 pub(super) fn files_that_look_like_ledgers() {
-    if !is_root_stage("files_that_look_like_ledgers") {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let mount = directory.path().to_str().unwrap();
     // An open file of a file system that was unmounted has a path without the place where that was.
