@@ -6,6 +6,7 @@
 
 mod arrows;
 mod code;
+mod fields;
 mod leftovers;
 mod length;
 mod manifests;
@@ -66,6 +67,7 @@ pub(crate) fn check(project: &Project) -> Result<(), String> {
     findings.extend(length::needless_exceptions(&files));
     findings.extend(files.iter().flat_map(|file| words::places_of_this_machine(file, &places)));
     findings.extend(manifests::without_our_lints(&files, &metadata.members, &project.root));
+    findings.extend(fields::accesses(&files));
     findings.extend(arrows::check(&files, &metadata.members));
     findings.sort();
 

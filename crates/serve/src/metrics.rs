@@ -9,7 +9,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 
-use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, MetricKind, PROCESS_KIND, Value};
+use ttmon_model::fields::{DEVICE, DEVICE_KIND, Field, MetricKind, PROCESS, PROCESS_KIND, Value};
 use ttmon_model::snapshot::{Health, State};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Reading, Snapshot};
@@ -35,16 +35,23 @@ pub(crate) mod families {
     pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
     pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: Sort::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
 
+    /// Labels of the series of a device.
+    pub(crate) const CHIP: &str = "device, bdf, board, arch, asic_id";
+    pub(crate) const DEVICE_LABELS: &str = "device, asic_id, serial, chip, location";
+    pub(crate) const FIRMWARE_LABELS: &str = "device, asic_id, firmware, m3_fw, arc_fw, eth_fw";
+    pub(crate) const WORKLOAD: &str = "container, pod, slurm_job";
+    pub(crate) const PROCESS_LABELS: &str = "pid, user, container, pod, slurm_job";
+
     /// Those of devices and processes, in the order of the scrape, with their labels.
     pub(crate) const ALL: [(Family, &str); 8] = [
-        (DEVICE_INFO, "device, asic_id, serial, chip, location"),
-        (FIRMWARE_INFO, "device, asic_id, firmware, m3_fw, arc_fw, eth_fw"),
+        (DEVICE_INFO, DEVICE_LABELS),
+        (FIRMWARE_INFO, FIRMWARE_LABELS),
         (STATE, "device, bdf, board, arch, asic_id, state"),
         (HEALTH, "device, bdf, board, arch, asic_id, health"),
-        (PROCESSES, "device, bdf, board, arch, asic_id"),
+        (PROCESSES, CHIP),
         (WORKLOAD_INFO, "device, asic_id, container, pod, slurm_job"),
         (PROCESS_MEMORY, "device, pid, name, kind"),
-        (PROCESS_INFO, "pid, user, container, pod, slurm_job"),
+        (PROCESS_INFO, PROCESS_LABELS),
     ];
 }
 
@@ -60,12 +67,12 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, proc
     let mut out = Writer::new(dialect);
     // A series goes on under its labels while its chip does not say who it is.
     let known: Vec<Device> = snapshot.devices.iter().map(|device| chips.identified(device)).collect();
-    let devices: Vec<(Labels, &Device)> = known.iter().map(|device| (Labels::of(device), device)).collect();
+    let devices: Vec<(Labels, &Device)> = known.iter().map(|device| (labels(DEVICE, device, families::CHIP), device)).collect();
     identities(&mut out, &devices, snapshot);
     for field in DEVICE {
         family_of(&mut out, field, "", |out| {
             for (labels, device) in &devices {
-                out.reading(&labels.0, &[], number(&(field.get)(device), field.unit));
+                out.reading(labels, &[], number(&(field.get)(device), field.unit));
             }
         });
     }
@@ -73,7 +80,7 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, proc
         family_of(&mut out, field, " By kind of memory.", |out| {
             for (labels, device) in &devices {
                 for (kind, item) in device.memory.kinds.iter() {
-                    out.reading(&labels.0, &[("kind", kind.name())], number(&(field.get)(item), field.unit));
+                    out.reading(labels, &[("kind", kind.name())], number(&(field.get)(item), field.unit));
                 }
             }
         });
@@ -85,20 +92,23 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, proc
     out.into_text()
 }
 
-/// The five that tell a chip.
-struct Labels(Vec<(&'static str, String)>);
+type Labels = Vec<(&'static str, String)>;
 
-impl Labels {
-    fn of(device: &Device) -> Self {
-        let text = |reading: Reading<String>| reading.unwrap_or_default();
-        Self(vec![
-            ("device", device.id.to_string()),
-            ("bdf", device.bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
-            ("board", text(device.board.clone())),
-            ("arch", device.arch.map(|arch| arch.name().to_owned()).unwrap_or_default()),
-            ("asic_id", text(device.asic_id.clone())),
-        ])
-    }
+/// Labels are rows of a table. Two have another name here: `id` alone says little, and `job` is Prometheus's own.
+fn labels<T>(table: &[Field<T>], item: &T, names: &'static str) -> Labels {
+    let value = |name| {
+        let name = match name {
+            "device" => "id",
+            "slurm_job" => "job",
+            name => name,
+        };
+        match table.iter().find(|field| field.name == name).map(|field| (field.get)(item)) {
+            Some(Ok(Value::Text(text))) => text,
+            Some(Ok(Value::Integer(number))) => number.to_string(),
+            _ => String::new(),
+        }
+    };
+    names.split(", ").map(|name| (name, value(name))).collect()
 }
 
 fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnOnce(&mut Writer)) {
@@ -113,34 +123,29 @@ fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnO
 }
 
 fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
-    let known = |reading: &Reading<String>| reading.clone().unwrap_or_default();
-    let two = |labels: &Labels| vec![labels.0[0].clone(), labels.0[4].clone()];
     out.family(&families::DEVICE_INFO);
-    for (labels, device) in devices {
-        let chip = device.chip.map(|chip| chip.letter()).unwrap_or_default();
-        out.value(&two(labels), &[("serial", &known(&device.serial)), ("chip", chip), ("location", device.location.name())], 1.0);
+    for (_, device) in devices {
+        out.value(&labels(DEVICE, device, families::DEVICE_LABELS), &[], 1.0);
     }
     out.family(&families::FIRMWARE_INFO);
-    for (labels, device) in devices.iter().filter(|(_, device)| device.firmware.is_ok()) {
-        let versions = [known(&device.firmware), known(&device.m3_fw), known(&device.arc_fw), known(&device.eth_fw)];
-        let [bundle, m3, arc, eth] = &versions;
-        out.value(&two(labels), &[("firmware", bundle), ("m3_fw", m3), ("arc_fw", arc), ("eth_fw", eth)], 1.0);
+    for (_, device) in devices.iter().filter(|(_, device)| device.firmware.is_ok()) {
+        out.value(&labels(DEVICE, device, families::FIRMWARE_LABELS), &[], 1.0);
     }
     out.family(&families::STATE);
     for (labels, device) in devices {
         for state in State::ALL {
-            out.value(&labels.0, &[("state", state.name())], f64::from(u8::from(device.state == state)));
+            out.value(labels, &[("state", state.name())], f64::from(u8::from(device.state == state)));
         }
     }
     out.family(&families::HEALTH);
     for (labels, device) in devices {
         for health in [Health::Ok, Health::Warning, Health::Critical, Health::Unknown] {
-            out.value(&labels.0, &[("health", health.name())], f64::from(u8::from(device.health == health)));
+            out.value(labels, &[("health", health.name())], f64::from(u8::from(device.health == health)));
         }
     }
     out.family(&families::PROCESSES);
     for (labels, device) in devices {
-        out.value(&labels.0, &[], snapshot.processes_on(device.id).count() as f64);
+        out.value(labels, &[], snapshot.processes_on(device.id).count() as f64);
     }
 }
 
@@ -148,14 +153,13 @@ fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapsh
 fn workloads(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
     out.family(&families::WORKLOAD_INFO);
     let mut seen = BTreeSet::new();
-    for (labels, device) in devices {
+    for (labels_of, device) in devices {
         for (process, _) in snapshot.processes_on(device.id) {
-            let parts = [&process.container, &process.pod, &process.job].map(|part| part.clone().unwrap_or_default());
-            let is_new = parts.iter().any(|part| !part.is_empty()) && seen.insert((device.id, parts.clone()));
+            let workload = labels(PROCESS, process, families::WORKLOAD);
+            let is_new = workload.iter().any(|(_, id)| !id.is_empty()) && seen.insert((device.id, workload.clone()));
             if is_new && seen.len() <= WORKLOADS_MAX {
-                let [container, pod, job] = &parts;
-                let chip = [labels.0[0].clone(), labels.0[4].clone()];
-                out.value(&chip, &[("container", container), ("pod", pod), ("slurm_job", job)], 1.0);
+                let chip = [labels_of[0].clone(), labels_of[4].clone()];
+                out.value(&[&chip[..], &workload].concat(), &[], 1.0);
             }
         }
     }
@@ -176,10 +180,7 @@ fn each_process(out: &mut Writer, snapshot: &Snapshot) {
     }
     out.family(&families::PROCESS_INFO);
     for process in shown() {
-        let text = |part: &Reading<String>| part.clone().unwrap_or_default();
-        let labels = [("pid", process.key.pid.to_string()), ("user", process.user.clone().unwrap_or_default())];
-        let (container, pod, job) = (text(&process.container), text(&process.pod), text(&process.job));
-        out.value(&labels, &[("container", &container), ("pod", &pod), ("slurm_job", &job)], 1.0);
+        out.value(&labels(PROCESS, process, families::PROCESS_LABELS), &[], 1.0);
     }
 }
 

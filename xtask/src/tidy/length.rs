@@ -82,7 +82,7 @@ fn functions(code: &str) -> Vec<(usize, &str, usize)> {
     found
 }
 
-fn test_blocks(code: &str) -> Vec<(usize, usize)> {
+pub(super) fn test_blocks(code: &str) -> Vec<(usize, usize)> {
     let attributes = code.match_indices("#[cfg(test)]");
     attributes
         .filter_map(|(at, attribute)| {

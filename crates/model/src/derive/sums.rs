@@ -22,16 +22,17 @@ pub struct DeviceSums {
 
 impl DeviceSums {
     /// Adds them up.
-    pub fn of<'a>(devices: impl Iterator<Item = &'a Device> + Clone) -> Self {
-        let temperatures = devices.clone().filter_map(|device| Some((device.temperature.ok()?, device.id)));
-        let powers = devices.clone().filter_map(|device| device.power.ok());
-        let bars = devices.clone().map(|device| device.memory.dram);
+    pub fn of(devices: &[&Device]) -> Self {
+        let each = || devices.iter().copied();
+        let temperatures = each().filter_map(|device| Some((device.temperature.ok()?, device.id)));
+        let powers = each().filter_map(|device| device.power.ok());
+        let bars = || each().map(|device| device.memory.dram);
         Self {
-            unhealthy: devices.clone().filter(|device| device.severity() >= Severity::Warning).count(),
+            unhealthy: each().filter(|device| device.severity() >= Severity::Warning).count(),
             hottest: temperatures.max_by(|(one, _), (other, _)| one.0.total_cmp(&other.0)),
             power: powers.reduce(|sum, power| Watts(sum.0 + power.0)),
-            dram: Bar { total: sum(bars.clone().map(|bar| bar.total)), used: sum(bars.map(|bar| bar.used)) },
-            is_lower_bound: devices.clone().any(|device| device.memory.dram.used.is_err() || device.is_lower_bound()),
+            dram: Bar { total: sum(bars().map(|bar| bar.total)), used: sum(bars().map(|bar| bar.used)) },
+            is_lower_bound: each().any(|device| device.memory.dram.used.is_err() || device.is_lower_bound()),
         }
     }
 }

@@ -273,7 +273,7 @@ fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &s
 
 /// How many there are, how many are ill, the hottest, their power and memory together.
 pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
-    let sums = DeviceSums::of(devices.iter().copied());
+    let sums = DeviceSums::of(devices);
     let dram = match (sums.dram.used, sums.dram.total) {
         (Ok(used), Ok(total)) => format!("{}{}/{}", if sums.is_lower_bound { ">" } else { "" }, size(used), size(total)),
         _ => ABSENT.to_owned(),
