@@ -22,6 +22,8 @@ use crate::read::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply,
 
 /// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What the requests of one frame may return together: less than a frame, by the lengths around each reply.
+pub(crate) const REPLY_BYTES_MAX: usize = FRAME_BYTES_MAX - 8 * 1024 * 1024;
 /// How long the parent waits for an answer beyond what the reads themselves may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// Files the reading process would like to be able to have open: those of 32 devices and some hundred processes.
@@ -130,11 +132,16 @@ impl Drop for Reader {
     }
 }
 
-fn serve(mut stream: UnixStream, pool: &Pool) {
+fn serve(stream: UnixStream, pool: &Pool) {
     // Ctrl-C goes to the whole foreground group; the parent's end of the socket is what ends this process.
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-reader");
+    answer(stream, pool);
+}
+
+/// Answers questions until the other end is closed.
+pub(crate) fn answer(mut stream: UnixStream, pool: &Pool) {
     let mut known = Known::new();
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     while let Ok(question) = read_frame(&mut stream, &mut question) {

@@ -43,6 +43,19 @@ pub struct Request {
     pub pace: Pace,
 }
 
+impl Request {
+    /// Most bytes of a reply.
+    pub(crate) fn reply_bytes_max(&self) -> usize {
+        /// A range of addresses, an inode and the name.
+        const LINE_BYTES_MAX: usize = 256;
+        match self.want {
+            Want::LedgerMapping => LINE_BYTES_MAX,
+            Want::PlainFile => Owner::BYTES + self.bytes_max,
+            Want::Whole | Want::Beginning | Want::Names => self.bytes_max,
+        }
+    }
+}
+
 /// What is wanted of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {

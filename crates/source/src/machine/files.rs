@@ -1,12 +1,13 @@
 //! Where files are read: in a process that can be left behind, or in threads of this one.
 
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Error, Isolation, Options};
-use crate::isolate::Reader;
-use crate::read::{Lane, LaneReply, Pool};
+use crate::isolate::{REPLY_BYTES_MAX, Reader};
+use crate::read::{Lane, LaneReply, Pool, Request};
 use crate::root::Root;
 
 #[derive(Debug)]
@@ -50,19 +51,19 @@ impl Files {
     }
 }
 
-/// Lanes in one frame: a process has some 10 KB at most, so that these stay far below the longest frame.
-const LANES_PER_FRAME: usize = 1024;
-
-fn read_in_frames(reader: &mut Reader, mut lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
-    if lanes.len() <= LANES_PER_FRAME {
-        return reader.read(lanes);
-    }
+fn read_in_frames(reader: &mut Reader, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
     let mut replies = Vec::with_capacity(lanes.len());
-    while !lanes.is_empty() {
-        let rest = lanes.split_off(LANES_PER_FRAME.min(lanes.len()));
-        replies.extend(reader.read(lanes)?);
-        lanes = rest;
+    let (mut frame, mut bytes) = (Vec::with_capacity(lanes.len()), 0);
+    for lane in lanes {
+        let more: usize = lane.requests.iter().map(Request::reply_bytes_max).sum();
+        if bytes + more > REPLY_BYTES_MAX && !frame.is_empty() {
+            replies.extend(reader.read(mem::take(&mut frame))?);
+            bytes = 0;
+        }
+        bytes += more;
+        frame.push(lane);
     }
+    replies.extend(reader.read(frame)?);
     Ok(replies)
 }
 
@@ -74,5 +75,35 @@ impl Files {
 
     pub(super) fn are_threads(&self) -> bool {
         matches!(self.place, Place::Threads(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use super::*;
+    use crate::isolate::answer;
+    use crate::read::{Pace, Want};
+
+    /// Other users decide how long their directories are.
+    #[test]
+    fn long_directories_of_many_processes_are_read_in_several_frames() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..1100 {
+            fs::write(directory.path().join(format!("{number:0>240}")), "").unwrap();
+        }
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let reading = thread::spawn(move || answer(theirs, &Pool::new(Duration::from_secs(60), None)));
+        let mut files = Files::of_reader(Reader::new(ours, 0));
+        let path = directory.path().to_owned();
+        let request = Request { path, want: Want::Names, bytes_max: 256 * 1024, pace: Pace::Once };
+        let replies = files.read((0..300).map(|key| Lane { key, requests: [request.clone()].into() }).collect()).unwrap();
+        assert!(replies.len() == 300 && replies.iter().all(|lane| lane.replies[0].as_ref().is_ok_and(|names| names.len() > 200_000)));
+        assert!(!files.are_threads());
+        drop(files);
+        reading.join().unwrap();
     }
 }
