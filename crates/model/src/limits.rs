@@ -24,8 +24,6 @@ pub const SETTINGS_BYTES_MAX: usize = 256 * 1024;
 pub const CERTIFICATES_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Largest key file read: the longest RSA key in use has 13 kB.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Open files of one process looked at when the driver does not name its users.
-pub const PROCESS_FDS_MAX: usize = 65_536;
 /// Circular buffers of one process that are listed: as many as a ledger has room for.
 pub const CIRCULARS_MAX: usize = 65_536;
 /// Longest document of a service taken, and longest of a recording: 256 devices and a thousand processes need a tenth of it,
@@ -89,7 +87,7 @@ pub const SCAN_UNNAMED: u64 = 8;
 
 /// In the order of the resources of `source/src/budget.rs`.
 #[rustfmt::skip] // one row a line
-pub const SCAN_LIMITS: [ScanLimit; 7] = [
+pub const SCAN_LIMITS: [ScanLimit; 8] = [
     ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each is some 5 KB and 50 microseconds" },
     ScanLimit { noun: "descriptors", total: 262_144, effect: "processes were not examined", why: "each is a link to read: 3 microseconds" },
     ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
@@ -97,6 +95,7 @@ pub const SCAN_LIMITS: [ScanLimit; 7] = [
     ScanLimit { noun: "ledgers", total: 4_096, effect: "ledgers were not opened", why: "each is a descriptor of ours" },
     ScanLimit { noun: "buffers", total: 1_048_576, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
     ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each is some 300 bytes, and they are read with every scan" },
+    ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },
 ];
 
 /// A clock that differs by more than this from what it should be has jumped; slewing stays below.

@@ -10,6 +10,8 @@ use ttmon_model::Missing;
 use ttmon_model::limits::{SCAN_LIMITS, SCAN_SHARE, SCAN_UNNAMED};
 use ttmon_model::sample::Problem;
 
+use crate::process;
+
 /// Something that other users can make large: a row of [`SCAN_LIMITS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
@@ -27,6 +29,8 @@ pub enum Resource {
     Buffers,
     /// Circular buffers listed.
     Circulars,
+    /// Bytes of names in the `/dev/shm` of containers.
+    Names,
 }
 
 /// What was granted, to give a part back.
@@ -81,10 +85,19 @@ impl Budget {
         Some(Grant { resource, amount, uid: Some(uid) })
     }
 
-    /// Takes back what was not needed.
-    pub(crate) fn give_back(&mut self, grant: Grant, unused: u64) {
+    /// Spends, or counts one thing of this user as not read.
+    pub(crate) fn take_or_cut(&mut self, resource: Resource, amount: u64, uid: u32) -> bool {
+        let is_granted = self.take(resource, amount, || uid).is_some();
+        if !is_granted {
+            self.cut(uid, resource, 1);
+        }
+        is_granted
+    }
+
+    /// Takes back what was not needed of the amount granted.
+    pub(crate) fn give_back(&mut self, grant: Grant, unused: impl FnOnce(u64) -> u64) {
         let index = grant.resource as usize;
-        let unused = unused.min(grant.amount);
+        let unused = unused(grant.amount).min(grant.amount);
         self.spent[index] -= unused;
         if let Some(own) = grant.uid.and_then(|uid| self.users.get_mut(&uid)) {
             own[index] -= unused;
@@ -93,6 +106,10 @@ impl Budget {
 
     /// Counts what was not read because of a limit.
     pub(crate) fn cut(&mut self, uid: u32, resource: Resource, count: u64) {
+        // What has no process any more is nobody's.
+        if uid == process::NOBODY {
+            return;
+        }
         *self.cut.entry((uid, resource)).or_default() += count;
     }
 
@@ -125,6 +142,17 @@ fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A budget of which this user may have no more than so much of each resource.
+#[cfg(test)]
+pub(crate) fn exhausted(uid: u32, left: u64) -> Budget {
+    let mut budget = Budget::new(0);
+    for (index, limit) in SCAN_LIMITS.iter().enumerate() {
+        budget.spent[index] = limit.total / SCAN_UNNAMED + (limit.total / SCAN_SHARE).saturating_sub(left);
+        budget.users.entry(uid).or_default()[index] = (limit.total / SCAN_SHARE).saturating_sub(left);
+    }
+    budget
 }
 
 #[cfg(test)]
@@ -179,7 +207,7 @@ mod tests {
         let share = TOTAL / SCAN_SHARE;
         let grant = budget.take(Resource::Descriptors, share, || 2).expect("a share");
         assert!(budget.take(Resource::Descriptors, 1, || 2).is_none());
-        budget.give_back(grant, 10);
+        budget.give_back(grant, |_| 10);
         assert!(budget.take(Resource::Descriptors, 10, || 2).is_some());
         assert!(budget.take(Resource::Descriptors, 1, || 2).is_none());
     }

@@ -132,16 +132,11 @@ impl Drop for Reader {
     }
 }
 
-fn serve(stream: UnixStream, pool: &Pool) {
+fn serve(mut stream: UnixStream, pool: &Pool) {
     // Ctrl-C goes to the whole foreground group; the parent's end of the socket is what ends this process.
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-reader");
-    answer(stream, pool);
-}
-
-/// Answers questions until the other end is closed.
-pub(crate) fn answer(mut stream: UnixStream, pool: &Pool) {
     let mut known = Known::new();
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     while let Ok(question) = read_frame(&mut stream, &mut question) {

@@ -31,7 +31,7 @@ use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Re
 
 use crate::budget::{Budget, Resource};
 
-pub(crate) use lead::{Lead, MAPS_BYTES_MAX, look, maps_bytes, maps_request};
+pub(crate) use lead::{Lead, maps_request, names_ledger};
 
 /// How much of a ledger is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,13 +147,7 @@ pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
 
 /// The same, as far as its user may have lists. One whose lists are cut keeps its totals.
 pub fn read_within(found: &Found, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
-    read_granted(&found.region, detail, &mut |resource, amount| {
-        let is_granted = budget.take(resource, amount, || found.uid).is_some();
-        if !is_granted {
-            budget.cut(found.uid, resource, 1);
-        }
-        is_granted
-    })
+    read_granted(&found.region, detail, &mut |resource, amount| budget.take_or_cut(resource, amount, found.uid))
 }
 
 /// Whether a list of this length may be read.
@@ -425,8 +419,9 @@ mod tests {
     use ttmon_ledger::writer::{ClockChoice, Config, Writer};
     use ttmon_model::sample::{ProcessFacts, Workload};
 
-    use super::lead::{names_ledger, parse_mapping};
+    use super::lead::parse_mapping;
     use super::*;
+    use crate::examined::Examined;
     use crate::root::Root;
 
     #[test]
@@ -495,7 +490,9 @@ mod tests {
         fs::create_dir_all(directory.path().join("proc/7/task/7/fd")).unwrap();
         fs::create_dir(directory.path().join("proc/7/fd")).unwrap();
         symlink("/memfd:ttmon-ledger (deleted)", thread.join("5")).unwrap();
-        assert_eq!(look(&Root::at(directory.path()), 7, &mut Budget::new(0)), Lead::Files(vec![thread.join("5")]));
+        let mut examined = Examined::default();
+        let files = examined.open_files(&Root::at(directory.path()), 7, &mut Budget::new(0));
+        assert_eq!(Lead::among(files), Lead::Files(vec![thread.join("5")]));
     }
 
     #[test]

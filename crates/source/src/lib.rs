@@ -18,6 +18,7 @@ mod cluster;
 pub mod descriptors;
 mod device;
 mod directory;
+mod examined;
 mod faults;
 pub mod handover;
 pub mod happenings;

@@ -3,6 +3,7 @@
 mod devices;
 mod driver;
 mod files;
+mod granted;
 mod numbers;
 mod remembered;
 mod scan;

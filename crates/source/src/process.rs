@@ -204,10 +204,12 @@ pub(crate) fn is_running(stat: &str, start_ticks: u64) -> bool {
     Life::parse(stat).is_some_and(|life| !life.has_ended && life.start_ticks == start_ticks)
 }
 
+/// The user of a process that is gone: the kernel gives this number to none.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// The real user of a process, by its `status`: to others a process that cannot be traced looks like root's. A process that is gone
 /// belongs to nobody.
 pub(crate) fn uid_of(proc: &Path, pid: u32) -> u32 {
-    const NOBODY: u32 = u32::MAX;
     let text = read_small(&proc.join(pid.to_string()).join("status"), STATUS_BYTES_MAX).unwrap_or_default();
     parse_status(&String::from_utf8_lossy(&text)).map_or(NOBODY, |status| status.uid)
 }

@@ -28,9 +28,13 @@ impl<'b> Purse<'b> {
         self.budget.take(resource, amount, || *uid.get_or_insert_with(|| process::uid_of(proc, pid)))
     }
 
-    /// Counts the process as not examined.
-    pub(crate) fn cut(&mut self, resource: Resource) {
-        let uid = self.uid();
-        self.budget.cut(uid, resource, 1);
+    /// Spends, or counts something of the process as not read.
+    pub(crate) fn take_or_cut(&mut self, resource: Resource, amount: u64) -> bool {
+        let is_granted = self.take(resource, amount).is_some();
+        if !is_granted {
+            let uid = self.uid();
+            self.budget.cut(uid, resource, 1);
+        }
+        is_granted
     }
 }

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_ledger::layout::NAME;
-use ttmon_model::Missing;
+use ttmon_model::{Missing, region};
 
+use crate::directory;
 use crate::faults::{Fault, Faults};
 
 mod kept;
@@ -46,12 +48,13 @@ pub struct Request {
 impl Request {
     /// Most bytes of a reply.
     pub(crate) fn reply_bytes_max(&self) -> usize {
-        /// A range of addresses, an inode and the name.
+        /// A range of addresses, an inode and a name.
         const LINE_BYTES_MAX: usize = 256;
         match self.want {
             Want::LedgerMapping => LINE_BYTES_MAX,
             Want::PlainFile => Owner::BYTES + self.bytes_max,
-            Want::Whole | Want::Beginning | Want::Names => self.bytes_max,
+            Want::Names => LINE_BYTES_MAX + self.bytes_max,
+            Want::Whole | Want::Beginning => self.bytes_max,
         }
     }
 }
@@ -65,7 +68,8 @@ pub enum Want {
     Beginning,
     /// Its owner and the file, if it is a plain file: where other users may put what they like.
     PlainFile,
-    /// The directory's device and inode, then the names in it, a line each.
+    /// The directory's device and inode and the bytes of its names, in a line; then the names of regions, a line each. Other users
+    /// decide how many names there are.
     Names,
     /// Of a list of mappings its length in bytes, in a line, and the first line that names a ledger. Other users decide how long
     /// the list is.
@@ -201,20 +205,19 @@ fn has_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
-/// `DEVICE:INODE`, then the names.
+/// `DEVICE:INODE BYTES`, then the names of regions.
 fn list_names(path: &Path, bytes_max: usize) -> Reply {
     let directory = open_directory(path)?;
     let stat = rustix::fs::fstat(&directory).map_err(failure)?;
-    let mut text = format!("{}:{}\n", stat.st_dev, stat.st_ino).into_bytes();
-    for entry in std::fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))?.flatten() {
-        let name = entry.file_name();
-        if text.len() + name.len() >= bytes_max {
-            break;
+    let (mut names, mut bytes) = (String::new(), 0);
+    directory::names(Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())), |name| {
+        bytes += name.len() + 1;
+        if let Some(name) = name.to_str().filter(|name| region::unique_id_of(name).is_some()) {
+            names.extend([name, "\n"]);
         }
-        text.extend(name.as_encoded_bytes());
-        text.push(b'\n');
-    }
-    Ok(text)
+        if bytes < bytes_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(format!("{}:{} {}\n{names}", stat.st_dev, stat.st_ino, bytes.min(bytes_max)).into_bytes())
 }
 
 fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<OwnedFd, Failure> {

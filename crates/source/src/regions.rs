@@ -94,9 +94,11 @@ pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// The mount namespace of a process, or of ourselves: `self`. Root may look; for others there is nothing to list.
-pub(crate) fn mounts(root: &Root, process: &str) -> Option<PathBuf> {
-    fs::read_link(root.proc.join(process).join("ns/mnt")).ok()
+/// The number of the mount namespace of a process, or of ourselves: `self`. Root may read it; other users see that of their own
+/// processes alone.
+pub(crate) fn mounts(root: &Root, process: &str) -> Option<u64> {
+    let link = fs::read_link(root.proc.join(process).join("ns/mnt")).ok()?;
+    link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Where a process in another mount namespace has its regions.
@@ -114,14 +116,14 @@ impl Place {
     pub(crate) fn take(&self, reply: &Reply) -> (String, Vec<Found>) {
         let text = reply.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let mut lines = text.lines();
-        let identity = lines.next().unwrap_or_default().to_owned();
+        let (identity, _) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
         let found = |name: &str| {
             let unique_id = region::unique_id_of(name)?;
             Some(Found { unique_id, through: Some(self.through), path: self.directory.join(name) })
         };
         let mut regions: Vec<Found> = lines.filter_map(found).take(REGIONS_MAX).collect();
         regions.sort_by_key(|region| region.unique_id);
-        (identity, regions)
+        (identity.to_owned(), regions)
     }
 
     /// The process it was found through.

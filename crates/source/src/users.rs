@@ -4,17 +4,16 @@
 //! a process of another pid namespace. For older ones the links of `/proc/*/fd` tell, as far as this user may look.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ttmon_model::identity::DeviceId;
-use ttmon_model::limits::{PIDS_BYTES_MAX, PROCESS_FDS_MAX};
+use ttmon_model::limits::PIDS_BYTES_MAX;
 use ttmon_model::sample::{Problem, Users};
 use ttmon_model::{Missing, Reading};
 
-use crate::budget::{Budget, Resource};
-use crate::purse::Purse;
-use crate::read::{Failure, Pace, Reply, Request, Want};
+use crate::budget::Budget;
+use crate::examined::{End, Examined};
+use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
 
 /// The driver's list of a device.
@@ -56,12 +55,20 @@ fn parse_pids(bytes: &[u8]) -> Reading<Users> {
 }
 
 /// Leaves those that hold the device for certain. Drivers 2.5 and 2.6 print the number a process has in its own
-/// namespace, which may be another process here: one that does not have the device open is counted as hidden.
-pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users, budget: &mut Budget) {
-    let holds = |pid: &u32| scan_process(root, *pid, budget).is_ok_and(|(files, _)| files.iter().any(|file| file.device == id));
+/// namespace, which may be another process here: one that does not have the device open is counted as hidden. One that its user's
+/// limits leave out may hold it.
+pub(crate) fn verify(root: &Root, id: DeviceId, users: &mut Users, examined: &mut Examined, budget: &mut Budget) {
     let all = users.pids.len();
-    users.pids.retain(holds);
+    let mut is_cut = false;
+    users.pids.retain(|pid| {
+        let files = examined.open_files(root, *pid, budget);
+        let holds = files.devices.iter().any(|file| file.device == id);
+        let may_hold = !holds && matches!(files.end, End::Cut(..));
+        is_cut |= may_hold;
+        holds || may_hold
+    });
     users.hidden += (all - users.pids.len()) as u64;
+    users.is_complete &= !is_cut;
 }
 
 /// An open device file of a process.
@@ -72,46 +79,21 @@ pub(crate) struct OpenFile {
     pub(crate) device: DeviceId,
 }
 
-/// Looks through the open files of all processes: slow, for drivers that do not tell.
-pub(crate) fn scan(root: &Root, budget: &mut Budget) -> (Vec<OpenFile>, bool) {
+/// The device files that all processes have open, and whether these are all: slow, for drivers that do not list their users.
+pub(crate) fn scan(root: &Root, examined: &mut Examined, budget: &mut Budget) -> (Vec<OpenFile>, bool) {
     let Ok(pids) = root.pids() else { return (Vec::new(), false) };
     let mut files = Vec::new();
     let mut is_complete = true;
     for pid in pids {
-        match scan_process(root, pid, budget) {
-            Ok((found, is_cut)) => {
-                files.extend(found);
-                is_complete &= !is_cut;
-            }
-            Err(Missing::NoPermission) => is_complete = false,
-            Err(_) => {}
-        }
+        let of_process = examined.open_files(root, pid, budget);
+        files.extend(&of_process.devices);
+        is_complete &= !matches!(of_process.end, End::Cut(..) | End::Unreadable(Missing::NoPermission));
     }
     (files, is_complete)
 }
 
-/// The device files one process has open, and whether its user is at a limit before all were listed.
-pub(crate) fn scan_process(root: &Root, pid: u32, budget: &mut Budget) -> Reading<(Vec<OpenFile>, bool)> {
-    let directory = root.proc.join(pid.to_string()).join("fd");
-    let entries = fs::read_dir(directory).map_err(Failure::from)?;
-    let mut files = Vec::new();
-    let mut purse = Purse::new(&root.proc, pid, budget);
-    for entry in entries.flatten().take(PROCESS_FDS_MAX) {
-        if purse.take(Resource::Descriptors, 1).is_none() {
-            purse.cut(Resource::Descriptors);
-            return Ok((files, true));
-        }
-        let device = fs::read_link(entry.path()).ok().and_then(|target| device_of(&target));
-        let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let (Some(device), Some(fd)) = (device, fd) {
-            files.push(OpenFile { pid, fd, device });
-        }
-    }
-    Ok((files, false))
-}
-
 /// `/dev/tenstorrent/3`; links in `by-id` lead there too, and the kernel shows where they led.
-fn device_of(target: &Path) -> Option<DeviceId> {
+pub(crate) fn device_of(target: &Path) -> Option<DeviceId> {
     target.to_str()?.strip_prefix("/dev/tenstorrent/")?.parse().ok().map(DeviceId)
 }
 

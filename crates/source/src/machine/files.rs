@@ -53,18 +53,26 @@ impl Files {
 
 fn read_in_frames(reader: &mut Reader, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
     let mut replies = Vec::with_capacity(lanes.len());
-    let (mut frame, mut bytes) = (Vec::with_capacity(lanes.len()), 0);
+    for frame in frames(lanes) {
+        replies.extend(reader.read(frame)?);
+    }
+    Ok(replies)
+}
+
+/// Lanes whose replies fit into one frame, as often as needed. Other users decide how long their files are.
+fn frames(lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
+    let (mut frames, mut frame, mut bytes) = (Vec::new(), Vec::with_capacity(lanes.len()), 0);
     for lane in lanes {
         let more: usize = lane.requests.iter().map(Request::reply_bytes_max).sum();
-        if bytes + more > REPLY_BYTES_MAX && !frame.is_empty() {
-            replies.extend(reader.read(mem::take(&mut frame))?);
+        if bytes > 0 && bytes + more > REPLY_BYTES_MAX {
+            frames.push(mem::take(&mut frame));
             bytes = 0;
         }
         bytes += more;
         frame.push(lane);
     }
-    replies.extend(reader.read(frame)?);
-    Ok(replies)
+    frames.push(frame);
+    frames
 }
 
 #[cfg(test)]
@@ -80,30 +88,19 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::net::UnixStream;
-    use std::thread;
-
     use super::*;
-    use crate::isolate::answer;
     use crate::read::{Pace, Want};
 
-    /// Other users decide how long their directories are.
     #[test]
-    fn long_directories_of_many_processes_are_read_in_several_frames() {
-        let directory = tempfile::tempdir().unwrap();
-        for number in 0..1100 {
-            fs::write(directory.path().join(format!("{number:0>240}")), "").unwrap();
+    fn replies_of_a_frame_fit_into_it() {
+        let request = |bytes_max| Request { path: "/proc/7/root/dev/shm".into(), want: Want::Names, bytes_max, pace: Pace::Once };
+        let lane = |key: u64| Lane { key, requests: [request(if key == 900 { 100 << 20 } else { 256 << 10 })].into() };
+        let frames = frames((0..1000).map(lane).collect());
+        assert!(frames.iter().flatten().map(|lane| lane.key).eq(0..1000));
+        for frame in &frames {
+            let bytes: usize = frame.iter().flat_map(|lane| &*lane.requests).map(Request::reply_bytes_max).sum();
+            assert!(bytes <= REPLY_BYTES_MAX || frame.len() == 1, "{} lanes with {bytes} bytes", frame.len());
         }
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let reading = thread::spawn(move || answer(theirs, &Pool::new(Duration::from_secs(60), None)));
-        let mut files = Files::of_reader(Reader::new(ours, 0));
-        let path = directory.path().to_owned();
-        let request = Request { path, want: Want::Names, bytes_max: 256 * 1024, pace: Pace::Once };
-        let replies = files.read((0..300).map(|key| Lane { key, requests: [request.clone()].into() }).collect()).unwrap();
-        assert!(replies.len() == 300 && replies.iter().all(|lane| lane.replies[0].as_ref().is_ok_and(|names| names.len() > 200_000)));
-        assert!(!files.are_threads());
-        drop(files);
-        reading.join().unwrap();
+        assert!(frames.len() < 10, "{} frames", frames.len());
     }
 }

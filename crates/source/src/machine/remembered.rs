@@ -50,8 +50,8 @@ pub(super) struct Standing {
     pub(super) is_denied: bool,
     /// Whether none was found with the mappings that it has.
     pub(super) has_no_ledger: bool,
-    /// Whether it has mounts of its own.
-    pub(super) is_elsewhere: bool,
+    /// Its mount namespace, if that is not ours.
+    pub(super) mounts: Option<u64>,
 }
 
 /// A process that was not read in full.

@@ -1,5 +1,6 @@
 //! The scan: who uses the devices, and for what. Other users decide how much there is to read.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,13 @@ use ttmon_model::{Missing, Reading, Sample, Source};
 
 use super::devices::{Listed, Scope};
 use super::files::Files;
+use super::granted::{self, Granted, Wanted};
 use super::remembered::{Refreshed, Remembered, Standing};
 use super::tracking::Departed;
-use super::{Error, LANE_OF_PROCESS, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
-use crate::budget::{Budget, Grant, Resource};
-use crate::ledgers::{self, Found, Lead, MAPS_BYTES_MAX};
+use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
+use crate::budget::{Budget, Resource};
+use crate::examined::Examined;
+use crate::ledgers::{Found, Lead};
 use crate::process::{self, Program, Scale};
 use crate::purse::Purse;
 use crate::read::{Lane, LaneReply, Pace, Reply, Request, read_small};
@@ -59,6 +62,8 @@ pub(super) struct Scan {
     pub(super) served: Vec<served::Named>,
     /// What this scan has spent.
     pub(super) budget: Budget,
+    /// The processes that it examined.
+    pub(super) examined: Examined,
     /// Processes that were not examined because their user is at a limit.
     pub(super) unexamined: BTreeMap<u32, (u32, Resource)>,
     /// Regions of this machine, and what is read of them.
@@ -85,10 +90,8 @@ impl Named {
             if self.0.contains(&slot.pid) {
                 continue;
             }
-            if budget.take(Resource::RegionPids, 1, || owner).is_some() {
+            if budget.take_or_cut(Resource::RegionPids, 1, owner) {
                 self.0.insert(slot.pid);
-            } else {
-                budget.cut(owner, Resource::RegionPids, 1);
             }
         }
     }
@@ -177,6 +180,7 @@ impl Scan {
             unchanged: Vec::new(),
             served: Vec::new(),
             budget: Budget::default(),
+            examined: Examined::default(),
             unexamined: BTreeMap::new(),
             regions: (Vec::new(), Arc::default()),
         }
@@ -209,6 +213,7 @@ impl Scan {
     ) -> Result<Scanned, Error> {
         let mut problems = Vec::new();
         self.budget = Budget::default();
+        self.examined = Examined::default();
         if !self.options.processes {
             let ledgers = self.read_ledgers(&[], now.time);
             let users = scope.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
@@ -244,8 +249,10 @@ impl Scan {
         let ledgers = self.read_ledgers(&processes, now.time);
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
         self.unexamined.retain(|pid, _| self.swept.contains_key(pid) || is_listed(&processes, *pid));
-        for (uid, resource) in self.unexamined.values() {
-            self.budget.cut(*uid, *resource, 1);
+        let Self { unexamined, examined, budget, .. } = self;
+        let earlier = unexamined.iter().map(|(pid, cut)| (*pid, *cut));
+        for (uid, resource) in examined.cuts().chain(earlier).collect::<BTreeMap<_, _>>().into_values() {
+            budget.cut(uid, resource, 1);
         }
         problems.extend(self.budget.problems(|uid| process::user_name(self.passwd.as_deref().unwrap_or_default(), uid)));
         let (denied_processes, cuts) = (self.denied.len() as u64, self.budget.cuts());
@@ -262,7 +269,7 @@ impl Scan {
         taken.collect()
     }
 
-    /// Regions of containers, each directory once: several processes may share one, and one may be the host's own.
+    /// Regions of containers, each directory once: several mount namespaces may share one, and one may be the host's own.
     fn read_container_regions(
         &mut self,
         files: &mut Files,
@@ -272,24 +279,22 @@ impl Scan {
         if places.is_empty() {
             return Ok(Vec::new());
         }
+        let Self { root, budget, .. } = self;
         let key = |place: &regions::Place| LANE_OF_REGIONS + u64::from(place.pid());
-        let lanes = places.iter().map(|place| Lane { key: key(place), requests: [place.request()].into() });
-        let replies = files.read(lanes.collect())?;
-        let mut seen: Vec<String> = regions::identity(&self.root).into_iter().collect();
+        let wanted =
+            |place: &regions::Place| Wanted { pid: place.pid(), key: key(place), requests: Vec::new(), long: Some(place.request()) };
+        let listed = granted::read(files, root, budget, Resource::Names, places.iter().map(wanted).collect())?;
+        let mut seen: BTreeSet<String> = regions::identity(root).into_iter().collect();
         let mut lanes = Vec::new();
         let mut found = Vec::new();
-        for (place, lane) in places.iter().zip(&replies) {
+        for (place, Granted { lane, refused }) in places.iter().zip(&listed) {
+            if let Some(uid) = refused {
+                budget.cut(*uid, Resource::Names, 1);
+            }
             let Some((identity, mut regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
-            if !seen.contains(&identity) {
-                seen.push(identity);
-                let mut purse = Purse::new(&self.root.proc, place.pid(), &mut self.budget);
-                regions.retain(|_| {
-                    let is_granted = purse.take(Resource::RegionPids, SLOTS as u64).is_some();
-                    if !is_granted {
-                        purse.cut(Resource::RegionPids);
-                    }
-                    is_granted
-                });
+            if seen.insert(identity) {
+                let mut purse = Purse::new(&root.proc, place.pid(), budget);
+                regions.retain(|_| purse.take_or_cut(Resource::RegionPids, SLOTS as u64));
                 lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Pace::Once)).collect() });
                 found.extend(regions);
             }
@@ -302,8 +307,9 @@ impl Scan {
     /// Asks the processes themselves where the driver does not tell who uses a device, or may tell more of them.
     fn complete_users(&mut self, scope: &Scope, users: &mut [Reading<Users>]) -> Vec<OpenFile> {
         let is_silent = |users: &Reading<Users>| *users == Err(Missing::NotExposed);
+        let Self { root, examined, budget, .. } = self;
         if users.iter().any(is_silent) {
-            let (files, is_complete) = users::scan(&self.root, &mut self.budget);
+            let (files, is_complete) = users::scan(root, examined, budget);
             let mut found = users::by_device(&files, is_complete);
             for (known, users) in scope.devices.iter().zip(users.iter_mut()).filter(|(_, users)| is_silent(users)) {
                 *users = Ok(found.remove(&known.id).unwrap_or(Users { is_complete, ..Users::default() }));
@@ -314,15 +320,14 @@ impl Scan {
         if version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
             for (known, users) in scope.devices.iter().zip(users.iter_mut()) {
                 if let Ok(users) = users {
-                    users::verify(&self.root, known.id, users, &mut self.budget);
+                    users::verify(root, known.id, users, examined, budget);
                 }
             }
         }
         if version.is_some_and(|version| version >= FDINFO_NOT_BEFORE) {
             // Each once, however many devices it holds.
             let pids: BTreeSet<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
-            let files = pids.into_iter().filter_map(|pid| users::scan_process(&self.root, pid, &mut self.budget).ok());
-            return files.flat_map(|(files, _)| files).collect();
+            return pids.into_iter().flat_map(|pid| examined.open_files(root, pid, budget).devices.clone()).collect();
         }
         Vec::new()
     }
@@ -340,21 +345,15 @@ impl Scan {
         self.leads.clear();
         let holders: Vec<u32> = users.iter().flatten().flat_map(|users| users.pids.iter().copied()).collect();
         self.served = served::list(&self.root.served);
-        let mut pids: Vec<u32> = holders.iter().chain(*named).copied().collect();
+        let mut pids: Vec<u32> = holders.iter().copied().chain(self.alive(named)).collect();
         if self.options.ledgers.reach != Reach::Holders {
             pids.extend(self.sweep(reader)?);
         }
         pids.extend(self.served.iter().map(|named| named.owner.pid));
         pids.sort_unstable();
         pids.dedup();
-        pids.retain(|pid| {
-            let mut purse = Purse::new(&self.root.proc, *pid, &mut self.budget);
-            let is_granted = purse.take(Resource::Processes, 1).is_some();
-            if !is_granted {
-                purse.cut(Resource::Processes);
-            }
-            is_granted
-        });
+        let Self { root, examined, budget, .. } = self;
+        pids.retain(|pid| examined.admit(root, *pid, budget));
         let open_files = |pid: u32| -> Vec<OpenFile> { files.iter().filter(|file| file.pid == pid).copied().collect() };
         let scale =
             Scale { boot, ticks_per_second: rustix::param::clock_ticks_per_second(), page_bytes: rustix::param::page_size() as u64 };
@@ -362,37 +361,29 @@ impl Scan {
         // One whose open files are looked at is read in full anyway.
         refreshed.retain(|process| files.iter().all(|file| file.pid != process.sample.key.pid));
         pids.retain(|pid| refreshed.binary_search_by_key(pid, |process| process.sample.key.pid).is_err());
-        let (leads, grants) = self.find_leads(&pids);
-        let lanes = pids.iter().zip(&leads).map(|(pid, lead)| {
-            let mut requests = process::requests(&self.root.proc, *pid, &open_files(*pid));
-            requests.extend((*lead == Lead::NoFile).then(|| ledgers::maps_request(&self.root, *pid)));
-            Lane { key: LANE_OF_PROCESS + u64::from(*pid), requests: requests.into() }
-        });
-        let replies = reader.read(lanes.collect())?;
+        let mut leads = self.find_leads(&pids);
+        let proc = self.root.proc.clone();
+        let requests = |pid: u32| process::requests(&proc, pid, &open_files(pid));
+        let replies = self.read_with_mappings(reader, &pids, &mut leads, requests)?;
         if self.passwd.is_none() && !pids.is_empty() {
             let text = read_small(&self.root.passwd, PASSWD_BYTES_MAX).unwrap_or_default();
             self.passwd = Some(String::from_utf8_lossy(&text).into_owned());
         }
         let passwd = self.passwd.as_deref().unwrap_or_default();
         let mut processes: Vec<ProcessSample> = Vec::with_capacity(pids.len() + refreshed.len());
-        let mut places = Vec::new();
+        let mut containers = Vec::new();
         let ours = if pids.is_empty() { None } else { regions::mounts(&self.root, "self") };
-        for (((pid, lead), grant), lane) in pids.iter().zip(leads).zip(grants).zip(&replies) {
-            if let Some(grant) = grant {
-                self.budget.give_back(grant, MAPS_BYTES_MAX as u64 - ledgers::maps_bytes(lane.replies.last()));
-            }
+        for ((pid, lead), lane) in pids.iter().zip(leads).zip(&replies) {
             let (mut process, shape) = process::take(*pid, &open_files(*pid), &lane.replies, scale, |uid| process::user_name(passwd, uid));
             if process.facts == Err(Missing::Gone) && self.hides_processes() {
                 process.facts = Err(Missing::NoPermission);
             }
-            let lead = lead.with_maps(lane.replies.last());
-            let is_elsewhere =
-                regions::mounts(&self.root, &pid.to_string()).is_some_and(|theirs| ours.as_ref().is_some_and(|ours| *ours != theirs));
-            let standing = Standing { is_denied: lead == Lead::Denied, has_no_ledger: lead == Lead::Nothing, is_elsewhere };
+            let mounts = ours.and_then(|ours| regions::mounts(&self.root, &pid.to_string()).filter(|theirs| *theirs != ours));
+            let standing = Standing { is_denied: lead == Lead::Denied, has_no_ledger: lead == Lead::Nothing, mounts };
             if self.options.pace == Pace::Repeated {
                 self.remembered.keep(&process, shape, standing);
             }
-            places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, process.key)));
+            containers.extend(mounts.map(|mounts| (mounts, process.key)));
             note_cut(&mut self.unexamined, *pid, &lead);
             if process.facts.is_ok() && !matches!(lead, Lead::Nothing | Lead::Known | Lead::Cut(..)) {
                 self.leads.push((process.key, lead));
@@ -406,36 +397,37 @@ impl Scan {
         for Refreshed { sample, standing, .. } in refreshed {
             // Whoever may not look does not forget it in between.
             self.leads.extend(standing.is_denied.then_some((sample.key, Lead::Denied)));
-            places.extend(standing.is_elsewhere.then(|| regions::of_container(&self.root, sample.key)));
+            containers.extend(standing.mounts.map(|mounts| (mounts, sample.key)));
             processes.push(sample);
         }
         processes.sort_by_key(|process| process.key.pid);
+        // Of each mount namespace the first process.
+        containers.sort_unstable();
+        containers.dedup_by_key(|(mounts, _)| *mounts);
+        let mut places: Vec<regions::Place> = containers.iter().map(|(_, process)| regions::of_container(&self.root, *process)).collect();
         places.sort_by_key(regions::Place::pid);
         regions.extend(self.read_container_regions(reader, &places, problems)?);
         Ok(processes)
     }
 
-    /// Where the ledgers of these processes may be, and what was granted for the mappings of those without a file.
-    fn find_leads(&mut self, pids: &[u32]) -> (Vec<Lead>, Vec<Option<Grant>>) {
-        let Self { root, budget, remembered, ledgers: open, .. } = self;
+    /// Where the ledgers of these processes may be, by their open files.
+    fn find_leads(&mut self, pids: &[u32]) -> Vec<Lead> {
+        let Self { root, budget, examined, remembered, ledgers: open, .. } = self;
         let is_own = |found: &Found| found.source == Source::Ledger;
         let known = |pid: u32| open.iter().any(|found| found.owner.pid == pid && is_own(found) && found.is_still_there());
-        let mut look = |pid: u32| {
-            let lead = match pid {
-                pid if remembered.is_without_ledger(pid) => Lead::Nothing,
-                pid if known(pid) => Lead::Known,
-                pid => ledgers::look(root, pid, budget),
-            };
-            if lead != Lead::NoFile {
-                return (lead, None);
-            }
-            let mut purse = Purse::new(&root.proc, pid, budget);
-            match purse.take(Resource::MapBytes, MAPS_BYTES_MAX as u64) {
-                None => (Lead::Cut(purse.uid(), Resource::MapBytes), None),
-                grant => (lead, grant),
-            }
-        };
-        pids.iter().map(|pid| look(*pid)).unzip()
+        let leads = pids.iter().map(|pid| match *pid {
+            pid if remembered.is_without_ledger(pid) => Lead::Nothing,
+            pid if known(pid) => Lead::Known,
+            pid => Lead::among(examined.open_files(root, pid, budget)),
+        });
+        leads.collect()
+    }
+
+    /// Those of the pids in statistics that a process has: a file may name any number of others.
+    fn alive(&self, named: &BTreeSet<u32>) -> Vec<u32> {
+        let hides_processes = LazyCell::new(|| self.hides_processes());
+        let is_there = |pid: u32| self.remembered.contains(pid) || self.root.proc.join(pid.to_string()).exists() || *hides_processes;
+        named.iter().copied().filter(|pid| is_there(*pid)).collect()
     }
 
     /// With `hidepid` other users' processes look as if they did not exist, the first one among them.

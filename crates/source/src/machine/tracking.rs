@@ -11,13 +11,13 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Source};
 
 use super::files::Files;
+use super::granted::{self, Granted, Wanted};
 use super::scan::{Scan, note_cut};
 use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Reach};
-use crate::budget::{Budget, Grant, Resource};
-use crate::ledgers::{self, Detail, Found, Lead, MAPS_BYTES_MAX};
+use crate::budget::{Budget, Resource};
+use crate::ledgers::{self, Detail, Found, Lead};
 use crate::process::{self, Program};
-use crate::purse::Purse;
-use crate::read::{Lane, Pace, read_small};
+use crate::read::{Lane, LaneReply, Pace, Request, read_small};
 use crate::root::Root;
 
 /// Every process has its turn again within so many samples.
@@ -42,9 +42,12 @@ impl Scan {
         let new: Vec<u32> = alive.iter().copied().filter(|pid| !self.swept.contains_key(pid)).collect();
         let mut sought: Vec<(u32, Option<Program>)> = self.changed(files)?;
         sought.extend(new.into_iter().map(|pid| (pid, None)));
-        let pids: Vec<u32> = sought.iter().map(|(pid, _)| *pid).collect();
-        let mut leads: Vec<Lead> = pids.iter().map(|pid| ledgers::look(&self.root, *pid, &mut self.budget)).collect();
-        self.search_mappings(files, &pids, &mut leads)?;
+        let Self { root, budget, examined, .. } = self;
+        let mut leads: Vec<Lead> = sought.iter().map(|(pid, _)| Lead::among(examined.open_files(root, *pid, budget))).collect();
+        let (pids, mut mapped): (Vec<u32>, Vec<Lead>) =
+            sought.iter().zip(&leads).filter(|(_, lead)| **lead == Lead::NoFile).map(|((pid, _), _)| (*pid, Lead::NoFile)).unzip();
+        self.read_with_mappings(files, &pids, &mut mapped, |_| Vec::new())?;
+        leads.iter_mut().filter(|lead| **lead == Lead::NoFile).zip(mapped).for_each(|(lead, mapped)| *lead = mapped);
         for ((pid, program), lead) in sought.iter().zip(&leads) {
             if *lead == Lead::Denied {
                 self.denied.insert(*pid);
@@ -62,45 +65,31 @@ impl Scan {
         Ok(promising.chain(known).collect())
     }
 
-    /// Searches the mappings of processes without a file. As many are read at once as their users may have at worst; what they did
-    /// not need is for the next ones.
-    fn search_mappings(&mut self, files: &mut Files, pids: &[u32], leads: &mut [Lead]) -> Result<(), Error> {
-        let (mut next, mut batch) = (0, Vec::new());
-        loop {
-            let mut refused = None;
-            while let Some(lead) = leads.get(next) {
-                if *lead == Lead::NoFile {
-                    let mut purse = Purse::new(&self.root.proc, pids[next], &mut self.budget);
-                    match purse.take(Resource::MapBytes, MAPS_BYTES_MAX as u64) {
-                        Some(grant) => batch.push((next, grant)),
-                        None => {
-                            refused = Some(purse.uid());
-                            break;
-                        }
-                    }
-                }
-                next += 1;
-            }
+    /// Reads files of processes and, of those without a ledger among their open files, the mappings.
+    pub(super) fn read_with_mappings(
+        &mut self,
+        files: &mut Files,
+        pids: &[u32],
+        leads: &mut [Lead],
+        requests: impl Fn(u32) -> Vec<Request>,
+    ) -> Result<Vec<LaneReply>, Error> {
+        let Self { root, budget, .. } = self;
+        let wanted = pids.iter().zip(&*leads).map(|(pid, lead)| Wanted {
+            pid: *pid,
+            key: LANE_OF_PROCESS + u64::from(*pid),
+            requests: requests(*pid),
+            long: (*lead == Lead::NoFile).then(|| ledgers::maps_request(root, *pid)),
+        });
+        let read = granted::read(files, root, budget, Resource::MapBytes, wanted.collect())?;
+        let replies = read.into_iter().zip(leads).map(|(Granted { lane, refused }, lead)| {
             match refused {
-                Some(uid) if batch.is_empty() => {
-                    leads[next] = Lead::Cut(uid, Resource::MapBytes);
-                    next += 1;
-                    continue;
-                }
-                None if batch.is_empty() => return Ok(()),
-                _ => {}
+                Some(uid) => *lead = Lead::Cut(uid, Resource::MapBytes),
+                None if *lead == Lead::NoFile => *lead = Lead::in_mappings(lane.replies.last()),
+                None => {}
             }
-            let lane = |(index, _): &(usize, Grant)| Lane {
-                key: LANE_OF_PROCESS + u64::from(pids[*index]),
-                requests: [ledgers::maps_request(&self.root, pids[*index])].into(),
-            };
-            let replies = files.read(batch.iter().map(lane).collect())?;
-            for ((index, grant), lane) in batch.drain(..).zip(replies) {
-                let reply = lane.replies.first();
-                self.budget.give_back(grant, MAPS_BYTES_MAX as u64 - ledgers::maps_bytes(reply));
-                leads[index] = Lead::NoFile.with_maps(reply);
-            }
-        }
+            lane
+        });
+        Ok(replies.collect())
     }
 
     /// A part of the processes that were looked at, each in its turn: those whose mappings may be others than when no ledger was
@@ -137,7 +126,8 @@ impl Scan {
         let Self { root, budget, .. } = self;
         let left = departed.into_iter().map(|found| Arc::new(Departed::new(root, found, detail, time, budget)));
         self.departed = left.collect();
-        self.ledgers.retain(|found| budget.take(Resource::Ledgers, 1, || found.uid).is_some());
+        // They were held within the limits, and are no more than before.
+        self.ledgers.iter().for_each(|found| _ = budget.take(Resource::Ledgers, 1, || found.uid));
         let mut samples = Vec::new();
         for (owner, lead) in mem::take(&mut self.leads) {
             let process = processes.iter().find(|process| process.key == owner);
@@ -155,10 +145,8 @@ impl Scan {
 
     /// Holds a ledger open, if its user may have one more.
     fn hold(&mut self, found: Found) {
-        if self.budget.take(Resource::Ledgers, 1, || found.uid).is_some() {
+        if self.budget.take_or_cut(Resource::Ledgers, 1, found.uid) {
             self.ledgers.push(Arc::new(found));
-        } else {
-            self.budget.cut(found.uid, Resource::Ledgers, 1);
         }
     }
 

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod boards;
+mod limits;
 mod memory;
 mod numbers;
 mod slots;

@@ -1,0 +1,191 @@
+//! The processes that one scan examines: each is charged once, and its open files are listed once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use ttmon_model::Missing;
+
+use crate::budget::{Budget, Resource};
+use crate::directory;
+use crate::ledgers::names_ledger;
+use crate::purse::Purse;
+use crate::read::Failure;
+use crate::root::Root;
+use crate::users::{OpenFile, device_of};
+
+/// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
+const CANDIDATES_MAX: usize = 64;
+/// Threads of a process that are searched for its files.
+const THREADS_MAX: usize = 64;
+
+/// The processes examined so far, by pid.
+#[derive(Debug, Default)]
+pub(crate) struct Examined(BTreeMap<u32, Process>);
+
+#[derive(Debug)]
+struct Process {
+    /// The user whose limit leaves it out.
+    refused: Option<u32>,
+    files: Option<OpenFiles>,
+}
+
+/// The open files of a process that matter.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    /// Those of devices.
+    pub(crate) devices: Vec<OpenFile>,
+    /// Those that are named like a ledger.
+    pub(crate) ledgers: Vec<PathBuf>,
+    /// How the list ends.
+    pub(crate) end: End,
+    count: usize,
+}
+
+/// How a list of open files ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is whole.
+    Whole,
+    /// This user is at a limit.
+    Cut(u32, Resource),
+    /// It cannot be read.
+    Unreadable(Missing),
+}
+
+impl Examined {
+    /// Whether a process may be examined. It is charged the first time.
+    pub(crate) fn admit(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> bool {
+        self.process(root, pid, budget).refused.is_none()
+    }
+
+    /// The open files of a process. They are listed the first time.
+    pub(crate) fn open_files(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &OpenFiles {
+        let Process { refused, files } = self.process(root, pid, budget);
+        files.get_or_insert_with(|| match refused {
+            Some(uid) => OpenFiles::new(End::Cut(*uid, Resource::Processes)),
+            None => OpenFiles::list(root, pid, budget),
+        })
+    }
+
+    fn process(&mut self, root: &Root, pid: u32, budget: &mut Budget) -> &mut Process {
+        self.0.entry(pid).or_insert_with(|| {
+            let mut purse = Purse::new(&root.proc, pid, budget);
+            let refused = if purse.take(Resource::Processes, 1).is_some() { None } else { Some(purse.uid()) };
+            Process { refused, files: None }
+        })
+    }
+
+    /// The processes that are not examined, or not to the end: pid, user and limit.
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = (u32, (u32, Resource))> {
+        self.0.iter().filter_map(|(pid, process)| match (process.refused, &process.files) {
+            (Some(uid), _) => Some((*pid, (uid, Resource::Processes))),
+            (None, Some(OpenFiles { end: End::Cut(uid, resource), .. })) => Some((*pid, (*uid, *resource))),
+            _ => None,
+        })
+    }
+}
+
+impl OpenFiles {
+    fn new(end: End) -> Self {
+        Self { devices: Vec::new(), ledgers: Vec::new(), end, count: 0 }
+    }
+
+    fn list(root: &Root, pid: u32, budget: &mut Budget) -> Self {
+        let directory = root.proc.join(pid.to_string());
+        let mut purse = Purse::new(&root.proc, pid, budget);
+        let mut files = Self::new(End::Whole);
+        if let Err(error) = files.add(&directory.join("fd"), pid, &mut purse) {
+            return Self::new(End::Unreadable(Missing::from(Failure::from(error))));
+        }
+        if files.count == 0 {
+            files.add_threads(&directory, pid, &mut purse);
+        }
+        files
+    }
+
+    fn add(&mut self, directory: &Path, pid: u32, purse: &mut Purse<'_>) -> io::Result<()> {
+        directory::names(directory, |name| {
+            if purse.take(Resource::Descriptors, 1).is_none() {
+                self.end = End::Cut(purse.uid(), Resource::Descriptors);
+                return ControlFlow::Break(());
+            }
+            self.count += 1;
+            let path = directory.join(name);
+            let Ok(target) = fs::read_link(&path) else { return ControlFlow::Continue(()) };
+            if names_ledger(&target) {
+                self.ledgers.extend((self.ledgers.len() < CANDIDATES_MAX).then_some(path));
+            } else if let Some(device) = device_of(&target) {
+                let fd = name.to_str().and_then(|name| name.parse().ok());
+                self.devices.extend(fd.map(|fd| OpenFile { pid, fd, device }));
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The files of a process whose first thread has ended: the kernel shows them under its other threads alone.
+    fn add_threads(&mut self, directory: &Path, pid: u32, purse: &mut Purse<'_>) {
+        for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten().take(THREADS_MAX) {
+            let _ = self.add(&thread.path().join("fd"), pid, purse);
+            if self.count > 0 || self.end != End::Whole {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::budget::exhausted;
+
+    /// A process with three files and a budget with as much left for its user.
+    fn process(left: u64) -> (tempfile::TempDir, Root, Budget) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::at(directory.path());
+        fs::create_dir_all(root.proc.join("7/fd")).unwrap();
+        fs::write(root.proc.join("7/status"), "Uid:\t1000\t1000\t1000\t1000\n").unwrap();
+        for (fd, target) in ["/dev/null", "/dev/tenstorrent/3", "/memfd:ttmon-ledger (deleted)"].iter().enumerate() {
+            symlink(target, root.proc.join(format!("7/fd/{fd}"))).unwrap();
+        }
+        (directory, root, exhausted(1000, left))
+    }
+
+    #[test]
+    fn open_files_are_charged_once() {
+        let (_directory, root, mut budget) = process(3);
+        let mut examined = Examined::default();
+        for _ in 0..3 {
+            assert!(examined.admit(&root, 7, &mut budget));
+            let files = examined.open_files(&root, 7, &mut budget);
+            assert_eq!((files.end, files.devices.len(), files.ledgers.len()), (End::Whole, 1, 1));
+        }
+        assert_eq!(examined.cuts().next(), None);
+        assert!(!examined.admit(&root, 8, &mut exhausted(crate::process::NOBODY, 0)));
+    }
+
+    #[test]
+    fn process_over_a_limit_is_named_once() {
+        for (left, resource) in [(2, Resource::Descriptors), (0, Resource::Processes)] {
+            let (_directory, root, mut budget) = process(left);
+            let mut examined = Examined::default();
+            for _ in 0..2 {
+                assert_eq!(examined.open_files(&root, 7, &mut budget).end, End::Cut(1000, resource));
+            }
+            assert_eq!(examined.cuts().collect::<Vec<_>>(), [(7, (1000, resource))]);
+        }
+    }
+
+    /// A list that was cut proves nothing about the files that were not listed.
+    #[test]
+    fn process_over_a_limit_may_hold_a_device() {
+        let (_directory, root, mut budget) = process(0);
+        let mut users = ttmon_model::sample::Users { pids: vec![7], hidden: 0, is_complete: true };
+        crate::users::verify(&root, ttmon_model::DeviceId(3), &mut users, &mut Examined::default(), &mut budget);
+        assert_eq!((users.pids, users.hidden, users.is_complete), (vec![7], 0, false));
+    }
+}

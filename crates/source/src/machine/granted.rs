@@ -1,0 +1,99 @@
+//! Files whose length other users decide: they are read as far as the limits of their users allow.
+
+use super::Error;
+use super::files::Files;
+use crate::budget::{Budget, Resource};
+use crate::purse::Purse;
+use crate::read::{Failure, Lane, LaneReply, Reply, Request};
+use crate::root::Root;
+
+/// What is read of a process.
+pub(super) struct Wanted {
+    pub(super) pid: u32,
+    pub(super) key: u64,
+    pub(super) requests: Vec<Request>,
+    /// Read after them, within the limits. The first line of its reply ends with its length.
+    pub(super) long: Option<Request>,
+}
+
+/// What was read of a process.
+pub(super) struct Granted {
+    /// The replies; the last one is that of the long file, if there was one and its user may have it.
+    pub(super) lane: LaneReply,
+    /// The user whose limit left the long file out.
+    pub(super) refused: Option<u32>,
+}
+
+/// Reads in batches: as many long files at once as their users may have at worst. What they did not need is for the next ones.
+pub(super) fn read(
+    files: &mut Files,
+    root: &Root,
+    budget: &mut Budget,
+    resource: Resource,
+    wanted: Vec<Wanted>,
+) -> Result<Vec<Granted>, Error> {
+    let mut read = Vec::with_capacity(wanted.len());
+    let mut wanted = wanted.into_iter().peekable();
+    while wanted.peek().is_some() {
+        let (mut lanes, mut grants, mut has_grant) = (Vec::new(), Vec::new(), false);
+        while let Some(next) = wanted.peek() {
+            let mut purse = Purse::new(&root.proc, next.pid, budget);
+            let grant = next.long.as_ref().map(|long| purse.take(resource, long.bytes_max as u64).ok_or_else(|| purse.uid()));
+            if matches!(grant, Some(Err(_))) && has_grant {
+                break;
+            }
+            let Some(Wanted { key, mut requests, long, .. }) = wanted.next() else { break };
+            if matches!(grant, Some(Ok(_))) {
+                has_grant = true;
+                requests.extend(long);
+            }
+            lanes.push(Lane { key, requests: requests.into() });
+            grants.push(grant);
+        }
+        for (lane, grant) in files.read(lanes)?.into_iter().zip(grants) {
+            if let Some(Ok(grant)) = grant {
+                budget.give_back(grant, |most| most - length(lane.replies.last(), most));
+            }
+            read.push(Granted { lane, refused: grant.and_then(Result::err) });
+        }
+    }
+    Ok(read)
+}
+
+/// How much was read. A file that took too long cost all that it may.
+fn length(reply: Option<&Reply>, most: u64) -> u64 {
+    let first = |bytes: &Vec<u8>| std::str::from_utf8(bytes.split(|byte| *byte == b'\n').next()?).ok()?.rsplit(' ').next()?.parse().ok();
+    match reply {
+        Some(Ok(bytes)) => first(bytes).unwrap_or(0).min(most),
+        Some(Err(Failure::Errno(_))) => 0,
+        Some(Err(Failure::Timeout | Failure::TooLong)) | None => most,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::{Isolation, Options};
+    use super::*;
+    use crate::budget::exhausted;
+    use crate::ledgers::maps_request;
+
+    /// Lists of 600 bytes each, and 1 MiB for a list whose length is not known: five are read one after the other.
+    #[test]
+    fn what_is_not_needed_is_for_the_next_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::at(directory.path());
+        let mut files = Files::new(&root, &Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
+        let wanted = |pid: u32| Wanted { pid, key: pid.into(), requests: Vec::new(), long: Some(maps_request(&root, pid)) };
+        for pid in 1..=9 {
+            fs::create_dir_all(root.proc.join(pid.to_string())).unwrap();
+            fs::write(root.proc.join(format!("{pid}/status")), "Uid:\t1000\t1000\t1000\t1000\n").unwrap();
+            fs::write(root.proc.join(format!("{pid}/maps")), "7f-80 rw-p 0 00:00 0 \n".repeat(30)).unwrap();
+        }
+        let mut budget = exhausted(1000, (1 << 20) + 4 * 660);
+        let read = read(&mut files, &root, &mut budget, Resource::MapBytes, (1..=9).map(wanted).collect()).unwrap();
+        let refused: Vec<_> = read.iter().map(|granted| (granted.lane.replies.len(), granted.refused)).collect();
+        assert_eq!(refused, [[(1, None); 5].as_slice(), &[(0, Some(1000)); 4]].concat());
+    }
+}
