@@ -103,8 +103,6 @@ macro_rules! rows {
                 "PCIe generation max", Pcie, None, "Highest generation of the chip." .metric("ttmon_device_pcie_gen_max");
             let pcie_width_max: Reading<u64> = file(LinkWidthMax Pci "max_link_width" Decimal Static LANES, false, KERNEL),
                 "PCIe width max", Pcie, None, "Most lanes of the chip." .metric("ttmon_device_pcie_width_max");
-            let pcie_irq: Reading<u64> = file(Irq Pci "irq" Decimal Dynamic 0..=65_535, false, KERNEL),
-                "PCI interrupt", Pcie, Count, "Number of the interrupt." .metric("ttmon_device_pcie_irq").kept().charts(&[Chart::new(12, "irq")]);
             let pcie_to_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
                 "PCIe to device", Pcie, BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_bytes_per_second").kept().charts(&[Chart::new(6, "pcie_to")]);
             let pcie_from_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
