@@ -52,7 +52,7 @@ pub(crate) fn run(common: &Everywhere, args: &DoctorArgs) -> Result<(), Failure>
     let mut facts = Facts::read(&root, snapshot, now());
     if matches!(context.place, Place::Real) {
         facts = facts.with_kernel(&root);
-        facts.library = Some(library::find(&library::places()));
+        facts.library = Some(library::find());
         facts.python = python();
         facts.service = Some(service(&context));
     }

@@ -8,6 +8,7 @@ mod checks;
 mod child;
 mod collect;
 mod digest;
+mod embedded;
 mod epilogue;
 pub(crate) mod library;
 mod names;
@@ -16,9 +17,10 @@ mod report;
 pub(crate) mod size;
 #[cfg(test)]
 mod tests;
+mod tool_environment;
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
@@ -74,18 +76,19 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
     }
     let program = args.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
-    let linkage = program::linkage(program);
-    let library = library::find(&library::places()).map_err(failed)?;
+    let path = tool_environment::search_path();
+    let linkage = program::linkage(program, path.as_deref());
+    let library = library::find().map_err(failed)?;
     let output = args.report.as_deref().map(prepare).transpose()?;
     // Before there is something to be left behind.
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
-    let command = command(args, linkage, &library, collector.path());
+    let command = command(args, path.as_deref(), linkage, &library, collector.path());
     let began = now();
     let child = match Child::start(&command, &signals) {
         Ok(child) => child,
-        Err(error) => return Err(not_started(program, &error)),
+        Err(error) => return Err(not_started(program, path.as_deref(), &error)),
     };
     collector.make_room();
     let end = accompany(&child, &signals, &mut collector)?;
@@ -178,8 +181,8 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-fn command(args: &RunArgs, linkage: Linkage, library: &Path, handover: &Path) -> Command {
-    let mut command = Command::new(&args.command);
+fn command(args: &RunArgs, path: Option<&OsStr>, linkage: Linkage, library: &Path, handover: &Path) -> Command {
+    let mut command = Command::new(&args.command, path);
     command.set("TTMON_TRACKING", "1");
     command.set(collect::HANDOVER, handover);
     if let Some(outer) = collect::outer(env::var_os(collect::HANDOVER), env::var_os(collect::OUTER)) {
@@ -194,9 +197,9 @@ fn command(args: &RunArgs, linkage: Linkage, library: &Path, handover: &Path) ->
     command
 }
 
-fn not_started(program: &OsString, error: &io::Error) -> Failure {
+fn not_started(program: &OsString, path: Option<&OsStr>, error: &io::Error) -> Failure {
     let name = program.to_string_lossy();
-    let interpreter = program::interpreter_of(program).map(|path| path.display().to_string().escape_debug().to_string());
+    let interpreter = program::interpreter_of(program, path).map(|path| path.display().to_string().escape_debug().to_string());
     match (error.raw_os_error().map(Errno::from_raw_os_error), interpreter) {
         // As a shell does: what cannot be found, itself or what it needs, is 127.
         (Some(Errno::NOENT), Some(interpreter)) => Failure {

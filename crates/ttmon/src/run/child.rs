@@ -5,10 +5,10 @@
 //! command and went to us alone, stop when it stops, and end the way it ended. If we are killed outright, the kernel kills
 //! it too, as it would have been without us between.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,6 +20,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use ttmon_ledger::process as plain;
 use ttmon_source::{Life, Root};
+
+use super::program;
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,9 @@ pub(crate) enum Change {
     /// It ended.
     Ended(End),
 }
+
+/// Runs scripts without a first line.
+const SHELL: &CStr = c"/bin/sh";
 
 /// A fault of the program that caused it: not to be taken as a message, nor to be passed on.
 const FAULTS: [Named; 5] = [Named::SIGSEGV, Named::SIGBUS, Named::SIGFPE, Named::SIGILL, Named::SIGPIPE];
@@ -86,14 +91,22 @@ impl AsFd for Signals {
 #[derive(Debug, Default)]
 pub(crate) struct Command {
     words: Vec<CString>,
+    /// The file of the program; `None` where there is none in PATH.
+    program: Option<CString>,
     environment: Vec<(OsString, OsString)>,
 }
 
 impl Command {
-    /// These words, in our own environment.
-    pub(crate) fn new(words: &[OsString]) -> Self {
+    /// These words, in our own environment but for PATH, where the program is searched.
+    pub(crate) fn new(words: &[OsString], path: Option<&OsStr>) -> Self {
+        let program = words.first().and_then(|name| program::resolve(name, path));
+        let program = program.and_then(|file| CString::new(file.into_os_string().into_vec()).ok());
         let words = words.iter().filter_map(|word| CString::new(word.as_bytes()).ok()).collect();
-        Self { words, environment: std::env::vars_os().collect() }
+        let mut this = Self { words, program, environment: std::env::vars_os().collect() };
+        if let Some(path) = path {
+            this.set("PATH", path);
+        }
+        this
     }
 
     /// Sets a variable, in its place if it has one.
@@ -113,7 +126,20 @@ impl Command {
         };
         let environment: Vec<CString> = self.environment.iter().filter_map(line).collect();
         // Not `std`'s, which sets signals as it likes them.
-        let refused = self.words.first().and_then(|program| nix::unistd::execvpe(program, &self.words, &environment).err());
+        let refused = match (&self.program, self.words.split_first()) {
+            (Some(program), Some((_, arguments))) => match nix::unistd::execve(program, &self.words, &environment).err() {
+                // A script without a first line is the shell's, as for every other program that starts commands.
+                Some(nix::Error::ENOEXEC) => {
+                    let words: Vec<&CStr> =
+                        [SHELL, program.as_c_str()].into_iter().chain(arguments.iter().map(CString::as_c_str)).collect();
+                    nix::unistd::execve(SHELL, &words, &environment).err()
+                }
+                refused => refused,
+            },
+            // The system's search knows why there is none.
+            (None, Some((name, _))) => nix::unistd::execvpe(name, &self.words, &environment).err(),
+            (_, None) => None,
+        };
         refused.map_or(Errno::NOENT, |errno| Errno::from_raw_os_error(errno as i32))
     }
 }

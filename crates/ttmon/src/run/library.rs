@@ -1,9 +1,11 @@
 //! The libraries that are preloaded, and how they get into the command's environment.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use super::embedded;
 
 /// Records what the program does; the stub loads it with the first call of TT-Metal.
 const HOOK: &str = "libttmon_hook.so";
@@ -13,22 +15,46 @@ const STUB: &str = "libttmon_stub.so";
 /// The variable that the dynamic linker reads.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
-/// Where the libraries are looked for, in this order.
-pub(crate) fn places() -> Vec<PathBuf> {
+/// What to preload: the library of the first place that has one, else the one inside this program.
+pub(crate) fn find() -> Result<PathBuf, String> {
+    let mut places = places();
+    if !places.iter().any(|place| place.join(HOOK).is_file()) {
+        places.extend(embedded::folder()?);
+    }
+    find_in(&places)
+}
+
+/// Where the libraries may be, the best place first.
+fn places() -> Vec<PathBuf> {
     let named = env::var_os("TTMON_LIB").filter(|value| !value.is_empty()).map(PathBuf::from);
     let program = env::current_exe().ok();
     let own = program.as_deref().and_then(Path::parent);
-    let installed = own.and_then(Path::parent).map(|prefix| prefix.join("lib/ttmon"));
-    named.into_iter().chain(own.map(Path::to_owned)).chain(installed).collect()
+    let prefix = own.and_then(Path::parent);
+    let installed = prefix.map(|prefix| prefix.join("lib/ttmon"));
+    let wheels = prefix.map(python_packages).unwrap_or_default().into_iter().map(|packages| packages.join("ttmon"));
+    named.into_iter().chain(own.map(Path::to_owned)).chain(installed).chain(wheels).collect()
 }
 
-/// What to preload: the stub with the hook beside it, else the hook itself.
-pub(crate) fn find(places: &[PathBuf]) -> Result<PathBuf, String> {
+/// The folders of Python packages below a prefix: `lib*/python3*/site-packages`, and `dist-packages` as Debian has it.
+pub(super) fn python_packages(prefix: &Path) -> Vec<PathBuf> {
+    let matching = |folder: &Path, start: &str| -> Vec<PathBuf> {
+        let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.as_bytes().starts_with(start.as_bytes())).map(|name| folder.join(name)).collect()
+    };
+    let pythons = matching(prefix, "lib").into_iter().flat_map(|folder| matching(&folder, "python3"));
+    let packages = pythons.flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)));
+    let mut found: Vec<PathBuf> = packages.filter(|folder| folder.is_dir()).collect();
+    found.sort();
+    found
+}
+
+/// The stub with the hook beside it, else the hook itself.
+fn find_in(places: &[PathBuf]) -> Result<PathBuf, String> {
     let Some(folder) = places.iter().find(|place| place.join(HOOK).is_file()) else {
-        let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        let searched: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
         return Err(format!(
-            "{HOOK} not found: looked in {}; build it with `cargo xtask libs`, or name its folder in TTMON_LIB",
-            looked.join(", ")
+            "{HOOK} not found in {}; build it with `cargo xtask libs`, or name its folder in TTMON_LIB",
+            searched.join(", ")
         ));
     };
     let stub = folder.join(STUB);
@@ -73,7 +99,6 @@ pub(crate) fn preload(present: Option<&OsStr>, library: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn check(present: &str, expected: &str) {
         assert_eq!(preload(Some(OsStr::new(present)), Path::new("/l/libttmon_stub.so")), expected);
@@ -98,10 +123,10 @@ mod tests {
             fs::write(folder.join(name), "").unwrap();
         }
         let places = [first.clone(), second.clone()];
-        assert_eq!(find(&places).unwrap(), second.join(HOOK), "a stub without a hook is of no use");
+        assert_eq!(find_in(&places).unwrap(), second.join(HOOK), "a stub without a hook is of no use");
         fs::write(second.join(STUB), "").unwrap();
-        assert_eq!(find(&places).unwrap(), second.join(STUB));
-        let missing = find(std::slice::from_ref(&first)).unwrap_err();
+        assert_eq!(find_in(&places).unwrap(), second.join(STUB));
+        let missing = find_in(std::slice::from_ref(&first)).unwrap_err();
         assert!(missing.contains(&first.display().to_string()) && missing.contains("cargo xtask libs"), "{missing}");
     }
 
@@ -117,8 +142,19 @@ mod tests {
             let folder = directory.path().join(name);
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join(HOOK), "").unwrap();
-            let refused = find(&[folder]).unwrap_err();
+            let refused = find_in(&[folder]).unwrap_err();
             assert!(refused.contains(told) && refused.lines().count() == 1, "{refused}");
         }
+    }
+
+    #[test]
+    fn packages_of_any_python_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let folders = ["lib/python3.10/site-packages", "lib/python3/dist-packages", "lib64/python3.12/site-packages"];
+        folders.iter().for_each(|folder| fs::create_dir_all(directory.path().join(folder)).unwrap());
+        fs::create_dir_all(directory.path().join("lib/ruby/site-packages")).unwrap();
+        let mut expected = folders.map(|folder| directory.path().join(folder));
+        expected.sort();
+        assert_eq!(python_packages(directory.path()), expected);
     }
 }

@@ -43,16 +43,16 @@ impl Linkage {
 }
 
 /// What is known of a command's program before it is started.
-pub(crate) fn linkage(command: &OsStr) -> Linkage {
+pub(crate) fn linkage(command: &OsStr, path: Option<&OsStr>) -> Linkage {
     // Opening a pipe would wait for somebody to write to it.
-    let program = resolve(command, env::var_os("PATH").as_deref()).filter(|path| path.is_file());
+    let program = resolve(command, path).filter(|path| path.is_file());
     program.and_then(|path| File::open(path).ok()).map_or(Linkage::Dynamic, |file| of_file(&file))
 }
 
 /// What the system starts first to start this command: the interpreter in a script's first line, or the dynamic linker. `None` where
 /// there is none, or the command itself is not there.
-pub(crate) fn interpreter_of(command: &OsStr) -> Option<PathBuf> {
-    let file = File::open(resolve(command, env::var_os("PATH").as_deref()).filter(|path| path.is_file())?).ok()?;
+pub(crate) fn interpreter_of(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    let file = File::open(resolve(command, path).filter(|path| path.is_file())?).ok()?;
     let path = match header(&file) {
         Some(header) => interpreter(&file, &header)??,
         None => {
@@ -66,8 +66,8 @@ pub(crate) fn interpreter_of(command: &OsStr) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// The file that would be started: a name with a slash is a path, any other is looked for in `PATH`.
-fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+/// The file that would be started: a name with a slash is a path, any other is searched in `path`.
+pub(super) fn resolve(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(command));
     }
@@ -203,7 +203,7 @@ mod tests {
         let check = |text: &str, expected: Option<&str>| {
             let path = folder.path().join("script");
             std::fs::write(&path, text).unwrap();
-            assert_eq!(interpreter_of(path.as_os_str()), expected.map(PathBuf::from), "{text:?}");
+            assert_eq!(interpreter_of(path.as_os_str(), None), expected.map(PathBuf::from), "{text:?}");
         };
         check("#!/bin/sh\nexit 0\n", Some("/bin/sh"));
         check("#! \t/usr/bin/env -S python3 -u\n", Some("/usr/bin/env"));
@@ -212,8 +212,8 @@ mod tests {
         for nothing in ["", "#!", "#!\n", "#! \n/bin/sh", "exit 0\n"] {
             check(nothing, None);
         }
-        assert!(interpreter_of(env::current_exe().unwrap().as_os_str()).is_some_and(|linker| linker.exists()));
-        assert_eq!(interpreter_of(OsStr::new("/no/such/program")), None);
+        assert!(interpreter_of(env::current_exe().unwrap().as_os_str(), None).is_some_and(|linker| linker.exists()));
+        assert_eq!(interpreter_of(OsStr::new("/no/such/program"), None), None);
     }
 
     #[test]

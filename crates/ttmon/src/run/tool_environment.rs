@@ -1,0 +1,79 @@
+//! Python environments made for a single tool: `uvx ttmon run -- python model.py`.
+//!
+//! uvx puts the environment it made for ttmon first in PATH. `python` would then be that environment's, which has no ttnn. So a
+//! command is searched and started without that folder in PATH.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+use super::library;
+
+/// Distributions that an installer adds to every environment.
+const INSTALLERS: [&str; 4] = ["pip", "setuptools", "wheel", "uv"];
+
+/// PATH for the command: ours, without the folder of a tool environment that this program is in.
+pub(super) fn search_path() -> Option<OsString> {
+    let path = env::var_os("PATH")?;
+    let program = env::current_exe().ok();
+    let changed = program.and_then(|program| path_without(&program, env::var_os("VIRTUAL_ENV").as_deref(), &path));
+    Some(changed.unwrap_or(path))
+}
+
+/// PATH without the folder of this program, if that is an environment with nothing but ttmon. `None` where it may stay.
+fn path_without(program: &Path, active: Option<&OsStr>, path: &OsStr) -> Option<OsString> {
+    let bin = program.parent()?;
+    let prefix = bin.parent()?;
+    // Activated by the user: its python is the one they want.
+    let is_active = active.is_some_and(|active| Path::new(active) == prefix);
+    if is_active || !prefix.join("pyvenv.cfg").is_file() || !has_only_ttmon(prefix) {
+        return None;
+    }
+    env::join_paths(env::split_paths(path).filter(|folder| folder != bin)).ok()
+}
+
+fn has_only_ttmon(prefix: &Path) -> bool {
+    let packages = library::python_packages(prefix);
+    let names = packages.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten().map(|entry| entry.file_name());
+    let distributions = names.filter_map(|name| Some(name.to_str()?.strip_suffix(".dist-info")?.split('-').next()?.to_owned()));
+    let others = distributions.filter(|name| name != "ttmon" && !INSTALLERS.contains(&name.as_str())).count();
+    !packages.is_empty() && others == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// An environment with these distributions, and the path of its `ttmon`.
+    fn environment(prefix: &Path, distributions: &[&str]) -> PathBuf {
+        let packages = prefix.join("lib/python3.12/site-packages");
+        for name in distributions {
+            fs::create_dir_all(packages.join(format!("{name}-1.0.dist-info"))).unwrap();
+        }
+        fs::create_dir_all(prefix.join("bin")).unwrap();
+        fs::write(prefix.join("pyvenv.cfg"), "").unwrap();
+        prefix.join("bin/ttmon")
+    }
+
+    #[test]
+    fn own_tool_environment_leaves_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = environment(directory.path(), &["ttmon"]);
+        let own = program.parent().unwrap();
+        let path = env::join_paths([own, Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+        assert_eq!(path_without(&program, None, &path), Some("/usr/bin:/bin".into()));
+        assert_eq!(path_without(&program, Some(directory.path().as_os_str()), &path), None, "the user activated it");
+        assert_eq!(path_without(Path::new("/usr/bin/ttmon"), None, &path), None, "not an environment");
+    }
+
+    #[test]
+    fn environment_with_other_packages_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = environment(directory.path(), &["pip", "ttmon", "ttnn"]);
+        let path = env::join_paths([program.parent().unwrap(), Path::new("/usr/bin")]).unwrap();
+        assert_eq!(path_without(&program, None, &path), None);
+    }
+}
