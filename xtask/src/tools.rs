@@ -6,6 +6,9 @@ use std::process::Stdio;
 
 use crate::project::{self, Project};
 
+/// Where `cargo install` lists what it installed.
+const CARGO_LIST: &str = ".crates.toml";
+
 /// A program that `cargo install` makes, of the version whose answers we know.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
@@ -18,8 +21,8 @@ impl Tool {
         let Self { name, version } = self;
         let tools = project.metadata()?.target.join("tools");
         let program = tools.join("bin").join(name);
-        let says = program.exists().then(|| project::output(&mut project.command(&program, &["--version"])));
-        if says.is_some_and(|says| says.is_ok_and(|says| is_version(&says, version))) {
+        let installed = fs::read_to_string(tools.join(CARGO_LIST)).unwrap_or_default();
+        if program.exists() && is_listed(&installed, name, version) {
             return Ok(program);
         }
         eprintln!("xtask: building {name} {version} into {}, which takes minutes", tools.display());
@@ -75,9 +78,9 @@ fn download(project: &Project, package: &str, folder: &Path) -> Result<PathBuf, 
     archives.next().ok_or_else(|| format!("apt-get left no package {package} behind"))
 }
 
-/// Whether a program that says this of itself, such as `cbindgen 0.29.4`, is the version.
-fn is_version(says: &str, version: &str) -> bool {
-    says.split_whitespace().any(|word| word == version)
+/// Whether cargo's list of installed programs has this one. Not every program prints its version.
+fn is_listed(list: &str, name: &str, version: &str) -> bool {
+    list.lines().any(|line| line.starts_with(&format!("\"{name} {version} ")))
 }
 
 #[cfg(test)]
@@ -85,9 +88,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_a_whole_word() {
-        assert!(is_version("cargo-fuzz 0.13.1\n", "0.13.1"));
-        assert!(!is_version("cargo-fuzz 0.13.10\n", "0.13.1"));
-        assert!(!is_version("", "0.13.1"));
+    fn version_is_a_whole_word() {
+        let list = "[v1]\n\"cargo-fuzz 0.13.1 (registry+https://github.com/rust-lang/crates.io-index)\" = [\"cargo-fuzz\"]\n";
+        assert!(is_listed(list, "cargo-fuzz", "0.13.1"));
+        assert!(!is_listed(list, "cargo-fuzz", "0.13.10") && !is_listed(list, "cargo-fuzz", "0.13"));
+        assert!(!is_listed("", "cargo-fuzz", "0.13.1"));
     }
 }
