@@ -6,6 +6,7 @@
 mod api;
 mod driver_vm;
 mod loom;
+mod package;
 mod prometheus;
 mod python;
 mod stub;
@@ -78,6 +79,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },
     Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
     Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm::run },
+    Stage { name: "package", kind: Kind::Required, run: package::run },
     Stage { name: "systemd", kind: Kind::Optional, run: systemd::run },
     Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
 ];

@@ -40,6 +40,24 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Makes all packages, each twice: the same files must give the same bytes.
+pub(crate) fn repeatable(project: &Project) -> Result<Vec<PathBuf>, String> {
+    let payload = Payload::stage(project)?;
+    let output = output(project)?;
+    let again = output.join("again");
+    fresh(&again)?;
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let mut files = Vec::new();
+    for (name, make) in FORMATS {
+        let (first, second) = (make(project, &payload, &output)?, make(project, &payload, &again)?);
+        if read(&first)? != read(&second)? {
+            return Err(format!("two packings of the {name} differ: {}, {}", first.display(), second.display()));
+        }
+        files.push(first);
+    }
+    Ok(files)
+}
+
 /// Where packages are put.
 fn output(project: &Project) -> Result<PathBuf, String> {
     let folder = project.metadata()?.target.join("package");
@@ -48,7 +66,7 @@ fn output(project: &Project) -> Result<PathBuf, String> {
 }
 
 /// An empty folder of this name.
-fn fresh(folder: &Path) -> Result<(), String> {
+pub(crate) fn fresh(folder: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(failed)?;

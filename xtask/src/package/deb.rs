@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::fresh;
-use super::payload::{Payload, VERSION, read, with_version, write};
+use super::payload::{Payload, VERSION, write};
 use crate::project::{self, Project};
 
 /// Files of packaging/deb that go into `DEBIAN/`, with their modes.
@@ -14,8 +14,7 @@ pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Resul
     fresh(&tree)?;
     project::run(project.command("cp", &["--recursive", "--preserve=mode"]).arg(&payload.root).arg(tree.join("usr")))?;
     for (name, mode) in CONTROL {
-        let text = with_version(read(&project.root.join("packaging/deb").join(name))?);
-        write(&tree.join("DEBIAN").join(name), &text, *mode)?;
+        write(&tree.join("DEBIAN").join(name), &payload.template(project, &format!("packaging/deb/{name}"))?, *mode)?;
     }
     let file = output.join(format!("ttmon_{VERSION}_amd64.deb"));
     let mut command = project.command("dpkg-deb", &["--root-owner-group", "-Zxz", "--build"]);

@@ -16,6 +16,8 @@ pub(super) struct Payload {
     pub(super) root: PathBuf,
     /// The time of every packed file, in seconds since 1970: that of the commit, so that two builds give the same bytes.
     pub(super) time: String,
+    /// The names of systemd's units.
+    units: Vec<String>,
 }
 
 enum From {
@@ -23,7 +25,7 @@ enum From {
     Program,
     /// A library beside it.
     Library,
-    /// A file of the repository. `@VERSION@` in its text is the version.
+    /// A file of the repository; see [`Payload::template`].
     Repository(&'static str),
     /// What the program prints when called with these arguments.
     Printed(&'static [&'static str]),
@@ -62,38 +64,44 @@ impl Payload {
         let libraries = libs::build(project, Profile::Release)?;
         let root = output(project)?.join("root");
         fresh(&root)?;
+        let commit = || project::output(&mut project.command("git", &["log", "-1", "--format=%ct"]));
+        let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| commit())?.trim().to_owned();
+        let this = Self { root, time, units: units(project)? };
         for (to, from) in ITEMS {
-            let to = root.join(to);
+            let to = this.root.join(to);
             let content = match from {
                 From::Program => read(&program)?,
                 From::Library => read(&libraries.join(to.file_name().ok_or("a library has a name")?))?,
-                From::Repository(path) => with_version(read(&project.root.join(path))?),
+                From::Repository(path) => this.template(project, path)?,
                 From::Printed(arguments) => project::output(&mut project.command(&program, arguments))?.into_bytes(),
             };
             write(&to, &content, if matches!(from, From::Program) { 0o755 } else { 0o644 })?;
         }
-        let units = project.root.join(UNITS.0);
-        for unit in fs::read_dir(&units).map_err(|error| format!("{}: {error}", units.display()))?.flatten() {
-            write(&root.join(UNITS.1).join(unit.file_name()), &read(&unit.path())?, 0o644)?;
+        for unit in &this.units {
+            write(&this.root.join(UNITS.1).join(unit), &read(&project.root.join(UNITS.0).join(unit))?, 0o644)?;
         }
-        let manual = root.join(MANUAL);
+        let manual = this.root.join(MANUAL);
         fs::create_dir_all(&manual).map_err(|error| format!("{}: {error}", manual.display()))?;
         project::run(project.command(&program, &["man", "--dir"]).arg(&manual))?;
-        let commit = || project::output(&mut project.command("git", &["log", "-1", "--format=%ct"]));
-        let time = std::env::var("SOURCE_DATE_EPOCH").or_else(|_| commit())?.trim().to_owned();
-        Ok(Self { root, time })
+        Ok(this)
+    }
+
+    /// A file of the repository, with the version for `@VERSION@` and the names of the units for `@UNITS@`.
+    pub(super) fn template(&self, project: &Project, path: &str) -> Result<Vec<u8>, String> {
+        let path = project.root.join(path);
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(text.replace("@VERSION@", VERSION).replace("@UNITS@", &self.units.join(" ")).into_bytes())
     }
 }
 
-/// Text files of ours may name the version; nothing else has this word.
-pub(super) fn with_version(content: Vec<u8>) -> Vec<u8> {
-    match String::from_utf8(content) {
-        Ok(text) => text.replace("@VERSION@", VERSION).into_bytes(),
-        Err(error) => error.into_bytes(),
-    }
+fn units(project: &Project) -> Result<Vec<String>, String> {
+    let files = fs::read_dir(project.root.join(UNITS.0)).map_err(|error| format!("{}: {error}", UNITS.0))?;
+    let mut names: Vec<String> = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
 }
 
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 

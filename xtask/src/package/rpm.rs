@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::fresh;
-use super::payload::{Payload, VERSION, read, with_version, write};
+use super::payload::{Payload, VERSION, write};
 use crate::project::{self, Project};
 use crate::tools;
 
@@ -15,7 +15,7 @@ pub(super) fn make(project: &Project, payload: &Payload, output: &Path) -> Resul
     let tree = output.join("rpm");
     fresh(&tree)?;
     let spec = tree.join("ttmon.spec");
-    write(&spec, &with_version(read(&project.root.join(SPEC))?), 0o644)?;
+    write(&spec, &payload.template(project, SPEC)?, 0o644)?;
     let define = |name: &str, path: &Path| format!("--define={name} {}", path.display());
     let mut command = project.command("rpmbuild", &["-bb", "--quiet", "--target", "x86_64"]);
     command.args([define("_topdir", &tree), define("payload", &payload.root)]).env("SOURCE_DATE_EPOCH", &payload.time);

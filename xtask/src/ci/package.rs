@@ -1,0 +1,109 @@
+//! The packages as users install them: tar.gz, wheel and rpm on this machine, the deb in fresh roots of Debian.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use super::{Gate, Outcome};
+use crate::project::{self, Project, called};
+use crate::stream::Voice;
+use crate::{package, tools};
+
+/// Debian 12 and 13.
+const SUITES: [&str; 2] = ["bookworm", "trixie"];
+/// Beside what every Debian has: the manual's reader, and what enables units.
+const INCLUDED: &str = "--include=man-db,systemd";
+const SCRIPTS: &str = "xtask/package";
+const STAND_IN: &str = "crates/hook/tests/programs";
+
+pub(super) fn run(gate: &mut Gate) -> Outcome {
+    for tool in ["c++", "pkg-config", "python3"] {
+        let mut probe = gate.project.command(tool, &["--version"]);
+        if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
+            return Outcome::Skipped(format!("NO PACKAGE WAS TRIED: there is no {tool}"));
+        }
+    }
+    let folder = match prepare(gate) {
+        Ok(folder) => folder,
+        Err(why) => return Outcome::Failed(why),
+    };
+    let mut command = gate.project.command("sh", &[]);
+    command.arg(folder.join("on-host.sh")).arg(&folder);
+    println!("$ {}", called(&command));
+    if let Err(why) = gate.tally.stream(&mut command, Voice::Stdout) {
+        return Outcome::Failed(why);
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Outcome::Skipped("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN: that needs root, and this is another user".to_owned());
+    }
+    for suite in SUITES {
+        let base = match base(gate.project, suite) {
+            Ok(base) => base,
+            Err(why) => return Outcome::Skipped(format!("NO PACKAGE WAS INSTALLED IN A FRESH DEBIAN ({suite}): {why}")),
+        };
+        if let Err(why) = install(gate, &base, &folder) {
+            return Outcome::Failed(format!("{suite}: {why}"));
+        }
+    }
+    Outcome::Passed
+}
+
+/// A folder with the packages, the scripts, the program of the stand-in, and ttmon as `cargo install` gives it.
+fn prepare(gate: &Gate) -> Result<PathBuf, String> {
+    let folder = gate.project.metadata()?.target.join("package/try");
+    package::fresh(&folder)?;
+    let copy =
+        |from: &Path, name: &str| fs::copy(from, folder.join(name)).map(|_| ()).map_err(|error| format!("{}: {error}", from.display()));
+    for file in package::repeatable(gate.project)? {
+        let name = file.file_name().ok_or("a package has a name")?.to_string_lossy();
+        copy(&file, if name.ends_with(".deb") { "ttmon.deb" } else { &name })?;
+    }
+    for name in ["steps.sh", "in-root.sh", "on-host.sh", "reports.cpp"] {
+        copy(&gate.project.root.join(SCRIPTS).join(name), name)?;
+    }
+    gate.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"])?;
+    copy(&gate.project.metadata()?.target.join("release/ttmon"), "ttmon")?;
+    let library = ["-shared", "-fPIC", "-Wl,-soname,libtt_metal.so"];
+    for (source, name, flags) in [("metal.cpp", "libtt_metal.so", &library[..]), ("program.cpp", "program", &["-pthread", "-ldl"])] {
+        let mut compile = gate.project.command("c++", &["-std=c++20", "-O1", "-o"]);
+        compile.arg(folder.join(name)).arg(gate.project.root.join(STAND_IN).join(source)).args(flags);
+        project::run(&mut compile)?;
+    }
+    Ok(folder)
+}
+
+/// An archive of a fresh root, made once by mmdebstrap from the mirror that apt uses here.
+fn base(project: &Project, suite: &str) -> Result<PathBuf, String> {
+    let home = env::var_os("HOME").ok_or("HOME is not set")?;
+    let folder = Path::new(&home).join(".cache/ttmon/roots");
+    let archive = folder.join(format!("{suite}.tar"));
+    if archive.exists() {
+        return Ok(archive);
+    }
+    tools::installed(project, "mmdebstrap", "mmdebstrap")?;
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let format = ["indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Label: Debian"];
+    let mirrors = project::output(&mut project.command("apt-get", &format)).unwrap_or_default();
+    let new = folder.join(format!("{suite}.new.tar"));
+    let mut command = project.command("mmdebstrap", &["--variant=essential", INCLUDED, suite]);
+    command.arg(&new).args(mirrors.lines().next());
+    println!("$ {}", called(&command));
+    project::run(&mut command)?;
+    fs::rename(&new, &archive).map_err(|error| format!("{}: {error}", archive.display()))?;
+    Ok(archive)
+}
+
+fn install(gate: &mut Gate, base: &Path, tried: &Path) -> Result<(), String> {
+    let root = tempfile::tempdir().map_err(|error| error.to_string())?;
+    project::run(gate.project.command("tar", &["--extract", "--file"]).arg(base).arg("--directory").arg(root.path()))?;
+    let folder = root.path().join("try");
+    fs::create_dir(&folder).map_err(|error| error.to_string())?;
+    for name in ["ttmon.deb", "steps.sh", "in-root.sh", "libtt_metal.so", "program", "ttmon"] {
+        fs::copy(tried.join(name), folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
+    }
+    let mut command = gate.project.command("unshare", &["--mount", "--pid", "--fork", "--kill-child", "chroot"]);
+    command.arg(root.path()).args(["sh", "/try/in-root.sh"]).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    println!("$ {}", called(&command));
+    gate.tally.stream(&mut command, Voice::Stdout)
+}
