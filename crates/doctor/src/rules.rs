@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ttmon_model::attributes::ATTRIBUTES;
+use ttmon_model::identity::Bdf;
 use ttmon_model::snapshot::{Health, Location, State, Status};
 use ttmon_model::units::{UnixTime, Version, size};
 use ttmon_model::{Device, Snapshot};
@@ -17,6 +18,9 @@ const TTNN_TRIED: std::ops::RangeInclusive<Version> = Version::new(0, 69, 0)..=V
 const SHARED_MEMORY_MIN: u64 = 64 << 20;
 /// 2025-01-01: no ttmon is older.
 const TIME_MIN: UnixTime = UnixTime(1_735_689_600_000_000_000);
+
+/// Finds devices that left the bus.
+const RESCAN: &str = "echo 1 | sudo tee /sys/bus/pci/rescan";
 
 type Rule = fn(&Facts) -> Vec<Finding>;
 
@@ -83,7 +87,12 @@ fn driver(facts: &Facts) -> Vec<Finding> {
             let message = format!("{} on the PCI bus, and the driver is not loaded", count(facts.bus.len(), "device"));
             problem(TOPIC, message, "sudo modprobe tenstorrent; if there is no such module: sudo apt install tenstorrent-dkms")
         }
-        Err(reason) => problem(TOPIC, reason.clone(), "sudo dmesg | grep -i tenstorrent"),
+        Err(_) if facts.bus.is_empty() => problem(TOPIC, "the driver is loaded, and no device of it is on the PCI bus", RESCAN),
+        Err(reason) => {
+            let unbound = facts.bus.iter().find(|device| device.driver.is_none());
+            let remedy = unbound.map_or_else(|| "sudo dmesg | grep -i tenstorrent".to_owned(), |found| bind(found.bdf));
+            problem(TOPIC, reason.clone(), remedy)
+        }
         Ok(snapshot) => version(snapshot),
     });
     findings
@@ -152,9 +161,13 @@ fn devices(facts: &Facts) -> Vec<Finding> {
 /// The command that brings a device back: it is on the bus without a driver, or not on the bus.
 fn bring_back(facts: &Facts, device: &Device) -> String {
     match device.bdf {
-        Ok(bdf) if facts.bus.iter().any(|found| found.bdf == bdf) => format!("echo {bdf} | sudo tee /sys/bus/pci/drivers/tenstorrent/bind"),
-        _ => "echo 1 | sudo tee /sys/bus/pci/rescan".to_owned(),
+        Ok(bdf) if facts.bus.iter().any(|found| found.bdf == bdf) => bind(bdf),
+        _ => RESCAN.to_owned(),
     }
+}
+
+fn bind(bdf: Bdf) -> String {
+    format!("echo {bdf} | sudo tee /sys/bus/pci/drivers/tenstorrent/bind")
 }
 
 fn firmware(facts: &Facts) -> Vec<Finding> {

@@ -121,6 +121,11 @@ impl Guest<'_> {
         let expected = (scenario.expected)(&self.driver);
         (scenario.disturb)(&self.chips)?;
         self.judge(scenario.name, monitors, Mark::now(), &expected, baseline);
+        let remedy = (scenario.remedy)(&self.driver, baseline.is_lone());
+        if !remedy.is_empty() {
+            let examined = self.doctor(remedy);
+            self.report(scenario.name, "ttmon doctor", examined);
+        }
         (scenario.restore)(&self.chips)?;
         self.chips.wait_for_files()?;
         self.await_recovery(scenario.name, monitors, baseline);
@@ -173,6 +178,17 @@ impl Guest<'_> {
                 Err(format!("expected an answer within {} s, found {:.1} s", SNAPSHOT_MAX.as_secs(), took.as_secs_f64()))
             }
             _ => Ok(Answer(output)),
+        }
+    }
+
+    /// The remedy is among those that `ttmon doctor` prints.
+    fn doctor(&self, remedy: &str) -> Result<String, String> {
+        let mut command = Command::new(self.ttmon);
+        let output = command.arg("doctor").args(monitors::READ_TIMEOUT).stdin(Stdio::null()).output();
+        let printed = String::from_utf8_lossy(&output.map_err(|error| format!("ttmon doctor: {error}"))?.stdout).into_owned();
+        match printed.lines().find(|line| line.contains("try: ") && line.contains(remedy)) {
+            Some(line) => Ok(line.trim().to_owned()),
+            None => Err(format!("expected the remedy {remedy:?}, found {}", printed.replace('\n', "; "))),
         }
     }
 

@@ -79,7 +79,7 @@ impl Expected {
 
     /// Whether the driver lists no device then.
     pub(super) fn leaves_no_device(&self, baseline: &Baseline) -> bool {
-        self.state == "gone" && (self.scope == Scope::All || baseline.rows.values().filter(|row| row.via.is_none()).count() == 1)
+        self.state == "gone" && (self.scope == Scope::All || baseline.is_lone())
     }
 
     /// Compares all rows of a document of a monitor that has seen the devices before.
@@ -170,6 +170,11 @@ impl Baseline {
     /// Before any device was seen.
     pub(super) fn unknown() -> Self {
         Self { victim: 0, rows: BTreeMap::new() }
+    }
+
+    /// Whether one device only is on PCIe.
+    pub(super) fn is_lone(&self) -> bool {
+        self.rows.values().filter(|row| row.via.is_none()).count() == 1
     }
 
     /// The rows that the board must have.

@@ -16,6 +16,15 @@ pub(super) struct Scenario {
     /// What is expected with this driver.
     pub(super) expected: fn(&str) -> Expected,
     pub(super) restore: fn(&Chips) -> Result<(), String>,
+    /// Part of the remedy that `ttmon doctor` prints meanwhile, by whether the machine has one device only. Empty: nothing is expected.
+    pub(super) remedy: fn(&str, bool) -> &'static str,
+}
+
+/// A remedy that does not depend on driver or machine.
+macro_rules! remedy {
+    ($text:literal) => {
+        |_, _| $text
+    };
 }
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -31,8 +40,15 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             }
         },
         restore: |chips| chips.reset("post"),
+        remedy: |driver, _| if matches!(driver, "2.5.0" | "2.7.0") { "" } else { "wait for the end of the reset" },
     },
-    Scenario { name: "unbind", disturb: Chips::unbind, expected: |_| Expected::gone(Scope::Victim), restore: Chips::bind },
+    Scenario {
+        name: "unbind",
+        disturb: Chips::unbind,
+        expected: |_| Expected::gone(Scope::Victim),
+        restore: Chips::bind,
+        remedy: remedy!("drivers/tenstorrent/bind"),
+    },
     Scenario {
         name: "rebind",
         // Between two samples: the same names, and all files are new.
@@ -43,20 +59,35 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         expected: |_| Expected::fine(),
         restore: |_| Ok(()),
+        remedy: remedy!(""),
     },
-    Scenario { name: "reload", disturb: Chips::unload, expected: |_| Expected::gone(Scope::All), restore: Chips::load_again },
-    Scenario { name: "remove", disturb: Chips::remove, expected: |_| Expected::gone(Scope::Victim), restore: Chips::rescan },
+    Scenario {
+        name: "reload",
+        disturb: Chips::unload,
+        expected: |_| Expected::gone(Scope::All),
+        restore: Chips::load_again,
+        remedy: remedy!("sudo modprobe tenstorrent"),
+    },
+    Scenario {
+        name: "remove",
+        disturb: Chips::remove,
+        expected: |_| Expected::gone(Scope::Victim),
+        restore: Chips::rescan,
+        remedy: |_, is_lone| if is_lone { "pci/rescan" } else { "" },
+    },
     Scenario {
         name: "all-ones",
         disturb: |chips| chips.set_rules(&["* dead 1"]),
         expected: |_| Expected::unread("unreadable", "out_of_range", "UNREAD", "cannot be read: the value read cannot be true"),
         restore: |chips| chips.set_rules(&[]),
+        remedy: remedy!("tt-smi -r"),
     },
     Scenario {
         name: "frozen",
         disturb: |chips| chips.set_rules(&["* 32 hold"]),
         expected: |_| Expected::stopped_heartbeat(),
         restore: |chips| chips.set_rules(&[]),
+        remedy: remedy!(""),
     },
     Scenario {
         name: "not-ready",
@@ -69,6 +100,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         expected: |_| Expected::starting(),
         restore: Chips::make_ready,
+        remedy: remedy!("modprobe -r tenstorrent"),
     },
     Scenario {
         name: "holder",
@@ -78,6 +110,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             chips.release();
             Ok(())
         },
+        remedy: remedy!("ttmon run -- COMMAND"),
     },
     Scenario {
         name: "exclusive",
@@ -94,6 +127,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             chips.release();
             Ok(())
         },
+        remedy: remedy!("ttmon run -- COMMAND"),
     },
 ];
 
