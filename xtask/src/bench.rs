@@ -7,6 +7,7 @@ mod hook;
 mod host;
 mod ledger;
 mod limits;
+mod memory;
 mod peers;
 mod plain;
 mod root;
@@ -24,7 +25,7 @@ use crate::stop::Stop;
 
 /// What it takes.
 pub(crate) const ARGUMENTS: &str =
-    "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | run | top [--seconds N | --hour]";
+    "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | run | mem | top [--seconds N | --hour]";
 
 /// Enough for a median and a ninth decile that stand still.
 const RUNS: usize = 200;
@@ -39,6 +40,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["host"] => Ok(host::run(project)?),
         ["day"] => Ok(host::day(project)?),
         ["run"] => Ok(run::run(project, RUNS)?),
+        ["mem"] => Ok(memory::run(project)?),
         ["top"] => Ok(top::run(project, SECONDS)?),
         ["top", flag @ "--seconds", text] => Ok(top::run(project, number(flag, text)?)?),
         ["top", "--hour"] => Ok(top::run_hour(project)?),

@@ -257,18 +257,7 @@ fn bystander(key: ProcessKey) -> ProcessSample {
 /// What a process has, without the figures: they are read when somebody asks.
 fn outline(heard: &Heard<'_>) -> Ledger {
     let hosted = &heard.tracked.hosted;
-    let row = |kind: Kind| LedgerRow {
-        kind: BufferKind::Of(kind),
-        used: 0,
-        allocated: None,
-        count: 0,
-        peak: 0,
-        peak_time: UnixTime(0),
-        unlisted_count: 0,
-        unlisted_bytes: 0,
-        capacity: None,
-        kernel_types: None,
-    };
+    let row = |kind: Kind| LedgerRow::empty(BufferKind::Of(kind));
     let allocators = heard.tracked.devices().iter().zip(0..).map(|((device, id), slot)| LedgerAllocator {
         slot,
         generation: 1,
@@ -280,11 +269,13 @@ fn outline(heard: &Heard<'_>) -> Ledger {
         self_check: LedgerSelfCheck::default(),
         chips: vec![LedgerChip { metal_id: Some(device.unsigned_abs()), unique_id: None }],
         rows: Kind::ALL.into_iter().filter(|kind| hosted.is_used(*id, *kind as u8)).map(row).collect(),
+        buffers_left_out: 0,
     });
     Ledger {
         is_exact: true,
         is_changing: false,
         is_listed: false,
+        has_blocks: false,
         writer: LedgerWriter::Service,
         is_mock: heard.view.is_mock,
         visible_devices: heard.view.visible.clone(),

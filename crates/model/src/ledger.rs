@@ -1,5 +1,8 @@
 //! What a process's ledger said: allocators, rows, programs, and buffers where they were asked for.
 
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
 use crate::identity::ProcessKey;
 use crate::kernels::{KernelType, KernelTypes};
 use crate::memory::{Kind, PerKind};
@@ -24,6 +27,8 @@ pub struct Ledger {
     pub is_changing: bool,
     /// Whether [`Ledger::buffers`] are all that are live, but for those that no list has.
     pub is_listed: bool,
+    /// Whether tables of blocks are made of the buffers.
+    pub has_blocks: bool,
     /// Who wrote it.
     pub writer: LedgerWriter,
     /// The chips are TT-Metal's mock or simulated ones: they are on no row.
@@ -124,6 +129,8 @@ pub struct LedgerAllocator {
     pub self_check: LedgerSelfCheck,
     /// Its figures, for the kinds that had an event.
     pub rows: Vec<LedgerRow>,
+    /// Listed buffers that are not in [`Ledger::buffers`], because only the first in some order were wanted.
+    pub buffers_left_out: u64,
 }
 
 /// A chip as a process knows it.
@@ -271,6 +278,30 @@ pub struct LedgerRow {
     pub capacity: Option<u64>,
     /// Of live kernels, where they could be listed: by type.
     pub kernel_types: Option<Box<KernelTypes>>,
+    /// A listed buffer has an address of its own on each core.
+    pub has_per_core: bool,
+    /// The bytes per bank of another listed buffer are not known.
+    pub has_unknown_blocks: bool,
+}
+
+impl LedgerRow {
+    /// A row without buffers and geometry.
+    pub fn empty(kind: BufferKind) -> Self {
+        Self {
+            kind,
+            used: 0,
+            allocated: None,
+            count: 0,
+            peak: 0,
+            peak_time: UnixTime(0),
+            unlisted_count: 0,
+            unlisted_bytes: 0,
+            capacity: None,
+            kernel_types: None,
+            has_per_core: false,
+            has_unknown_blocks: false,
+        }
+    }
 }
 
 /// A kind of memory a buffer may be of; the last two belong to no bar.
@@ -295,11 +326,11 @@ impl BufferKind {
     }
 }
 
-/// One live buffer.
+/// One live buffer. There may be a million: it is small, and tags are shared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerBuffer {
     /// Index in [`Ledger::allocators`].
-    pub allocator: usize,
+    pub allocator: u16,
     /// Its kind.
     pub kind: BufferKind,
     /// Its address.
@@ -307,21 +338,62 @@ pub struct LedgerBuffer {
     /// Bytes asked for, per chip.
     pub size: u64,
     /// Bytes in each bank, where known.
-    pub per_bank: Option<u64>,
+    pub per_bank: Option<NonZeroU32>,
     /// Bytes of a page, where known.
-    pub page_size: Option<u64>,
-    /// How it lies: interleaved, height_sharded, width_sharded, block_sharded, nd_sharded.
-    pub layout: Option<&'static str>,
+    pub page_size: Option<NonZeroU32>,
+    /// How it lies over its banks, where known.
+    pub layout: Option<BufferLayout>,
     /// Cores it lies on, where known.
-    pub cores: Option<u64>,
-    /// Who refers to it.
-    pub refs: u64,
+    pub cores: Option<NonZeroU32>,
+    /// Its references.
+    pub refs: u32,
     /// When it was allocated.
     pub time: UnixTime,
     /// The tag it was allocated under.
-    pub tag: Option<String>,
+    pub tag: Option<Arc<str>>,
     /// It has an address of its own on each core.
     pub is_per_core: bool,
     /// Of a kernel.
     pub kernel_type: Option<KernelType>,
+}
+
+/// How a buffer lies over the banks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferLayout {
+    /// Page by page over all banks.
+    Interleaved,
+    /// Rows of shards.
+    HeightSharded,
+    /// Columns of shards.
+    WidthSharded,
+    /// A grid of shards.
+    BlockSharded,
+    /// Shards of any dimensions.
+    NdSharded,
+}
+
+impl BufferLayout {
+    /// Every one of them, in the order of their numbers in a ledger, which begin at 1.
+    pub const ALL: [Self; 5] = [Self::Interleaved, Self::HeightSharded, Self::WidthSharded, Self::BlockSharded, Self::NdSharded];
+
+    /// The layout of a number in a ledger.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+
+    /// The layout that a name in JSON means.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|layout| layout.name() == name)
+    }
+
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interleaved => "interleaved",
+            Self::HeightSharded => "height_sharded",
+            Self::WidthSharded => "width_sharded",
+            Self::BlockSharded => "block_sharded",
+            Self::NdSharded => "nd_sharded",
+        }
+    }
 }

@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod limits;
 pub mod memory;
 pub mod missing;
+pub mod order;
 pub mod product;
 pub mod region;
 pub mod sample;

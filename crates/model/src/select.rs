@@ -72,7 +72,7 @@ impl Selection {
         let is_kept = |devices: &[crate::DeviceId]| devices.iter().any(|device| kept.contains(device));
         snapshot.allocators.retain(|allocator| is_kept(&allocator.devices));
         snapshot.circulars.retain(|circular| is_kept(&circular.devices));
-        snapshot.buffers.retain(|buffer| is_kept(&buffer.devices));
+        snapshot.buffers.retain(|buffer| is_kept(buffer.devices()));
     }
 }
 

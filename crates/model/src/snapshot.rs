@@ -1,5 +1,6 @@
 //! What a sample means: devices, processes, health, ready to be shown.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::derive::DeviceSums;
@@ -66,6 +67,8 @@ pub struct Allocator {
     pub kinds: PerKind<Option<AllocatorKind>>,
     /// The same for what belongs to no bar: host memory, and types nobody knows.
     pub others: Vec<(BufferKind, AllocatorKind)>,
+    /// Listed buffers that are not in [`Snapshot::buffers`], because only the first in some order were wanted.
+    pub buffers_left_out: u64,
 }
 
 /// One kind of memory of an allocator.
@@ -174,14 +177,33 @@ impl NoBlocks {
 /// One live buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
-    /// Its process.
-    pub process: ProcessKey,
-    /// Its allocator's name.
-    pub allocator: String,
-    /// The chips it lies on, those on a row.
-    pub devices: Vec<DeviceId>,
+    /// Its allocator, shared by all its buffers.
+    pub allocator: Arc<BufferAllocator>,
     /// What the ledger says of it.
     pub entry: LedgerBuffer,
+}
+
+impl Buffer {
+    /// Its process.
+    pub fn process(&self) -> ProcessKey {
+        self.allocator.process
+    }
+
+    /// The chips it lies on, those on a row.
+    pub fn devices(&self) -> &[DeviceId] {
+        &self.allocator.devices
+    }
+}
+
+/// The allocator of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferAllocator {
+    /// Its name: [`Allocator::id`].
+    pub id: String,
+    /// Its process.
+    pub process: ProcessKey,
+    /// Its chips, those on a row.
+    pub devices: Vec<DeviceId>,
 }
 
 /// A circular or dataflow buffer.

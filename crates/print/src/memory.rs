@@ -239,14 +239,14 @@ fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
 
 fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
     let entry = &buffer.entry;
-    let devices = if buffer.devices.is_empty() { "-".to_owned() } else { ranges(buffer.devices.iter().copied()) };
+    let devices = if buffer.devices().is_empty() { "-".to_owned() } else { ranges(buffer.devices().iter().copied()) };
     [
-        buffer.process.pid.to_string(),
+        buffer.process().pid.to_string(),
         devices,
         entry.kind.name().to_owned(),
         format!("{:#x}", entry.address),
         size(entry.size),
-        entry.per_bank.map_or(String::new(), size),
+        entry.per_bank.map_or(String::new(), |bytes| size(bytes.get().into())),
         entry.refs.to_string(),
         if entry.time.0 > 0 { age(entry.time, snapshot.time) } else { ABSENT.to_owned() },
         described(entry),
@@ -256,7 +256,7 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
 /// Its tag, and of a kernel its type.
 fn described(entry: &LedgerBuffer) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
-    entry.tag.iter().cloned().chain(kernel_type).collect::<Vec<_>>().join(" ")
+    entry.tag.as_deref().into_iter().chain(kernel_type.as_deref()).collect::<Vec<_>>().join(" ")
 }
 
 /// Numbers stay whole; a long tag loses its end.
@@ -355,11 +355,15 @@ fn total(sizes: impl Iterator<Item = u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::Arc;
+
     use super::*;
     use crate::tests::{machine, printed};
     use insta::assert_snapshot;
     use ttmon_model::ledger::LedgerSelfCheck;
     use ttmon_model::sample::Problem;
+    use ttmon_model::snapshot::BufferAllocator;
     use ttmon_model::{DeviceId, Source};
 
     /// The n300 with what a ledger of its first process would say.
@@ -395,24 +399,25 @@ mod tests {
             self_check: LedgerSelfCheck::default(),
             kinds: PerKind::from_fn(|of| (of == Kind::Dram).then(|| kind(1 << 20, (7, 4096)))),
             others: vec![(BufferKind::Host, kind(1 << 10, (0, 0))), (BufferKind::Other, kind(100, (1, 50)))],
+            buffers_left_out: 0,
         };
         snapshot.allocators = vec![allocator(0), allocator(1)];
+        let id = snapshot.allocators[0].id.clone();
+        let of = Arc::new(BufferAllocator { id, process, devices: vec![DeviceId(0)] });
         let buffer = |address, tag: &str| Buffer {
-            process,
-            allocator: snapshot.allocators[0].id.clone(),
-            devices: vec![DeviceId(0)],
+            allocator: Arc::clone(&of),
             entry: LedgerBuffer {
                 allocator: 0,
                 kind: BufferKind::Of(Kind::Dram),
                 address,
                 size: 1 << 20,
-                per_bank: Some(1 << 16),
+                per_bank: NonZeroU32::new(1 << 16),
                 page_size: None,
                 layout: None,
                 cores: None,
                 refs: 1,
                 time,
-                tag: Some(tag.to_owned()),
+                tag: Some(tag.into()),
                 is_per_core: false,
                 kernel_type: None,
             },

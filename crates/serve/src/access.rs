@@ -58,7 +58,7 @@ impl View {
             process.rss = Err(Missing::NoPermission);
         }
         snapshot.allocators.retain(|allocator| seen.contains(&allocator.process));
-        snapshot.buffers.retain(|buffer| seen.contains(&buffer.process));
+        snapshot.buffers.retain(|buffer| seen.contains(&buffer.process()));
         snapshot.circulars.retain(|circular| seen.contains(&circular.process));
     }
 }

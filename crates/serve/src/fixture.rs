@@ -30,6 +30,7 @@ pub(crate) fn machine() -> Snapshot {
         self_check: ttmon_model::ledger::LedgerSelfCheck::default(),
         kinds: PerKind::from_fn(|_| None),
         others: Vec::new(),
+        buffers_left_out: 0,
     });
     snapshot
 }

@@ -8,6 +8,7 @@ mod lead;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,15 +17,16 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
 use rustix::process::geteuid;
 
-use ttmon_ledger::layout::{Coverage, WriterKind, flag, kind, origin, status};
+use ttmon_ledger::layout::{Coverage, KINDS, WriterKind, flag, kind, origin, status};
 use ttmon_ledger::reader::{
     Allocator, Chip, Circular, Entry, Exactness, Feature, Listing, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
 };
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{
-    BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature, LedgerGeometry,
-    LedgerLaunches, LedgerRow, LedgerSelfCheck, LedgerShared, LedgerSharedPeak, LedgerWriter, VisibleDevices,
+    BufferKind, BufferLayout, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature,
+    LedgerGeometry, LedgerLaunches, LedgerRow, LedgerSelfCheck, LedgerShared, LedgerSharedPeak, LedgerWriter, VisibleDevices,
 };
+use ttmon_model::order::{BufferOrder, FirstBuffers};
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
@@ -40,6 +42,10 @@ pub enum Detail {
     Totals,
     /// Every live buffer too.
     Buffers,
+    /// Every live buffer, and tables of blocks.
+    Blocks,
+    /// The first buffers of each allocator in this order, at most so many.
+    First(BufferOrder, usize),
 }
 
 /// A ledger that was found, and where.
@@ -156,26 +162,73 @@ type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
 fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
     let unreadable = |_| Missing::Unparsable;
     let totals = region.totals().map_err(unreadable)?;
-    let is_wanted = detail == Detail::Buffers || shares_chips(&totals);
-    if (!is_wanted && !has_kernels(&totals)) || !granted(Resource::Buffers, totals.live_entries) {
-        return ledger(region, &totals, None, granted);
+    // Buffers on shared chips are compared, so all of them are needed.
+    let wanted = match detail {
+        Detail::Totals if totals.live_entries <= COMPARED_MAX && shares_chips(&totals) => Some(Detail::Blocks),
+        Detail::Totals => None,
+        Detail::First(..) if shares_chips(&totals) => Some(Detail::Buffers),
+        Detail::Buffers | Detail::Blocks | Detail::First(..) => Some(detail),
+    };
+    if (wanted.is_none() && !has_kernels(&totals)) || !granted(Resource::Buffers, totals.live_entries) {
+        return ledger(region, &totals, granted);
     }
     let counted = totals.live_entries;
     let Listing { totals, entries, tags, .. } = region.list().map_err(unreadable)?;
     // A ledger may list more than it counts.
     let more = (entries.len() as u64).saturating_sub(counted);
     if more > 0 && !granted(Resource::Buffers, more) {
-        return ledger(region, &totals, None, granted);
+        return ledger(region, &totals, granted);
     }
     let kernels = kernel_types(&totals, &entries);
-    let listed = (entries, tags);
-    let mut ledger = ledger(region, &totals, is_wanted.then_some(&listed), granted)?;
+    let mut ledger = ledger(region, &totals, granted)?;
     for allocator in &mut ledger.allocators {
         for row in allocator.rows.iter_mut().filter(|row| row.kind == BufferKind::Of(Kind::Kernel)) {
             row.kernel_types = kernels.get(&allocator.slot).cloned();
         }
     }
+    if let Some(detail) = wanted {
+        add_buffers(&mut ledger, &totals, detail, &entries, &tags);
+    }
     Ok(ledger)
+}
+
+/// Adds the buffers that are wanted, and what the list says of each row.
+fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, entries: &[Entry], tags: &[String]) {
+    let places = Places::of(totals);
+    let tags: Vec<Arc<str>> = tags.iter().map(|tag| tag.as_str().into()).collect();
+    // By allocator and kind: whether a buffer is per core, whether the bytes per bank of another are unknown.
+    let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
+    let buffers = entries.iter().filter_map(|entry| {
+        let buffer = buffer(entry, &places, &tags)?;
+        let seen = seen.get_mut(usize::from(buffer.allocator))?.get_mut(usize::from(entry.kind))?;
+        seen.0 |= buffer.is_per_core;
+        seen.1 |= !buffer.is_per_core && buffer.per_bank.is_none();
+        Some(buffer)
+    });
+    match detail {
+        Detail::First(order, most) => {
+            let mut first: Vec<FirstBuffers> = ledger.allocators.iter().map(|_| FirstBuffers::new(order, most)).collect();
+            buffers.for_each(|buffer| first[usize::from(buffer.allocator)].add(buffer));
+            for (allocator, first) in ledger.allocators.iter_mut().zip(first) {
+                let (kept, left_out) = first.finish();
+                ledger.buffers.extend(kept);
+                allocator.buffers_left_out = left_out;
+            }
+        }
+        Detail::Buffers | Detail::Blocks | Detail::Totals => {
+            ledger.buffers = Vec::with_capacity(entries.len());
+            ledger.buffers.extend(buffers);
+            ledger.is_listed = true;
+            ledger.has_blocks = detail == Detail::Blocks;
+        }
+    }
+    for (allocator, seen) in ledger.allocators.iter_mut().zip(seen) {
+        for (number, seen) in (0..).zip(seen) {
+            for row in allocator.rows.iter_mut().filter(|row| row.kind == buffer_kind(number)) {
+                (row.has_per_core, row.has_unknown_blocks) = seen;
+            }
+        }
+    }
 }
 
 /// Whether it has kernels, whose types stand in its list alone.
@@ -208,19 +261,20 @@ pub fn kernel_type(entry: &Entry) -> Option<KernelType> {
 
 /// The same without its buffers, of totals that were read before.
 pub fn without_buffers(region: &Region, totals: &Totals) -> Reading<Ledger> {
-    ledger(region, totals, None, &mut |_, _| true)
+    ledger(region, totals, &mut |_, _| true)
 }
 
-fn ledger(region: &Region, totals: &Totals, listed: Option<&(Vec<Entry>, Vec<String>)>, granted: Granted<'_>) -> Reading<Ledger> {
+/// All but the buffers.
+fn ledger(region: &Region, totals: &Totals, granted: Granted<'_>) -> Reading<Ledger> {
     let has_circulars = totals.circulars_used == 0 || granted(Resource::Circulars, totals.circulars_used.into());
     let circulars = if has_circulars { region.circulars(totals).map_err(|_| Missing::Unparsable)? } else { Vec::new() };
     let environment = &totals.environment;
     let places = Places::of(totals);
-    let buffers = |(entries, tags): &(Vec<Entry>, Vec<String>)| entries.iter().filter_map(|entry| buffer(entry, &places, tags)).collect();
     Ok(Ledger {
         is_exact: totals.status & status::INEXACT == 0,
         is_changing: totals.exactness == Exactness::Changing,
-        is_listed: listed.is_some(),
+        is_listed: false,
+        has_blocks: false,
         writer: region.identity().writer.map_or(LedgerWriter::Unknown, writer),
         is_mock: environment.is_mock,
         visible_devices: match (&environment.visible_devices, environment.is_visible_cut) {
@@ -231,7 +285,7 @@ fn ledger(region: &Region, totals: &Totals, listed: Option<&(Vec<Entry>, Vec<Str
         events: totals.events,
         allocators: totals.allocators.iter().map(allocator).collect(),
         shared: totals.shared.iter().map(shared).collect(),
-        buffers: listed.map_or_else(Vec::new, buffers),
+        buffers: Vec::new(),
         circulars: circulars.iter().filter_map(|one| circular(one, &places)).collect(),
         has_circulars,
         launches: totals
@@ -248,8 +302,7 @@ fn shares_chips(totals: &Totals) -> bool {
     let holds = |allocator: &&Allocator| allocator.is_open && allocator.rows.iter().any(|row| row.count > 0 && row.geometry.is_some());
     let holders: Vec<&Allocator> = totals.allocators.iter().filter(holds).collect();
     let shares = |one: &Allocator, other: &Allocator| one.chips.iter().any(|chip| other.chips.contains(chip));
-    let pairs = || holders.iter().enumerate().any(|(index, one)| holders[..index].iter().any(|other| shares(one, other)));
-    totals.live_entries <= COMPARED_MAX && pairs()
+    holders.iter().enumerate().any(|(index, one)| holders[..index].iter().any(|other| shares(one, other)))
 }
 
 /// Index of each slot among the allocators.
@@ -307,6 +360,7 @@ fn allocator(allocator: &Allocator) -> LedgerAllocator {
         }),
         self_check: self_check(allocator.self_check),
         rows: allocator.rows.iter().map(row).collect(),
+        buffers_left_out: 0,
     }
 }
 
@@ -334,7 +388,6 @@ fn self_check(check: SelfCheck) -> LedgerSelfCheck {
 
 fn row(row: &Row) -> LedgerRow {
     LedgerRow {
-        kind: buffer_kind(row.kind),
         used: row.used,
         allocated: row.geometry.as_ref().map(|_| row.allocated),
         count: row.count,
@@ -343,7 +396,7 @@ fn row(row: &Row) -> LedgerRow {
         unlisted_count: row.unlisted_count,
         unlisted_bytes: row.unlisted_bytes,
         capacity: row.geometry.as_ref().map(|geometry| u64::from(geometry.banks).saturating_mul(geometry.bank_bytes)),
-        kernel_types: None,
+        ..LedgerRow::empty(buffer_kind(row.kind))
     }
 }
 
@@ -359,18 +412,17 @@ fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
     })
 }
 
-fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffer> {
-    let known = |value: u32| Some(u64::from(value)).filter(|value| *value > 0);
+fn buffer(entry: &Entry, places: &Places, tags: &[Arc<str>]) -> Option<LedgerBuffer> {
     Some(LedgerBuffer {
-        allocator: places.get(entry.allocator)?,
+        allocator: u16::try_from(places.get(entry.allocator)?).ok()?,
         kind: buffer_kind(entry.kind),
         address: entry.address,
         size: entry.size,
-        per_bank: known(entry.per_bank),
-        page_size: known(entry.page),
-        layout: layout(entry),
-        cores: known(u32::from(entry.cores)),
-        refs: u64::from(entry.refs),
+        per_bank: NonZeroU32::new(entry.per_bank),
+        page_size: NonZeroU32::new(entry.page),
+        layout: BufferLayout::from_number(entry.layout),
+        cores: NonZeroU32::new(entry.cores.into()),
+        refs: entry.refs,
         time: UnixTime(entry.time),
         tag: tag(tags, entry.tag).cloned(),
         is_per_core: entry.flags & flag::PER_CORE != 0,
@@ -379,20 +431,8 @@ fn buffer(entry: &Entry, places: &Places, tags: &[String]) -> Option<LedgerBuffe
 }
 
 /// The text of a tag, by its number in the ledger; 0 is none.
-pub fn tag(tags: &[String], number: u32) -> Option<&String> {
+pub fn tag<T>(tags: &[T], number: u32) -> Option<&T> {
     usize::try_from(number).ok().filter(|number| *number > 0).and_then(|number| tags.get(number))
-}
-
-/// How a buffer lies over its banks, in a word.
-pub fn layout(entry: &Entry) -> Option<&'static str> {
-    match entry.layout {
-        1 => Some("interleaved"),
-        2 => Some("height_sharded"),
-        3 => Some("width_sharded"),
-        4 => Some("block_sharded"),
-        5 => Some("nd_sharded"),
-        _ => None,
-    }
 }
 
 /// The kind of a number in the ledger.

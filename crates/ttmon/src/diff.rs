@@ -74,9 +74,9 @@ pub(crate) fn compare<'a>(
     let mut changes = Vec::new();
     for buffer in &now.buffers {
         let entry = &buffer.entry;
-        let key: Key<'_> = (buffer.process.pid, &buffer.allocator, entry.kind.name(), entry.address);
+        let key: Key<'_> = (buffer.process().pid, &buffer.allocator.id, entry.kind.name(), entry.address);
         let sizes = match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
-            Ok(found) if !others.contains(&buffer.process.pid) => {
+            Ok(found) if !others.contains(&buffer.process().pid) => {
                 is_found[found] = true;
                 (Some(before[found].size), Some(entry.size))
             }

@@ -2,11 +2,10 @@
 
 mod reports;
 
-use std::cmp::Reverse;
 use std::io::Write;
 use std::time::Duration;
 
-use ttmon_model::snapshot::Buffer;
+use ttmon_model::order::BufferOrder;
 use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_print::Style;
 use ttmon_source::ledgers::Detail;
@@ -30,8 +29,12 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
     check(context, args, refresh)?;
     let earlier = args.diff.as_deref().map(diff::read).transpose()?;
-    let needs_buffers = args.buffers || args.banks || args.blocks || args.csv.is_some() || earlier.is_some();
-    let detail = if needs_buffers { Detail::Buffers } else { Detail::Totals };
+    let detail = match args.top {
+        _ if args.banks || args.blocks || args.csv.is_some() => Detail::Blocks,
+        Some(most) if args.buffers => Detail::First(order(args), most),
+        _ if args.buffers || earlier.is_some() => Detail::Buffers,
+        _ => Detail::Totals,
+    };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
     let reach = args.pid.map_or(Reach::Everybody, Reach::Process);
     let asked = Asked { pace, processes: true, detail, reach, path: path(args) };
@@ -158,25 +161,23 @@ fn denied(pid: u32) -> Failure {
 fn keep_process(snapshot: &mut Snapshot, pid: u32) {
     snapshot.processes.retain(|process| process.key.pid == pid);
     snapshot.allocators.retain(|allocator| allocator.process.pid == pid);
-    snapshot.buffers.retain(|buffer| buffer.process.pid == pid);
+    snapshot.buffers.retain(|buffer| buffer.process().pid == pid);
 }
 
-/// Sorts and shortens the list of buffers as asked for; how many buffers `--top` takes away.
+/// Sorts and shortens the list of buffers as asked for. Returns how many buffers `--top` leaves out.
 fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> usize {
-    let buffers = &mut snapshot.buffers;
-    let key = |buffer: &Buffer| (buffer.process, buffer.entry.address);
+    let read = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum::<u64>();
+    let left_out = order(args).keep_first(&mut snapshot.buffers, args.top.unwrap_or(usize::MAX));
+    left_out + usize::try_from(read).unwrap_or(usize::MAX)
+}
+
+fn order(args: &MemArgs) -> BufferOrder {
     match args.sort.unwrap_or_default() {
-        Order::Size => buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), key(buffer))),
-        Order::Age => buffers.sort_by_key(|buffer| (buffer.entry.time, key(buffer))),
-        Order::Address => buffers.sort_by_key(key),
-        Order::Tag => {
-            buffers.sort_by(|a, b| (&a.entry.tag, Reverse(a.entry.size), key(a)).cmp(&(&b.entry.tag, Reverse(b.entry.size), key(b))));
-        }
+        Order::Size => BufferOrder::Size,
+        Order::Age => BufferOrder::Age,
+        Order::Address => BufferOrder::Address,
+        Order::Tag => BufferOrder::Tag,
     }
-    let shown = args.top.unwrap_or(usize::MAX);
-    let left_out = buffers.len().saturating_sub(shown);
-    buffers.truncate(shown);
-    left_out
 }
 
 fn render(

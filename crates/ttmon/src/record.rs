@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
         Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--duration {seconds}: it takes seconds, 0 or more")))
     });
     let duration = duration.transpose()?;
-    let detail = if args.no_buffers { Detail::Totals } else { Detail::Buffers };
+    let detail = if args.no_buffers { Detail::Totals } else { Detail::Blocks };
     let mut opened = Opened::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
     let mut watch = Watch::default();
     let mut snapshot = opened.snapshot()?;

@@ -70,7 +70,8 @@ pub fn to_string(document: &impl Serialize, layout: Layout) -> String {
 
 /// Writes the document and a newline, piece by piece: it may list a million buffers.
 pub fn write(document: &impl Serialize, layout: Layout, out: &mut dyn Write) -> io::Result<()> {
-    let mut out = Escaping(BufWriter::with_capacity(PIECE_BYTES, out));
+    // serde_json writes a few bytes at a time, and never a part of a character; nor does the buffer pass on a part.
+    let mut out = BufWriter::with_capacity(PIECE_BYTES, Escaping(out));
     match layout {
         Layout::Pretty => serde_json::to_writer_pretty(&mut out, document)?,
         Layout::Line => serde_json::to_writer(&mut out, document)?,

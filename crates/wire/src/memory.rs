@@ -1,12 +1,12 @@
 //! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes, their buffers and their blocks.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use ttmon_model::Kind;
 use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, Field};
-use ttmon_model::ledger::{LedgerFeature, LedgerSelfCheck};
+use ttmon_model::ledger::{BufferLayout, LedgerFeature, LedgerSelfCheck};
 use ttmon_model::memory::Source;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
 use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Kind};
 
 use crate::SnapshotJson;
 use crate::table::{Reasons, kernel_types_entry};
@@ -84,7 +84,7 @@ impl Serialize for AllocatorJson<'_> {
         map.serialize_entry("id", &allocator.id)?;
         map.serialize_entry("pid", &allocator.process.pid)?;
         map.serialize_entry("mesh", &allocator.mesh.map(|(rows, columns)| format!("{rows}x{columns}")))?;
-        map.serialize_entry("devices", &allocator.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
+        map.serialize_entry("devices", &DeviceIdsJson(&allocator.devices))?;
         map.serialize_entry("unmapped", &allocator.unmapped.iter().map(u64::to_string).collect::<Vec<_>>())?;
         let figures = allocator.kinds.iter().filter_map(|(_, kind)| kind.as_ref()).chain(allocator.others.iter().map(|(_, kind)| kind));
         map.serialize_entry("source", figures.map(|kind| kind.figure.source).find_map(Result::ok).unwrap_or(Source::Ledger).name())?;
@@ -249,23 +249,40 @@ impl Serialize for BufferJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entry = &self.buffer.entry;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("pid", &self.buffer.process.pid)?;
-        map.serialize_entry("allocator", &self.buffer.allocator)?;
+        map.serialize_entry("pid", &self.buffer.process().pid)?;
+        map.serialize_entry("allocator", &self.buffer.allocator.id)?;
         map.serialize_entry("kind", entry.kind.name())?;
-        map.serialize_entry("address", &format!("{:#x}", entry.address))?;
+        map.serialize_entry("address", &AddressJson(entry.address))?;
         map.serialize_entry("size", &entry.size)?;
         map.serialize_entry("per_bank", &entry.per_bank)?;
         map.serialize_entry("page_size", &entry.page_size)?;
-        map.serialize_entry("layout", &entry.layout)?;
+        map.serialize_entry("layout", &entry.layout.map(BufferLayout::name))?;
         map.serialize_entry("cores", &entry.cores)?;
-        map.serialize_entry("devices", &self.buffer.devices.iter().map(|id| id.0).collect::<Vec<_>>())?;
+        map.serialize_entry("devices", &DeviceIdsJson(self.buffer.devices()))?;
         map.serialize_entry("refs", &entry.refs)?;
         map.serialize_entry("age_s", &age_seconds(entry.time, self.now))?;
-        map.serialize_entry("tag", &entry.tag)?;
+        map.serialize_entry("tag", &entry.tag.as_deref())?;
         if let Some(kernel_type) = entry.kernel_type {
             map.serialize_entry("kernel_type", kernel_type.name())?;
         }
         map.end()
+    }
+}
+
+/// An address as a hexadecimal text.
+struct AddressJson(u64);
+
+impl Serialize for AddressJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#x}", self.0))
+    }
+}
+
+struct DeviceIdsJson<'a>(&'a [DeviceId]);
+
+impl Serialize for DeviceIdsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|id| id.0))
     }
 }
 

@@ -21,20 +21,15 @@ pub(super) struct Lists<'a> {
 pub(super) struct Live {
     /// Address and bytes of each bank.
     pub(super) blocks: Vec<(u64, u64)>,
-    has_per_core: bool,
-    has_unknown: bool,
 }
 
 impl<'a> Lists<'a> {
     pub(super) fn of(ledger: &'a Ledger) -> Self {
         let mut lists = Self { circulars: by_allocator(ledger), ..Self::default() };
         for buffer in &ledger.buffers {
-            let BufferKind::Of(kind) = buffer.kind else { continue };
-            let live = lists.live.entry((buffer.allocator, kind)).or_default();
-            match buffer.per_bank {
-                _ if buffer.is_per_core => live.has_per_core = true,
-                Some(per_bank) => live.blocks.push((buffer.address, per_bank)),
-                None => live.has_unknown = true,
+            if let (BufferKind::Of(kind), Some(per_bank), false) = (buffer.kind, buffer.per_bank, buffer.is_per_core) {
+                let live = lists.live.entry((usize::from(buffer.allocator), kind)).or_default();
+                live.blocks.push((buffer.address, per_bank.get().into()));
             }
         }
         lists
@@ -63,7 +58,9 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
     let allocator = ledger.allocators.get(index)?;
     let row = allocator.rows.iter().find(|row| row.kind == BufferKind::Of(kind));
     // An allocator whose banks are known and that never had a buffer has none: that is not nothing known.
-    let row = row.cloned().or_else(|| tells_banks(allocator, kind).then(|| empty(kind)))?;
+    let row = row
+        .cloned()
+        .or_else(|| tells_banks(allocator, kind).then(|| LedgerRow { allocated: Some(0), ..LedgerRow::empty(BufferKind::Of(kind)) }))?;
     let mut item = of_row(&row);
     if let Some(banks) = banks(ledger, index, kind, &row, lists) {
         item.free = banks.free_per_bank.map(|free| free.saturating_mul(banks.banks));
@@ -76,21 +73,6 @@ fn of_buffers(ledger: &Ledger, index: usize, kind: Kind, lists: &Lists<'_>) -> O
 /// them, and whoever told of the other kinds was asked for all.
 fn tells_banks(allocator: &LedgerAllocator, kind: Kind) -> bool {
     Kind::BANKED.contains(&kind) && Kind::BANKED.iter().any(|kind| allocator.geometry[*kind].is_some())
-}
-
-fn empty(kind: Kind) -> LedgerRow {
-    LedgerRow {
-        kind: BufferKind::Of(kind),
-        used: 0,
-        allocated: Some(0),
-        count: 0,
-        peak: 0,
-        peak_time: crate::units::UnixTime(0),
-        unlisted_count: 0,
-        unlisted_bytes: 0,
-        capacity: None,
-        kernel_types: None,
-    }
 }
 
 /// What a row says, without its banks.
@@ -123,12 +105,12 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
     let end = geometry.base.saturating_add(geometry.bank_bytes);
     let start = geometry.base.max(lower_end).min(end);
     let live = lists.get(index, kind);
-    let no_blocks = no_blocks(allocator, ledger, kind, row, live);
+    let no_blocks = no_blocks(allocator, ledger, kind, row);
     let bank_bytes = end - start;
     let is_taken_known = !matches!(no_blocks, Some(NoBlocks::Restored | NoBlocks::PerCore | NoBlocks::SizeUnknown));
     let allocated = row.allocated.filter(|allocated| is_taken_known && allocated % geometry.banks == 0).map(|bytes| bytes / geometry.banks);
     let free = allocated.map(|allocated| bank_bytes.saturating_sub(allocated));
-    let has_table = no_blocks.is_none() && (ledger.is_listed || row.count == 0);
+    let has_table = no_blocks.is_none() && (ledger.has_blocks || row.count == 0);
     let table = has_table.then(|| Table::new(start, end, live.map_or_else(Vec::new, |live| live.blocks.clone())));
     let largest = table.as_ref().zip(free).map(|(table, free)| table.largest_free().min(free));
     let fragmentation = largest.zip(free).filter(|(_, free)| *free > 0).map(|(largest, free)| 1.0 - largest as f64 / free as f64);
@@ -147,13 +129,13 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
     })
 }
 
-fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &LedgerRow, live: Option<&Live>) -> Option<NoBlocks> {
+fn no_blocks(allocator: &LedgerAllocator, ledger: &Ledger, kind: Kind, row: &LedgerRow) -> Option<NoBlocks> {
     let is_l1 = matches!(kind, Kind::L1 | Kind::L1Small);
     match () {
         () if allocator.self_check.is_restored => Some(NoBlocks::Restored),
-        () if (allocator.self_check.is_per_core && is_l1) || live.is_some_and(|live| live.has_per_core) => Some(NoBlocks::PerCore),
+        () if (allocator.self_check.is_per_core && is_l1) || row.has_per_core => Some(NoBlocks::PerCore),
         () if row.count == 0 => None,
-        () if live.is_some_and(|live| live.has_unknown) => Some(NoBlocks::SizeUnknown),
+        () if row.has_unknown_blocks => Some(NoBlocks::SizeUnknown),
         () if row.unlisted_count > 0 => Some(NoBlocks::Unlisted),
         () if ledger.is_listed && ledger.is_changing => Some(NoBlocks::Changing),
         () => None,

@@ -1,6 +1,7 @@
 //! Ledgers: which chip each allocator's chips are, and what a process has there.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::allocator::{self, Lists, of_row};
 use super::circulars::Work;
@@ -14,7 +15,7 @@ use crate::limits::CIRCULARS_MAX;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
 use crate::sample::{Problem, Sample};
-use crate::snapshot::{Allocator, AllocatorKind, Buffer, Circular};
+use crate::snapshot::{Allocator, AllocatorKind, Buffer, BufferAllocator, Circular};
 
 /// What all ledgers say.
 pub(super) struct Tracked {
@@ -304,6 +305,7 @@ fn take(
             self_check: allocator.self_check,
             kinds,
             others,
+            buffers_left_out: allocator.buffers_left_out,
         });
     }
     let first = tracked.allocators.len() - ledger.allocators.len();
@@ -319,13 +321,21 @@ fn take(
         let devices = (0..chips.len()).filter(here).filter_map(|chip| device_of(chips[chip], rows)).collect();
         tracked.circulars.push(Circular { process: owner, devices, entry: *entry });
     }
-    for buffer in &ledger.buffers {
-        if let Some(Allocator { id, devices, .. }) = tracked.allocators[first..].get(buffer.allocator) {
-            let (allocator, devices) = (id.clone(), devices.clone());
-            tracked.buffers.push(Buffer { process: owner, allocator, devices, entry: buffer.clone() });
-        }
-    }
+    let Tracked { allocators, buffers, .. } = tracked;
+    add_buffers(ledger, &allocators[first..], buffers);
     process
+}
+
+/// Adds the buffers of a ledger. `allocators` are its own.
+fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<Buffer>) {
+    let shared = |Allocator { id, process, devices, .. }: &Allocator| {
+        Arc::new(BufferAllocator { id: id.clone(), process: *process, devices: devices.clone() })
+    };
+    let allocators: Vec<Arc<BufferAllocator>> = allocators.iter().map(shared).collect();
+    buffers.extend(ledger.buffers.iter().filter_map(|entry| {
+        let allocator = Arc::clone(allocators.get(usize::from(entry.allocator))?);
+        Some(Buffer { allocator, entry: entry.clone() })
+    }));
 }
 
 fn overlap_problem(owner: ProcessKey, target: Target, bytes: u64, rows: &[Row<'_>]) -> Problem {

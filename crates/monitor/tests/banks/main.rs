@@ -40,7 +40,7 @@ fn track() {
 }
 
 fn listed(made: &Made) -> Snapshot {
-    let ledgers = Ledgers { reach: Reach::Holders, detail: Detail::Buffers, ..Options::default().ledgers };
+    let ledgers = Ledgers { reach: Reach::Holders, detail: Detail::Blocks, ..Options::default().ledgers };
     let options = Options { isolation: Isolation::Threads, ledgers, ..Options::default() };
     Snapshot::derive(&ttmon_source::Machine::new(Root::at(made.path()), options).unwrap().sample().unwrap(), None)
 }

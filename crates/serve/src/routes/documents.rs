@@ -1,6 +1,5 @@
 //! The JSON documents. Whatever takes longer than a moment is made on another thread, so that other questions are not held up.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use hyper::Response;
 use serde_json::{Value, json};
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 use ttmon_source::budget::Budget;
 use ttmon_source::ledgers::{self, Detail, Found};
@@ -63,11 +63,12 @@ pub(super) async fn buffers(service: &Arc<Service>, view: View, asked: ask::Buff
     let age = newest.age().as_secs();
     let version = service.version;
     let text = service.turns.make(view, move || {
-        let mut snapshot = with_buffers(&newest, view, asked.pid);
+        let order = BufferOrder::Size;
+        let mut snapshot = with_buffers(&newest, view, asked.pid, Detail::First(order, asked.limit));
         let mut buffers = mem::take(&mut snapshot.buffers);
-        let count = buffers.len();
-        buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
-        buffers.truncate(asked.limit);
+        let left_out: u64 = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum();
+        let count = buffers.len().saturating_add(usize::try_from(left_out).unwrap_or(usize::MAX));
+        order.keep_first(&mut buffers, asked.limit);
         let head = SnapshotJson { snapshot: &snapshot, version };
         Ok(ttmon_wire::to_string(&BuffersJson { snapshot: head, buffers: &buffers, count }, Layout::Line) + "\n")
     });
@@ -83,6 +84,11 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
     if !has_parts && asked.pid.is_none() {
         return part(service, Answer::Snapshot, view).await;
     }
+    let detail = match asked.parts {
+        MemoryParts { banks: true, .. } | MemoryParts { blocks: true, .. } => Detail::Blocks,
+        _ if has_parts => Detail::Buffers,
+        _ => Detail::Totals,
+    };
     let newest = service.fresh().map_err(Problem::Stale)?;
     let age = newest.age().as_secs();
     let making = Arc::clone(service);
@@ -91,9 +97,9 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
         let is_here = |pid: &u32| newest.snapshot.processes.iter().any(|process| process.key.pid == *pid);
         let ended = asked.pid.filter(|pid| !is_here(pid)).and_then(|pid| service.past(pid).into_iter().rfind(|past| past.is_seen_by(view)));
         let mut snapshot = match ended {
-            Some(past) => past.snapshot(&newest, if has_parts { Detail::Buffers } else { Detail::Totals }),
+            Some(past) => past.snapshot(&newest, detail),
             None if has_parts => {
-                let mut snapshot = with_buffers(&newest, view, asked.pid);
+                let mut snapshot = with_buffers(&newest, view, asked.pid, detail);
                 view.hide(&mut snapshot);
                 snapshot
             }
@@ -114,16 +120,16 @@ pub(super) async fn memory(service: &Arc<Service>, view: View, asked: ask::Memor
 }
 
 /// The snapshot with the live buffers of what this one may see.
-fn with_buffers(newest: &Published, view: View, pid: Option<u32>) -> Snapshot {
+fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: Detail) -> Snapshot {
     let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
     let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));
     let mut budget = Budget::default();
-    let content = |found: &Arc<Found>, budget: &mut Budget| ledgers::read_within(found, Detail::Buffers, budget);
+    let content = |found: &Arc<Found>, budget: &mut Budget| ledgers::read_within(found, detail, budget);
     let read: Vec<LedgerSample> = read.map(|found| LedgerSample { owner: found.owner, content: content(found, &mut budget) }).collect();
     let mut snapshot = renewed(newest, read);
     snapshot.problems.extend(budget.problems(|_| None));
-    snapshot.buffers.retain(|buffer| wanted.contains(&buffer.process));
+    snapshot.buffers.retain(|buffer| wanted.contains(&buffer.process()));
     snapshot
 }
 

@@ -72,11 +72,13 @@ fn program(pid: u32, chips: &[(u32, u64)]) -> LedgerSample {
         self_check: LedgerSelfCheck::default(),
         chips: chips.iter().map(chip).collect(),
         rows: Vec::new(),
+        buffers_left_out: 0,
     };
     let ledger = Ledger {
         is_exact: true,
         is_changing: false,
         is_listed: false,
+        has_blocks: false,
         writer: LedgerWriter::Hook,
         is_mock: false,
         visible_devices: VisibleDevices::All,

@@ -31,18 +31,7 @@ fn crossed() -> Tree {
 }
 
 fn row(kind: Kind, used: u64, peak: u64) -> LedgerRow {
-    LedgerRow {
-        kind: BufferKind::Of(kind),
-        used,
-        allocated: None,
-        count: 1,
-        peak,
-        peak_time: UnixTime(7),
-        unlisted_count: 0,
-        unlisted_bytes: 0,
-        kernel_types: None,
-        capacity: None,
-    }
+    LedgerRow { used, count: 1, peak, peak_time: UnixTime(7), ..LedgerRow::empty(BufferKind::Of(kind)) }
 }
 
 fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -> LedgerAllocator {
@@ -57,6 +46,7 @@ fn allocator(slot: u16, chip: LedgerChip, is_open: bool, rows: Vec<LedgerRow>) -
         geometry: PerKind::default(),
         self_check: LedgerSelfCheck::default(),
         rows,
+        buffers_left_out: 0,
     }
 }
 
@@ -72,6 +62,7 @@ fn and_ledger(mut sample: Sample, visible: Option<&str>, is_mock: bool, allocato
         is_exact: true,
         is_changing: false,
         is_listed: false,
+        has_blocks: false,
         writer: LedgerWriter::Client,
         is_mock,
         visible_devices,

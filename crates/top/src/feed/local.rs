@@ -70,7 +70,7 @@ impl Local {
                     }
                     Ok(Request::Buffers(wanted)) => {
                         wants_buffers = wanted;
-                        self.machine.set_detail(if wanted { Detail::Buffers } else { Detail::Totals });
+                        self.machine.set_detail(if wanted { Detail::Blocks } else { Detail::Totals });
                         if wanted {
                             break;
                         }

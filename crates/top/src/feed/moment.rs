@@ -5,6 +5,7 @@ use std::mem;
 
 use ttmon_model::event::{Event, Op};
 use ttmon_model::ledger::BufferKind;
+use ttmon_model::order::BufferOrder;
 use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Kind, ProcessKey, Snapshot};
 use ttmon_source::happenings::Happening;
@@ -55,18 +56,18 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, happenings: &[Happening]) 
 /// else's. They come in the order of their size.
 fn keep_largest(buffers: &mut Vec<Buffer>) {
     if buffers.len() > BUFFERS_MAX {
-        buffers.sort_by_key(|buffer| (buffer.process, Reverse(buffer.entry.size)));
+        buffers.sort_by_key(|buffer| (buffer.process(), Reverse(buffer.entry.size)));
         let (mut rank, mut last) = (0, None);
         let mut ranked: Vec<(usize, Buffer)> = Vec::with_capacity(buffers.len());
         for buffer in mem::take(buffers) {
-            rank = if last == Some(buffer.process) { rank + 1 } else { 0 };
-            last = Some(buffer.process);
+            rank = if last == Some(buffer.process()) { rank + 1 } else { 0 };
+            last = Some(buffer.process());
             ranked.push((rank, buffer));
         }
         ranked.sort_by_key(|(rank, buffer)| (*rank, Reverse(buffer.entry.size)));
         buffers.extend(ranked.into_iter().take(BUFFERS_MAX).map(|(_, buffer)| buffer));
     }
-    buffers.sort_by_key(|buffer| (Reverse(buffer.entry.size), buffer.process, buffer.entry.address));
+    BufferOrder::Size.keep_first(buffers, BUFFERS_MAX);
 }
 
 fn event(snapshot: &Snapshot, happening: &Happening) -> Event {
@@ -119,6 +120,8 @@ pub(super) fn happenings(snapshot: &Snapshot, events: Vec<Event>) -> Vec<Happeni
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::tests::machine;
     use ttmon_model::units::UnixTime;
 
@@ -170,13 +173,14 @@ mod tests {
         let buffer = machine::hooked().buffers[0].clone();
         let of = |pid: u32, size: u64| {
             let mut buffer = buffer.clone();
-            (buffer.process.pid, buffer.entry.size) = (pid, size);
+            Arc::make_mut(&mut buffer.allocator).process.pid = pid;
+            buffer.entry.size = size;
             buffer
         };
         let mut buffers: Vec<Buffer> = (0..5000).map(|size| of(1, 1_000_000 + size)).chain((0..300).map(|size| of(2, 1 + size))).collect();
         keep_largest(&mut buffers);
         assert_eq!(buffers.len(), BUFFERS_MAX);
-        let sizes = |pid: u32| buffers.iter().filter(|one| one.process.pid == pid).map(|one| one.entry.size).collect::<Vec<_>>();
+        let sizes = |pid: u32| buffers.iter().filter(|one| one.process().pid == pid).map(|one| one.entry.size).collect::<Vec<_>>();
         assert_eq!((sizes(1).len(), sizes(1)[0], sizes(2).len(), sizes(2)[0]), (700, 1_004_999, 300, 300));
         assert!(buffers.is_sorted_by_key(|one| Reverse(one.entry.size)));
     }

@@ -212,7 +212,7 @@ fn environment(state: &State, owner: Owner, lines: &mut Vec<(String, Role)>) {
 }
 
 fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lines: &mut Vec<(String, Role)>) {
-    let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process == of.1).collect();
+    let mut buffers: Vec<_> = snapshot.buffers.iter().filter(|buffer| buffer.process() == of.1).collect();
     buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.entry.size));
     let mut counts = process.devices.iter().flat_map(|use_of| Kind::ALL.map(|kind| use_of.kinds[kind].count));
     let is_counted = counts.any(|count| count.is_ok_and(|count| count > 0));
@@ -222,7 +222,7 @@ fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lin
     }
     for buffer in buffers.iter().take(BUFFERS_MAX) {
         let entry = &buffer.entry;
-        let devices = ranges(buffer.devices.iter().copied());
+        let devices = ranges(buffer.devices().iter().copied());
         let tag = entry.tag.as_deref().unwrap_or_default();
         let text = format!(
             "{:>9} {:<9} {:>14} dev {devices:<6} {:>6} {tag}",

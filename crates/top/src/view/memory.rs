@@ -140,7 +140,7 @@ fn only_peak(snapshot: &Snapshot, device: &Device, kind: Kind) -> Option<u64> {
 /// Buffers of a device.
 fn on<'a>(snapshot: &'a Snapshot, device: &Device) -> impl Iterator<Item = &'a Buffer> + use<'a> {
     let id = device.id;
-    snapshot.buffers.iter().filter(move |buffer| buffer.devices.contains(&id))
+    snapshot.buffers.iter().filter(move |buffer| buffer.devices().contains(&id))
 }
 
 /// Why live buffers of a machine are counted and not listed.
@@ -189,9 +189,9 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
             Some(size(entry.size)),
             Some(entry.kind.name().to_owned()),
             Some(format!("{:#x}", entry.address)),
-            entry.per_bank.map(size),
+            entry.per_bank.map(|bytes| size(bytes.get().into())),
             Some(age(entry.time, snapshot.time)),
-            Some(buffer.process.pid.to_string()),
+            Some(buffer.process().pid.to_string()),
             Some(tag),
         ];
         for ((_, field), text) in fields.iter().zip(texts) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use ttmon_ledger::layout::{LOST_KINDS, Refused};
+use ttmon_model::ledger::BufferLayout;
 use ttmon_model::ledger::{BufferKind, FeatureState};
 use ttmon_model::memory::Kind;
 use ttmon_model::units::{Unit, UnixTime};
@@ -166,7 +167,7 @@ fn buffer(account: &Account, leftover: &Leftover<'_>) -> Value {
         "size": entry.size,
         "per_bank": known(entry.per_bank),
         "page_size": known(entry.page),
-        "layout": ledgers::layout(entry),
+        "layout": BufferLayout::from_number(entry.layout).map(BufferLayout::name),
         "cores": known(u32::from(entry.cores)),
         "devices": devices_of(leftover.places),
         "unmapped": unmapped_of(account, leftover.places),

@@ -1,11 +1,13 @@
 //! Allocators, blocks and live buffers of a document, which `ttmon mem --json` has besides what every snapshot has.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use ttmon_model::ledger::{BufferKind, FeatureState, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
+use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerBuffer, LedgerCircular, LedgerFeature, LedgerSelfCheck};
 use ttmon_model::limits::{DOCUMENT_ALLOCATORS_MAX, DOCUMENT_ENTRIES_MAX};
 use ttmon_model::memory::{Figure, Source};
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, Circular, NoBlocks, Programs};
+use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, Block, Buffer, BufferAllocator, Circular, NoBlocks, Programs};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, Kind, Missing, PerKind, Process, ProcessKey, Reading};
 
@@ -16,7 +18,6 @@ use crate::{Document, ReadError};
 
 /// Kinds that belong to no bar.
 const OTHERS: [BufferKind; 2] = [BufferKind::Host, BufferKind::Other];
-const LAYOUTS: [&str; 5] = ["interleaved", "height_sharded", "width_sharded", "block_sharded", "nd_sharded"];
 const NO_BLOCKS: [NoBlocks; 5] = [NoBlocks::PerCore, NoBlocks::Restored, NoBlocks::Unlisted, NoBlocks::Changing, NoBlocks::SizeUnknown];
 
 /// The processes of a document by pid: it has each pid once.
@@ -76,6 +77,7 @@ fn allocator(item: &Item<'_>, owners: &Owners) -> Option<Allocator> {
         self_check: item.part("self_check").as_ref().map_or_else(LedgerSelfCheck::default, self_check),
         kinds: PerKind::from_fn(|of| kind(of.name())),
         others: OTHERS.into_iter().filter_map(|of| Some((of, kind(of.name())?))).collect(),
+        buffers_left_out: 0,
     })
 }
 
@@ -162,23 +164,23 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
 }
 
 fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners) -> Option<Buffer> {
+    let allocator = BufferAllocator { id: item.text("allocator").ok()?, process: owners.of(item)?, devices: item.ids("devices") };
+    let small = |name| NonZeroU32::new(u32::try_from(item.whole(name).ok()?).unwrap_or(u32::MAX));
     Some(Buffer {
-        process: owners.of(item)?,
-        allocator: item.text("allocator").ok()?,
-        devices: item.ids("devices"),
+        allocator: Arc::new(allocator),
         entry: LedgerBuffer {
             // Its name stands for it: the document has no ledgers.
             allocator: 0,
             kind: item.meaning("kind", buffer_kind).ok()?,
             address: item.address("address").ok()?,
             size: item.whole("size").ok()?,
-            per_bank: item.whole("per_bank").ok(),
-            page_size: item.whole("page_size").ok(),
-            layout: item.meaning("layout", |name| LAYOUTS.into_iter().find(|layout| *layout == name)).ok(),
-            cores: item.whole("cores").ok(),
-            refs: item.whole("refs").ok()?,
+            per_bank: small("per_bank"),
+            page_size: small("page_size"),
+            layout: item.meaning("layout", BufferLayout::from_name).ok(),
+            cores: small("cores"),
+            refs: u32::try_from(item.whole("refs").ok()?).unwrap_or(u32::MAX),
             time: item.float("age_s").map_or(UnixTime(0), |age| before(now, age)),
-            tag: item.text("tag").ok(),
+            tag: item.text("tag").ok().map(Arc::from),
             is_per_core: false,
             kernel_type: item.meaning("kernel_type", KernelType::from_name).ok(),
         },

@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "each crate's tests use a part")]
 
+use std::num::NonZeroU32;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ttmon_model::identity::{ChipPosition, unique_id_candidates};
 use ttmon_model::ledger::{
-    BufferKind, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature, LedgerGeometry,
-    LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
+    BufferKind, BufferLayout, FeatureState, Ledger, LedgerAllocator, LedgerBuffer, LedgerChip, LedgerCircular, LedgerFeature,
+    LedgerGeometry, LedgerLaunches, LedgerRow, LedgerSample, LedgerSelfCheck, LedgerWriter, VisibleDevices,
 };
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, PerKind, Sample, Snapshot};
@@ -94,6 +96,7 @@ fn ledger(allocators: Vec<LedgerAllocator>, buffers: Vec<LedgerBuffer>) -> Ledge
         is_exact: true,
         is_changing: false,
         is_listed: true,
+        has_blocks: true,
         writer: LedgerWriter::Hook,
         is_mock: false,
         visible_devices: VisibleDevices::All,
@@ -116,7 +119,7 @@ fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[Ledge
         Kind::Trace => Some(TRACE),
         Kind::Cb | Kind::Kernel => None,
     });
-    let mine: Vec<&LedgerBuffer> = buffers.iter().filter(|buffer| buffer.allocator == usize::from(slot)).collect();
+    let mine: Vec<&LedgerBuffer> = buffers.iter().filter(|buffer| buffer.allocator == slot).collect();
     let of = |kind: Kind| mine.iter().copied().filter(|buffer| buffer.kind == BufferKind::Of(kind)).collect::<Vec<_>>();
     let rows = [Kind::Dram, Kind::L1, Kind::L1Small].into_iter().filter(|kind| !of(*kind).is_empty());
     LedgerAllocator {
@@ -130,36 +133,36 @@ fn allocator(slot: u16, mesh: (u16, u16), chips: &[LedgerChip], buffers: &[Ledge
         geometry,
         self_check: LedgerSelfCheck { checks: 7, ..LedgerSelfCheck::default() },
         rows: rows.map(|kind| row(kind, &of(kind))).collect(),
+        buffers_left_out: 0,
     }
 }
 
 fn row(kind: Kind, buffers: &[&LedgerBuffer]) -> LedgerRow {
     let geometry = if kind == Kind::Dram { DRAM } else { L1 };
-    let per_bank: u64 = buffers.iter().filter_map(|buffer| buffer.per_bank).sum();
+    let per_bank: u64 = buffers.iter().filter_map(|buffer| Some(u64::from(buffer.per_bank?.get()))).sum();
     let used = buffers.iter().map(|buffer| buffer.size).sum();
     LedgerRow {
-        kind: BufferKind::Of(kind),
         used,
         allocated: Some(per_bank * geometry.banks),
         count: buffers.len() as u64,
         peak: used,
         peak_time: UnixTime(NOW.0 - 9 * SECOND),
-        unlisted_count: 0,
-        unlisted_bytes: 0,
-        kernel_types: None,
         capacity: Some(geometry.banks * geometry.bank_bytes),
+        has_per_core: buffers.iter().any(|buffer| buffer.is_per_core),
+        has_unknown_blocks: buffers.iter().any(|buffer| !buffer.is_per_core && buffer.per_bank.is_none()),
+        ..LedgerRow::empty(BufferKind::Of(kind))
     }
 }
 
-fn buffer(allocator: usize, kind: Kind, address: u64, per_bank: u64, size: u64) -> LedgerBuffer {
+fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) -> LedgerBuffer {
     LedgerBuffer {
         allocator,
         kind: BufferKind::Of(kind),
         address,
         size,
-        per_bank: Some(per_bank),
-        page_size: Some(2048),
-        layout: Some("interleaved"),
+        per_bank: NonZeroU32::new(per_bank),
+        page_size: NonZeroU32::new(2048),
+        layout: Some(BufferLayout::Interleaved),
         cores: None,
         refs: 1,
         time: UnixTime(NOW.0 - 5 * SECOND),
@@ -188,8 +191,8 @@ pub(crate) fn overfull() -> Snapshot {
         is_global: false,
     };
     let buffers = (0..10_000_u64).map(|number| LedgerBuffer {
-        allocator: usize::try_from(number % 256).unwrap(),
-        ..buffer(0, if number % 2 == 0 { Kind::Dram } else { Kind::L1 }, number.wrapping_mul(u64::MAX / 7), u64::MAX, u64::MAX)
+        allocator: u16::try_from(number % 256).unwrap(),
+        ..buffer(0, if number % 2 == 0 { Kind::Dram } else { Kind::L1 }, number.wrapping_mul(u64::MAX / 7), u32::MAX, u64::MAX)
     });
     let mut board = device(0, "n300");
     hold(&mut board, &[4242]);
@@ -208,7 +211,7 @@ pub(crate) fn any_hooked() -> impl Strategy<Value = Snapshot> {
             let mut buffers = Vec::new();
             for (gap, size) in turns {
                 let address = next + gap * 32;
-                buffers.push(buffer(0, kind, address, size * 32, size * 1000));
+                buffers.push(buffer(0, kind, address, u32::try_from(size * 32).unwrap(), size * 1000));
                 next = address + size * 32;
             }
             buffers
@@ -219,7 +222,7 @@ pub(crate) fn any_hooked() -> impl Strategy<Value = Snapshot> {
         hold(&mut board, &[4242]);
         let owner = process(4242, "python3", "python3 x.py");
         let allocator = allocator(0, (1, 1), &chips()[..1], &all);
-        let content = Ledger { is_listed, ..ledger(vec![allocator], if is_listed { all } else { Vec::new() }) };
+        let content = Ledger { is_listed, has_blocks: is_listed, ..ledger(vec![allocator], if is_listed { all } else { Vec::new() }) };
         let ledgers = vec![LedgerSample { owner: owner.key, content: Ok(content) }];
         Snapshot::derive(&Sample { processes: vec![owner], ledgers, ..sample(vec![board]) }, None)
     })

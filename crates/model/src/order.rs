@@ -1,0 +1,197 @@
+//! Orders of buffers.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crate::ledger::LedgerBuffer;
+use crate::snapshot::Buffer;
+
+/// Which buffers come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BufferOrder {
+    /// The largest.
+    #[default]
+    Size,
+    /// The oldest.
+    Age,
+    /// Those of the first process, by address.
+    Address,
+    /// By tag, the largest of a tag first.
+    Tag,
+}
+
+impl BufferOrder {
+    /// By what the order is named after. Buffers that are equal in this go by process and address.
+    fn compare_named(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
+        match self {
+            Self::Size => b.size.cmp(&a.size),
+            Self::Age => a.time.cmp(&b.time),
+            Self::Address => Ordering::Equal,
+            Self::Tag => (&a.tag, Reverse(a.size)).cmp(&(&b.tag, Reverse(b.size))),
+        }
+    }
+
+    /// The order of two buffers of one process.
+    pub fn compare_in_process(self, a: &LedgerBuffer, b: &LedgerBuffer) -> Ordering {
+        let rest = |buffer: &LedgerBuffer| (buffer.address, buffer.allocator, buffer.kind);
+        self.compare_named(a, b).then_with(|| rest(a).cmp(&rest(b)))
+    }
+
+    /// The order of two buffers.
+    pub fn compare(self, a: &Buffer, b: &Buffer) -> Ordering {
+        let by_process = || a.process().cmp(&b.process());
+        let by_allocator = || a.allocator.id.cmp(&b.allocator.id);
+        self.compare_named(&a.entry, &b.entry)
+            .then_with(by_process)
+            .then_with(|| self.compare_in_process(&a.entry, &b.entry))
+            .then_with(by_allocator)
+    }
+
+    /// Sorts, and keeps the first `most`. Returns how many are left out.
+    pub fn keep_first(self, buffers: &mut Vec<Buffer>, most: usize) -> usize {
+        let left_out = buffers.len().saturating_sub(most);
+        if left_out > 0 && most > 0 {
+            buffers.select_nth_unstable_by(most - 1, |a, b| self.compare(a, b));
+        }
+        buffers.truncate(most);
+        buffers.sort_unstable_by(|a, b| self.compare(a, b));
+        left_out
+    }
+}
+
+/// The first buffers of one process in an order, of any number that is added.
+#[derive(Debug)]
+pub struct FirstBuffers {
+    order: BufferOrder,
+    most: usize,
+    /// The last one on top.
+    kept: BinaryHeap<Ranked>,
+    left_out: u64,
+}
+
+impl FirstBuffers {
+    /// Keeps at most so many.
+    pub fn new(order: BufferOrder, most: usize) -> Self {
+        Self { order, most, kept: BinaryHeap::new(), left_out: 0 }
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, buffer: LedgerBuffer) {
+        let order = self.order;
+        if self.kept.len() < self.most {
+            self.kept.push(Ranked { order, buffer });
+            return;
+        }
+        self.left_out += 1;
+        if let Some(mut last) = self.kept.peek_mut()
+            && order.compare_in_process(&buffer, &last.buffer).is_lt()
+        {
+            last.buffer = buffer;
+        }
+    }
+
+    /// Those that were kept, in no order, and how many were not.
+    pub fn finish(self) -> (impl Iterator<Item = LedgerBuffer>, u64) {
+        (self.kept.into_iter().map(|ranked| ranked.buffer), self.left_out)
+    }
+}
+
+#[derive(Debug)]
+struct Ranked {
+    order: BufferOrder,
+    buffer: LedgerBuffer,
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order.compare_in_process(&self.buffer, &other.buffer)
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ranked {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::ProcessKey;
+    use crate::ledger::BufferKind;
+    use crate::memory::Kind;
+    use crate::snapshot::BufferAllocator;
+    use crate::units::UnixTime;
+
+    const ORDERS: [BufferOrder; 4] = [BufferOrder::Size, BufferOrder::Age, BufferOrder::Address, BufferOrder::Tag];
+
+    fn buffer(number: u64, (size, time, tag): (u64, u64, u8)) -> LedgerBuffer {
+        LedgerBuffer {
+            allocator: 0,
+            kind: BufferKind::Of(Kind::Dram),
+            address: number,
+            size,
+            per_bank: None,
+            page_size: None,
+            layout: None,
+            cores: None,
+            refs: 1,
+            time: UnixTime(time),
+            tag: (tag > 0).then(|| tag.to_string().into()),
+            is_per_core: false,
+            kernel_type: None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn first_of_some_are_first_of_all(
+            facts in prop::collection::vec((0..20_u64, 0..20_u64, 0..4_u8), 0..60),
+            most in 0..70_usize,
+        ) {
+            let allocator = Arc::new(BufferAllocator { id: "1.0.0".to_owned(), process: ProcessKey { pid: 1, start_ticks: 2 }, devices: Vec::new() });
+            let buffers: Vec<LedgerBuffer> = (0..).zip(facts).map(|(number, facts)| buffer(number, facts)).collect();
+            for order in ORDERS {
+                let of = |entry: LedgerBuffer| Buffer { allocator: Arc::clone(&allocator), entry };
+                let mut all: Vec<Buffer> = buffers.iter().cloned().map(of).collect();
+                all.sort_by(|a, b| order.compare(a, b));
+                let left_out = all.len().saturating_sub(most);
+                all.truncate(most);
+
+                let mut kept: Vec<Buffer> = buffers.iter().cloned().map(of).collect();
+                prop_assert_eq!(order.keep_first(&mut kept, most), left_out);
+                prop_assert_eq!(&kept, &all);
+
+                let mut first = FirstBuffers::new(order, most);
+                buffers.iter().cloned().for_each(|buffer| first.add(buffer));
+                let (some, not_kept) = first.finish();
+                let mut some: Vec<Buffer> = some.map(of).collect();
+                order.keep_first(&mut some, most);
+                prop_assert_eq!((&some, not_kept), (&all, left_out as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn orders_put_these_first() {
+        let buffers = [(10, 5, 2), (30, 4, 1), (20, 3, 0)];
+        let first = |order: BufferOrder| {
+            let mut first = FirstBuffers::new(order, 1);
+            (0..).zip(buffers).for_each(|(number, facts)| first.add(buffer(number, facts)));
+            first.finish().0.map(|buffer| buffer.size).next()
+        };
+        assert_eq!(ORDERS.map(first), [Some(30), Some(20), Some(10), Some(20)]);
+    }
+}
