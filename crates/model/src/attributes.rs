@@ -111,6 +111,11 @@ impl Attribute {
         }
     }
 
+    /// Whether the firmware has to answer before there is a value. Files of the PCI device are the kernel's.
+    pub fn is_from_firmware(&self) -> bool {
+        matches!(self.place, Place::Class | Place::Hwmon | Place::Counters)
+    }
+
     /// What a text says, with its bounds not yet judged (see [`Attribute::judge`]).
     pub fn parse(&self, text: &str) -> Reading<Raw> {
         let text = text.trim_end_matches(['\n', ' ', '\0']);

@@ -16,10 +16,10 @@ mod process;
 mod rows;
 mod sums;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::health;
-use crate::identity::{DeviceId, UniqueId};
+use crate::identity::{DeviceId, UniqueId, ranges};
 use crate::kernels::KernelTypes;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
@@ -43,11 +43,13 @@ impl Snapshot {
         rows::report_strangers(sample, &rows, &mut problems);
         rows::report_boards(&rows, &mut problems);
         rows::report_missing(&rows, &mut problems);
+        numbers::report_contradictions(&rows, sample, &mut problems);
         let attribution = process::attribute(sample, &rows, &ids, &mut problems);
         let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let by_device = by_device(&processes);
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
+        let mut not_held = BTreeMap::new();
         for (index, row) in rows.iter().enumerate() {
             let gateway = || row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via));
             let (mut device, slot_width_max) = match row.local {
@@ -57,12 +59,12 @@ impl Snapshot {
             let unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]);
             device.unique_id = unique_id.map(UniqueId).ok_or(Missing::NoSource);
             let holders = rows::holders(&rows, row);
-            let uses = uses_of(&device, holders, by_device.get(&device.id).map_or(&[], Vec::as_slice), &mut problems);
+            let uses = uses_of(&device, holders, by_device.get(&device.id).map_or(&[], Vec::as_slice), &mut not_held);
             device.memory = memory(&device, row, holders, &processes, &uses, &tracked, attribution.stale_bytes[index]);
-            let is_in_use = holders.is_ok_and(|users| !users.pids.is_empty() || users.hidden > 0);
-            (device.health, device.health_reasons) = health::judge(&device, row.product, slot_width_max, is_in_use);
+            (device.health, device.health_reasons) = health::judge(&device, row.product, slot_width_max);
             devices.push(device);
         }
+        problems.extend(not_held.into_iter().map(not_held_problem));
         Self {
             host: sample.host.clone(),
             time: sample.time,
@@ -94,20 +96,31 @@ fn by_device(processes: &[Process]) -> HashMap<DeviceId, Vec<Use<'_>>> {
     uses
 }
 
+/// Devices that a process claims to have memory on and does not hold, by pid.
+type NotHeld = BTreeMap<u32, Vec<DeviceId>>;
+
+fn not_held_problem((pid, devices): (u32, Vec<DeviceId>)) -> Problem {
+    let devices = match devices.as_slice() {
+        [only] => format!("device {only}"),
+        devices => format!("devices {}", ranges(devices.iter().copied())),
+    };
+    Problem {
+        part: format!("ledger of process {pid}"),
+        reason: Missing::OutOfRange,
+        detail: format!("it has memory on {devices}, which it does not hold; it is not counted there"),
+    }
+}
+
 /// What counts for a device: of a process that the driver does not name, only what the service vouches for. Anybody may write
 /// anything into a ledger of their own.
-fn uses_of<'p>(device: &Device, holders: Holders<'_>, uses: &[Use<'p>], problems: &mut Vec<Problem>) -> Vec<&'p DeviceUse> {
+fn uses_of<'p>(device: &Device, holders: Holders<'_>, uses: &[Use<'p>], not_held: &mut NotHeld) -> Vec<&'p DeviceUse> {
     let may_hold =
         |process: &Process| holders.map_or(true, |users| !users.is_complete || users.hidden > 0 || users.pids.contains(&process.key.pid));
     let mut counted = Vec::new();
     for (process, use_of) in uses.iter().copied() {
         let is_own_word = Kind::ALL.into_iter().any(|kind| use_of.kinds[kind].source == Ok(Source::Ledger));
         if is_own_word && !may_hold(process) {
-            problems.push(Problem {
-                part: format!("ledger of process {}", process.key.pid),
-                reason: Missing::OutOfRange,
-                detail: format!("it has memory on device {}, which it does not hold; it is not counted there", device.id),
-            });
+            not_held.entry(process.key.pid).or_default().push(device.id);
         } else {
             counted.push(use_of);
         }

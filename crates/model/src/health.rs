@@ -2,7 +2,7 @@
 //!
 //! Power alone is never critical: a p150c publishes 500 W, more than its board may draw.
 //!
-//! A chip is throttling while all three hold: a process has it open, its AI clock is below 95 % of the nominal limit, and its
+//! A chip is throttling while all three hold: a process has it open, its AI clock is at 95 % of the nominal limit or below, and its
 //! temperature or its power is at 95 % of the limit it publishes, or above. A low clock alone means nothing: an idle chip has one.
 
 use crate::Arch;
@@ -12,7 +12,7 @@ use crate::product::Product;
 use crate::snapshot::{Device, Health, Location, State};
 
 /// Judges a device whose other fields are complete, and says why in words.
-pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>, is_in_use: bool) -> (Health, Vec<String>) {
+pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
     if device.state != State::Ok {
         return (Health::Unknown, state_reason(device).into_iter().collect());
     }
@@ -39,7 +39,7 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: 
     if device.heartbeat_alive == Ok(false) {
         note(Health::Warning, "the firmware's heartbeat has stopped".to_owned());
     }
-    if let Some((width, possible)) = narrow_link(device, product, slot_width_max).filter(|_| is_in_use) {
+    if let Some((width, possible)) = narrow_link(device, product, slot_width_max).filter(|_| device.is_in_use()) {
         note(Health::Warning, format!("PCIe link x{width} of x{possible}"));
     }
     if let Ok(trips @ 1..) = device.therm_trip_count {
@@ -53,13 +53,17 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: 
 }
 
 impl Device {
+    /// Whether a process has it open, as far as that is known.
+    pub fn is_in_use(&self) -> bool {
+        self.memory.holders.is_ok_and(|holders| holders > 0)
+    }
+
     /// The limit that holds the AI clock down, `temperature` or `power`, while the chip is throttling.
     pub fn throttled_by(&self) -> Option<&'static str> {
-        let is_in_use = self.memory.holders.is_ok_and(|holders| holders > 0);
         let is_held = self.aiclk_mhz.ok()?.0 as f64 <= self.aiclk_limit_mhz.ok()?.0 as f64 * CLOCK_HELD_RATIO;
         let is_at = |now: Reading<f64>, limit: Reading<f64>| now.is_ok_and(|now| limit.is_ok_and(|limit| now >= limit * AT_LIMIT_RATIO));
         match () {
-            () if !is_in_use || !is_held => None,
+            () if !self.is_in_use() || !is_held => None,
             () if is_at(self.temperature.map(|now| now.0), self.temperature_limit.map(|limit| limit.0)) => Some("temperature"),
             () if is_at(self.power.map(|now| now.0), self.power_limit.map(|limit| limit.0)) => Some("power"),
             () => None,

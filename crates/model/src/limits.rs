@@ -35,7 +35,8 @@ pub const DOCUMENT_KEYS_MAX: usize = 256;
 pub const DOCUMENT_DEPTH_MAX: usize = 16;
 /// Longest text in a document: a command has 4 KiB.
 pub const DOCUMENT_TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Values in one element of a list: a process on 256 chips has 20,000.
+/// Values in one element of a list. A process on 256 chips has 20,000; a device has 200, without its list of processes, which is not
+/// read.
 pub const ELEMENT_VALUES_MAX: usize = 64 * 1024;
 /// Devices of a document: local ones, the remote chips behind each, and room for large clusters.
 pub const DOCUMENT_DEVICES_MAX: usize = 4096;
@@ -62,7 +63,7 @@ pub const REFRESH_MAX: Duration = Duration::from_secs(86_400);
 pub const WARNING_RATIO: f64 = 0.9;
 /// From this share of its published limit on, a temperature or a power is at the limit: firmware regulates a little below it.
 pub const AT_LIMIT_RATIO: f64 = 0.95;
-/// Below this share of its limit, the AI clock of a chip in use is held down. Blackhole gives up less near its power limit.
+/// At this share of its limit or below, the AI clock of a chip in use is held down. Blackhole gives up less near its power limit.
 pub const CLOCK_HELD_RATIO: f64 = 0.95;
 /// Start times come in ticks of 10 ms and clocks are adjusted: a slot this much older than its process still fits.
 pub const START_TIME_SLACK: Duration = Duration::from_secs(2);

@@ -86,7 +86,7 @@ impl Missing {
             Self::RemoteChip => "a chip reached over Ethernet has no telemetry without opening a device",
             Self::NoPermission => "this user may not read it",
             Self::Resetting => "the chip is being reset",
-            Self::Gone => "the device left the bus",
+            Self::Gone => "the device is gone",
             Self::OutOfRange => "the value read cannot be true",
             Self::Unparsable => "the text read is not what the driver documents",
             Self::Timeout => "the read did not come back in time",

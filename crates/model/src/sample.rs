@@ -41,6 +41,8 @@ pub struct Proven {
     pub number: u32,
     /// UMD's id of the chip.
     pub unique_id: u64,
+    /// A running program claims something else: this is dropped when that one ends.
+    pub is_contested: bool,
 }
 
 /// One look at the whole machine.

@@ -211,6 +211,8 @@ pub struct BufferAllocator {
 pub struct Circular {
     /// Its process.
     pub process: ProcessKey,
+    /// The slot of its allocator in the process's ledger. Documents do not have it.
+    pub slot: u16,
     /// The chips it lies on, those on a row.
     pub devices: Vec<DeviceId>,
     /// What the ledger says of it.

@@ -61,6 +61,11 @@ impl Root {
         Self { proc: real.proc, passwd: real.passwd, ..Self::at(directory) }
     }
 
+    /// Whether the devices are simulated and the processes are real.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.base.as_ref().is_some_and(|base| !self.proc.starts_with(base))
+    }
+
     fn below(directory: &Path, base: Option<PathBuf>) -> Self {
         Self {
             sys: directory.join("sys"),

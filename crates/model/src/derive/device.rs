@@ -1,7 +1,7 @@
 //! One chip: its state, and each value with its reason.
 
 use super::rows::Row;
-use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, Pace, Place, TO_DEVICE};
+use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, Pace, TO_DEVICE};
 use crate::fields::{Files, FromFile, hex16};
 use crate::limits::{HEARTBEAT_WINDOW_MIN, NONSENSE_READINGS_MIN};
 use crate::missing::{Missing, Reading};
@@ -60,7 +60,7 @@ fn identified(row: &Row<'_>) -> Device {
 }
 
 /// The state, and whether the sample as a whole is nonsense.
-fn judge_state(attributes: &Attributes) -> (State, bool) {
+pub(super) fn judge_state(attributes: &Attributes) -> (State, bool) {
     let mut believable = 0;
     let mut reasons = Vec::new();
     for row in ATTRIBUTES.iter().filter(|row| row.is_telemetry) {
@@ -105,7 +105,7 @@ impl Values<'_> {
 
     fn settle<T>(&self, attr: Attr, reading: Reading<T>) -> Reading<T> {
         let attribute = attr.attribute();
-        let is_from_firmware = matches!(attribute.place, Place::Class | Place::Hwmon | Place::Counters);
+        let is_from_firmware = attribute.is_from_firmware();
         if self.is_nonsense && attribute.pace == Pace::Dynamic && is_from_firmware {
             return Err(Missing::OutOfRange);
         }
@@ -144,6 +144,10 @@ fn bytes_per_second(row: &Row<'_>, words: Reading<WordsPerSecond>) -> Reading<By
 
 /// The sum of what each counter moved. Each NoC's counter is 32 bits wide and wraps by itself.
 fn words_per_second(values: &Values<'_>, counted: Option<&Counted>, counters: &[Attr]) -> Reading<WordsPerSecond> {
+    // Counters are all ones meanwhile.
+    if values.state == State::Resetting {
+        return Err(Missing::Resetting);
+    }
     let now: Vec<(Attr, u64)> = counters.iter().filter_map(|attr| Some((*attr, values.number(*attr).ok()?))).collect();
     // A single sample reads one counter, of either direction.
     if counted.is_none() && has_counters(values.attributes) {

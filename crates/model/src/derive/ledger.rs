@@ -319,7 +319,8 @@ fn take(
         let chips = targets.get(entry.allocator).map_or(&[][..], Vec::as_slice);
         let here = |chip: &usize| entry.chip.is_none_or(|at| at == *chip);
         let devices = (0..chips.len()).filter(here).filter_map(|chip| device_of(chips[chip], rows)).collect();
-        tracked.circulars.push(Circular { process: owner, devices, entry: *entry });
+        let slot = ledger.allocators.get(entry.allocator).map_or(0, |allocator| allocator.slot);
+        tracked.circulars.push(Circular { process: owner, slot, devices, entry: *entry });
     }
     let Tracked { allocators, buffers, .. } = tracked;
     add_buffers(ledger, &allocators[first..], buffers);

@@ -3,13 +3,15 @@
 //! UMD numbers remote chips in the order in which it finds them, which nothing outside a program says. A ledger has both the number
 //! and the unique id of each chip that its program opened, and the unique id belongs to one row.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::rows::{self, Ids, Row, holders};
 use crate::cluster::Cluster;
+use crate::identity::{DeviceId, ranges};
 use crate::ledger::VisibleDevices;
 use crate::limits::PROVEN_MAX;
-use crate::sample::{Proven, Sample, Users};
+use crate::missing::Missing;
+use crate::sample::{Problem, Proven, Sample};
 
 /// Sets the numbers of rows that have none: those that ledgers prove, then the last one by elimination.
 pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
@@ -33,59 +35,112 @@ pub(super) fn apply(rows: &mut [Row<'_>], sample: &Sample) {
     }
 }
 
-/// Numbers and rows that programs prove. A number of two chips and a chip of two numbers prove nothing.
-fn certain(rows: &[Row<'_>], sample: &Sample) -> Vec<(u64, usize)> {
-    let ids = Ids::of(rows);
-    let mut by_number: HashMap<u64, Option<usize>> = HashMap::new();
-    for (number, _, row) in live(rows, &ids, sample) {
-        let known = by_number.entry(number.into()).or_insert(Some(row));
-        *known = known.filter(|known| *known == row);
-    }
-    // What was proved before counts where no program that runs says something else.
-    for proven in &sample.proven {
-        if let Some(row) = ids.row(proven.unique_id)
-            && !by_number.values().any(|known| *known == Some(row))
-        {
-            by_number.entry(proven.number.into()).or_insert(Some(row));
-        }
-    }
-    let found: Vec<(u64, usize)> = by_number.into_iter().filter_map(|(number, row)| Some((number, row?))).collect();
-    let count = |row: usize| found.iter().filter(|(_, other)| *other == row).count();
-    found.iter().copied().filter(|(_, row)| count(*row) == 1).collect()
+/// A claim of a program: TT-Metal's number of a chip, by its unique id, and the row of that chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Claim {
+    row: usize,
+    number: u32,
+    unique_id: u64,
 }
 
-/// Number, unique id and row of each chip of a program that sees all devices and holds this one.
-fn live<'s>(rows: &'s [Row<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Iterator<Item = (u32, u64, usize)> + use<'s> {
+/// What programs claim. One number for two chips and two numbers for one chip contradict each other.
+#[derive(Default)]
+struct Claims {
+    all: BTreeSet<Claim>,
+    /// The row of each number; none where there are several.
+    rows: HashMap<u32, Option<usize>>,
+    /// The number of each row; none where there are several.
+    numbers: HashMap<usize, Option<u32>>,
+}
+
+impl Claims {
+    fn add(&mut self, claim: Claim) {
+        if self.all.insert(claim) {
+            let row = self.rows.entry(claim.number).or_insert(Some(claim.row));
+            *row = row.filter(|row| *row == claim.row);
+            let number = self.numbers.entry(claim.row).or_insert(Some(claim.number));
+            *number = number.filter(|number| *number == claim.number);
+        }
+    }
+
+    fn is_contradicted(&self, claim: &Claim) -> bool {
+        self.rows[&claim.number].is_none() || self.numbers[&claim.row].is_none()
+    }
+
+    /// Those of running programs, and those that are kept. While a card is gone, kept ones do not count: programs that start now
+    /// number the chips in another way.
+    fn of(rows: &[Row<'_>], sample: &Sample) -> Self {
+        let ids = Ids::of(rows);
+        let mut claims = Self::default();
+        live(rows, &ids, sample).for_each(|claim| claims.add(claim));
+        if !rows.iter().any(rows::is_gone) {
+            for Proven { number, unique_id, .. } in sample.proven.iter().copied() {
+                ids.row(unique_id).into_iter().for_each(|row| claims.add(Claim { row, number, unique_id }));
+            }
+        }
+        claims
+    }
+}
+
+/// Numbers and rows that programs prove. A claim that another one contradicts proves nothing.
+fn certain(rows: &[Row<'_>], sample: &Sample) -> Vec<(u64, usize)> {
+    let claims = Claims::of(rows, sample);
+    claims.all.iter().filter(|claim| !claims.is_contradicted(claim)).map(|claim| (claim.number.into(), claim.row)).collect()
+}
+
+/// Reports the devices about whose numbers programs disagree.
+pub(super) fn report_contradictions(rows: &[Row<'_>], sample: &Sample, problems: &mut Vec<Problem>) {
+    if sample.cluster.is_some() {
+        return;
+    }
+    let claims = Claims::of(rows, sample);
+    let mut devices: Vec<DeviceId> =
+        claims.all.iter().filter(|claim| claims.is_contradicted(claim)).map(|claim| rows[claim.row].id).collect();
+    devices.dedup();
+    if !devices.is_empty() {
+        problems.push(Problem {
+            part: format!("device {}", ranges(devices)),
+            reason: Missing::OutOfRange,
+            detail: "programs disagree about TT-Metal's numbers of these chips; memory reported by number is not shown there".to_owned(),
+        });
+    }
+}
+
+/// Claims of running programs that see all devices, of each chip that the program itself holds. Any user may write anything into a
+/// ledger.
+fn live<'s>(rows: &'s [Row<'_>], ids: &'s Ids, sample: &'s Sample) -> impl Iterator<Item = Claim> + use<'s> {
     let ledgers = sample.ledgers.iter().filter_map(|ledger| Some((ledger.owner.pid, ledger.content.as_ref().ok()?)));
     let whole = ledgers.filter(|(_, ledger)| !ledger.is_mock && ledger.visible_devices == VisibleDevices::All);
     whole.flat_map(move |(pid, ledger)| {
         ledger.allocators.iter().flat_map(|allocator| &allocator.chips).filter_map(move |chip| {
             let (number, unique_id) = (chip.metal_id?, chip.unique_id?);
             let row = ids.row(unique_id)?;
-            // Anybody may write anything into a ledger of their own.
-            let may_hold = |users: &Users| !users.is_complete || users.hidden > 0 || users.pids.contains(&pid);
-            holders(rows, &rows[row]).map_or(true, may_hold).then_some((number, unique_id, row))
+            let is_held = holders(rows, &rows[row]).is_ok_and(|users| users.pids.contains(&pid));
+            is_held.then_some(Claim { row, number, unique_id })
         })
     })
 }
 
-/// Returns what ledgers prove of TT-Metal's numbers, for the samples after this one.
+/// Returns what programs prove of TT-Metal's numbers, for the samples after this one. A kept pair that a running program contradicts
+/// is contested as long as that program runs, so that neither counts; then it is dropped.
 pub fn proven(sample: &Sample) -> Vec<Proven> {
-    if sample.ledgers.is_empty() || sample.cluster.is_some() {
+    let is_any_contested = sample.proven.iter().any(|proven| proven.is_contested);
+    if sample.cluster.is_some() || (sample.ledgers.is_empty() && !is_any_contested) {
         return sample.proven.clone();
     }
     let rows = rows::list(sample);
-    let ids = Ids::of(&rows);
-    let mut all: Vec<Proven> = Vec::new();
-    let live = live(&rows, &ids, sample).map(|(number, unique_id, _)| Proven { number, unique_id });
-    // An older one of the same number or chip is replaced.
-    for one in live.chain(sample.proven.iter().copied()) {
-        let is_known = |known: &Proven| known.number == one.number || known.unique_id == one.unique_id;
-        if all.len() < PROVEN_MAX && !all.iter().any(is_known) {
-            all.push(one);
-        }
-    }
-    all
+    let claims = Claims::of(&rows, sample);
+    let live: HashSet<Claim> = live(&rows, &Ids::of(&rows), sample).collect();
+    let keep = |claim: &Claim| {
+        let kept = sample.proven.iter().find(|proven| (proven.number, proven.unique_id) == (claim.number, claim.unique_id));
+        let is_contested = claims.is_contradicted(claim);
+        let is_kept = match is_contested {
+            true => kept.is_some(),
+            false => live.contains(claim) || kept.is_some_and(|proven| !proven.is_contested),
+        };
+        is_kept.then_some(Proven { number: claim.number, unique_id: claim.unique_id, is_contested })
+    };
+    claims.all.iter().filter_map(keep).take(PROVEN_MAX).collect()
 }
 
 /// Whether a chip has no number that is certain.

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::numbers;
+use super::{device, numbers};
 use crate::attributes::Attr;
 use crate::cluster::ClusterChip;
 use crate::identity::{ChipPosition, DeviceId, gaps, unique_id_candidates};
 use crate::missing::{Missing, Reading};
 use crate::product::{Arch, Product};
 use crate::sample::{DeviceSample, Problem, Sample, Users};
+use crate::snapshot::State;
 
 /// One chip before anything of it is shown.
 #[derive(Debug)]
@@ -67,7 +68,8 @@ pub(super) fn list(sample: &Sample) -> Vec<Row<'_>> {
 /// Says which ids are missing, where those of remote chips depend on them.
 pub(super) fn report_missing(rows: &[Row<'_>], problems: &mut Vec<Problem>) {
     let Some(last) = rows.iter().filter_map(|row| row.via.ok()).max() else { return };
-    let locals = rows.iter().filter(|row| row.local.is_some()).map(|row| row.id.0);
+    let is_known = |row: &&Row<'_>| row.product.is_some() || row.board.is_ok();
+    let locals = rows.iter().filter(|row| row.local.is_some()).filter(is_known).map(|row| row.id.0);
     let missing: Vec<String> = gaps(0, last.0, locals)
         .into_iter()
         .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
@@ -140,7 +142,7 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
     if sample.cluster.is_some() {
         return;
     }
-    // One that the driver does not list is none of TT-Metal's.
+    // TT-Metal does not see a card that the driver never listed.
     let is_listed = |row: &Row<'_>| row.local.is_some_and(|local| local.was_listed);
     let mut order: Vec<usize> = (0..rows.len()).filter(|index| is_listed(&rows[*index])).collect();
     let is_mixed = order.windows(2).any(|pair| rows[pair[0]].arch != rows[pair[1]].arch);
@@ -149,9 +151,17 @@ fn number_locals(rows: &mut [Row<'_>], sample: &Sample) {
         return;
     }
     order.sort_by_key(|index| bdf(&rows[*index]));
-    for (metal_id, index) in (0..).zip(order) {
+    // A program that started before a card was gone counts it; one that starts now does not, if there is another card for it.
+    let is_there = |index: &usize| !is_gone(&rows[*index]);
+    let certain = if order.iter().any(is_there) { order.iter().take_while(|index| is_there(index)).count() } else { order.len() };
+    for (metal_id, index) in (0..).zip(order.drain(..certain)) {
         rows[index].metal_id = Ok(metal_id);
     }
+}
+
+/// Whether a card that the driver listed is gone.
+pub(super) fn is_gone(row: &Row<'_>) -> bool {
+    row.local.is_some_and(|local| local.was_listed && device::judge_state(&local.attributes).0 == State::Gone)
 }
 
 /// Says which boards are named by the PCI subsystem, because the driver prints no card type.

@@ -317,7 +317,8 @@ impl Scan {
             return files;
         }
         let version = scope.driver.as_deref().ok().and_then(Version::parse);
-        if version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
+        // Simulated processes cannot have a device open.
+        if !self.root.is_simulated() && version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
             for (known, users) in scope.devices.iter().zip(users.iter_mut()) {
                 if let Ok(users) = users {
                     users::verify(root, known.id, users, examined, budget);

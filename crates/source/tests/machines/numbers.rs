@@ -110,9 +110,8 @@ fn ledgers_prove_numbers_of_remote_chips() {
     assert_eq!(remotes(&sample), [None, None]);
     assert_eq!(remotes(&with(&sample, vec![one.clone()])), [Some(3), Some(2)], "the other one is what is left");
     let kept = Sample { proven: ttmon_model::proven(&with(&sample, vec![one.clone()])), ..sample.clone() };
-    assert_eq!(kept.proven, [Proven { number: 3, unique_id: r0 }]);
+    assert_eq!(kept.proven, [Proven { number: 3, unique_id: r0, is_contested: false }]);
     assert_eq!(remotes(&kept), [Some(3), Some(2)], "after its end too");
-    assert_eq!(remotes(&with(&kept, vec![program(8, &[(3, r1)])])), [Some(2), Some(3)], "a program that runs knows better");
     assert_eq!(remotes(&with(&sample, vec![one, program(8, &[(3, r1)])])), [None, None], "two disagree");
     assert_eq!(remotes(&with(&sample, vec![program(9, &[(3, r0)])])), [None, None], "it does not hold the chip");
     assert_eq!(remotes(&with(&sample, vec![program(7, &[(0, r0)])])), [None, None], "a number of a local chip");
@@ -122,4 +121,57 @@ fn ledgers_prove_numbers_of_remote_chips() {
     let mut other_view = program(7, &[(3, r0)]);
     other_view.content.as_mut().unwrap().visible_devices = VisibleDevices::Only("1".to_owned());
     assert_eq!(remotes(&with(&sample, vec![other_view])), [None, None]);
+}
+
+/// Any user who holds a gateway may claim any number. A claim that another one contradicts proves nothing, and neither does that one.
+#[test]
+fn contradicted_numbers_are_none() {
+    let sample = two_n300().machine_with(Options::default()).sample().unwrap();
+    let [_, r0, _, r1] = unique_ids();
+    let derived = |sample: &Sample| {
+        let snapshot = Snapshot::derive(sample, None);
+        let is_said = snapshot.problems.iter().any(|problem| problem.detail.contains("programs disagree about TT-Metal's numbers"));
+        ([2, 3].map(|id| snapshot.devices[id].metal_id.ok()), is_said)
+    };
+    let next =
+        |sample: &Sample, ledgers: Vec<LedgerSample>| Sample { proven: ttmon_model::proven(&with(sample, ledgers)), ..sample.clone() };
+    let (honest, forged) = (|| program(7, &[(3, r0), (2, r1)]), || program(8, &[(2, r0)]));
+    assert_eq!(derived(&with(&sample, vec![honest(), forged()])), ([None, None], true), "at the same time");
+    let kept = next(&sample, vec![honest()]);
+    assert_eq!(derived(&kept), ([Some(3), Some(2)], false));
+    let both = with(&kept, vec![forged()]);
+    assert_eq!(derived(&both), ([None, None], true), "one after the other");
+    let still = next(&kept, vec![forged()]);
+    assert_eq!(derived(&with(&still, vec![forged()])), ([None, None], true), "as long as it runs");
+    let ended = next(&still, vec![program(9, &[])]);
+    assert_eq!(derived(&ended), ([None, None], false), "nothing of either is kept");
+    assert_eq!(derived(&with(&ended, vec![honest()])), ([Some(3), Some(2)], false));
+}
+
+/// Where nobody can say who holds a chip, a program proves nothing.
+#[test]
+fn numbers_need_a_known_holder() {
+    let tree = two_n300();
+    tree.pids(0, "0\n8\n");
+    let sample = tree.machine_with(Options::default()).sample().unwrap();
+    let [_, r0, ..] = unique_ids();
+    let snapshot = Snapshot::derive(&with(&sample, vec![program(7, &[(3, r0)])]), None);
+    assert!(snapshot.devices[2].metal_id.is_err());
+}
+
+/// A program that starts without a card numbers the ones after it in another way.
+#[test]
+fn numbers_after_a_gone_card_are_not_certain() {
+    let tree = two_n300();
+    let mut machine = tree.machine_with(Options { pace: ttmon_source::read::Pace::Repeated, ..Options::default() });
+    let [_, r0, ..] = unique_ids();
+    let mut sample = machine.sample().unwrap();
+    let numbers = |sample: &Sample| Snapshot::derive(sample, None).devices.iter().map(|device| device.metal_id.ok()).collect::<Vec<_>>();
+    assert_eq!(numbers(&sample), [Some(0), Some(1), None, None]);
+    tree.remove("sys/class/tenstorrent/tenstorrent!0");
+    std::fs::remove_dir_all(tree.path("sys/devices/pci0000:00/0000:00:01.0/0000:41:00.0")).unwrap();
+    sample = machine.sample().unwrap();
+    sample.proven = vec![Proven { number: 3, unique_id: r0, is_contested: false }];
+    assert_eq!(Snapshot::derive(&sample, None).devices[0].state, ttmon_model::snapshot::State::Gone);
+    assert_eq!(numbers(&sample), [None; 4]);
 }

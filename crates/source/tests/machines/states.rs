@@ -405,3 +405,31 @@ fn identity_outlasts_silence() {
         }
     }
 }
+
+/// A device whose kind is not known may have had remote chips: the ids of those after it are other ones.
+#[test]
+fn an_unknown_device_before_a_gateway_makes_ids_unstable() {
+    let tree = two();
+    let is_said =
+        |snapshot: &Snapshot| snapshot.problems.iter().any(|problem| problem.detail.contains("ids of remote chips are not stable"));
+    assert!(!is_said(&tree.snapshot()));
+    fs::remove_dir_all(tree.path("sys/devices/pci0000:00/0000:00:01.0/0000:c1:00.0")).unwrap();
+    let snapshot = tree.snapshot();
+    assert!(device(&snapshot, 0).board.is_err() && is_said(&snapshot), "{:?}", snapshot.problems);
+    let tree = two();
+    fs::remove_dir_all(tree.path("sys/devices/pci0000:00/0000:00:01.0/0000:c2:00.0")).unwrap();
+    assert!(!is_said(&tree.snapshot()), "the last one");
+}
+
+/// Counters answer all-ones while the chip is reset.
+#[test]
+fn counters_out_of_range_during_a_reset_are_of_the_reset() {
+    let tree = n300();
+    tree.faults(&format!("{CLASS}/tt_aiclk\tENODATA\n{CLASS}/tt_axiclk\tENODATA\n{CLASS}/tt_arcclk\tENODATA\n{CLASS}/tt_heartbeat\tENODATA\n{CLASS}/device/hwmon\tENODATA\n"));
+    let counters = fs::read_dir(tree.path("sys/class/tenstorrent/tenstorrent!0/pcie_perf_counters")).unwrap();
+    let all_ones = |file: fs::DirEntry| format!("pcie_perf_counters/{}\t4294967295", file.file_name().to_string_lossy());
+    tree.files(0, &counters.flatten().map(all_ones).collect::<Vec<_>>().join("\n"));
+    let snapshot = tree.snapshot();
+    let device = device(&snapshot, 0);
+    assert_eq!((device.state, device.pcie.to_device), (State::Resetting, Err(Missing::Resetting)));
+}

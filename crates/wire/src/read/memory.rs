@@ -147,6 +147,7 @@ pub(super) fn circulars(document: &Document<'_>, owners: &Owners) -> Result<Vec<
         let cores: Vec<u8> = item.ids("cores").iter().map(|number| u8::try_from(number.0).ok()).collect::<Option<_>>()?;
         Some(Circular {
             process: owners.of(item)?,
+            slot: 0,
             devices: item.ids("devices"),
             entry: LedgerCircular {
                 // As for buffers; and its devices are those it lies on.
