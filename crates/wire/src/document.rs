@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::time::Instant;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use ttmon_model::limits::{DOCUMENT_DEPTH_MAX, DOCUMENT_KEYS_MAX, DOCUMENT_TEXT_BYTES_MAX, ELEMENT_VALUES_MAX};
@@ -40,21 +40,41 @@ impl<'a> Document<'a> {
     }
 
     /// Reads a list, one element after the other, of which there may be so many. A list that does not exist is empty.
-    pub fn each(
+    pub fn each(&self, name: &'static str, count_max: usize, take: impl FnMut(&Value) -> Result<(), ReadError>) -> Result<(), ReadError> {
+        self.run(Elements { bounds: &self.bounds, name, skipped: None, count_max, is_cut: false, take })
+    }
+
+    /// The same, without the values of one key of the elements.
+    pub(crate) fn each_without(
+        &self,
+        skipped: &'static str,
+        name: &'static str,
+        count_max: usize,
+        take: impl FnMut(&Value) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        self.run(Elements { bounds: &self.bounds, name, skipped: Some(skipped), count_max, is_cut: false, take })
+    }
+
+    /// Reads the first elements of a list; more are passed over.
+    pub(crate) fn first(
         &self,
         name: &'static str,
         count_max: usize,
-        mut take: impl FnMut(&Value) -> Result<(), ReadError>,
+        take: impl FnMut(&Value) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
-        let Some((_, list)) = self.lists.iter().rfind(|(other, _)| other == name) else { return Ok(()) };
-        self.bounds.run(list.get(), Elements { bounds: &self.bounds, name, count_max, take: &mut take })
+        self.run(Elements { bounds: &self.bounds, name, skipped: None, count_max, is_cut: true, take })
+    }
+
+    fn run(&self, elements: Elements<'_, impl FnMut(&Value) -> Result<(), ReadError>>) -> Result<(), ReadError> {
+        let Some((_, list)) = self.lists.iter().rfind(|(other, _)| other == elements.name) else { return Ok(()) };
+        self.bounds.run(list.get(), elements)
     }
 }
 
 /// Reads one object of at most [`ELEMENT_VALUES_MAX`] values.
 pub(crate) fn read_value(text: &str) -> Result<Value, ReadError> {
     let bounds = Bounds::new(None);
-    bounds.run(text, Element { bounds: &bounds, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 0 })
+    bounds.run(text, Element { bounds: &bounds, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 0, skipped: None })
 }
 
 /// What reading may take.
@@ -123,7 +143,7 @@ impl<'t> Visitor<'t> for Head<'_> {
             if value.get().starts_with('[') {
                 lists.push((key, value));
             } else {
-                let element = Element { bounds: self.0, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 1 };
+                let element = Element { bounds: self.0, left: &Cell::new(ELEMENT_VALUES_MAX), depth: 1, skipped: None };
                 head.insert(key, self.0.run(value.get(), element).map_err(|error| self.0.stop(error))?);
             }
         }
@@ -134,7 +154,11 @@ impl<'t> Visitor<'t> for Head<'_> {
 struct Elements<'b, F> {
     bounds: &'b Bounds,
     name: &'static str,
+    /// A key of the elements whose values are not read.
+    skipped: Option<&'static str>,
     count_max: usize,
+    /// Whether elements beyond the count are passed over instead of refused.
+    is_cut: bool,
     take: F,
 }
 
@@ -158,7 +182,12 @@ impl<'t, F: FnMut(&Value) -> Result<(), ReadError>> Visitor<'t> for Elements<'_,
         let left = Cell::new(0);
         loop {
             left.set(ELEMENT_VALUES_MAX);
-            let Some(value) = list.next_element_seed(Element { bounds: self.bounds, left: &left, depth: 2 })? else { return Ok(()) };
+            if self.is_cut && count == self.count_max {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(());
+            }
+            let element = Element { bounds: self.bounds, left: &left, depth: 2, skipped: self.skipped };
+            let Some(value) = list.next_element_seed(element)? else { return Ok(()) };
             count += 1;
             if count > self.count_max {
                 return Err(self.bounds.stop(ReadError::TooMuch(self.name)));
@@ -174,6 +203,8 @@ struct Element<'b> {
     /// How many values more there may be.
     left: &'b Cell<usize>,
     depth: usize,
+    /// A key of this object whose value is not read.
+    skipped: Option<&'static str>,
 }
 
 impl Element<'_> {
@@ -181,7 +212,7 @@ impl Element<'_> {
         if self.depth >= DOCUMENT_DEPTH_MAX {
             return Err(self.bounds.stop(ReadError::TooMuch("levels")));
         }
-        Ok(Self { depth: self.depth + 1, ..*self })
+        Ok(Self { depth: self.depth + 1, skipped: None, ..*self })
     }
 
     fn count<E: Error>(&self) -> Result<(), E> {
@@ -244,6 +275,10 @@ impl<'t> Visitor<'t> for Element<'_> {
         let mut values = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             self.bounds.check_text(&key)?;
+            if self.skipped == Some(key.as_str()) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
             let value = map.next_value_seed(self.inner()?)?;
             values.insert(key, value);
         }

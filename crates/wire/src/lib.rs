@@ -17,11 +17,13 @@ pub mod recording;
 mod table;
 mod value;
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use ttmon_model::Snapshot;
+use ttmon_model::limits::DOCUMENT_TEXTS_MAX;
 use ttmon_model::sample::Problem;
+use ttmon_model::{Missing, Snapshot};
 
 use device::DeviceJson;
 pub use document::Document;
@@ -93,7 +95,7 @@ impl SnapshotJson<'_> {
         let snapshot = self.snapshot;
         let devices: Vec<_> = snapshot.devices.iter().map(|device| DeviceJson { snapshot, device }).collect();
         let processes: Vec<_> = snapshot.processes.iter().map(ProcessJson).collect();
-        let problems: Vec<_> = snapshot.problems.iter().map(ProblemJson).collect();
+        let problems = bounded(&snapshot.problems);
         let mut reasons = Reasons::default();
         reasons.note("driver", snapshot.driver.as_ref().err().copied());
 
@@ -111,7 +113,18 @@ impl SnapshotJson<'_> {
     }
 }
 
-struct ProblemJson<'a>(&'a Problem);
+/// The first problems, and how many more there are where a reader would not take all.
+fn bounded(problems: &[Problem]) -> Vec<ProblemJson<'_>> {
+    let shown = if problems.len() > DOCUMENT_TEXTS_MAX { DOCUMENT_TEXTS_MAX - 1 } else { problems.len() };
+    let mut list: Vec<_> = problems[..shown].iter().map(|problem| ProblemJson(Cow::Borrowed(problem))).collect();
+    if shown < problems.len() {
+        let detail = format!("{} more are not listed", problems.len() - shown);
+        list.push(ProblemJson(Cow::Owned(Problem { part: "problems".to_owned(), reason: Missing::NotTracked, detail })));
+    }
+    list
+}
+
+struct ProblemJson<'a>(Cow<'a, Problem>);
 
 impl Serialize for ProblemJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

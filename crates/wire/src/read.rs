@@ -2,7 +2,8 @@
 //! what an older one did not know yet is absent (`not_exposed`).
 //!
 //! Some things are not in the document and so are not the same afterwards: the ticks of a process's start (its start time
-//! stands for them), allocators that were closed, circular buffers one by one, and fractions beyond the third digit.
+//! stands for them), allocators that were closed, circular buffers one by one, and fractions beyond the digits
+//! that a field is written with.
 
 mod device;
 pub(crate) mod item;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use ttmon_model::limits::{DOCUMENT_DEVICES_MAX, DOCUMENT_PROCESSES_MAX, DOCUMENT_TEXTS_MAX, DOCUMENT_USES_MAX};
 use ttmon_model::sample::{Origin, Problem};
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Missing, Process, Snapshot};
+use ttmon_model::{Device, Missing, Process, Snapshot};
 
 use crate::SCHEMA;
 use crate::document::Document;
@@ -81,14 +82,14 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
         time,
         driver: head.text("driver"),
         origin: if head.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
-        devices: list(document, "devices", DOCUMENT_DEVICES_MAX, "a device", device::read)?,
+        devices: devices(document)?,
         allocators: memory::allocators(document, &owners)?,
         buffers: memory::buffers(document, time, &owners)?,
         circulars: memory::circulars(document, &owners)?,
         denied_processes: head.whole("denied_processes").unwrap_or(0),
         scan_age: head.float("processes_age_s").ok().and_then(|age| Duration::try_from_secs_f64(age).ok()).unwrap_or_default(),
         processes,
-        problems: known(document, "problems", DOCUMENT_TEXTS_MAX, problem)?,
+        problems: problems(document)?,
     })
 }
 
@@ -121,6 +122,26 @@ pub(crate) fn known<T>(
         Ok(())
     })?;
     Ok(list)
+}
+
+fn devices(document: &Document<'_>) -> Result<Vec<Device>, ReadError> {
+    let mut devices = Vec::new();
+    // The document's list of processes has those of each device.
+    document.each_without("processes", "devices", DOCUMENT_DEVICES_MAX, |value| {
+        devices.push(Item::new(value).and_then(|item| device::read(&item)).ok_or(ReadError::Shape("a device"))?);
+        Ok(())
+    })?;
+    Ok(devices)
+}
+
+/// The first problems: a host with many is still one to be seen.
+fn problems(document: &Document<'_>) -> Result<Vec<Problem>, ReadError> {
+    let mut problems = Vec::new();
+    document.first("problems", DOCUMENT_TEXTS_MAX, |value| {
+        problems.extend(Item::new(value).and_then(|item| problem(&item)));
+        Ok(())
+    })?;
+    Ok(problems)
 }
 
 fn processes(document: &Document<'_>) -> Result<Vec<Process>, ReadError> {

@@ -387,6 +387,40 @@ fn more_than_any_host_has_is_refused() {
     assert_eq!(read(&document("processes", &process, 17)), Err(ReadError::TooMuch("devices of processes")));
 }
 
+/// A user can cause any number of problems. Ours are counted beyond the limit; those of another writer are cut.
+#[test]
+fn problems_have_a_limit() {
+    use ttmon_model::limits::DOCUMENT_TEXTS_MAX;
+    let problem = |number: usize| ttmon_model::sample::Problem {
+        part: format!("process {number}"),
+        reason: ttmon_model::Missing::OutOfRange,
+        detail: String::new(),
+    };
+    let mut snapshot = machine::n300();
+    snapshot.problems = (0..DOCUMENT_TEXTS_MAX).map(problem).collect();
+    check_round_trip(&snapshot);
+    snapshot.problems = (0..DOCUMENT_TEXTS_MAX + 9).map(problem).collect();
+    let text = to_string(&SnapshotJson { snapshot: &snapshot, version: "0.1.0" }, Layout::Line);
+    let problems = read(&text).unwrap().problems;
+    assert_eq!(problems.len(), DOCUMENT_TEXTS_MAX);
+    assert_eq!(problems.last().unwrap().detail, "10 more are not listed");
+    let one = "{\"part\":\"process 0\",\"reason\":\"out_of_range\",\"detail\":\"\"}";
+    let longer = text.replacen(one, &[one; 300].join(","), 1);
+    assert_eq!(read(&longer).unwrap().problems.len(), DOCUMENT_TEXTS_MAX);
+}
+
+/// The processes of a device are in the list of processes too, and are not read twice.
+#[test]
+fn a_device_may_have_thousands_of_processes() {
+    let mut snapshot = machine::n300();
+    let first = snapshot.processes[0].clone();
+    snapshot.processes = (1..3000)
+        .map(|pid| ttmon_model::Process { key: ttmon_model::identity::ProcessKey { pid, ..first.key }, ..first.clone() })
+        .collect();
+    let text = to_string(&SnapshotJson { snapshot: &snapshot, version: "0.1.0" }, Layout::Line);
+    assert_eq!(read(&text).map(|read| read.processes.len()), Ok(2999));
+}
+
 /// A field that an older program did not write is absent, one that a newer one added is passed over.
 #[test]
 fn other_versions_are_read() {
