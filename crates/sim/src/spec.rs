@@ -172,7 +172,11 @@ fn fault(item: &str, value: &str) -> Result<Fault, SpecError> {
     let (from, until) = time.split_once('-').map_or((time, None), |(from, until)| (from, Some(until)));
     let device = number(item, device, 0..=u32::MAX)?;
     let tick = |seconds| number(item, seconds, 0..=u32::MAX).map(|seconds| u64::from(seconds) * TICKS_PER_SECOND);
-    Ok(Fault { kind, device, from_tick: tick(from)?, until_tick: until.map_or(Ok(u64::MAX), tick)? })
+    let (from_tick, until_tick) = (tick(from)?, until.map_or(Ok(u64::MAX), tick)?);
+    if until_tick <= from_tick {
+        return Err(SpecError::EndsEarly { item: item.to_owned() });
+    }
+    Ok(Fault { kind, device, from_tick, until_tick })
 }
 
 fn number<T>(item: &str, digits: &str, range: std::ops::RangeInclusive<T>) -> Result<T, SpecError>
@@ -208,6 +212,11 @@ pub enum SpecError {
     },
     /// A fault that does not read as one.
     Fault {
+        /// As typed.
+        item: String,
+    },
+    /// A fault that ends before it begins.
+    EndsEarly {
         /// As typed.
         item: String,
     },
@@ -254,6 +263,7 @@ impl fmt::Display for SpecError {
             Self::Fault { item } => {
                 write!(f, "bad fault {item:?}; it is fault=KIND:DEVICE[@SECONDS[-SECONDS]] with KIND one of {}", kinds())
             }
+            Self::EndsEarly { item } => write!(f, "{item:?} ends before it begins; it is fault=KIND:DEVICE@FROM-TO, in seconds"),
             Self::Driver { item } => write!(f, "no such driver {item:?}; it is driver=2.5, 2.7, 2.9 or 2.10"),
             Self::TooManyDevices { devices } => write!(f, "{devices} simulated devices are too many; at most {DEVICES_MAX} are allowed"),
             Self::NoSuchDevice { device, last } => write!(f, "no device {device} to have a fault; this machine has 0 to {last}"),
@@ -319,6 +329,8 @@ mod tests {
             ("n300,driver=2.6", "driver=2.5, 2.7, 2.9 or 2.10"),
             ("n300,driver=2.9,driver=2.9", "again"),
             ("n300,fault=gone:0@1-x", "bad number"),
+            ("n300,fault=gone:0@5-3", "ends before it begins"),
+            ("n300,fault=gone:0@5-5", "ends before it begins"),
             ("n300,fault=hot:x", "bad number"),
             ("n300,fault=hot:0@", "bad number"),
             ("n300\n,procs=5\n6", "bad number in \"procs=5\\n6\""),
