@@ -20,8 +20,8 @@ fn no_banks(allocator: &Allocator) -> &'static str {
     let is_served = allocator.kinds.iter().any(|(_, item)| item.as_ref().is_some_and(|item| item.figure.source == Ok(Source::Server)));
     match () {
         () if allocator.coverage.is_ok() => "    N/A (the hook has not seen the banks of this allocator)",
-        () if is_served => "    N/A (the allocation socket carries no banks; the hook of `ttmon run` reports those of TT-Metal)",
-        () => "    N/A (the program reports its buffers itself, without banks; the hook reports those of TT-Metal)",
+        () if is_served => "    N/A (the allocation socket carries no banks; `ttmon run` reports them)",
+        () => "    N/A (the program reports buffers without banks; `ttmon run` reports both)",
     }
 }
 

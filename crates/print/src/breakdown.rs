@@ -50,29 +50,49 @@ pub(crate) fn lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Titles and sizes of what the memory of a device is made of.
+type Parts = Vec<(&'static str, Reading<u64>)>;
+
+/// What lies in L1, and in DRAM where that is more than buffers. Few programs capture traces or use the small area, so those parts
+/// are left out where there are none.
+fn memory_parts(device: &Device) -> (Parts, Parts) {
     let used = |kind: Kind| device.memory.kinds[kind].figure.used;
-    // Few programs capture traces or use the small area, so those parts stand only where there are some.
     let is_some = |kind: Kind| used(kind).is_ok_and(|bytes| bytes > 0);
-    let traces = is_some(Kind::Trace).then(|| ("Traces", used(Kind::Trace)));
-    let mut parts = vec![("Buffers", used(Kind::L1))];
-    parts.extend(is_some(Kind::L1Small).then(|| ("Small", used(Kind::L1Small))));
-    parts.extend([("CBs", used(Kind::Cb)), ("Kernels", used(Kind::Kernel))]);
+    let mut l1 = vec![("Buffers", used(Kind::L1))];
+    l1.extend(is_some(Kind::L1Small).then(|| ("Small", used(Kind::L1Small))));
+    l1.extend([("CBs", used(Kind::Cb)), ("Kernels", used(Kind::Kernel))]);
+    let dram = if is_some(Kind::Trace) { vec![("Buffers", used(Kind::Dram)), ("Traces", used(Kind::Trace))] } else { Vec::new() };
+    (l1, dram)
+}
+
+/// The same in one list, where the first title of each has its name: `L1: Buffers`.
+pub fn memory_parts_in_line(device: &Device) -> Vec<(String, Reading<u64>)> {
+    let (l1, dram) = memory_parts(device);
+    let named = |name: &'static str, parts: Parts| {
+        parts.into_iter().enumerate().map(move |(index, (title, used))| {
+            let title = if index == 0 { format!("{name}: {title}") } else { title.to_owned() };
+            (title, used)
+        })
+    };
+    named("L1", l1).chain(named("DRAM", dram)).collect()
+}
+
+fn print(device: &Device, form: Form, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     if form != Form::Block {
         print_line(device, style, out)?;
-        parts.extend(traces);
-        return if form == Form::Split { print_parts(&parts, style, out) } else { Ok(()) };
+        return if form == Form::Split { print_parts(&memory_parts_in_line(device), style, out) } else { Ok(()) };
     }
+    let (l1_parts, dram_parts) = memory_parts(device);
     let chip = device.arch.map_or("unknown chip", |arch| arch.chip_name());
     writeln!(out, "Device {} ({chip}, {}):", device.id, style.clean(&device.label()))?;
     let peak = device.memory.kinds[Kind::Dram].figure.peak.map_or_else(|_| String::new(), |peak| format!("  peak {}", size(peak)));
     let [dram, l1] = bar_lines(device, style);
     writeln!(out, "{dram}{peak}")?;
-    if let Some(traces) = traces {
-        print_parts(&[("Buffers", used(Kind::Dram)), traces], style, out)?;
+    if !dram_parts.is_empty() {
+        print_parts(&dram_parts, style, out)?;
     }
     writeln!(out, "{l1}")?;
-    print_parts(&parts, style, out)?;
+    print_parts(&l1_parts, style, out)?;
     match &device.memory.kinds[Kind::Kernel].figure.kernel_types {
         Some(types) => print_kernel_types("Kernels: ", types, style, out),
         None => Ok(()),
@@ -109,11 +129,7 @@ pub(crate) fn print_kernel_types(head: &str, types: &KernelTypes, style: &Style<
 fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut columns = 0;
     for (title, used) in parts {
-        let (tone, value) = match used {
-            Ok(bytes) => (Tone::Plain, size(*bytes)),
-            Err(Missing::NotTracked) => (Tone::Absent, "not tracked".to_owned()),
-            Err(_) => (Tone::Absent, ABSENT.to_owned()),
-        };
+        let (tone, value) = (if used.is_ok() { Tone::Plain } else { Tone::Absent }, size_or_untracked(*used));
         let title = title.as_ref();
         let wide = title.len() + 1 + value.len();
         let before = match columns {
@@ -125,6 +141,15 @@ fn print_parts(parts: &[(impl AsRef<str>, Reading<u64>)], style: &Style<'_>, out
         write!(out, "{before}{title} {}", style.paint(tone, &value))?;
     }
     writeln!(out)
+}
+
+/// A size, or why there is none in as few words as a part has room for.
+pub fn size_or_untracked(used: Reading<u64>) -> String {
+    match used {
+        Ok(bytes) => size(bytes),
+        Err(Missing::NotTracked) => "not tracked".to_owned(),
+        Err(_) => ABSENT.to_owned(),
+    }
 }
 
 /// One device in one line, the bar as wide as the rest allows.

@@ -98,7 +98,7 @@ fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device
         DeviceField::Plain(field) => field.attr(),
         DeviceField::OfKind(..) => None,
     };
-    if device.state == State::Starting && reason == Missing::NoSource && attr.is_some() {
+    if device.state == State::Starting && reason == Missing::NoSource && attr.is_some_and(|attr| attr.attribute().is_from_firmware()) {
         return "the firmware does not answer yet".to_owned();
     }
     let newer = attr.filter(|_| reason == Missing::NotExposed).and_then(|attr| newer_driver(attr, snapshot, device));

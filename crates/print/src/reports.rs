@@ -64,8 +64,8 @@ impl ProgramReports {
         let mut files = Vec::new();
         for circular in &snapshot.circulars {
             let (process, program) = (circular.process, circular.entry.program);
-            let mut of_process = snapshot.allocators.iter().filter(|allocator| allocator.process == process);
-            let Some(allocator) = of_process.nth(circular.entry.allocator).filter(|allocator| has_banks(allocator)) else { continue };
+            let is_its = |allocator: &&Allocator| allocator.process == process && allocator.slot == circular.slot;
+            let Some(allocator) = snapshot.allocators.iter().find(is_its).filter(|allocator| has_banks(allocator)) else { continue };
             if !self.seen.insert((process, program)) {
                 continue;
             }

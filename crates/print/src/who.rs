@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ttmon_model::snapshot::State;
 use ttmon_model::{Device, Process, Reading, Snapshot};
 
-use crate::notes::hidden;
+use crate::notes::{hidden, print_problems};
 use crate::quantity::{ABSENT, age, size_or_absent};
 use crate::snapshot::origin_mark;
 use crate::style::Style;
@@ -36,7 +36,7 @@ pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::R
     for line in aligned(&rows) {
         writeln!(out, "{}", format!("{line}  {}", origin_mark(snapshot)).trim_end())?;
     }
-    Ok(())
+    print_problems(snapshot, style, out)
 }
 
 fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Reading<u64>, l1: Reading<u64>) -> Vec<String> {

@@ -97,12 +97,15 @@ fn compare_state(device: &Device, before: Option<&Standing>, now: UnixTime, add:
     if was == device.state {
         return;
     }
+    // A chip that is reached through another one has its state.
+    if device.via.is_ok() {
+        return;
+    }
     let id = device.id;
+    let why = if device.health_reasons.is_empty() { device.state.name().to_owned() } else { device.health_reasons.join(", ") };
     match device.state {
-        State::Resetting => add(Grade::Warning, format!("device {id} is being reset")),
-        State::Gone => add(Grade::Critical, format!("device {id} left the bus")),
-        State::Unreadable => add(Grade::Critical, format!("device {id} cannot be read")),
-        State::Starting => add(Grade::Warning, format!("device {id} is starting: its firmware does not answer yet")),
+        State::Resetting | State::Starting => add(Grade::Warning, format!("device {id}: {why}")),
+        State::Gone | State::Unreadable => add(Grade::Critical, format!("device {id}: {why}")),
         State::Ok if matches!(was, State::Starting | State::Resetting | State::Gone | State::Unreadable) => {
             let after = before.map_or_else(String::new, |before| format!(" after {}", age(before.since, now)));
             add(Grade::Good, format!("device {id} is back{after}"));
@@ -139,8 +142,8 @@ mod tests {
         let mut alerts = Alerts::default();
         assert!(alerts.watch(&machine::troubled()));
         let first = texts(&alerts);
-        assert!(first.iter().any(|text| text == "device 0 is being reset"), "{first:?}");
-        assert!(first.iter().any(|text| text == "device 1 left the bus"), "{first:?}");
+        assert!(first.iter().any(|text| text == "device 0: the chip is being reset"), "{first:?}");
+        assert!(first.iter().any(|text| text == "device 1: unplugged, unbound, or the driver was unloaded"), "{first:?}");
         assert!(first.iter().any(|text| text.starts_with("device 4 critical: temperature 105")), "{first:?}");
         assert!(!alerts.watch(&machine::troubled()));
         assert_eq!(texts(&alerts), first);
@@ -161,7 +164,22 @@ mod tests {
         step(State::Ok, 3);
         step(State::Starting, 1);
         step(State::Ok, 2);
-        let starting = "device 0 is starting: its firmware does not answer yet";
-        assert_eq!(texts(&alerts), ["device 0 is being reset", "device 0 is back after 4s", starting, "device 0 is back after 2s"]);
+        assert_eq!(
+            texts(&alerts),
+            ["device 0: resetting", "device 0 is back after 4s", "device 0: starting", "device 0 is back after 2s"],
+            "the state's name where there is no reason"
+        );
+    }
+
+    /// Its gateway has the alert, and the return.
+    #[test]
+    fn a_remote_chip_has_no_alert_of_its_gateway() {
+        let mut alerts = Alerts::default();
+        let mut snapshot = machine::n300();
+        alerts.watch(&snapshot);
+        snapshot.devices[0].state = State::Gone;
+        snapshot.devices[1].state = State::Gone;
+        alerts.watch(&snapshot);
+        assert_eq!(texts(&alerts), ["device 0: gone"]);
     }
 }

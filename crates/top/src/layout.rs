@@ -71,7 +71,8 @@ pub(crate) fn main_of(state: &State, body: Rect) -> Main {
     if state.has_groups() {
         return groups(body, state.lines().len());
     }
-    main(body, state.shown().map_or(0, |snapshot| snapshot.devices.len()))
+    let (devices, processes) = state.shown().map_or((0, 0), |snapshot| (snapshot.devices.len(), snapshot.processes.len()));
+    main(body, devices, processes)
 }
 
 /// Several machines: a line for each of them and of their devices, as far as processes leave room.
@@ -93,8 +94,14 @@ pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
     if at - heading < rows { first.min(heading) } else { first }
 }
 
-/// Rows are the scarce good: one for each device, then what processes need, then charts.
-pub(crate) fn main(body: Rect, devices: usize) -> Main {
+/// Rows of the chosen device's memory.
+const KIND_ROWS: u16 = 3;
+/// What processes have at least, and what of that is no process.
+const PROCESS_ROWS_MIN: u16 = 8;
+const PROCESS_HEADINGS: u16 = 2;
+
+/// Rows are the scarce good: one for each device, then what processes need, then the breakdown and charts.
+pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     let (body, side) = if devices == 1 && body.width >= SIDE_MIN {
         let side = Rect { x: body.right() - SIDE_COLUMNS, width: SIDE_COLUMNS, ..body };
         (Rect { width: body.width - SIDE_COLUMNS - 1, ..body }, Some(side))
@@ -130,8 +137,11 @@ pub(crate) fn main(body: Rect, devices: usize) -> Main {
     };
     let list = take(fixed + rows);
     let mut spare = body.height.saturating_sub(fixed + rows + wanted);
-    let kinds = (devices > 0 && spare >= 3).then(|| take(3));
-    spare -= kinds.map_or(0, |area| area.height);
+    // Few processes leave rows that the breakdown may have.
+    let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).clamp(PROCESS_ROWS_MIN, wanted);
+    let has_kinds = devices > 0 && body.height.saturating_sub(fixed + rows + needed) >= KIND_ROWS;
+    let kinds = has_kinds.then(|| take(KIND_ROWS));
+    spare = spare.saturating_sub(kinds.map_or(0, |area| area.height));
     let charts = (spare >= 5).then(|| take(spare.min(chart_rows(body.width, devices))));
     let processes = Rect { y: top, height: body.bottom() - top, ..body };
     Main { form, devices: list, has_sums, kinds, charts, processes, side }
@@ -344,8 +354,8 @@ mod tests {
         for width in [80, 100, 117, 118, 120, 189, 190, 200, 400] {
             for height in 24..80 {
                 let body = frame((width, height)).unwrap().body;
-                for devices in [0, 1, 2, 4, 8, 9, 16, 32, 64, 256] {
-                    let main = main(body, devices);
+                for (devices, processes) in [0, 1, 2, 4, 8, 9, 16, 32, 64, 256].into_iter().flat_map(|count| [(count, 0), (count, 50)]) {
+                    let main = main(body, devices, processes);
                     let parts: Vec<Rect> =
                         [Some(main.devices), main.kinds, main.charts, Some(main.processes), main.side].into_iter().flatten().collect();
                     for (index, part) in parts.iter().enumerate() {
@@ -362,7 +372,7 @@ mod tests {
     fn a_click_hits_the_device_that_is_seen() {
         for (width, height) in [(80, 24), (120, 40), (200, 50)] {
             for count in [1, 8, 16, 32, 64, 256] {
-                let main = main(frame((width, height)).unwrap().body, count);
+                let main = main(frame((width, height)).unwrap().body, count, 3);
                 for chosen in [0, count / 2, count - 1] {
                     let list = DeviceList::new(&main, chosen, count).unwrap();
                     let seen = list.first..count.min(list.first + list.page());
@@ -381,7 +391,7 @@ mod tests {
 
     #[test]
     fn forms_by_size_and_count() {
-        let form = |width, height, devices| main(frame((width, height)).unwrap().body, devices).form;
+        let form = |width, height, devices| main(frame((width, height)).unwrap().body, devices, 3).form;
         assert_eq!(form(80, 24, 8), Form::Rows { columns: 1 });
         assert_eq!(form(80, 24, 32), Form::Grid { columns: 4 });
         assert_eq!(form(120, 40, 8), Form::Rows { columns: 1 });

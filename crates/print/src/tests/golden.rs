@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use ttmon_model::fields::{DeviceField, Section};
+use ttmon_model::snapshot::State;
 use ttmon_model::{Kind, Missing, Snapshot};
 
 use super::{machine, printed, style};
@@ -118,11 +119,51 @@ fn programs_are_reported_once() {
     assert_eq!(programs.next(&machine), []);
 }
 
+/// The reason why there are no banks has a width that fits any screen.
+#[test]
+fn a_reason_is_not_cut() {
+    let mut machine = machine::hooked();
+    for allocator in &mut machine.allocators {
+        allocator.kinds = Default::default();
+        allocator.coverage = Err(Missing::NoSource);
+    }
+    let text = printed(|out| banks(&machine, &style(80), out));
+    assert!(text.contains("N/A (") && !text.contains("..") && !text.contains('…'), "{text}");
+}
+
+/// A selection of devices removes allocators before the one that a program uses.
+#[test]
+fn a_program_keeps_its_allocator_in_a_selection() {
+    let mut machine = machine::hooked();
+    let circular = machine.circulars[0].clone();
+    let of_program = |machine: &Snapshot| ProgramReports::default().next(machine);
+    machine.circulars = vec![circular.clone()];
+    let whole = of_program(&machine);
+    let used = machine.allocators.iter().find(|one| one.process == circular.process && one.slot == circular.slot).unwrap().clone();
+    machine.allocators.insert(0, ttmon_model::snapshot::Allocator { slot: used.slot + 1, kinds: Default::default(), ..used.clone() });
+    assert_eq!(of_program(&machine), whole);
+    machine.allocators.retain(|allocator| allocator.slot != used.slot);
+    assert_eq!(of_program(&machine), []);
+}
+
 #[test]
 fn queries() {
     assert_snapshot!("query_n300", printed(|out| query(&machine::n300(), &[], &style(80), out)));
     let sections = [Section::Temperature, Section::Performance];
     assert_snapshot!("query_sections", printed(|out| query(&machine::troubled(), &sections, &style(80), out)));
+}
+
+/// Files of the PCI device do not wait for the firmware.
+#[test]
+fn only_values_of_the_firmware_wait_for_it() {
+    let mut machine = machine::n300();
+    let device = &mut machine.devices[0];
+    device.state = State::Starting;
+    (device.numa_node, device.temperature) = (Err(Missing::NoSource), Err(Missing::NoSource));
+    let text = printed(|out| query(&machine, &[], &style(80), out));
+    let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("temperature:").contains("the firmware does not answer yet"), "{text}");
+    assert!(!line("numa_node:").contains("firmware"), "{text}");
 }
 
 /// On a screen that is too low, processes matter more than the breakdown.
@@ -141,7 +182,7 @@ fn the_breakdown_of_many_devices_keeps_its_split() {
     let whole = printed(|out| snapshot(&machine::galaxy(), &style(80), out));
     let devices = whole.lines().filter(|line| line.starts_with("Device ")).count();
     assert!(devices > 4, "{whole}");
-    assert_eq!(whole.lines().filter(|line| line.starts_with("    Buffers ") && line.contains("CBs ")).count(), devices, "{whole}");
+    assert_eq!(whole.lines().filter(|line| line.starts_with("    L1: Buffers ") && line.contains("CBs ")).count(), devices, "{whole}");
 }
 
 /// On a screen the fullest form that fits is shown: blocks, two lines, one line per device.
@@ -154,9 +195,9 @@ fn the_breakdown_takes_the_room_there_is() {
     let rows = block.lines().count();
     assert_eq!(at(rows), block);
     let split = at(rows - 1);
-    assert!(split.contains("    Buffers ") && split.lines().count() < rows, "{split}");
+    assert!(split.contains("    L1: Buffers ") && split.lines().count() < rows, "{split}");
     let short = at(split.lines().count() - 1);
-    assert!(short.contains("Memory Breakdown:") && !short.contains("    Buffers "), "{short}");
+    assert!(short.contains("Memory Breakdown:") && !short.contains("Buffers "), "{short}");
     assert!(!at(short.lines().count() - 1).contains("Memory Breakdown:"));
 }
 
@@ -240,6 +281,6 @@ fn unknown_banks_are_explained_without_advice() {
     let text = |machine: &Snapshot| printed(|out| banks(machine, &style(120), out)) + &printed(|out| blocks(machine, &style(120), out));
     assert_eq!(text(&machine).matches("N/A (the hook has not seen the banks of this allocator)").count(), 2);
     machine.allocators[0].coverage = Err(Missing::NoSource);
-    assert_eq!(text(&machine).matches("N/A (the program reports its buffers itself, without banks").count(), 2);
+    assert_eq!(text(&machine).matches("N/A (the program reports buffers without banks").count(), 2);
     assert!(!text(&machine).contains("start it with"));
 }

@@ -4,10 +4,10 @@ use ratatui_core::layout::Rect;
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::{DeviceSums, Severity, State as DeviceState};
 use ttmon_model::units::size_in_unit_of;
-use ttmon_model::{Device, DeviceId, Kind, Missing, Reading, Snapshot};
+use ttmon_model::{Device, DeviceId, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
 use ttmon_print::text::Cut;
-use ttmon_print::{link_text, lower_bound, power_text, temperature_text};
+use ttmon_print::{link_text, lower_bound, memory_parts_in_line, power_text, size_or_untracked, temperature_text};
 
 use super::fullness;
 use crate::canvas::{Canvas, Field, spark, width};
@@ -311,16 +311,13 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
         };
         canvas.say(area, at + 7, row, &text, if used.is_ok() { Role::Plain } else { Role::Dim });
     }
-    let parts = [("Buffers", Kind::L1), ("Small", Kind::L1Small), ("CBs", Kind::Cb), ("Kernels", Kind::Kernel), ("Traces", Kind::Trace)];
     let mut at = 12;
-    for (title, kind) in parts {
-        let used = device.memory.kinds[kind].figure.used;
-        let (text, role) = match used {
-            Ok(used) => (format!("{title} {}", size(used)), Role::Plain),
-            Err(Missing::NotTracked) => (format!("{title} not tracked"), Role::Dim),
-            Err(_) => (format!("{title} {ABSENT}"), Role::Dim),
-        };
-        at = canvas.say(area, at, 2, &text, role) + 2;
+    for (title, used) in memory_parts_in_line(device) {
+        let text = format!("{title} {}", size_or_untracked(used));
+        if at + width(&text) > area.width {
+            break;
+        }
+        at = canvas.say(area, at, 2, &text, if used.is_ok() { Role::Plain } else { Role::Dim }) + 2;
     }
 }
 
@@ -330,6 +327,7 @@ mod tests {
     use crate::tests::{drawn, eight, machine, text, watched};
     use crate::theme::Theme;
     use ratatui_core::buffer::Buffer;
+    use ttmon_model::{Kind, Missing};
 
     /// At any width, and the word is never cut for it.
     #[test]
@@ -358,12 +356,29 @@ mod tests {
     /// The main view has the split of the chosen device's memory wherever rows are left.
     #[test]
     fn the_main_view_has_the_breakdown() {
-        for (snapshot, size) in [(eight(), (120, 40)), (machine::n300(), (80, 24))] {
+        for (snapshot, size) in [(eight(), (120, 40)), (eight(), (80, 24)), (machine::n300(), (80, 24))] {
             let state = watched(&snapshot, size, Theme::default(), 1);
             let screen = text(&drawn(&state));
             assert!(screen.contains("Buffers ") && screen.contains("CBs ") && screen.contains("Kernels "), "{screen}");
             assert!(screen.contains("0 DRAM") && screen.contains("0 L1"), "{screen}");
         }
+    }
+
+    /// On the smallest screen, parts that do not fit are left out whole.
+    #[test]
+    fn the_breakdown_is_not_cut_in_a_part() {
+        let mut snapshot = machine::n300();
+        for (kind, used) in [(Kind::L1, Ok(16 << 20)), (Kind::L1Small, Ok(2 << 20)), (Kind::Cb, Ok(20 << 20)), (Kind::Trace, Ok(44 << 20))]
+        {
+            snapshot.devices[0].memory.kinds[kind].figure.used = used;
+        }
+        snapshot.devices[0].memory.kinds[Kind::Kernel].figure.used = Err(Missing::NotTracked);
+        let parts = |width| {
+            let screen = text(&drawn(&watched(&snapshot, (width, 24), Theme::default(), 1)));
+            screen.lines().find(|line| line.contains("CBs")).unwrap_or_default().trim().to_owned()
+        };
+        assert_eq!(parts(80), "L1: Buffers 16.0MB  Small 2.0MB  CBs 20.0MB  Kernels not tracked");
+        assert!(parts(120).contains("Kernels not tracked  DRAM: Buffers 2.4GB  Traces 44.0MB"), "{}", parts(120));
     }
 
     /// More than fit the smallest screen: what lies above is told as what lies below.
