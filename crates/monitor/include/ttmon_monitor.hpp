@@ -244,6 +244,10 @@ public:
                 if (!done(ttmon_monitor_bank_stats(handle_.get(), device, kind, index, &raw))) {
                     return stats;
                 }
+                // A new sample between two calls: its allocators may be others.
+                if (kind > 0 && allocator.id != raw.allocator) {
+                    return stats;
+                }
                 allocator.id = raw.allocator;
                 allocator.pid = raw.pid;
                 allocator.kinds[static_cast<Kind>(kind)] = {figure(raw.banks),

@@ -14,16 +14,17 @@ use std::time::Duration;
 
 pub use shapes::*;
 use ttmon_model::snapshot::{Health, State, Status};
-use ttmon_model::{Kind, Missing, Source};
+use ttmon_model::{DeviceId, Kind, Missing, Source};
 
 use crate::fill;
 use crate::gate::{self, Failure, pass};
 use crate::monitor::Monitor;
+use crate::stats;
 
 /// An open monitor. Threads may share one; only its closing wants to be alone.
 #[derive(Debug)]
 pub struct Handle {
-    monitor: Monitor,
+    pub(crate) monitor: Monitor,
 }
 
 /// Opens the machine below a directory that stands for `/`, or this machine for NULL. Returns NULL where that is no
@@ -126,9 +127,10 @@ pub unsafe extern "C" fn ttmon_monitor_process_ids(
 ) -> i32 {
     let find = || {
         // SAFETY: as the caller promises.
-        let stats = unsafe { opened(monitor) }?.detailed_stats(device)?.ok_or_else(|| no_device(device))?;
+        let snapshot = unsafe { opened(monitor) }?.devices()?.ok_or_else(|| no_device(device))?;
+        snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
         // No pid of Linux is larger than 2^22.
-        Ok(stats.processes.iter().filter_map(|process| i32::try_from(process.pid).ok()).collect())
+        Ok(snapshot.processes_on(DeviceId(device)).filter_map(|(process, _)| i32::try_from(process.key.pid).ok()).collect())
     };
     // SAFETY: as the caller promises.
     pass(|| unsafe { list(pids, capacity, count, find) })
@@ -181,8 +183,9 @@ pub unsafe extern "C" fn ttmon_monitor_detailed_stats(monitor: *mut Handle, devi
     let make = || {
         let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
         // SAFETY: as the caller promises.
-        let stats = unsafe { opened(monitor) }?.detailed_stats(device)?.ok_or_else(|| no_device(device))?;
-        Ok(fill::kind_stats(&stats.kinds[which], device, kind, stats.processes.len()))
+        let snapshot = unsafe { opened(monitor) }?.devices()?.ok_or_else(|| no_device(device))?;
+        let found = snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
+        Ok(fill::kind_stats(&found.memory.kinds[which], device, kind, snapshot.processes_on(found.id).count()))
     };
     // SAFETY: as the caller promises; struct_size is the first field.
     pass(|| unsafe { write(out, make) })
@@ -198,9 +201,12 @@ pub unsafe extern "C" fn ttmon_monitor_bank_stats(monitor: *mut Handle, device: 
     let make = || {
         let which = fill::kind_of(kind).ok_or(Failure::BadArgument("no such kind of memory"))?;
         // SAFETY: as the caller promises.
-        let stats = unsafe { opened(monitor) }?.detailed_stats(device)?.ok_or_else(|| no_device(device))?;
-        let allocator = usize::try_from(index).ok().and_then(|index| stats.allocators.get(index));
-        let beyond = || Failure::NotFound(format!("device {device} has {} allocators", stats.allocators.len()));
+        let snapshot = unsafe { opened(monitor) }?.listed()?.ok_or_else(|| no_device(device))?;
+        snapshot.device(DeviceId(device)).ok_or_else(|| no_device(device))?;
+        let mut allocators = stats::allocators(&snapshot, DeviceId(device));
+        let allocator = usize::try_from(index).ok().and_then(|index| allocators.nth(index));
+        let count = || stats::allocators(&snapshot, DeviceId(device)).count();
+        let beyond = || Failure::NotFound(format!("device {device} has {} allocators", count()));
         Ok(fill::bank_stats(allocator.ok_or_else(beyond)?, device, which))
     };
     // SAFETY: as the caller promises; struct_size is the first field.

@@ -3,12 +3,12 @@
 use std::ffi::CStr;
 
 use ttmon_model::memory::{Figure, KindMemory};
-use ttmon_model::snapshot::{Banks, Health, State, Status};
+use ttmon_model::snapshot::{Allocator, Banks, Health, State, Status};
 use ttmon_model::{Kind, Missing, PerKind, Reading, Source};
 
 use crate::exports::*;
 use crate::gate::copy_text;
-use crate::stats::{AllocatorStats, ProcessStats, SystemStats};
+use crate::stats::{self, ProcessStats, SystemStats};
 
 /// The number of a reason and the contract's word. The numbers are for good: a new reason gets the next one.
 pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
@@ -173,22 +173,23 @@ pub(crate) fn kind_stats(memory: &KindMemory, device: u32, kind: u8, processes: 
     }
 }
 
-pub(crate) fn bank_stats(allocator: &AllocatorStats, device: u32, which: Kind) -> CBankStats {
+pub(crate) fn bank_stats(allocator: &Allocator, device: u32, which: Kind) -> CBankStats {
     let mut id = [0; TTMON_NAME_BYTES];
     copy_text(&allocator.id, &mut id);
-    let of = |get: fn(&Banks) -> Reading<u64>| figure(allocator.kinds[which].as_ref().map_err(|reason| *reason).and_then(get));
+    let banks = stats::banks(allocator, which);
+    let of = |get: fn(&Banks) -> Reading<u64>| figure(banks.and_then(get));
     CBankStats {
         struct_size: 0,
         device,
         kind: u32::from(kind(which).0),
-        pid: i32::try_from(allocator.pid).unwrap_or(0),
+        pid: i32::try_from(allocator.process.pid).unwrap_or(0),
         allocator: id.map(|byte| std::ffi::c_char::from_ne_bytes([byte])),
         banks: of(|banks| Ok(banks.banks)),
         bank_bytes: of(|banks| Ok(banks.bank_bytes)),
         allocated_per_bank: of(|banks| banks.allocated_per_bank),
         free_per_bank: of(|banks| banks.free_per_bank),
         largest_free_per_bank: of(|banks| banks.largest_free_per_bank),
-        fragmentation: real(allocator.kinds[which].as_ref().map_err(|reason| *reason).and_then(|banks| banks.fragmentation)),
+        fragmentation: real(banks.and_then(|banks| banks.fragmentation)),
         blocks: of(|banks| banks.blocks),
     }
 }

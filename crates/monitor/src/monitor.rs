@@ -117,11 +117,7 @@ impl Monitor {
 
     /// Everything about the memory of a device; `None` where there is no such device.
     pub fn detailed_stats(&self, device: u32) -> Result<Option<DetailedStats>, Error> {
-        match self.read(&self.holders, |watch, max_age| watch.listed(max_age)) {
-            Ok(snapshot) => Ok(DetailedStats::of(&snapshot, DeviceId(device))),
-            Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(self.listed()?.and_then(|snapshot| DetailedStats::of(&snapshot, DeviceId(device))))
     }
 
     /// A process, by its pid on this host; `None` for one that neither holds a device nor tracks its memory. One that this user
@@ -152,8 +148,17 @@ impl Monitor {
     }
 
     /// The devices and their holders; `None` on a machine without a device.
-    fn devices(&self) -> Result<Option<Arc<Snapshot>>, Error> {
-        match self.read(&self.holders, Watch::snapshot) {
+    pub(crate) fn devices(&self) -> Result<Option<Arc<Snapshot>>, Error> {
+        self.holders(Watch::snapshot)
+    }
+
+    /// The same with the blocks of banks, which takes the live buffers of all ledgers.
+    pub(crate) fn listed(&self) -> Result<Option<Arc<Snapshot>>, Error> {
+        self.holders(Watch::listed)
+    }
+
+    fn holders(&self, take: impl FnOnce(&mut Watch, Duration) -> Result<Arc<Snapshot>, Error>) -> Result<Option<Arc<Snapshot>>, Error> {
+        match self.read(&self.holders, take) {
             Ok(snapshot) => Ok(Some(snapshot)),
             Err(Error::Machine(ttmon_source::Error::NoDevice)) => Ok(None),
             Err(error) => Err(error),
@@ -250,6 +255,8 @@ impl Watch {
         newest.sample.ledgers.extend(self.machine.ledgers().iter().map(read));
         newest.snapshot = Arc::new(Snapshot::derive(&newest.sample, None));
         newest.is_listed = true;
+        // Calls in a row are about this list, however long it took.
+        newest.taken = Instant::now();
         Ok(Arc::clone(&newest.snapshot))
     }
 }
@@ -268,4 +275,34 @@ fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exports::*;
+
+    /// Only banks need the live buffers, of which a process may have a million.
+    #[test]
+    fn buffers_are_listed_for_banks_alone() {
+        let tree = tempfile::tempdir().unwrap();
+        let machine = ttmon_sim::Machine::new(&ttmon_sim::Spec::parse("n150,idle").unwrap(), 1).unwrap();
+        machine.write(tree.path(), 0, &[]).unwrap();
+        let monitor = Monitor::at(tree.path()).unwrap();
+        monitor.set_max_age(Duration::from_secs(3600));
+        let handle = &mut Handle { monitor };
+        let is_listed = |handle: &Handle| lock(&handle.monitor.holders).newest.as_ref().map(|newest| newest.is_listed);
+        let mut count = 0;
+        // SAFETY: the monitor is open, and the structs are numbers and ours.
+        unsafe {
+            let (mut kind, mut banks): (CKindStats, CBankStats) = (std::mem::zeroed(), std::mem::zeroed());
+            kind.struct_size = u32::try_from(size_of_val(&kind)).unwrap();
+            banks.struct_size = u32::try_from(size_of_val(&banks)).unwrap();
+            assert_eq!(ttmon_monitor_detailed_stats(handle, 0, 0, &raw mut kind), 0);
+            assert_eq!(ttmon_monitor_process_ids(handle, 0, std::ptr::null_mut(), 0, &raw mut count), 0);
+            assert_eq!(is_listed(handle), Some(false));
+            assert_ne!(ttmon_monitor_bank_stats(handle, 0, 0, 0, &raw mut banks), 0, "no allocator");
+            assert_eq!(is_listed(handle), Some(true));
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! What a caller gets: parts of a snapshot, chosen. Nothing is computed here but sums over a process's chips.
 
 use ttmon_model::memory::{Figure, KindMemory, sum};
-use ttmon_model::snapshot::{Allocator, AllocatorKind, Banks, DeviceUse, Health, Process, State, Status, Unmapped};
+use ttmon_model::snapshot::{Allocator, Banks, DeviceUse, Health, Process, State, Status, Unmapped};
 use ttmon_model::units::{Celsius, Megahertz, UnixTime, Watts};
-use ttmon_model::{DeviceId, Missing, PerKind, Reading, Snapshot};
+use ttmon_model::{DeviceId, Kind, Missing, PerKind, Reading, Snapshot};
 
 /// A device, all processes together.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,8 +153,8 @@ pub struct AllocatorStats {
 
 impl AllocatorStats {
     fn of(allocator: &Allocator) -> Self {
-        let banks = |kind| allocator.kinds[kind].as_ref().map_or(Err(Missing::NotTracked), |item: &AllocatorKind| item.banks.clone());
-        Self { id: allocator.id.clone(), pid: allocator.process.pid, mesh: allocator.mesh, kinds: PerKind::from_fn(banks) }
+        let kinds = PerKind::from_fn(|kind| banks(allocator, kind).cloned());
+        Self { id: allocator.id.clone(), pid: allocator.process.pid, mesh: allocator.mesh, kinds }
     }
 }
 
@@ -180,8 +180,6 @@ impl DetailedStats {
             status: process.status,
             kinds: use_of.kinds.clone(),
         });
-        let is_here = |allocator: &&Allocator| allocator.is_open && allocator.devices.contains(&id);
-        let allocators = snapshot.allocators.iter().filter(is_here);
         Some(Self {
             device: id.0,
             time: snapshot.time,
@@ -189,7 +187,17 @@ impl DetailedStats {
             processes: processes.collect(),
             untracked_processes: device.memory.untracked_processes,
             stale_bytes: device.memory.stale_bytes,
-            allocators: allocators.map(AllocatorStats::of).collect(),
+            allocators: allocators(snapshot, id).map(AllocatorStats::of).collect(),
         })
     }
+}
+
+/// The open allocators on a device, by process.
+pub(crate) fn allocators(snapshot: &Snapshot, id: DeviceId) -> impl Iterator<Item = &Allocator> {
+    snapshot.allocators.iter().filter(move |allocator| allocator.is_open && allocator.devices.contains(&id))
+}
+
+/// The banks of one kind of an allocator.
+pub(crate) fn banks(allocator: &Allocator, kind: Kind) -> Reading<&Banks> {
+    allocator.kinds[kind].as_ref().ok_or(Missing::NotTracked)?.banks.as_ref().map_err(|reason| *reason)
 }
