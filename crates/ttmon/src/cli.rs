@@ -27,12 +27,16 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What was typed. Help comes of the whole definition, which takes a millisecond that a snapshot has not.
+/// Parses the command line. Only help needs the whole definition, which takes a millisecond to build.
 pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap::Error> {
     if let Some(cli) = plain::parse(words) {
         return Ok(cli);
     }
-    match (Cli::try_parse_from(words), name) {
+    let is_other_command = |name: &&Name| {
+        let program = Cli::command();
+        words.iter().skip(1).any(|word| program.find_subcommand(word).is_some() && !name.is_own_command(word))
+    };
+    match (Cli::try_parse_from(words), name.filter(|name| !is_other_command(name))) {
         (Err(error), Some(name)) if error.kind() == ErrorKind::DisplayHelp => {
             let help = if words.iter().any(|word| word == "--help") { "--help" } else { "-h" };
             command_of(name).try_get_matches_from([name.name, help]).and_then(|typed| Cli::from_arg_matches(&typed))

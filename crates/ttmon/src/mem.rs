@@ -18,6 +18,7 @@ use crate::diff;
 use crate::earlier::Look;
 use crate::failure::Failure;
 use crate::meant::{Context, Place, REFRESH_DEFAULT, parse_refresh};
+use crate::open;
 use crate::output;
 use crate::server::{Asked, Snapshots};
 use crate::show::{self, VERSION};
@@ -49,7 +50,7 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
         snapshots.open()?;
     }
     let mut look = || -> Result<(Snapshot, usize), Failure> {
-        let mut snapshot = snapshots.next()?;
+        let mut snapshot = snapshots.whole()?;
         if let Some(pid) = args.pid {
             keep_process(&mut snapshot, pid);
             let is_known = snapshot.processes.iter().any(|process| process.source().is_ok());
@@ -58,7 +59,15 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
             if !is_known && !may_begin {
                 return Err(no_memory_of(&snapshot, pid, snapshots.has_process(pid)));
             }
-        } else if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
+            snapshot = open::choose(&context.selection, snapshot)?;
+            if snapshot.processes.is_empty() && !args.watch {
+                return Err(elsewhere(&snapshot, pid));
+            }
+            let left_out = choose(&mut snapshot, args);
+            return Ok((snapshot, left_out));
+        }
+        snapshot = open::choose(&context.selection, snapshot)?;
+        if snapshot.devices.is_empty() && snapshot.processes.is_empty() {
             return Err(nothing_found(&snapshot));
         }
         let left_out = choose(&mut snapshot, args);
@@ -85,7 +94,7 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
             let terminal = context.terminal.measured();
             let mut text = Vec::new();
             frame(terminal, &mut text)?;
-            Ok((text, terminal.rows))
+            Ok((text, terminal))
         });
     }
     watch::again(interval, || output::stream(|out| frame(context.terminal, out)))
@@ -152,6 +161,12 @@ pub(crate) fn no_memory_of(snapshot: &Snapshot, pid: u32, is_alive: bool) -> Fai
             "process {pid} holds a device and does not report its memory ({reason}); start it with `ttmon run -- CMD`"
         )),
     }
+}
+
+/// Why nothing is shown of a process that has memory on other devices than the chosen ones.
+fn elsewhere(snapshot: &Snapshot, pid: u32) -> Failure {
+    let devices = ttmon_print::ranges(snapshot.devices.iter().map(|device| device.id));
+    Failure::new(format!("process {pid} has no memory on device {devices}; ttmon mem --pid {pid} shows where it has some"))
 }
 
 fn denied(pid: u32) -> Failure {

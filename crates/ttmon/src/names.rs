@@ -64,6 +64,11 @@ impl Name {
         self.means.first().copied()
     }
 
+    /// Whether a word is a sub-command that the name itself stands for.
+    pub(crate) fn is_own_command(&self, word: &OsStr) -> bool {
+        [Some(self.means), self.watched].into_iter().flatten().any(|words| words.first().is_some_and(|own| word == *own))
+    }
+
     /// What it stands for, and what with `-w` if that is something else.
     pub(crate) fn stands_for(&self) -> (String, Option<String>) {
         let spelled = |typed: &[&str]| {
@@ -74,7 +79,8 @@ impl Name {
     }
 
     /// Its own words, and the others without those that they replace.
-    fn words(&self, mut rest: Vec<OsString>) -> Vec<OsString> {
+    fn words(&self, rest: Vec<OsString>) -> Vec<OsString> {
+        let mut rest: Vec<OsString> = rest.into_iter().flat_map(apart).collect();
         rest.retain(|argument| !self.needless_flags.iter().any(|flag| argument == flag));
         let is_watch = |argument: &OsString| argument == "-w" || argument == "--watch";
         let watched = self.watched.filter(|_| rest.iter().any(is_watch));
@@ -88,6 +94,19 @@ impl Name {
         });
         let default = default.map_or_else(Vec::new, |[flag, _, value]| vec![flag, value]);
         watched.unwrap_or(self.means).iter().copied().chain(default).map(OsString::from).chain(rest).collect()
+    }
+}
+
+/// Joined short flags that take no value, each by itself: `-wr 100` is `-w -r 100`.
+fn apart(argument: OsString) -> Vec<OsString> {
+    let joined = argument.to_str().and_then(|text| {
+        let (flag, rest) = text.split_at_checked(2)?;
+        let is_joined = ["-w", "-a"].contains(&flag) && rest.starts_with(|first: char| first.is_ascii_alphabetic());
+        is_joined.then(|| (OsString::from(flag), OsString::from(format!("-{rest}"))))
+    });
+    match joined {
+        Some((flag, rest)) => [flag].into_iter().chain(apart(rest)).collect(),
+        None => vec![argument],
     }
 }
 
@@ -166,5 +185,9 @@ mod tests {
         check("allocation_monitor_client -d 0 -d 1 -r 500", "ttmon mem -w -a -d 0 -d 1 -r 500");
         check("allocation_monitor_client -w -a", "ttmon mem -w -a");
         check("allocation_monitor_client --all", "ttmon mem -w -a");
+        check("allocation_monitor_client -aw", "ttmon mem -w -a");
+        check("allocation_monitor_client -war 100 -d 0", "ttmon mem -w -a -r 100 -d 0");
+        check("tt_smi_umd -wr 1000", "ttmon top -r 1000");
+        check("tt_smi_umd -wr1000", "ttmon top -r1000");
     }
 }

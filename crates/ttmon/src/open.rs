@@ -80,10 +80,16 @@ impl Opened {
 
     /// One snapshot of the devices asked for; the one before gives the rates.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        let snapshot = self.whole()?;
+        choose(&self.selection, snapshot)
+    }
+
+    /// The same of all devices.
+    pub(crate) fn whole(&mut self) -> Result<Snapshot, Failure> {
         let sample = self.machine.sample()?;
         let snapshot = Snapshot::derive(&sample, self.previous.as_ref());
         self.previous = Some(sample);
-        choose(&self.selection, snapshot)
+        Ok(snapshot)
     }
 
     /// Whether a process of that number runs.

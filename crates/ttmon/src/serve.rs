@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| cannot("take over signals", &error))?;
     let reading = intake::read(context, args, &placed)?;
     let state = reading.is_some().then(|| intake::state(context, args, &placed));
-    let mut opened = systemd::opened();
+    let mut opened = systemd::opened()?;
     let (host, announcement) = host::prepare(context, args, &placed, state, &mut opened)?;
     let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading, opened)).transpose()?;
     let stopper = || signals.stopper().map_err(|error| cannot("take over signals", &error));

@@ -66,13 +66,19 @@ impl<'a> Snapshots<'a> {
 
     /// One snapshot of the devices asked for.
     pub(crate) fn next(&mut self) -> Result<Snapshot, Failure> {
+        let snapshot = self.whole()?;
+        choose(&self.context.selection, snapshot)
+    }
+
+    /// One snapshot of all devices.
+    pub(crate) fn whole(&mut self) -> Result<Snapshot, Failure> {
         while let Some(service) = self.servers.first() {
             match self.ask(service) {
                 Ok(mut snapshot) => {
                     if !self.asked.processes {
                         snapshot.processes.clear();
                     }
-                    return choose(&self.context.selection, snapshot);
+                    return Ok(snapshot);
                 }
                 Err(why) => {
                     say_without(service, &why);
@@ -80,7 +86,7 @@ impl<'a> Snapshots<'a> {
                 }
             }
         }
-        self.open()?.snapshot()
+        self.open()?.whole()
     }
 
     /// The machine itself. It forks, and so has to be opened before there is a second thread: a service may leave later.
@@ -98,6 +104,8 @@ impl<'a> Snapshots<'a> {
         let told = |trouble: Trouble| trouble.to_string();
         let patience = patience(service, &self.asked.path).map_err(told)?;
         let (snapshot, age) = service.aged_document(&self.asked.path, patience).map_err(told)?;
+        // Processes may be of an older scan.
+        let age = age + if self.asked.processes { snapshot.scan_age } else { Duration::ZERO };
         if age >= AGE_MAX {
             return Err(format!("last looked {} s ago", age.as_secs()));
         }

@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
             Screen::enter()?.watch(interval, || {
                 let terminal = context.terminal.measured();
                 let snapshot = snapshots.next()?;
-                Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal.rows))
+                Ok((render(terminal, asked, &snapshot, Turn::InPlace)?, terminal))
             })
         }
     }

@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
 use crate::failure::Failure;
+use crate::terminal::Terminal;
 
 // Long lines are cut at the edge: one that went on below would push the first ones out of the screen.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -46,12 +47,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws what `frame` makes (a text, and the rows there are for it) until a signal ends it.
-    pub(crate) fn watch(self, interval: Duration, mut frame: impl FnMut() -> Result<(Vec<u8>, usize), Failure>) -> Result<(), Failure> {
+    /// Draws what `frame` makes (a text, and the terminal it is for) until a signal ends it.
+    pub(crate) fn watch(self, interval: Duration, mut frame: impl FnMut() -> Result<(Vec<u8>, Terminal), Failure>) -> Result<(), Failure> {
         let mut next = Instant::now();
         loop {
-            let (text, rows) = frame()?;
-            write(&in_place(&text, rows))?;
+            let (text, terminal) = frame()?;
+            write(&in_place(&text, (terminal.columns, terminal.rows)))?;
             next = (next + interval).max(Instant::now());
             match self.redraw.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 // Several changes of size at once are one.
@@ -103,11 +104,12 @@ fn answer(mut wake: UnixStream, pending: &AtomicUsize, redraw: &Sender<()>) {
 
 /// From the top left corner, each line cleared before it is written, nothing below the last row. Behind the end of one that is as wide
 /// as the terminal the cursor stands on its last character, which would be cleared too.
-fn in_place(text: &[u8], rows: usize) -> Vec<u8> {
+fn in_place(text: &[u8], (columns, rows): (usize, usize)) -> Vec<u8> {
     let lines: Vec<&[u8]> = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect();
     let fits = rows.max(1);
     let shown = if lines.len() > fits { fits - 1 } else { lines.len() };
-    let more = format!("+{} lines; make the terminal taller, or choose devices with -d", lines.len() - shown);
+    let mut more = format!("+{} lines; make the terminal taller, or choose devices with -d", lines.len() - shown);
+    more.truncate(columns);
     let more = if shown < lines.len() { Some(more.as_bytes()) } else { None };
     let mut out = b"\x1b[H".to_vec();
     for (index, line) in lines[..shown].iter().copied().chain(more).enumerate() {
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     fn drawn(text: &str, rows: usize) -> String {
-        String::from_utf8(in_place(text.as_bytes(), rows)).unwrap()
+        String::from_utf8(in_place(text.as_bytes(), (80, rows))).unwrap()
     }
 
     fn plain(text: &str, rows: usize) -> String {
@@ -151,5 +153,11 @@ mod tests {
         assert_eq!(plain("a\nb\n", 2), "a\r\nb");
         assert_eq!(plain("a\nb\nc\n", 2), "a\r\n+2 lines; make the terminal taller, or choose devices with -d");
         assert_eq!(plain("a\nb\n", 0), "+2 lines; make the terminal taller, or choose devices with -d");
+    }
+
+    #[test]
+    fn the_line_below_fits_the_terminal() {
+        let drawn = String::from_utf8(in_place(b"a\nb\nc\n", (20, 2))).unwrap();
+        assert!(drawn.ends_with("\x1b[K+2 lines; make the t"), "{drawn:?}");
     }
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 use listenfd::ListenFd;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 
+use crate::failure::Failure;
+
 /// Tells the service manager, if there is one; that nobody listens is the usual case.
 pub(super) fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
@@ -30,7 +32,8 @@ pub(super) struct Opened {
     pub(super) http: Option<TcpListener>,
 }
 
-pub(super) fn opened() -> Opened {
+/// Takes what the service manager opened; a second port is refused, since nobody would accept on the first.
+pub(super) fn opened() -> Result<Opened, Failure> {
     let mut found = ListenFd::from_env();
     let mut opened = Opened::default();
     for index in 0..found.len() {
@@ -38,12 +41,19 @@ pub(super) fn opened() -> Opened {
         if let Ok(Some(listener)) = found.take_unix_listener(index) {
             opened.streams.push(listener);
         } else if let Ok(Some(socket)) = found.take_unix_datagram(index) {
-            opened.datagram = Some(socket);
+            put_once(&mut opened.datagram, socket, "datagram sockets")?;
         } else if let Ok(Some(listener)) = found.take_tcp_listener(index) {
-            opened.http = Some(listener);
+            put_once(&mut opened.http, listener, "ports")?;
         }
     }
-    opened
+    Ok(opened)
+}
+
+fn put_once<T>(place: &mut Option<T>, found: T, what: &str) -> Result<(), Failure> {
+    match place.replace(found) {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(format!("the service manager opened several {what}, and ttmon serve takes one; remove the others"))),
+    }
 }
 
 impl Opened {
@@ -52,5 +62,18 @@ impl Opened {
         let is_at = |listener: &UnixListener| listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path));
         let index = self.streams.iter().position(is_at)?;
         Some(self.streams.remove(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_port_is_refused() {
+        let port = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut http = None;
+        assert!(put_once(&mut http, port(), "ports").is_ok());
+        assert!(put_once(&mut http, port(), "ports").is_err());
     }
 }

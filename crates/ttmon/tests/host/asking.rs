@@ -96,6 +96,47 @@ fn a_look_is_as_old_as_its_service_says() {
     assert!(!is_simulated(&ttmon(&old, &["--json"]).1));
 }
 
+/// Who holds a device is of the scan of processes, which another user can delay.
+#[test]
+fn an_old_scan_of_processes_is_done_without() {
+    let server = Server::start("n300,idle", &[]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut document = document(&server.unix("/api/v1/snapshot").body);
+    let mut answered = |age: f64| {
+        document["processes_age_s"] = age.into();
+        let path = directory.path().join(age.to_string());
+        let answer = format!("HTTP/1.1 200 OK\r\nAge: 0\r\n\r\n{document}");
+        impostor(&path, move |stream| {
+            take_question(stream);
+            let _ = stream.write_all(answer.as_bytes());
+        });
+        path
+    };
+    let (young, old) = (answered(1.0), answered(60.0));
+    server.until("told by the young one", || ttmon(&young, &["who"]).1.contains("SIMULATED"));
+    assert!(!ttmon(&old, &["who"]).1.contains("SIMULATED"));
+}
+
+/// A process that lives and is tracked on other devices is neither missing nor without a device.
+#[test]
+fn a_process_on_another_device_is_said() {
+    let server = Server::start("t3k", &[]);
+    let processes = server.unix("/api/v1/processes").json()["processes"].clone();
+    let devices = |process: &Value| {
+        process["devices"].as_array().map_or_else(Vec::new, |all| all.iter().filter_map(|one| one["id"].as_u64()).collect())
+    };
+    let is_partly = |process: &&Value| process["source"] == "ledger" && devices(process).len() < 8;
+    let process = processes.as_array().and_then(|all| all.iter().find(is_partly)).unwrap_or_else(|| panic!("{processes}"));
+    let other = (0..8).find(|id| !devices(process).contains(id)).expect("a device").to_string();
+    let (device, pid) = (devices(process)[0], process["pid"].to_string());
+    told(&server, &["mem", "--pid", &pid, "-d", &device.to_string()], |text| text.contains(&pid));
+    server.until("said", || {
+        let output = command(&server.api, &["mem", "--pid", &pid, "-d", &other]).output().expect("ttmon");
+        let said = format!("process {pid} has no memory on device {other}");
+        output.status.code() == Some(1) && String::from_utf8_lossy(&output.stderr).contains(&said)
+    });
+}
+
 /// Commands ask a service that is there, say so, and go on without one that hangs or is gone.
 #[test]
 fn commands_ask_a_service_and_do_without_one() {

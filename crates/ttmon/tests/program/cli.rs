@@ -218,6 +218,15 @@ fn earlier_names_have_help_of_their_own() {
     }
 }
 
+/// A sub-command of ttmon under an earlier name has its own help.
+#[test]
+fn earlier_names_do_not_hide_the_help_of_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(ran(command("alias --dir").arg(directory.path()).output().unwrap()).code, 0);
+    let help = ran(Command::new(directory.path().join("tt_smi")).args(["wait", "--help"]).output().unwrap());
+    assert!(help.code == 0 && help.stdout.contains("--idle") && !help.stdout.contains("stands for"), "{}", help.stdout);
+}
+
 /// `allocation_monitor_client -d 0` shows device 0 as bars, used or not.
 #[test]
 fn the_monitor_client_draws_bars() {

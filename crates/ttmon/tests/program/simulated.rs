@@ -235,3 +235,10 @@ fn reports_are_those_of_memory_reporter() {
     follower.kill().unwrap();
     follower.wait().unwrap();
 }
+
+/// Drivers before 2.7 print pids of the holder's own namespace, which are verified by its open files. Simulated processes have none.
+#[test]
+fn an_old_driver_has_no_holder_of_another_container() {
+    let ran = ttmon("who --sim n150,driver=2.5,procs=1");
+    assert!(ran.code == 0 && !ran.stdout.contains("another container"), "{}", ran.stdout);
+}
