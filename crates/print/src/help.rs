@@ -57,6 +57,7 @@ pub fn fields_markdown() -> String {
          `N/A` elsewhere. A field of 2 samples is a rate: it is `first_sample` until the second one, and naming it in \
          `--fields` takes that second sample. \"Driver\" is the first version that publishes a value, by architecture.\n",
     );
+    page.push_str(DOCUMENT);
     section(&mut page, "Devices", "Each object in `devices`, and what `--fields` takes.", "", DEVICE);
     let of_kind = format!("`memory.kinds` of a device. KIND is one of {}.", kinds());
     section(&mut page, "Memory of a device by kind", &of_kind, KIND_PREFIX, DEVICE_KIND);
@@ -86,6 +87,22 @@ pub fn fields_markdown() -> String {
     );
     page
 }
+
+/// The keys of `ttmon --json` itself.
+const DOCUMENT: &str = "
+## The document
+
+| key | meaning |
+| --- | --- |
+| `schema` | Version of the document; keys are added without a new one. |
+| `version` | Version of ttmon. |
+| `host`, `time` | Name of the machine, and when the devices were sampled. |
+| `driver` | Version of the kernel driver. |
+| `origin` | `local`, or `sim` for a simulated machine. |
+| `devices`, `processes` | As below. |
+| `processes_age_s` | Seconds between the scan of processes and the sample of the devices: a service scans in a thread of its own. Holders and memory are of the scan. |
+| `problems` | What could not be read as it should: `part`, `reason` and `detail`. At most 256; the last one counts those that are left out. |
+";
 
 fn section<T>(page: &mut String, title: &str, text: &str, prefix: &str, table: &[Field<T>]) {
     append(page, format_args!("\n## {title}\n\n{text}\n\n| field | unit | samples | meaning |\n| --- | --- | --- | --- |\n"));

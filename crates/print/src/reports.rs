@@ -17,7 +17,7 @@ use crate::quantity::ABSENT;
 pub struct ReportFile {
     /// Its name.
     pub name: String,
-    /// All of it, or what is to be added.
+    /// The whole content, or what is appended to the file.
     pub text: String,
 }
 

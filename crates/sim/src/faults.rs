@@ -58,8 +58,8 @@ impl<'a> Active<'a> {
         self.is_plugged() && !self.has(FaultKind::Gone)
     }
 
-    /// Whether its class link stays while the device is gone. Had it been gone before anybody sampled the machine, nobody would miss it:
-    /// a fault from the start is shown between listing and reading.
+    /// Whether its class link stays while the device is gone. ttmon cannot know of a device that was never listed, so with a fault
+    /// from second 0 the name is there and nothing behind it.
     pub(crate) fn keeps_link(&self) -> bool {
         let mut gone = self.of_device().filter(|fault| matches!(fault.kind, FaultKind::Gone | FaultKind::Unplug));
         gone.any(|fault| fault.is_active(self.tick) && fault.from_tick == 0)

@@ -454,7 +454,7 @@ fn names_vanish_and_come_back() {
         tree.update(8);
         assert_eq!(everything(tree.root()).keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>(), "{kind}");
     }
-    // A device that is gone from the start would be missed by nobody without its name.
+    // Without its name, ttmon would not know of a device that is gone from the start.
     let tree = Tree::at("n150x2,fault=gone:1", 0);
     let class = tree.root().join("sys/class/tenstorrent/tenstorrent!1");
     assert!(fs::read_link(&class).is_ok() && !class.exists());

@@ -84,7 +84,7 @@ fn change(state: &mut State, event: Event) -> Vec<Effect> {
         Event::Signal(signal_hook::consts::SIGTSTP) => vec![Effect::Suspend],
         Event::Signal(signal) => vec![Effect::Die(signal)],
         Event::Broken => {
-            let message = "what looks at the machine has failed, as told above; that is a defect: please report it".to_owned();
+            let message = "the sampling thread panicked (see above); please report this defect".to_owned();
             vec![Effect::Fail(crate::feed::Lost { message, is_no_device: false, since: state.now() })]
         }
         Event::InputLost(why) => {

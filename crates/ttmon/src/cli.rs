@@ -239,7 +239,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Memory of tracked processes: by kind, by buffer, against an earlier look.
     Mem(MemArgs),
-    /// What happened: allocations and frees of tracked processes, the last 65,536 of each.
+    /// List allocations and frees of tracked processes, the last 65,536 of each.
     Events(EventsArgs),
     /// Serve this host: take the allocation messages of instrumented programs, sample, keep its history, and answer on Unix
     /// sockets and over HTTP (JSON, events, metrics).
@@ -422,8 +422,8 @@ pub(crate) struct MemArgs {
     /// List the blocks of each allocator, used and free.
     #[arg(long)]
     pub(crate) blocks: bool,
-    /// Write the files of TT-Metal's MemoryReporter and a table of all blocks into DIR; with -w its files by program, which grow with
-    /// each program that is seen.
+    /// Write the files of TT-Metal's MemoryReporter and a table of all blocks into DIR; with -w append each new program to its
+    /// files by program.
     #[arg(long, value_name = "DIR")]
     pub(crate) csv: Option<PathBuf>,
     /// Only this process.

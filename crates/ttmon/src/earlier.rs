@@ -1,5 +1,6 @@
 //! The buffers of an earlier `ttmon mem --json --buffers`, read as they come: of a million of them only what a comparison needs
-//! is kept, and each text once.
+//! is kept, and each text once. `ttmon_wire::Document` is not used here: it needs the whole text in memory, and this file may have
+//! hundreds of MB.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -270,6 +270,7 @@ fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat
 pub(crate) fn parse_refresh(text: &str) -> Result<Duration, Failure> {
     match text.parse::<u64>().map(Duration::from_millis) {
         Ok(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
+        _ if text.is_empty() => Err(Failure::usage("-r needs milliseconds, for example -r 500 (ttmon never resets a device)")),
         _ => Err(Failure::usage(format!(
             "-r {text}: ttmon never resets a device; -r takes the milliseconds from one look to the next, {} to {}",
             REFRESH_MIN.as_millis(),

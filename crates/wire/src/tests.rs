@@ -45,7 +45,7 @@ fn check_element(element: &Value) {
     let mut reasons: Vec<_> = missing.keys().cloned().collect();
     reasons.sort();
     assert_eq!(nulls, reasons);
-    assert!(missing.values().all(|reason| ttmon_model::Missing::ALL.iter().any(|known| reason == known.name())));
+    assert!(missing.values().all(|reason| Missing::ALL.iter().any(|known| reason == known.name())));
 }
 
 fn pointer(name: &str) -> String {
@@ -391,11 +391,7 @@ fn more_than_any_host_has_is_refused() {
 #[test]
 fn problems_have_a_limit() {
     use ttmon_model::limits::DOCUMENT_TEXTS_MAX;
-    let problem = |number: usize| ttmon_model::sample::Problem {
-        part: format!("process {number}"),
-        reason: ttmon_model::Missing::OutOfRange,
-        detail: String::new(),
-    };
+    let problem = |number: usize| Problem { part: format!("process {number}"), reason: Missing::OutOfRange, detail: String::new() };
     let mut snapshot = machine::n300();
     snapshot.problems = (0..DOCUMENT_TEXTS_MAX).map(problem).collect();
     check_round_trip(&snapshot);
@@ -427,7 +423,7 @@ fn other_versions_are_read() {
     let good = to_string(&SnapshotJson { snapshot: &machine::n300(), version: "0.1.0" }, Layout::Line);
     let other = good.replacen("\"power\":38.0", "\"wattage\":38.0", 1);
     assert_ne!(other, good);
-    assert_eq!(read(&other).unwrap().devices[0].power, Err(ttmon_model::Missing::NotExposed));
+    assert_eq!(read(&other).unwrap().devices[0].power, Err(Missing::NotExposed));
 }
 
 proptest! {

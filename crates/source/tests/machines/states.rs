@@ -431,5 +431,5 @@ fn counters_out_of_range_during_a_reset_are_of_the_reset() {
     tree.files(0, &counters.flatten().map(all_ones).collect::<Vec<_>>().join("\n"));
     let snapshot = tree.snapshot();
     let device = device(&snapshot, 0);
-    assert_eq!((device.state, device.pcie.to_device), (State::Resetting, Err(Missing::Resetting)));
+    assert_eq!((device.state, device.pcie_to_device_bytes_per_s), (State::Resetting, Err(Missing::Resetting)));
 }

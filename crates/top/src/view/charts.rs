@@ -157,7 +157,7 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
         title += &format!(" of {}", metric.show(limit));
     }
     let share = now.ok().zip(limit).map_or(0.0, |(now, limit)| now / limit);
-    // Power alone is never ill: boards publish limits they may not draw.
+    // Power alone is never unhealthy: boards publish limits they may not draw.
     let role = metric.chart.critical.map_or(Role::Plain, |critical| super::graded(share, critical));
     Chart {
         title,

@@ -69,7 +69,7 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
     widths.retain(|(_, columns)| *columns > 0);
     let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
     let left = width.saturating_sub(used);
-    // What is left makes bars longer and leaves room for the reasons of ill health.
+    // What is left makes bars longer and leaves room for the reasons of health.
     for (part, columns) in &mut widths {
         *columns += match part {
             // Without bars the board's name has what it lacks first.
@@ -266,12 +266,12 @@ fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
 }
 
 fn sums_row(devices: &[&Device], canvas: &mut Canvas<'_>, area: Rect, hidden: &str) {
-    let (parts, ill) = sums(devices, canvas);
-    canvas.say(area, 0, 0, &parts.join("  "), if ill > 0 { Role::Warning } else { Role::Strong });
+    let (parts, unhealthy) = sums(devices, canvas);
+    canvas.say(area, 0, 0, &parts.join("  "), if unhealthy > 0 { Role::Warning } else { Role::Strong });
     super::at_the_end(canvas, area, hidden);
 }
 
-/// How many there are, how many are ill, the hottest, their power and memory together.
+/// How many there are, how many are unhealthy, the hottest, their power and memory together.
 pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, usize) {
     let sums = DeviceSums::of(devices);
     let dram = match (sums.dram.used, sums.dram.total) {
@@ -281,7 +281,7 @@ pub(super) fn sums(devices: &[&Device], canvas: &Canvas<'_>) -> (Vec<String>, us
     // First what a small screen must not cut.
     let mut parts = vec![
         format!("{} device{}", devices.len(), if devices.len() == 1 { "" } else { "s" }),
-        if sums.unhealthy == 0 { "none ill".to_owned() } else { format!("{} ill", sums.unhealthy) },
+        if sums.unhealthy == 0 { "none unhealthy".to_owned() } else { format!("{} unhealthy", sums.unhealthy) },
     ];
     parts.extend(sums.hottest.map(|(value, id)| format!("hottest {:.0}{} ({id})", value.0, canvas.glyphs().celsius)));
     parts.extend(sums.power.map(|power| format!("{:.0}W", power.0)));

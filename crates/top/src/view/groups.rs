@@ -62,12 +62,12 @@ fn told(state: &State, host: &Host, canvas: &Canvas<'_>) -> (String, Role) {
         return ("asking".to_owned(), Role::Dim);
     };
     let devices: Vec<&Device> = snapshot.devices.iter().collect();
-    let (sums, ill) = devices::sums(&devices, canvas);
+    let (sums, unhealthy) = devices::sums(&devices, canvas);
     // What changes how the rest is read comes first: the end may be cut.
     let simulated = (snapshot.origin == Origin::Sim).then(|| "[SIMULATED]".to_owned());
     let mut parts: Vec<String> = simulated.into_iter().chain(super::silence(host, canvas)).chain(sums).collect();
     if let (Ok(driver), false) = (&snapshot.driver, host.is_folded) {
         parts.push(format!("driver {driver}"));
     }
-    (parts.join("  "), if ill > 0 || host.is_stale() { Role::Warning } else { Role::Plain })
+    (parts.join("  "), if unhealthy > 0 || host.is_stale() { Role::Warning } else { Role::Plain })
 }

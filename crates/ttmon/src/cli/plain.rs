@@ -43,7 +43,7 @@ pub(super) fn parse(words: &[OsString]) -> Option<Cli> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -67,6 +67,38 @@ mod tests {
             let parsed = parse(&words).unwrap_or_else(|| panic!("{line}"));
             assert_eq!(format!("{parsed:?}"), format!("{:?}", Cli::try_parse_from(&words).unwrap()), "{line}");
         }
+    }
+
+    /// Each flag of the definition alone, with two values, and each two flags together: what is parsed here must be what it says.
+    #[test]
+    fn no_rule_of_the_definition_is_missed() {
+        let check = |words: &[&str]| {
+            let words: Vec<OsString> = ["ttmon"].iter().chain(words).map(OsString::from).collect();
+            let Some(parsed) = parse(&words) else { return false };
+            let defined = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            assert_eq!(format!("{parsed:?}"), format!("{defined:?}"), "{words:?}");
+            true
+        };
+        let definition = Cli::command();
+        let flags: Vec<(String, bool)> = definition
+            .get_arguments()
+            .filter_map(|flag| Some((format!("--{}", flag.get_long()?), flag.get_action().takes_values())))
+            .collect();
+        let with = |(flag, takes_value): &(String, bool), value: &'static str| {
+            [flag.clone()].into_iter().chain(takes_value.then(|| value.to_owned())).collect::<Vec<_>>()
+        };
+        let mut parsed = 0;
+        for flag in &flags {
+            for value in ["0", "x", "-1"] {
+                let words = with(flag, value);
+                parsed += usize::from(check(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+            }
+            for other in &flags {
+                let words = [with(flag, "0"), with(other, "0")].concat();
+                parsed += usize::from(check(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+            }
+        }
+        assert!(parsed > 50, "{parsed}");
     }
 
     #[test]

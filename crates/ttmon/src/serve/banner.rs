@@ -23,7 +23,9 @@ pub(super) fn text(snapshot: Option<&Snapshot>, sockets: &[&Path], state: &Path,
     } else {
         let _ = writeln!(text, "   Total: {} device(s) detected", devices.len());
         if devices.iter().any(|device| device.metal_id.is_err()) {
-            text.push_str("   Devices with ? have no number yet: a program that uses them shows it, or a cluster descriptor (--cluster)\n");
+            text.push_str(
+                "   Devices with ? have no number yet: it comes from a program that uses them, or from a cluster descriptor (--cluster)\n",
+            );
         }
     }
     text.push_str("🚀 Allocation Server started\n");
