@@ -53,6 +53,11 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: 
 }
 
 impl Device {
+    /// The reasons of its health in one line, if there are any.
+    pub fn reasons(&self) -> Option<String> {
+        (!self.health_reasons.is_empty()).then(|| self.health_reasons.join(", "))
+    }
+
     /// Whether a process has it open, as far as that is known.
     pub fn is_in_use(&self) -> bool {
         self.memory.holders.is_ok_and(|holders| holders > 0)

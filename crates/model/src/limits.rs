@@ -46,8 +46,9 @@ pub const DOCUMENT_PROCESSES_MAX: usize = 16_384;
 pub const DOCUMENT_USES_MAX: usize = 128 * 1024;
 /// Allocators of a document.
 pub const DOCUMENT_ALLOCATORS_MAX: usize = 16_384;
-/// Buffers of a document; also blocks, circular buffers and events.
-pub const DOCUMENT_ENTRIES_MAX: usize = 512 * 1024;
+/// Buffers that one scan lists, and buffers, blocks, circular buffers and events of a document: what is listed can be read. A document
+/// of so many is longer than [`DOCUMENT_BYTES_MAX`], which holds first.
+pub const DOCUMENT_ENTRIES_MAX: usize = 1024 * 1024;
 /// Problems of a document, and texts in one list of an element.
 pub const DOCUMENT_TEXTS_MAX: usize = 256;
 /// How many readings of one device must be out of range before the whole sample of it is nonsense. One may be a
@@ -94,7 +95,7 @@ pub const SCAN_LIMITS: [ScanLimit; 8] = [
     ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
     ScanLimit { noun: "pids in statistics", total: 32_768, effect: "pids were not looked up", why: "each is four files that may not exist" },
     ScanLimit { noun: "ledgers", total: 4_096, effect: "ledgers were not opened", why: "each is a descriptor of ours" },
-    ScanLimit { noun: "buffers", total: 1_048_576, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
+    ScanLimit { noun: "buffers", total: DOCUMENT_ENTRIES_MAX as u64, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
     ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each is some 300 bytes, and they are read with every scan" },
     ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },
 ];

@@ -102,7 +102,7 @@ fn compare_state(device: &Device, before: Option<&Standing>, now: UnixTime, add:
         return;
     }
     let id = device.id;
-    let why = if device.health_reasons.is_empty() { device.state.name().to_owned() } else { device.health_reasons.join(", ") };
+    let why = device.reasons().unwrap_or_else(|| device.state.name().to_owned());
     match device.state {
         State::Resetting | State::Starting => add(Grade::Warning, format!("device {id}: {why}")),
         State::Gone | State::Unreadable => add(Grade::Critical, format!("device {id}: {why}")),
@@ -119,7 +119,7 @@ fn compare_health(device: &Device, before: Option<&Standing>, add: &mut impl FnM
     if device.health <= was && device.health != Health::Ok || device.health == was {
         return;
     }
-    let why = if device.health_reasons.is_empty() { String::new() } else { format!(": {}", device.health_reasons.join(", ")) };
+    let why = device.reasons().map_or_else(String::new, |reasons| format!(": {reasons}"));
     match device.health {
         Health::Critical => add(Grade::Critical, format!("device {} critical{why}", device.id)),
         Health::Warning => add(Grade::Warning, format!("device {} warning{why}", device.id)),

@@ -318,7 +318,7 @@ impl Scan {
         }
         let version = scope.driver.as_deref().ok().and_then(Version::parse);
         // Simulated processes cannot have a device open.
-        if !self.root.is_simulated() && version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
+        if !root.is_simulated() && version.is_some_and(|version| version < PIDS_OF_THIS_NAMESPACE) {
             for (known, users) in scope.devices.iter().zip(users.iter_mut()) {
                 if let Ok(users) = users {
                     users::verify(root, known.id, users, examined, budget);

@@ -227,10 +227,10 @@ pub(super) fn severity_role(severity: Severity) -> Role {
 /// The word, and where there is room why, or through which chip it is reached.
 fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
     let (word, severity) = device.health_word();
-    let more = match gateway {
-        _ if !device.health_reasons.is_empty() => Some(device.health_reasons.join(", ")).filter(|_| columns >= REASON_COLUMNS_MIN),
-        Some(via) => Some(format!("via {via}")).filter(|via| width(word) + 1 + width(via) <= columns),
-        None => None,
+    let more = match (device.reasons(), gateway) {
+        (Some(reasons), _) => Some(reasons).filter(|_| columns >= REASON_COLUMNS_MIN),
+        (None, Some(via)) => Some(format!("via {via}")).filter(|via| width(word) + 1 + width(via) <= columns),
+        (None, None) => None,
     };
     (more.map_or_else(|| word.to_owned(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
 }
