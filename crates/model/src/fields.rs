@@ -14,6 +14,8 @@ pub use process::{PROCESS, Process};
 pub(crate) use value::{FromFile, hex16};
 pub use value::{Member, Typed, Value};
 
+use std::ops::Deref;
+
 use crate::attributes::Pace;
 use crate::memory::{Kind, KindMemory};
 use crate::missing::{Missing, Reading};
@@ -157,8 +159,9 @@ impl Chart {
     }
 }
 
-/// One row of the table: a field of `T`.
-pub struct Field<T> {
+/// What a row says of a field, whatever it is a field of.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldInfo {
     /// Its name in JSON, CSV and docs. A dot leads into an object.
     pub name: &'static str,
     /// Its heading for people.
@@ -181,10 +184,33 @@ pub struct Field<T> {
     pub is_fixed: bool,
     /// What it means, in one sentence.
     pub help: &'static str,
+}
+
+impl FieldInfo {
+    /// The driver's file behind it, which has the first driver that publishes it.
+    pub fn attr(&self) -> Option<Attr> {
+        match self.source {
+            FieldSource::File(attr) => Some(attr),
+            FieldSource::Computed(attr) => attr,
+        }
+    }
+}
+
+/// One row of the table: a field of `T`.
+pub struct Field<T> {
+    info: FieldInfo,
     /// Its value.
     pub get: fn(&T) -> Reading<Value>,
     /// Replaces its value. What is computed from other fields is left.
     pub set: fn(&mut T, Reading<Value>),
+}
+
+impl<T> Deref for Field<T> {
+    type Target = FieldInfo;
+
+    fn deref(&self) -> &FieldInfo {
+        &self.info
+    }
 }
 
 impl<T> Field<T> {
@@ -197,71 +223,50 @@ impl<T> Field<T> {
         get: fn(&T) -> Reading<Value>,
         set: fn(&mut T, Reading<Value>),
     ) -> Self {
-        let is_fixed = matches!(section, Section::Identity);
-        let source = FieldSource::Computed(None);
-        Self {
-            name,
-            title,
-            section,
-            unit,
-            samples: Samples::One,
-            source,
-            metric: None,
-            is_kept: false,
-            charts: &[],
-            is_fixed,
-            help,
-            get,
-            set,
-        }
-    }
-
-    /// The driver's file behind it, which has the first driver that publishes it.
-    pub fn attr(&self) -> Option<Attr> {
-        match self.source {
-            FieldSource::File(attr) => Some(attr),
-            FieldSource::Computed(attr) => attr,
-        }
+        let (source, is_fixed) = (FieldSource::Computed(None), matches!(section, Section::Identity));
+        let samples = Samples::One;
+        let info = FieldInfo { name, title, section, unit, samples, source, metric: None, is_kept: false, charts: &[], is_fixed, help };
+        Self { info, get, set }
     }
 
     const fn file(mut self, attr: Attr) -> Self {
-        self.is_fixed = matches!(ATTRIBUTES[attr as usize].pace, Pace::Static);
-        self.source = FieldSource::File(attr);
+        self.info.is_fixed = matches!(ATTRIBUTES[attr as usize].pace, Pace::Static);
+        self.info.source = FieldSource::File(attr);
         self
     }
 
     const fn from(mut self, attr: Attr) -> Self {
-        self.source = FieldSource::Computed(Some(attr));
+        self.info.source = FieldSource::Computed(Some(attr));
         self
     }
 
     const fn fixed(mut self) -> Self {
-        self.is_fixed = true;
+        self.info.is_fixed = true;
         self
     }
 
     const fn rate(mut self, samples: Samples) -> Self {
-        self.samples = samples;
+        self.info.samples = samples;
         self
     }
 
     const fn metric(mut self, name: &'static str) -> Self {
-        self.metric = Some(Metric { name, kind: MetricKind::Gauge });
+        self.info.metric = Some(Metric { name, kind: MetricKind::Gauge });
         self
     }
 
     const fn counter(mut self, name: &'static str) -> Self {
-        self.metric = Some(Metric { name, kind: MetricKind::Counter });
+        self.info.metric = Some(Metric { name, kind: MetricKind::Counter });
         self
     }
 
     const fn kept(mut self) -> Self {
-        self.is_kept = true;
+        self.info.is_kept = true;
         self
     }
 
     const fn charts(mut self, charts: &'static [Chart]) -> Self {
-        self.charts = charts;
+        self.info.charts = charts;
         self
     }
 }
@@ -273,6 +278,17 @@ pub enum DeviceField {
     Plain(&'static Field<Device>),
     /// A row of the kind table, for one kind.
     OfKind(Kind, &'static Field<KindMemory>),
+}
+
+impl Deref for DeviceField {
+    type Target = FieldInfo;
+
+    fn deref(&self) -> &FieldInfo {
+        match self {
+            Self::Plain(field) => field,
+            Self::OfKind(_, field) => field,
+        }
+    }
 }
 
 impl std::fmt::Debug for DeviceField {
@@ -306,55 +322,11 @@ impl DeviceField {
         }
     }
 
-    /// Its unit.
-    pub fn unit(&self) -> Unit {
-        match self {
-            Self::Plain(field) => field.unit,
-            Self::OfKind(_, field) => field.unit,
-        }
-    }
-
-    /// How many samples it needs.
-    pub fn samples(&self) -> Samples {
-        match self {
-            Self::Plain(field) => field.samples,
-            Self::OfKind(_, field) => field.samples,
-        }
-    }
-
-    /// Whether the service keeps its past.
-    pub fn is_kept(&self) -> bool {
-        match self {
-            Self::Plain(field) => field.is_kept,
-            Self::OfKind(_, field) => field.is_kept,
-        }
-    }
-
-    /// Whether it stays while the device does.
-    pub fn is_fixed(&self) -> bool {
-        match self {
-            Self::Plain(field) => field.is_fixed,
-            Self::OfKind(_, field) => field.is_fixed,
-        }
-    }
-
     /// Its chart, and the chart's title.
     pub fn chart(&self) -> Option<(&'static Chart, &'static str)> {
-        match self {
-            Self::Plain(field) => field.charts.first().map(|chart| (chart, field.title)),
-            Self::OfKind(kind, field) => field.charts.iter().find_map(|chart| {
-                let (_, title) = chart.part.filter(|(of, _)| of == kind)?;
-                Some((chart, title))
-            }),
-        }
-    }
-
-    /// What it means.
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::Plain(field) => field.help,
-            Self::OfKind(_, field) => field.help,
-        }
+        let of = if let Self::OfKind(kind, _) = self { Some(*kind) } else { None };
+        let chart = self.charts.iter().find(|chart| chart.part.map(|(kind, _)| kind) == of)?;
+        Some((chart, chart.part.map_or(self.title, |(_, title)| title)))
     }
 
     /// Its value.
@@ -382,7 +354,7 @@ impl DeviceField {
 impl Device {
     /// Puts the device back to another time: it keeps what does not change, takes these numbers, and knows nothing else.
     pub fn restore(&mut self, numbers: impl IntoIterator<Item = (DeviceField, f64)>) {
-        for field in DeviceField::all().filter(|field| !field.is_fixed()) {
+        for field in DeviceField::all().filter(|field| !field.is_fixed) {
             field.set(self, Err(Missing::NoSource));
         }
         for kind in Kind::ALL {

@@ -25,7 +25,7 @@ pub fn csv_fields(
     style: &Style<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let title = |field: &DeviceField| match field.unit().symbol() {
+    let title = |field: &DeviceField| match field.unit.symbol() {
         unit if options.units && !unit.is_empty() => format!("{} [{unit}]", field.name()),
         _ => field.name(),
     };
@@ -34,7 +34,7 @@ pub fn csv_fields(
     }
     for device in &snapshot.devices {
         let value =
-            |field: &DeviceField| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| style.clean(&plain(&value, field.unit())));
+            |field: &DeviceField| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| style.clean(&plain(&value, field.unit)));
         write_row(fields.iter().map(value), out)?;
     }
     Ok(())
@@ -88,7 +88,7 @@ mod tests {
             assert_eq!(lines.next(), Some(fields.iter().map(DeviceField::name).collect()));
             for device in &snapshot.devices {
                 let expected =
-                    fields.iter().map(|field| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| plain(&value, field.unit())));
+                    fields.iter().map(|field| field.get(device).map_or_else(|_| ABSENT.to_owned(), |value| plain(&value, field.unit)));
                 assert_eq!(lines.next(), Some(expected.collect()));
             }
             assert_eq!(lines.next(), None);

@@ -41,9 +41,9 @@ impl Page<'_> {
     }
 
     fn section(&mut self, snapshot: &Snapshot, device: &Device, section: Section) -> io::Result<()> {
-        for field in DeviceField::all().filter(|field| section_of(field) == section) {
+        for field in DeviceField::all().filter(|field| field.section == section) {
             let value = match field.get(device) {
-                Ok(value) => with_unit(&value, field.unit()),
+                Ok(value) => with_unit(&value, field.unit),
                 Err(reason) => absence(reason, &explanation(reason, &field, snapshot, device)),
             };
             self.row("  ", &field.name(), &value)?;
@@ -85,19 +85,9 @@ fn shown(value: Reading<Value>, unit: Unit) -> String {
     }
 }
 
-fn section_of(field: &DeviceField) -> Section {
-    match field {
-        DeviceField::Plain(field) => field.section,
-        DeviceField::OfKind(_, field) => field.section,
-    }
-}
-
 /// The reason in words; for what a newer driver would publish, which driver that is.
 fn explanation(reason: Missing, field: &DeviceField, snapshot: &Snapshot, device: &Device) -> String {
-    let attr = match field {
-        DeviceField::Plain(field) => field.attr(),
-        DeviceField::OfKind(..) => None,
-    };
+    let attr = field.attr();
     if device.state == State::Starting && reason == Missing::NoSource && attr.is_some_and(|attr| attr.attribute().is_from_firmware()) {
         return "the firmware does not answer yet".to_owned();
     }

@@ -59,7 +59,7 @@ impl History {
     pub(crate) fn new(interval: Duration) -> Self {
         let fine = Ring::new(interval.max(FINE_STEP_MIN), FINE_SPAN);
         let coarse = Ring::new(interval.max(COARSE_STEP_MIN), COARSE_SPAN);
-        let fields = DeviceField::all().filter(DeviceField::is_kept).collect();
+        let fields = DeviceField::all().filter(|field| field.is_kept).collect();
         Self { fields, fine, coarse, devices: Vec::new(), filling_fine: Filling::default(), filling_coarse: Filling::default() }
     }
 
@@ -162,7 +162,7 @@ fn scaled(field: &DeviceField, device: &Device) -> Option<i64> {
     match field.get(device).ok()? {
         // A float would lose the last bytes of a large number.
         Value::Integer(value) => i64::try_from(value).ok(),
-        value => value.number().filter(|number| number.is_finite()).map(|number| (number * scale(field.unit())).round() as i64),
+        value => value.number().filter(|number| number.is_finite()).map(|number| (number * scale(field.unit)).round() as i64),
     }
 }
 

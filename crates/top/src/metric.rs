@@ -36,7 +36,7 @@ impl Metric {
     }
 
     pub(crate) fn show(&self, value: f64) -> String {
-        quantity::short(value, self.field.unit())
+        quantity::short(value, self.field.unit)
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     fn names_are_unique_and_found() {
         for (index, metric) in METRICS.iter().enumerate() {
             assert_eq!(by_name(metric.chart.name), Some(index));
-            assert!(metric.field.is_kept(), "{}", metric.field.name());
+            assert!(metric.field.is_kept, "{}", metric.field.name());
             assert_eq!(metric.chart.limit.is_some(), metric.limit.is_some(), "{}", metric.chart.name);
             assert_eq!(metric.chart.unless.is_some(), metric.stand_in().is_some(), "{}", metric.chart.name);
         }

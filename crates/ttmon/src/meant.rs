@@ -146,7 +146,7 @@ pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Cont
         return Err(Failure::usage("--query-compute-apps lists processes, which --no-processes leaves out"));
     }
     let samples = match &look {
-        Look::Fields(fields, _) => most(fields.iter().map(DeviceField::samples)),
+        Look::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
         Look::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
         _ => Samples::One,
     };

@@ -94,91 +94,39 @@ always! {
     u64: 0;
 }
 
-impl Typed for u64 {
-    fn to_value(&self) -> Value {
-        Value::Integer(*self)
-    }
+/// Types that have a sort of [`Value`] of their own.
+macro_rules! plain {
+    ($($type:ty: $to:expr, $($value:pat => $from:expr),+;)*) => {$(
+        impl Typed for $type {
+            fn to_value(&self) -> Value {
+                let to: fn(&Self) -> Value = $to;
+                to(self)
+            }
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked: a whole number that is not negative; `as` saturates"
-    )]
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Integer(number) => Some(number),
-            Value::Float(number) if number >= 0.0 && number.fract() == 0.0 => Some(number as u64),
-            _ => None,
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    $($value => $from,)+
+                    _ => None,
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl Typed for f64 {
-    fn to_value(&self) -> Value {
-        Value::Float(*self)
-    }
-
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Float(number) => Some(number),
-            Value::Integer(number) => Some(number as f64),
-            _ => None,
-        }
-    }
+plain! {
+    u64: |number| Value::Integer(*number), Value::Integer(number) => Some(number), Value::Float(number) => whole(number);
+    f64: |number| Value::Float(*number), Value::Float(number) => Some(number), Value::Integer(number) => Some(number as f64);
+    bool: |truth| Value::Bool(*truth), Value::Bool(truth) => Some(truth);
+    String: |text| Value::Text(text.clone()), Value::Text(text) => Some(text);
+    Vec<String>: |texts| Value::List(texts.clone()), Value::List(texts) => Some(texts);
+    UnixTime: |time| Value::Time(*time), Value::Time(time) => Some(time), Value::Text(text) => UnixTime::parse_rfc3339(&text);
+    DeviceId: |id| Value::Integer(u64::from(id.0)), Value::Integer(number) => u32::try_from(number).ok().map(DeviceId);
 }
 
-impl Typed for bool {
-    fn to_value(&self) -> Value {
-        Value::Bool(*self)
-    }
-
-    fn from_value(value: Value) -> Option<Self> {
-        if let Value::Bool(truth) = value { Some(truth) } else { None }
-    }
-}
-
-impl Typed for String {
-    fn to_value(&self) -> Value {
-        Value::Text(self.clone())
-    }
-
-    fn from_value(value: Value) -> Option<Self> {
-        if let Value::Text(text) = value { Some(text) } else { None }
-    }
-}
-
-impl Typed for Vec<String> {
-    fn to_value(&self) -> Value {
-        Value::List(self.clone())
-    }
-
-    fn from_value(value: Value) -> Option<Self> {
-        if let Value::List(texts) = value { Some(texts) } else { None }
-    }
-}
-
-impl Typed for UnixTime {
-    fn to_value(&self) -> Value {
-        Value::Time(*self)
-    }
-
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Time(time) => Some(time),
-            Value::Text(text) => Self::parse_rfc3339(&text),
-            _ => None,
-        }
-    }
-}
-
-impl Typed for DeviceId {
-    fn to_value(&self) -> Value {
-        Value::Integer(u64::from(self.0))
-    }
-
-    fn from_value(value: Value) -> Option<Self> {
-        u64::from_value(value).and_then(|number| u32::try_from(number).ok()).map(Self)
-    }
+/// Restored from a float, as charts keep them.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: a whole number that is not negative; `as` saturates")]
+fn whole(number: f64) -> Option<u64> {
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
 /// Numbers with their unit in the type.
@@ -198,33 +146,16 @@ macro_rules! quantities {
 
 quantities! { Celsius Watts Volts Amperes Megahertz Rpm BytesPerSecond WordsPerSecond }
 
-/// What is one of several words, or a text with a shape of its own.
-macro_rules! texts {
-    ($($type:ident: $to:expr, $from:expr;)*) => {$(
-        impl Typed for $type {
-            fn to_value(&self) -> Value {
-                let text: fn(&Self) -> String = $to;
-                Value::Text(text(self))
-            }
-
-            fn from_value(value: Value) -> Option<Self> {
-                let from: fn(&str) -> Option<Self> = $from;
-                if let Value::Text(text) = value { from(&text) } else { None }
-            }
-        }
-    )*};
-}
-
-texts! {
-    Arch: |arch| arch.name().to_owned(), Arch::from_name;
-    Bdf: Bdf::to_string, |text| text.parse().ok();
-    ChipPosition: |chip| chip.letter().to_owned(), ChipPosition::from_letter;
-    Health: |health| health.name().to_owned(), Health::from_name;
-    Location: |location| location.name().to_owned(), Location::from_name;
-    Source: |source| source.name().to_owned(), Source::from_name;
-    State: |state| state.name().to_owned(), State::from_name;
-    Status: |status| status.name().to_owned(), Status::from_name;
-    UniqueId: UniqueId::to_string, |text| text.parse().ok().map(UniqueId);
+plain! {
+    Arch: |arch| Value::Text(arch.name().to_owned()), Value::Text(text) => Arch::from_name(&text);
+    Bdf: |bdf| Value::Text(bdf.to_string()), Value::Text(text) => text.parse().ok();
+    ChipPosition: |chip| Value::Text(chip.letter().to_owned()), Value::Text(text) => ChipPosition::from_letter(&text);
+    Health: |health| Value::Text(health.name().to_owned()), Value::Text(text) => Health::from_name(&text);
+    Location: |location| Value::Text(location.name().to_owned()), Value::Text(text) => Location::from_name(&text);
+    Source: |source| Value::Text(source.name().to_owned()), Value::Text(text) => Source::from_name(&text);
+    State: |state| Value::Text(state.name().to_owned()), Value::Text(text) => State::from_name(&text);
+    Status: |status| Value::Text(status.name().to_owned()), Value::Text(text) => Status::from_name(&text);
+    UniqueId: |id| Value::Text(id.to_string()), Value::Text(text) => text.parse().ok().map(UniqueId);
 }
 
 impl FromFile for u64 {

@@ -54,7 +54,7 @@ impl History {
             return Answer { start: query.since, step: query.step.unwrap_or(self.fine.step), points: 0, series: Vec::new() };
         };
         let field = |wanted: &DeviceField| self.fields.iter().position(|field| field.name() == wanted.name());
-        let places: Vec<(Option<usize>, f64)> = query.fields.iter().map(|wanted| (field(wanted), scale(wanted.unit()))).collect();
+        let places: Vec<(Option<usize>, f64)> = query.fields.iter().map(|wanted| (field(wanted), scale(wanted.unit))).collect();
         let series = self.chosen(query).map(|(index, device)| {
             let column = |(field, scale): &(Option<usize>, f64)| -> Vec<Option<f64>> {
                 let cell = |point| grid.cell(index, (*field)?, point).map(|value| value / scale);

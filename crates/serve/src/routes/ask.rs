@@ -155,10 +155,10 @@ pub(super) fn recorders(parameters: &Parameters) -> Result<Recorders, Problem> {
 pub(super) fn history(parameters: &Parameters, service: &Service) -> Result<Query, Problem> {
     let mut fields = Vec::new();
     for name in parameters.list("fields", FIELDS_MAX)?.unwrap_or(FIELDS_DEFAULT.to_vec()) {
-        match DeviceField::find(name).filter(DeviceField::is_kept) {
+        match DeviceField::find(name).filter(|field| field.is_kept) {
             Some(field) => fields.push(field),
             None => {
-                let kept: Vec<String> = DeviceField::all().filter(DeviceField::is_kept).map(|field| field.name()).collect();
+                let kept: Vec<String> = DeviceField::all().filter(|field| field.is_kept).map(|field| field.name()).collect();
                 return Err(Problem::Parameter(format!("no past is kept of a field {name:?}; of these it is: {}", kept.join(", "))));
             }
         }

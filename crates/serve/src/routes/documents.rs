@@ -178,7 +178,7 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
             .iter()
             .map(|series| {
                 let columns = query.fields.iter().zip(&series.columns).map(|(field, column)| {
-                    let column: Vec<Option<f64>> = column.iter().map(|value| value.map(|value| rounded(value, field.unit()))).collect();
+                    let column: Vec<Option<f64>> = column.iter().map(|value| value.map(|value| rounded(value, field.unit))).collect();
                     (field.name(), json!(column))
                 });
                 json!({"id": series.device.0, "fields": columns.collect::<serde_json::Map<_, _>>()})

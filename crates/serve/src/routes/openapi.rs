@@ -50,7 +50,7 @@ fn operation(route: &Route) -> Value {
         .map(|parameter| {
             let mut schema: Value = serde_json::from_str(parameter.schema).unwrap_or_default();
             if parameter.name == "fields" {
-                schema["items"]["enum"] = DeviceField::all().filter(DeviceField::is_kept).map(|field| field.name()).collect();
+                schema["items"]["enum"] = DeviceField::all().filter(|field| field.is_kept).map(|field| field.name()).collect();
             }
             let mut described =
                 json!({"name": parameter.name, "in": "query", "required": false, "description": parameter.help, "schema": schema});

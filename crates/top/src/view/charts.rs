@@ -162,7 +162,7 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
     Chart {
         title,
         role: if role == Role::Plain { Role::Strong } else { role },
-        unit: metric.field.unit(),
+        unit: metric.field.unit,
         times: state.history().times(),
         lines: state.history().column(device.id, index).into_iter().collect(),
         limit,
@@ -185,7 +185,7 @@ fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     Chart {
         title,
         role: Role::Strong,
-        unit: metric.field.unit(),
+        unit: metric.field.unit,
         times: state.history().times(),
         lines: lines.collect(),
         limit: snapshot.devices.iter().filter_map(|device| metric.limit(device).ok()).reduce(f64::min),
