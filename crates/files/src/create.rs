@@ -36,6 +36,15 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
+/// Writes a regular file that every user may read, whatever the umask: whole or not at all.
+pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let located = locate(path)?;
+    let mut draft = Draft::new(located.directory)?;
+    draft.write_all(bytes)?;
+    rustix::fs::fchmod(&draft.file, Mode::from_raw_mode(0o644))?;
+    draft.commit(&located.name)
+}
+
 /// Whether [`write()`] is likely to succeed. Changes nothing.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let located = locate(path)?;

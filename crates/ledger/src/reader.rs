@@ -89,9 +89,19 @@ impl Region {
 
     /// The figures, without the single entries: a few short reads, unless the writer is stuck in the middle of an event.
     pub fn totals(&self) -> Result<Totals, Refusal> {
+        self.totals_if(|_| true)?.ok_or(Refusal::TooShort)
+    }
+
+    /// The same, if `may_count` allows to count so many entries. It is asked where the writer is in the middle of an event: the
+    /// owner of the ledger may leave it so for ever.
+    pub fn totals_if(&self, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Totals>, Refusal> {
         let converter = self.converter();
         let frame = totals::frame(self, converter)?;
-        if frame.is_exact { Ok(frame.into_totals(Exactness::Exact)) } else { list::recount(self, converter) }
+        match () {
+            () if frame.is_exact => Ok(Some(frame.into_totals(Exactness::Exact))),
+            () if may_count(frame.counters.entries_used.into()) => list::recount(self, converter).map(Some),
+            () => Ok(None),
+        }
     }
 
     /// Everything that is live, the figures of the same moment, and what was live at each row's peak.

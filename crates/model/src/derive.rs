@@ -23,6 +23,7 @@ use crate::identity::{DeviceId, UniqueId, ranges};
 use crate::kernels::KernelTypes;
 use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum};
 use crate::missing::{Missing, Reading};
+use crate::problems::Problems;
 use crate::sample::{Problem, Sample};
 use crate::snapshot::{Allocator, Device, DeviceUse, Process, Snapshot, State};
 
@@ -39,11 +40,11 @@ impl Snapshot {
     pub fn derive(sample: &Sample, previous: Option<&Sample>) -> Self {
         let rows = rows::list(sample);
         let ids = rows::Ids::of(&rows);
-        let mut problems = sample.problems.clone();
-        rows::report_strangers(sample, &rows, &mut problems);
-        rows::report_boards(&rows, &mut problems);
-        rows::report_missing(&rows, &mut problems);
-        numbers::report_contradictions(&rows, sample, &mut problems);
+        let mut problems = Problems::new(sample.problems.clone());
+        rows::report_strangers(sample, &rows, &mut problems.list);
+        rows::report_boards(&rows, &mut problems.list);
+        rows::report_missing(&rows, &mut problems.list);
+        numbers::report_contradictions(&rows, sample, &mut problems.list);
         let attribution = process::attribute(sample, &rows, &ids, &mut problems);
         let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
@@ -53,7 +54,7 @@ impl Snapshot {
         for (index, row) in rows.iter().enumerate() {
             let gateway = || row.via.ok().and_then(|via| devices.iter().find(|device| device.id == via));
             let (mut device, slot_width_max) = match row.local {
-                Some(local) => device::local(local, row, &mut problems),
+                Some(local) => device::local(local, row, &mut problems.list),
                 None => (device::remote(row, gateway()), Err(Missing::RemoteChip)),
             };
             let unique_id = row.unique_id.or(attribution.confirmed[index]).or(tracked.confirmed[index]);
@@ -64,7 +65,10 @@ impl Snapshot {
             (device.health, device.health_reasons) = health::judge(&device, row.product, slot_width_max);
             devices.push(device);
         }
-        problems.extend(not_held.into_iter().map(not_held_problem));
+        for (pid, devices) in not_held {
+            let kind = "ledgers with memory on devices that their processes do not hold";
+            problems.push_of(user_of(sample, pid), kind, not_held_problem(pid, &devices));
+        }
         Self {
             host: sample.host.clone(),
             time: sample.time,
@@ -77,9 +81,15 @@ impl Snapshot {
             circulars: tracked.circulars,
             denied_processes: sample.denied_processes,
             scan_age: sample.scan_age,
-            problems,
+            problems: problems.into_list(),
         }
     }
+}
+
+/// The user of a process, if it is known.
+fn user_of(sample: &Sample, pid: u32) -> Option<u32> {
+    let process = sample.processes.iter().find(|process| process.key.pid == pid)?;
+    process.facts.as_ref().ok().map(|facts| facts.uid)
 }
 
 type Holders<'a> = Reading<&'a crate::sample::Users>;
@@ -99,8 +109,8 @@ fn by_device(processes: &[Process]) -> HashMap<DeviceId, Vec<Use<'_>>> {
 /// Devices that a process claims to have memory on and does not hold, by pid.
 type NotHeld = BTreeMap<u32, Vec<DeviceId>>;
 
-fn not_held_problem((pid, devices): (u32, Vec<DeviceId>)) -> Problem {
-    let devices = match devices.as_slice() {
+fn not_held_problem(pid: u32, devices: &[DeviceId]) -> Problem {
+    let devices = match devices {
         [only] => format!("device {only}"),
         devices => format!("devices {}", ranges(devices.iter().copied())),
     };

@@ -20,6 +20,7 @@ pub mod limits;
 pub mod memory;
 pub mod missing;
 pub mod order;
+pub mod problems;
 pub mod product;
 pub mod region;
 pub mod sample;

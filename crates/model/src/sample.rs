@@ -79,6 +79,26 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// The same devices without anything that a scan found.
+    pub fn of_devices(&self) -> Self {
+        Self {
+            at: self.at,
+            time: self.time,
+            scan_age: Duration::ZERO,
+            host: self.host.clone(),
+            origin: self.origin,
+            driver: self.driver.clone(),
+            cluster: self.cluster.clone(),
+            proven: self.proven.clone(),
+            devices: self.devices.clone(),
+            processes: Vec::new(),
+            regions: Vec::new(),
+            ledgers: Vec::new(),
+            denied_processes: 0,
+            problems: Vec::new(),
+        }
+    }
+
     /// When processes, regions and ledgers were read, on the clock of `at`.
     pub fn scanned_at(&self) -> Duration {
         self.at.saturating_sub(self.scan_age)

@@ -104,7 +104,7 @@ impl Past {
 
     /// Completes a sample of the devices with the newest scan. The result is the ledgers that go with it.
     fn complete(&mut self, sample: &mut Sample, scan: Option<Result<Scan, Error>>, interval: Duration) -> Ledgers {
-        match scan {
+        let ledgers = match scan {
             Some(Ok(Scan { scanned, ledgers, departed, cpu })) => {
                 self.before_scan = self.before.clone().filter(|_| self.has_scan());
                 self.scans += 1;
@@ -114,22 +114,24 @@ impl Past {
                 self.scan_problems = scanned.problems().to_vec();
                 scanned.complete(sample);
                 self.scanned_at = sample.scanned_at();
-                return (ledgers, self.leaving.take_in(sample.at, &departed));
+                (ledgers, self.leaving.take_in(sample.at, &departed))
             }
-            Some(Err(error)) => self.scan_failure = Some(error.to_string()),
-            None => {}
-        }
-        let before = self.before.as_deref();
-        if let Some(before) = before.filter(|_| self.scans > 0) {
-            Scanned::again(&before.sample, self.scan_problems.clone()).complete(sample);
-        }
+            other => {
+                self.scan_failure = other.and_then(Result::err).map(|error| error.to_string()).or(self.scan_failure.take());
+                let before = self.before.as_deref();
+                if let Some(before) = before.filter(|_| self.scans > 0) {
+                    Scanned::again(&before.sample, self.scan_problems.clone()).complete(sample);
+                }
+                (before.map_or_else(Vec::new, |before| before.ledgers.clone()), self.leaving.take_in(sample.at, &[]))
+            }
+        };
         sample.scan_age = sample.at.saturating_sub(self.scanned_at);
         if sample.scan_age >= interval * SCAN_LATE_INTERVALS {
             let why = self.scan_failure.as_deref().unwrap_or("the scan of processes takes long");
             let detail = format!("processes and their memory are {:.1} s old: {why}", sample.scan_age.as_secs_f64());
             sample.problems.push(Problem { part: "processes".to_owned(), reason: Missing::Timeout, detail });
         }
-        (before.map_or_else(Vec::new, |before| before.ledgers.clone()), self.leaving.take_in(sample.at, &[]))
+        ledgers
     }
 }
 
@@ -257,6 +259,17 @@ mod tests {
         assert_eq!(take(1003.0, None), (seconds(2.0), Some(0.5), 1));
         assert_eq!(take(1004.0, Some(8.5)), (Duration::ZERO, Some(1.0), 0));
         assert_eq!(take(1005.0, Some(8.75)), (Duration::ZERO, Some(0.25), 0));
+    }
+
+    #[test]
+    fn a_scan_that_arrives_late_is_a_problem() {
+        let mut past = Past::new(seconds(1000.0));
+        let mut sample = Sample { at: seconds(1005.0), ..crate::fixture::held(seconds(1.0)) };
+        let scan = scan_of(&Sample { scan_age: seconds(5.0), ..sample.clone() });
+        past.complete(&mut sample, Some(Ok(scan)), seconds(1.0));
+        let problems: Vec<_> =
+            sample.problems.iter().filter(|problem| problem.part == "processes").map(|problem| &problem.detail).collect();
+        assert_eq!(problems, ["processes and their memory are 5.0 s old: the scan of processes takes long"]);
     }
 
     #[test]

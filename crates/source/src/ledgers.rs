@@ -161,7 +161,8 @@ type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
 
 fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
     let unreadable = |_| Missing::Unparsable;
-    let totals = region.totals().map_err(unreadable)?;
+    let counted = region.totals_if(|entries| granted(Resource::Buffers, entries));
+    let Some(totals) = counted.map_err(unreadable)? else { return Err(Missing::NotTracked) };
     // Buffers on shared chips are compared, so all of them are needed.
     let wanted = match detail {
         Detail::Totals if totals.live_entries <= COMPARED_MAX && shares_chips(&totals) => Some(Detail::Blocks),
@@ -451,11 +452,13 @@ pub fn buffer_kind(number: u8) -> BufferKind {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::fs::symlink;
     use std::thread;
     use std::time::Duration;
 
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use ttmon_ledger::layout::header;
     use ttmon_ledger::writer::{ClockChoice, Config, Writer};
     use ttmon_model::sample::{ProcessFacts, Workload};
 
@@ -463,6 +466,10 @@ mod tests {
     use super::*;
     use crate::examined::Examined;
     use crate::root::Root;
+
+    /// A process has one ledger.
+    static WRITER: Writer =
+        Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
 
     #[test]
     fn only_memfds_are_opened() {
@@ -478,8 +485,6 @@ mod tests {
     /// said to be something else, or the process is another user's and nothing is said.
     #[test]
     fn memory_is_not_read_of_what_may_be_no_memfd() {
-        static WRITER: Writer =
-            Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
         drop(WRITER.session().unwrap());
         let ledger = Region::open(File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()).unwrap();
         let (start, end) = fs::read_to_string("/proc/self/maps").unwrap().lines().find_map(parse_mapping).unwrap();
@@ -520,6 +525,25 @@ mod tests {
         fs::remove_file(&mapping).unwrap();
         fs::write(&mapping, "").unwrap();
         assert!(!is_found(own));
+    }
+
+    /// Its owner can leave the number of its events odd for ever.
+    #[test]
+    fn ledger_in_the_middle_of_an_event_is_counted_within_the_limits() {
+        drop(WRITER.session().unwrap());
+        let mut bytes = fs::read(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap();
+        let seq = usize::try_from(header::SEQ).unwrap();
+        bytes[seq] |= 1;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let region = Region::open(file).unwrap();
+        let mut asked = Vec::new();
+        let read = read_granted(&region, Detail::Totals, &mut |resource, _| {
+            asked.push(resource);
+            false
+        });
+        assert_eq!((read.err(), asked.as_slice()), (Some(Missing::NotTracked), &[Resource::Buffers][..]));
+        assert!(read_granted(&region, Detail::Totals, &mut |_, _| true).is_ok());
     }
 
     #[test]

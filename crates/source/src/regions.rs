@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use ttmon_model::Missing;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::limits::REGIONS_MAX;
+use ttmon_model::problems::Problems;
 use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
@@ -30,7 +31,7 @@ impl Found {
     }
 
     /// What the file says, and its owner.
-    pub(crate) fn take(&self, reply: &Reply, problems: &mut Vec<Problem>) -> (RegionSample, u32) {
+    pub(crate) fn take(&self, reply: &Reply, problems: &mut Problems) -> (RegionSample, u32) {
         let (owner, writer, content) = match reply {
             Ok(bytes) => {
                 let (owner, content) = Owner::split(bytes);
@@ -55,9 +56,18 @@ impl Found {
                 Missing::Unparsable => "these are not TT-Metal's memory statistics in a version we know (2, 3 or 4)",
                 _ => reason.explanation(),
             };
-            problems.push(Problem { part: self.path.display().to_string(), reason: *reason, detail: detail.to_owned() });
+            let problem = Problem { part: self.path.display().to_string(), reason: *reason, detail: detail.to_owned() };
+            problems.push_of(reply.is_ok().then_some(owner).or_else(|| self.owner()), detail, problem);
         }
         (RegionSample { unique_id: self.unique_id, through: self.through, writer, content }, owner)
+    }
+}
+
+impl Found {
+    /// The owner of a file that could not be read. A container's file system may never answer.
+    fn owner(&self) -> Option<u32> {
+        let of_host = self.through.is_none().then(|| fs::symlink_metadata(&self.path).ok()).flatten();
+        of_host.map(|metadata| metadata.uid())
     }
 }
 

@@ -8,12 +8,13 @@ use super::circulars::Work;
 use super::launches::{Launches, launches};
 use super::process::Target;
 use super::rows::{Ids, Row};
-use super::{overlap, places};
+use super::{overlap, places, user_of};
 use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::{BufferKind, Ledger, LedgerAllocator, LedgerChip, LedgerRow, LedgerSample, LedgerWriter, VisibleDevices};
 use crate::limits::CIRCULARS_MAX;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
+use crate::problems::Problems;
 use crate::sample::{Problem, Sample};
 use crate::snapshot::{Allocator, AllocatorKind, Buffer, BufferAllocator, Circular};
 
@@ -163,7 +164,7 @@ impl OfProcess {
     }
 }
 
-pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], ids: &Ids, problems: &mut Vec<Problem>) -> Tracked {
+pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<'_>], ids: &Ids, problems: &mut Problems) -> Tracked {
     let mut tracked = Tracked {
         processes: Vec::new(),
         allocators: Vec::new(),
@@ -188,7 +189,11 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
                 let first = known.filter(|number| tracked.processes[*number].2.is_ok());
                 let (allocators, buffers, circulars) = (tracked.allocators.len(), tracked.buffers.len(), tracked.circulars.len());
                 let launches = launches(found.owner, ledger, sample, previous, place);
-                let content = take(found.owner, ledger, launches, rows, ids, &mut tracked, problems);
+                let mut overlaps = Vec::new();
+                let content = take(found.owner, ledger, launches, rows, ids, &mut tracked, &mut overlaps);
+                for problem in overlaps {
+                    problems.push_of(user_of(sample, found.owner.pid), "buffers that overlap", problem);
+                }
                 tracked.note_homeless(ledger, &content);
                 if let Some(number) = first {
                     tracked.allocators.truncate(allocators);
@@ -197,7 +202,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
                     tracked.complete(number, content);
                     continue;
                 }
-                report_flaws(found.owner, ledger, problems);
+                report_flaws(sample, found.owner, ledger, problems);
                 (ledger.writer, Ok(content))
             }
             Err(reason) => (LedgerWriter::Unknown, Err(*reason)),
@@ -220,7 +225,7 @@ pub(super) fn attribute(sample: &Sample, previous: Option<&Sample>, rows: &[Row<
     tracked
 }
 
-fn report_flaws(owner: ProcessKey, ledger: &Ledger, problems: &mut Vec<Problem>) {
+fn report_flaws(sample: &Sample, owner: ProcessKey, ledger: &Ledger, problems: &mut Problems) {
     let is_wrong = |allocator: &LedgerAllocator| allocator.self_check.is_inexact;
     let is_restored = |allocator: &LedgerAllocator| allocator.is_open && allocator.self_check.is_restored;
     let flaws = [
@@ -232,11 +237,11 @@ fn report_flaws(owner: ProcessKey, ledger: &Ledger, problems: &mut Vec<Problem>)
             "it put back an earlier state of an allocator: blocks without buffers are not in its figures",
         ),
     ];
-    problems.extend(flaws.into_iter().filter(|(is_so, _)| *is_so).map(|(_, detail)| Problem {
-        part: format!("ledger of process {}", owner.pid),
-        reason: Missing::NotTracked,
-        detail: detail.to_owned(),
-    }));
+    for (_, detail) in flaws.into_iter().filter(|(is_so, _)| *is_so) {
+        let part = format!("ledger of process {}", owner.pid);
+        let problem = Problem { part, reason: Missing::NotTracked, detail: detail.to_owned() };
+        problems.push_of(user_of(sample, owner.pid), detail, problem);
+    }
 }
 
 fn take(

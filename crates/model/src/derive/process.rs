@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Ids, Row};
+use super::user_of;
 use crate::identity::{DeviceId, ProcessKey};
 use crate::limits::START_TIME_SLACK;
 use crate::memory::{Figure, Kind, PerKind, Source};
 use crate::missing::{Missing, Reading};
+use crate::problems::Problems;
 use crate::region;
 use crate::sample::{Problem, ProcessSample, RegionSample, Sample};
 use crate::snapshot::{DeviceUse, Process, Status, Unmapped};
@@ -36,7 +38,7 @@ pub(super) enum Target {
     Unmapped(u64),
 }
 
-pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: &mut Vec<Problem>) -> Attribution {
+pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: &mut Problems) -> Attribution {
     let mut attribution = Attribution {
         live: vec![Vec::new(); sample.processes.len()],
         nonsense: Vec::new(),
@@ -64,11 +66,13 @@ pub(super) fn attribute(sample: &Sample, rows: &[Row<'_>], ids: &Ids, problems: 
             match owner(&numbered, rows, region, slot, row) {
                 Some(process) if row.is_some_and(|row| !fits_chip(&slot.used, &rows[row])) => {
                     attribution.nonsense.push((process, target));
-                    problems.push(Problem {
+                    let problem = Problem {
                         part: format!("statistics of process {}", sample.processes[process].key.pid),
                         reason: Missing::OutOfRange,
                         detail: "it says it uses more memory than the chip has".to_owned(),
-                    });
+                    };
+                    let user = user_of(sample, sample.processes[process].key.pid);
+                    problems.push_of(user, "statistics with more memory than the chip has", problem);
                 }
                 Some(process) => attribution.live[process].push((target, slot.used.clone())),
                 None => {

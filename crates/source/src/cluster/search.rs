@@ -3,7 +3,7 @@
 //! A file is read if it is a plain file of root or of this user that no other user may write. It is used if it names exactly the
 //! chips of this machine.
 
-use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx};
@@ -14,14 +14,15 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::limits::CLUSTER_BYTES_MAX;
 
 use crate::cluster::parse_cluster;
+use crate::directory;
 use crate::root::Root;
 
 /// The name that UMD gives it.
 const NAME: &str = "cluster_descriptor.yaml";
 /// UMD writes it into a new directory of this prefix, below the one for temporary files.
 const PREFIX: &[u8] = b"umd_";
-/// Names of the directory for temporary files that are read; any user may put any number there.
-const ENTRIES_MAX: usize = 4096;
+/// Directories of this prefix that are inspected; any user may make any number.
+const MATCHES_MAX: usize = 65_536;
 /// Files that are tried, the newest first.
 const FILES_MAX: usize = 16;
 
@@ -45,10 +46,17 @@ fn left_behind(temporary: &Path) -> Vec<PathBuf> {
         let is_directory = FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
         is_directory && (stat.stx_uid == 0 || stat.stx_uid == geteuid().as_raw()) && file_system(stat) == file_system(&place)
     };
-    let entries = fs::read_dir(temporary).into_iter().flatten().take(ENTRIES_MAX).flatten();
-    let of_umd = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX)).map(|entry| entry.path());
-    let mut found: Vec<(i64, PathBuf)> =
-        of_umd.filter_map(|path| Some((inspect(&path).filter(is_trusted)?.stx_mtime.tv_sec, path.join(NAME)))).collect();
+    let (mut found, mut matches): (Vec<(i64, PathBuf)>, usize) = (Vec::new(), 0);
+    // One that cannot be read to its end has what was read.
+    let _ = directory::names(temporary, |name| {
+        if name.as_encoded_bytes().starts_with(PREFIX) {
+            let path = temporary.join(name);
+            let trusted = inspect(&path).filter(is_trusted);
+            found.extend(trusted.map(|stat| (stat.stx_mtime.tv_sec, path.join(NAME))));
+            matches += 1;
+        }
+        if matches < MATCHES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
     found.sort_unstable_by(|one, other| other.cmp(one));
     found.into_iter().take(FILES_MAX).map(|(_, path)| path).collect()
 }
@@ -60,6 +68,7 @@ fn inspect(path: &Path) -> Option<Statx> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{chown, symlink};
 
     use super::*;
@@ -73,6 +82,11 @@ mod tests {
         }
         symlink(at("other"), at("umd_link")).expect("link");
         fs::write(at("umd_file"), "").expect("file");
+        assert_eq!(left_behind(directory.path()), [at("umd_a").join(NAME)]);
+        // Other names do not count.
+        for number in 0..5000 {
+            fs::hard_link(at("umd_file"), at(&format!("other_{number}"))).expect("link");
+        }
         assert_eq!(left_behind(directory.path()), [at("umd_a").join(NAME)]);
         // Only root can make another user's directory.
         if geteuid().is_root() {

@@ -25,6 +25,7 @@ use crate::root::Root;
 pub(super) struct Devices {
     root: Root,
     pace: Pace,
+    read_timeout: Duration,
     origin: Origin,
     cluster: Option<Cluster>,
     /// Whether a machine without devices is an error.
@@ -65,6 +66,7 @@ impl Devices {
         Self {
             root: root.clone(),
             pace: options.pace,
+            read_timeout: options.read_timeout,
             origin: options.origin,
             cluster: options.cluster.clone(),
             is_device_needed: options.ledgers.reach == Reach::Holders,
@@ -194,7 +196,7 @@ impl Devices {
 
     /// Adds to a complete sample what is known of TT-Metal's numbers of chips.
     pub(super) fn number_chips(&mut self, sample: &mut Sample) {
-        self.numbers.complete(sample, &self.root, self.pace);
+        self.numbers.complete(sample, &self.root, self.pace, self.read_timeout);
     }
 
     /// A sample of the devices, without anything that a scan finds.

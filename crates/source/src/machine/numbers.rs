@@ -1,5 +1,7 @@
 //! TT-Metal's numbers of chips from one sample to the next: what ledgers proved, and a cluster descriptor that was found.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use ttmon_model::Sample;
@@ -16,6 +18,8 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     cluster: Option<Cluster>,
+    /// A search that goes on.
+    search: Option<Receiver<Option<Cluster>>>,
     /// When the last search was.
     searched: Option<Duration>,
     /// What ledgers proved so far.
@@ -23,8 +27,9 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Adds to a sample what is known, and looks for a descriptor while some number is not. One that the user named wins.
-    pub(super) fn complete(&mut self, sample: &mut Sample, root: &Root, pace: Pace) {
+    /// Adds to a sample what is known, and searches a descriptor while some number is not. One that the user named wins. A search
+    /// that takes longer than `patience` goes on, and a later sample has its result: a home directory may never answer.
+    pub(super) fn complete(&mut self, sample: &mut Sample, root: &Root, pace: Pace, patience: Duration) {
         if sample.cluster.is_some() {
             return;
         }
@@ -36,10 +41,54 @@ impl Numbers {
         if pace == Pace::Repeated {
             self.proven = ttmon_model::proven(sample);
         }
-        if is_due && sample.cluster.is_none() && ttmon_model::lacks_numbers(sample) {
+        let is_wanted = sample.cluster.is_none() && ttmon_model::lacks_numbers(sample);
+        let patience = if is_due && is_wanted && self.search.is_none() {
             self.searched = Some(sample.at);
-            self.cluster = search(root, sample);
-            sample.cluster.clone_from(&self.cluster);
+            self.search = start(root, sample);
+            patience
+        } else {
+            Duration::ZERO
+        };
+        match self.search.as_ref().map(|search| search.recv_timeout(patience)) {
+            Some(Ok(found)) => {
+                self.search = None;
+                self.cluster = found.filter(|_| is_wanted);
+                sample.cluster.clone_from(&self.cluster);
+            }
+            Some(Err(RecvTimeoutError::Disconnected)) => self.search = None,
+            Some(Err(RecvTimeoutError::Timeout)) | None => {}
         }
+    }
+}
+
+/// Searches in a thread of its own.
+fn start(root: &Root, sample: &Sample) -> Option<Receiver<Option<Cluster>>> {
+    let (sender, receiver) = channel();
+    let (root, devices) = (root.clone(), sample.of_devices());
+    let search = move || _ = sender.send(search(&root, &devices));
+    thread::Builder::new().name("clusters".to_owned()).spawn(search).ok().map(|_| receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Isolation, Machine, Options};
+    use super::*;
+
+    /// The file system of a home directory may never answer.
+    #[test]
+    fn search_that_hangs_delays_no_sample() {
+        const FOR_EVER: Duration = Duration::from_secs(86_400);
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("sys/class/tenstorrent/tenstorrent!0")).unwrap();
+        let root = Root::at(directory.path());
+        let mut machine = Machine::new(root.clone(), Options { isolation: Isolation::Threads, ..Options::default() }).unwrap();
+        let mut sample = machine.sample().unwrap();
+        let (sender, receiver) = channel();
+        let mut numbers = Numbers { search: Some(receiver), ..Numbers::default() };
+        numbers.complete(&mut sample, &root, Pace::Repeated, FOR_EVER);
+        assert!(numbers.search.is_some(), "no second one is started");
+        sender.send(None).unwrap();
+        numbers.complete(&mut sample, &root, Pace::Repeated, FOR_EVER);
+        assert!(numbers.search.is_none());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ttmon_model::identity::{DeviceId, ProcessKey};
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::problems::Problems;
 use ttmon_model::region::SLOTS;
 use ttmon_model::sample::{Problem, ProcessSample, RegionSample, Users};
 use ttmon_model::units::{UnixTime, Version};
@@ -211,7 +212,7 @@ impl Scan {
         replies: &mut impl Iterator<Item = LaneReply>,
         now: Now,
     ) -> Result<Scanned, Error> {
-        let mut problems = Vec::new();
+        let mut problems = Problems::default();
         self.budget = Budget::default();
         self.examined = Examined::default();
         if !self.options.processes {
@@ -225,10 +226,10 @@ impl Scan {
                 ledgers,
                 denied_processes: 0,
                 cuts: 0,
-                problems,
+                problems: Vec::new(),
             });
         }
-        let mut users = self.take_users(scope, replies, &mut problems);
+        let mut users = self.take_users(scope, replies, &mut problems.list);
         let region_replies = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let stats = replies.next().map_or(Vec::new(), |lane| lane.replies);
         let mut regions = Vec::with_capacity(region_replies.len());
@@ -254,6 +255,7 @@ impl Scan {
         for (uid, resource) in examined.cuts().chain(earlier).collect::<BTreeMap<_, _>>().into_values() {
             budget.cut(uid, resource, 1);
         }
+        let mut problems = problems.into_list();
         problems.extend(self.budget.problems(|uid| process::user_name(self.passwd.as_deref().unwrap_or_default(), uid)));
         let (denied_processes, cuts) = (self.denied.len() as u64, self.budget.cuts());
         Ok(Scanned { at: now.at, users, processes, regions, ledgers, denied_processes, cuts, problems })
@@ -274,7 +276,7 @@ impl Scan {
         &mut self,
         files: &mut Files,
         places: &[regions::Place],
-        problems: &mut Vec<Problem>,
+        problems: &mut Problems,
     ) -> Result<Vec<RegionSample>, Error> {
         if places.is_empty() {
             return Ok(Vec::new());
@@ -339,7 +341,7 @@ impl Scan {
         first: &First<'_>,
         regions: &mut Vec<RegionSample>,
         boot: UnixTime,
-        problems: &mut Vec<Problem>,
+        problems: &mut Problems,
     ) -> Result<Vec<ProcessSample>, Error> {
         let First { users, open_files: files, stats, named } = first;
         // A sample that failed may have left some.

@@ -77,8 +77,7 @@ impl Slots {
         }
         let lines = devices.iter().map(|(id, bdf, board)| format!("{id} {bdf} {board}\n"));
         let text = format!("{}\n{}", self.head, lines.collect::<String>());
-        let draft = file.with_extension("new");
-        if fs::write(&draft, text).and_then(|()| fs::rename(&draft, file)).is_ok() {
+        if ttmon_files::write_public(file, text.as_bytes()).is_ok() {
             self.devices = devices;
         }
     }

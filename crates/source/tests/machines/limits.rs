@@ -1,10 +1,10 @@
 //! What a scan reads of other users: each thing once, and within the limits.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::time::Duration;
 
-use ttmon_model::Sample;
+use ttmon_model::{Sample, region};
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Ledgers, Options, Reach};
 
@@ -90,4 +90,18 @@ fn pids_without_a_process_are_no_processes_of_a_user() {
         tree.region("dev/shm", id.into(), &slots);
     }
     assert_eq!(of_users(&sample(&tree, Reach::Holders)), [""; 0]);
+}
+
+/// Any user can make any number of files that are no statistics.
+#[test]
+fn files_that_are_no_statistics_are_counted() {
+    let tree = n300();
+    for id in 0..300 {
+        tree.put_bytes(&format!("dev/shm/{}", region::file_name(id)), b"");
+    }
+    let owner = fs::metadata(tree.path("dev/shm")).unwrap().uid();
+    let problems = sample(&tree, Reach::Holders).problems;
+    assert_eq!(problems.len(), 5, "{problems:?}");
+    assert_eq!(problems[4].part, format!("user {owner}"));
+    assert!(problems[4].detail.starts_with("296 more: "), "{}", problems[4].detail);
 }
