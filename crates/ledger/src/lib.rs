@@ -6,10 +6,7 @@
 
 pub mod layout;
 mod pages;
-#[cfg(feature = "process")]
-pub mod process;
 pub mod reader;
 pub mod report;
-pub mod socket;
 mod tsc;
 pub mod writer;

@@ -72,6 +72,7 @@ impl Snapshot {
         Self {
             host: sample.host.clone(),
             time: sample.time,
+            lists_time: sample.time,
             driver: sample.driver.clone(),
             origin: sample.origin,
             devices,

@@ -6,7 +6,7 @@ use crate::units::{UnixTime, size};
 
 /// Something that happened to a process's memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct BufferEvent {
     /// When, where that is known.
     pub time: Option<UnixTime>,
     /// In which process.
@@ -107,7 +107,7 @@ impl Op {
     }
 }
 
-impl Event {
+impl BufferEvent {
     /// Where it happened, in words.
     pub fn place(&self) -> String {
         match (self.devices.as_slice(), self.unmapped.as_slice()) {

@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub host: String,
     /// When.
     pub time: UnixTime,
+    /// When allocators, buffers and circular buffers were read: at `time`, unless they were added to a service's snapshot.
+    pub lists_time: UnixTime,
     /// Version of the kernel driver.
     pub driver: Reading<String>,
     /// Real or simulated.

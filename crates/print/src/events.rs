@@ -1,15 +1,15 @@
 //! A line of `ttmon events`: the reference server's words, with the kind and the tag it left out of frees.
 
-use ttmon_model::event::{Event, Op};
+use ttmon_model::event::{BufferEvent, Op};
 
 use crate::style::Style;
 
 /// One event in words, without a newline.
-pub fn event(event: &Event, style: &Style<'_>) -> String {
+pub fn event(event: &BufferEvent, style: &Style<'_>) -> String {
     style.clean(&words(event, style.ascii))
 }
 
-fn words(event: &Event, ascii: bool) -> String {
+fn words(event: &BufferEvent, ascii: bool) -> String {
     let pid = event.pid;
     let (good, bad) = if ascii { ("+", "-") } else { ("✓", "✗") };
     let kind = event.kind.map_or(String::new(), |kind| kind.name().to_uppercase());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ttmon_ledger::layout::{self, Op as RecordOp};
 use ttmon_ledger::reader::{Event as Record, Failure, Recorded};
-use ttmon_model::event::{Event, Large, Op, Refusal, Refused};
+use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
@@ -16,18 +16,21 @@ use ttmon_model::{DeviceId, Sample, Snapshot};
 use crate::ledgers::{Found, buffer_kind, tag};
 use crate::{Departed, End};
 
+/// Events of one ledger in one frame of a screen or a recording.
+const NEWEST_MAX: usize = 50;
+
 /// One ledger of one process: a program that takes over after `exec` has another.
 type LedgerKey = (ProcessKey, (u64, u64));
 
 /// What was told of each ledger so far.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    known: BTreeMap<LedgerKey, Known>,
+    known: BTreeMap<LedgerKey, FollowedLedger>,
 }
 
 /// What is known of a ledger from one look to the next.
 #[derive(Debug, Default)]
-struct Known {
+struct FollowedLedger {
     /// Number and time of the last event told.
     seen: u64,
     last: u64,
@@ -96,6 +99,15 @@ impl Recorder {
         News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref))).collect())
     }
 
+    /// Reads what is new, of each ledger the last few events: for a screen, and for recordings. If there are `devices`, only theirs.
+    pub fn newest(&mut self, scene: &Scene<'_>, devices: &[DeviceId]) -> Vec<BufferEvent> {
+        let mut news = self.look(scene);
+        for Batch { recorded, .. } in &mut news.0 {
+            recorded.events.drain(..recorded.events.len().saturating_sub(NEWEST_MAX));
+        }
+        news.events(devices).collect()
+    }
+
     fn look_at(&mut self, scene: &Scene<'_>, found: &Found, departed: Option<&Departed>) -> Option<Batch> {
         let key = key_of(found);
         if departed.is_some() && scene.pid.is_none() && !self.known.contains_key(&key) {
@@ -157,7 +169,7 @@ fn nothing(seen: u64) -> Recorded {
 
 impl News {
     /// All of it as one, by time; of `devices` alone, if there are any. One at a time: there may be millions.
-    pub fn events<'a>(&'a self, devices: &'a [DeviceId]) -> impl Iterator<Item = Event> + 'a {
+    pub fn events<'a>(&'a self, devices: &'a [DeviceId]) -> impl Iterator<Item = BufferEvent> + 'a {
         // Each batch is in order already.
         let heads = self.0.iter().enumerate().filter_map(|(index, batch)| Some(Reverse((batch.time(0)?, index, 0))));
         let mut heads: BinaryHeap<Reverse<(u64, usize, usize)>> = heads.collect();
@@ -205,10 +217,10 @@ impl Batch {
         })
     }
 
-    fn event(&self, position: usize, devices: &[DeviceId]) -> Option<Event> {
+    fn event(&self, position: usize, devices: &[DeviceId]) -> Option<BufferEvent> {
         let is_on = |allocator: &Allocator| devices.is_empty() || allocator.devices.iter().any(|device| devices.contains(device));
         let has_any_meant = || devices.is_empty() || self.allocators.iter().any(is_on);
-        let plain = |op: Op| Event {
+        let plain = |op: Op| BufferEvent {
             time: self.time(position).filter(|time| *time > 0).map(UnixTime),
             pid: self.pid,
             number: None,
@@ -227,7 +239,7 @@ impl Batch {
         };
         match self.item(position)? {
             Item::Overrun(_) | Item::End(_) if !has_any_meant() => None,
-            Item::Overrun(count) => Some(Event { overrun: Some(count), ..plain(Op::Overrun) }),
+            Item::Overrun(count) => Some(BufferEvent { overrun: Some(count), ..plain(Op::Overrun) }),
             Item::End(End::Exited) => Some(plain(Op::Exit)),
             Item::End(End::Replaced) => Some(plain(Op::Exec)),
             Item::Record(record) => {
@@ -241,13 +253,13 @@ impl Batch {
         }
     }
 
-    fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: &Event) -> Event {
+    fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: &BufferEvent) -> BufferEvent {
         let is_of_buffer = !matches!(plain.op, Op::Open | Op::Close | Op::Mark);
         let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
         // What was refused has no address, and neither has everything.
         let has_address = is_of_buffer && !matches!(plain.op, Op::OutOfMemory | Op::Clash | Op::FreeAll);
         let failure = self.failures.iter().find(|failure| record.op == RecordOp::Failed && failure.event == record.number);
-        Event {
+        BufferEvent {
             number: Some(record.number),
             kind: is_of_buffer.then(|| buffer_kind(record.kind)),
             allocator: allocator.map(|allocator| allocator.id.clone()),

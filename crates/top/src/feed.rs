@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ttmon_model::event::BufferEvent;
 use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
-use ttmon_source::happenings::Happening;
 
 use crate::event::Event;
 use crate::keys::Step;
@@ -73,7 +73,7 @@ pub(crate) enum News {
     /// Variables of a process, or why they cannot be told.
     Environment(ProcessKey, Result<Vec<String>, String>),
     /// What happened to buffers since the last look, oldest first.
-    Happenings(Vec<Happening>),
+    BufferEvents(Vec<BufferEvent>),
     /// Where a recording is.
     Position(Position),
 }

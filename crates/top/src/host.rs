@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ttmon_model::event::BufferEvent;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId, Snapshot};
-use ttmon_source::happenings::Happening;
 
 use crate::alerts::Alerts;
 use crate::history::History;
@@ -40,7 +40,7 @@ pub(crate) struct Host {
     /// The chosen device; the first one until somebody chooses.
     pub(crate) device: Option<DeviceId>,
     /// What happened to buffers, newest last.
-    pub(crate) happenings: VecDeque<Happening>,
+    pub(crate) buffer_events: VecDeque<BufferEvent>,
     pub(crate) lost: Option<Absence>,
     /// For how long it has told nothing, if that is too long.
     pub(crate) silent_for: Duration,

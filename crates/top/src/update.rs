@@ -24,7 +24,7 @@ use crate::view::{extent, process_rows};
 pub(crate) use dialog::setup_rows;
 
 /// The oldest go when there are more.
-const HAPPENINGS_MAX: usize = 200;
+const BUFFER_EVENTS_MAX: usize = 200;
 /// When a key is for a process, and the one that was chosen is not there.
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
 /// When a key is for the list of processes, which is not on the screen.
@@ -126,10 +126,10 @@ fn hear(state: &mut State, index: usize, news: News) -> Vec<Effect> {
             host.alerts.note(host.now(), grade, text);
             Vec::new()
         }
-        News::Happenings(happened) => {
-            host.happenings.extend(happened);
-            let excess = host.happenings.len().saturating_sub(HAPPENINGS_MAX);
-            host.happenings.drain(..excess);
+        News::BufferEvents(events) => {
+            host.buffer_events.extend(events);
+            let excess = host.buffer_events.len().saturating_sub(BUFFER_EVENTS_MAX);
+            host.buffer_events.drain(..excess);
             Vec::new()
         }
         News::Position(position) => {
@@ -155,7 +155,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     // A recording that goes back has not come to what happens next.
     if state.replay.is_some() && last.is_some_and(|last| last > snapshot.time) {
         (host.history, host.alerts) = (History::default(), Alerts::default());
-        host.happenings.clear();
+        host.buffer_events.clear();
     }
     // Otherwise it may be the same look once more, with its buffers.
     if last != Some(snapshot.time) {

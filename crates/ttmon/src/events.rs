@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ttmon_ask::{Events, Service, Trouble};
-use ttmon_model::event::{Event, Op};
-use ttmon_model::{DeviceId, Snapshot};
+use ttmon_model::event::{BufferEvent, Op};
+use ttmon_model::Snapshot;
 use ttmon_print::Style;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
-use ttmon_source::recorder::{Recorder, Scene};
+use ttmon_source::recorder::Recorder;
 
 use crate::cli::EventsArgs;
 use crate::failure::{Failure, complain};
@@ -116,21 +116,18 @@ fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Resul
     let mut opened = Opened::with_ledgers(context, pace, true, Detail::Totals, args.pid.map_or(Reach::Everybody, Reach::Process))?;
     let mut recorder = Recorder::default();
     loop {
-        let mut snapshot = opened.snapshot()?;
-        let mut meant: Vec<DeviceId> = Vec::new();
-        if !context.selection.is_empty() {
-            meant = snapshot.devices.iter().map(|device| device.id).collect();
-            // An allocator's other devices are told too.
-            snapshot = opened.sample().map_or(snapshot, |sample| Snapshot::derive(sample, None));
-        }
-        let Some(sample) = opened.sample() else { return Err(Failure::new("no machine was opened")) };
-        let (present, departed) = (opened.machine.ledgers(), opened.machine.departed());
-        let news = recorder.look(&Scene { sample, snapshot: &snapshot, present, departed, pid: args.pid });
+        let snapshot = opened.snapshot()?;
+        let news = opened.with_scene(&snapshot, args.pid, |scene, meant| (recorder.look(scene), meant.to_vec()));
+        let Some((news, meant)) = news else { return Err(Failure::new("no machine was opened")) };
         // One that tracks nothing yet may begin to, while it is there.
         let may_begin = args.follow && args.pid.is_none_or(|pid| opened.has_process(pid));
         if recorder.is_empty() && !may_begin {
-            let failure = || args.pid.map_or_else(|| nothing_found(&snapshot), |pid| no_memory_of(&snapshot, pid, opened.has_process(pid)));
-            return if page.has_told { Ok(()) } else { Err(failure()) };
+            let why = |pid: Option<u32>, snapshot: &Snapshot| match pid {
+                Some(pid) => no_memory_of(snapshot, pid, opened.has_process(pid)),
+                None => nothing_found(snapshot),
+            };
+            let failure = opened.with_scene(&snapshot, args.pid, |scene, _| why(scene.pid, scene.snapshot));
+            return failure.filter(|_| !page.has_told).map_or(Ok(()), Err);
         }
         for event in news.events(&meant) {
             if !page.has(&event) {
@@ -167,7 +164,7 @@ impl<'a> Page<'a> {
     }
 
     /// A service told this one.
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &BufferEvent) {
         if let Some(number) = event.number {
             let last = self.by_service.entry(event.pid).or_default();
             *last = number.max(*last);
@@ -176,11 +173,11 @@ impl<'a> Page<'a> {
 
     /// Whether a service told it before. A process may have two recorders, each with numbers of its own: its ledger, and what it says on
     /// the allocation socket.
-    fn has(&self, event: &Event) -> bool {
+    fn has(&self, event: &BufferEvent) -> bool {
         event.number.is_some_and(|number| self.by_service.get(&event.pid).is_some_and(|last| number <= *last))
     }
 
-    fn add(&mut self, event: &Event) -> Result<(), Failure> {
+    fn add(&mut self, event: &BufferEvent) -> Result<(), Failure> {
         if matches!(event.op, Op::Exit | Op::Exec) {
             // Whatever comes under this pid now is another recorder's.
             self.by_service.remove(&event.pid);
@@ -206,7 +203,7 @@ mod tests {
     use super::*;
     use crate::cli::Everywhere;
 
-    fn event(number: u64) -> Event {
+    fn event(number: u64) -> BufferEvent {
         let line = format!(r#"{{"time": null, "pid": 7, "number": {number}, "op": "mark"}}"#);
         ttmon_wire::read_event(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }

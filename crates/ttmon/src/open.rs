@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Origin;
 use ttmon_model::select::Selection;
-use ttmon_model::{Sample, Snapshot};
+use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_sim::{Simulation, StartError};
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
+use ttmon_source::recorder::Scene;
 use ttmon_source::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
 
 use crate::failure::Failure;
@@ -92,6 +93,19 @@ impl Opened {
         Ok(snapshot)
     }
 
+    /// What is read of buffer events, and the devices asked for: none where all are.
+    pub(crate) fn with_scene<T>(&self, snapshot: &Snapshot, pid: Option<u32>, read: impl FnOnce(&Scene<'_>, &[DeviceId]) -> T) -> Option<T> {
+        let sample = self.previous.as_ref()?;
+        let (present, departed) = (self.machine.ledgers(), self.machine.departed());
+        if self.selection.is_empty() {
+            return Some(read(&Scene { sample, snapshot, present, departed, pid }, &[]));
+        }
+        // An allocator's other devices are part of an event too.
+        let whole = Snapshot::derive(sample, None);
+        let meant: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
+        Some(read(&Scene { sample, snapshot: &whole, present, departed, pid }, &meant))
+    }
+
     /// Whether a process of that number runs.
     pub(crate) fn has_process(&self, pid: u32) -> bool {
         Life::of(&self.proc, pid).is_some_and(|life| !life.has_ended)
@@ -100,11 +114,6 @@ impl Opened {
     /// For whoever looks at it in a thread of their own. The simulation must outlive the machine.
     pub(crate) fn into_parts(self) -> (Machine, Selection, PathBuf, Option<Simulation>) {
         (self.machine, self.selection, self.proc, self.simulation)
-    }
-
-    /// The sample behind the last snapshot.
-    pub(crate) fn sample(&self) -> Option<&Sample> {
-        self.previous.as_ref()
     }
 }
 

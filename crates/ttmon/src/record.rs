@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use ttmon_files::Existing;
+use ttmon_model::Snapshot;
 use ttmon_source::Reach;
-use ttmon_source::happenings::Watch;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::read::Pace;
+use ttmon_source::recorder::Recorder;
 use ttmon_wire::recording::Writer;
 
 use crate::cli::RecordArgs;
@@ -41,7 +42,10 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     let duration = duration.transpose()?;
     let detail = if args.no_buffers { Detail::Totals } else { Detail::Blocks };
     let mut opened = Opened::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
-    let mut watch = Watch::default();
+    let mut recorder = Recorder::default();
+    let mut newest = |opened: &Opened, snapshot: &Snapshot| {
+        opened.with_scene(snapshot, None, |scene, devices| recorder.newest(scene, devices)).unwrap_or_default()
+    };
     let mut snapshot = opened.snapshot()?;
     let failed =
         |error: io::Error| Failure::new(format!("cannot write {}: {error}; choose another place or make room", args.file.display()));
@@ -58,9 +62,9 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let mut next = started;
     loop {
-        let happenings = if args.no_buffers { Vec::new() } else { watch.look(opened.machine.ledgers()) };
+        let events = if args.no_buffers { Vec::new() } else { newest(&opened, &snapshot) };
         let time = snapshot.time;
-        writer.push(&ttmon_top::line_of(snapshot, VERSION, &happenings), time).map_err(failed)?;
+        writer.push(&ttmon_top::line_of(snapshot, VERSION, &events), time).map_err(failed)?;
         next = (next + interval).max(Instant::now());
         let is_over = duration.is_some_and(|duration| next.saturating_duration_since(started) > duration);
         if is_over || stop.wait_until(next) {

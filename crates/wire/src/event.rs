@@ -1,7 +1,7 @@
 //! An event of a process's memory as a document: a line of `ttmon events --json`, and what the service streams.
 
 use serde_json::{Map, Value, json};
-use ttmon_model::event::{Event, Large, Op, Refusal, Refused};
+use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
 use ttmon_model::units::UnixTime;
 
 use crate::read::item::Item;
@@ -9,11 +9,11 @@ use crate::read::memory::buffer_kind;
 use crate::{Layout, ReadError};
 
 /// The document of an event, on one line.
-pub fn event_line(event: &Event) -> String {
+pub fn event_line(event: &BufferEvent) -> String {
     crate::to_string(&event_json(event), Layout::Line)
 }
 
-fn event_json(event: &Event) -> Value {
+fn event_json(event: &BufferEvent) -> Value {
     let time = event.time.map(UnixTime::rfc3339);
     let mut document = json!({
         "time": time,
@@ -81,15 +81,15 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
 }
 
 /// Reads the document of an event.
-pub fn read_event(text: &str) -> Result<Event, ReadError> {
+pub fn read_event(text: &str) -> Result<BufferEvent, ReadError> {
     let value = crate::document::read_value(text)?;
     Item::new(&value).and_then(|item| event(&item)).ok_or(ReadError::Shape("an event"))
 }
 
-pub(crate) fn event(item: &Item<'_>) -> Option<Event> {
+pub(crate) fn event(item: &Item<'_>) -> Option<BufferEvent> {
     let op = item.meaning("op", |name| Op::ALL.into_iter().find(|op| op.name() == name)).ok()?;
     let op = if op == Op::Ref && item.truth("dropped") == Ok(true) { Op::Unref } else { op };
-    let mut event = Event {
+    let mut event = BufferEvent {
         time: item.moment("time").ok(),
         pid: u32::try_from(item.whole("pid").ok()?).ok()?,
         number: item.whole("number").ok(),
@@ -110,7 +110,7 @@ pub(crate) fn event(item: &Item<'_>) -> Option<Event> {
     Some(event)
 }
 
-fn refusal(item: &Item<'_>, event: &Event) -> Option<Refusal> {
+fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
     let what = match event.op {
         Op::OutOfMemory => Refused::OutOfMemory,
         Op::Clash => Refused::Clash,
@@ -147,8 +147,8 @@ mod tests {
     use ttmon_model::ledger::BufferKind;
     use ttmon_model::{DeviceId, Kind};
 
-    fn event(op: Op) -> Event {
-        Event {
+    fn event(op: Op) -> BufferEvent {
+        BufferEvent {
             time: Some(UnixTime(1_763_194_365_120_000_000)),
             pid: 4242,
             number: Some(17),
@@ -190,9 +190,9 @@ mod tests {
                 Op::OutOfMemory => (event.address, event.refusal) = (None, Some(refusal(Refused::OutOfMemory))),
                 Op::Clash => (event.address, event.refusal) = (None, Some(refusal(Refused::Clash))),
                 Op::Overrun => {
-                    let Event { time, pid, .. } = event;
-                    let nothing = Event { number: None, kind: None, allocator: None, address: None, size: None, tag: None, ..event };
-                    event = Event { time, pid, overrun: Some(12), devices: Vec::new(), unmapped: Vec::new(), ..nothing };
+                    let BufferEvent { time, pid, .. } = event;
+                    let nothing = BufferEvent { number: None, kind: None, allocator: None, address: None, size: None, tag: None, ..event };
+                    event = BufferEvent { time, pid, overrun: Some(12), devices: Vec::new(), unmapped: Vec::new(), ..nothing };
                 }
                 _ => {}
             }

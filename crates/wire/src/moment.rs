@@ -9,7 +9,7 @@ use ttmon_model::snapshot::Circular;
 use crate::{Document, Layout, MemoryJson, MemoryParts, ReadError, SnapshotJson};
 
 /// The line of a moment.
-pub fn moment_line(snapshot: &Snapshot, version: &str, events: &[Event]) -> String {
+pub fn moment_line(snapshot: &Snapshot, version: &str, events: &[BufferEvent]) -> String {
     let parts = MemoryParts { buffers: true, banks: true, blocks: true, ..MemoryParts::default() };
     let mut text = crate::to_string(&MemoryJson { snapshot: SnapshotJson { snapshot, version }, parts }, Layout::Line);
     let circulars: Vec<Value> = snapshot.circulars.iter().map(circular).collect();
@@ -33,7 +33,7 @@ fn circular(circular: &Circular) -> Value {
 }
 
 /// Reads a moment: the machine, and what happened before it.
-pub fn read_moment(text: &str) -> Result<(Snapshot, Vec<Event>), ReadError> {
+pub fn read_moment(text: &str) -> Result<(Snapshot, Vec<BufferEvent>), ReadError> {
     let document = Document::read(text, None)?;
     // What a later version tells in another way is passed over.
     let events = crate::read::known(&document, "events", DOCUMENT_ENTRIES_MAX, crate::event::event)?;

@@ -80,6 +80,7 @@ pub(crate) fn read_document(document: &Document<'_>) -> Result<Snapshot, ReadErr
     Ok(Snapshot {
         host: head.text("host").map_err(|_| ReadError::Shape("host"))?,
         time,
+        lists_time: time,
         driver: head.text("driver"),
         origin: if head.text("origin").as_deref() == Ok(Origin::Sim.name()) { Origin::Sim } else { Origin::Local },
         devices: devices(document)?,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use ttmon_ask::Service;
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
-use ttmon_source::happenings::Watch;
 use ttmon_source::ledgers::Detail;
+use ttmon_source::recorder::{Recorder, Scene};
 use ttmon_source::{Error, Machine};
 
 use super::served::Served;
@@ -34,19 +34,29 @@ pub struct Local {
     pub services: Vec<Service>,
 }
 
+/// Reads the events of buffers that belong to a sample.
+type NoteEvents<'a> = &'a mut dyn FnMut(&Machine, &Sample, &Snapshot);
+
 impl Local {
     pub(super) fn run(mut self, mut interval: Duration, requests: &Receiver<Request>, tell: impl Fn(News) -> bool) {
         let mut previous: Option<Sample> = None;
         let mut next = Instant::now();
         let mut wants_buffers = false;
-        let mut watch = Watch::default();
+        let mut recorder = Recorder::default();
         let mut served = Served::new(mem::take(&mut self.services));
         served.look_for_one(interval, &tell);
         let mut last = None;
         loop {
+            let mut events = Vec::new();
+            let mut note_events = |machine: &Machine, sample: &Sample, snapshot: &Snapshot| {
+                if wants_buffers {
+                    let scene = Scene { sample, snapshot, present: machine.ledgers(), departed: machine.departed(), pid: None };
+                    events = recorder.newest(&scene, &[]);
+                }
+            };
             let news = match served.snapshot(interval, &self.proc, &tell) {
-                Some(snapshot) => self.served(snapshot, wants_buffers),
-                None => served.explain(self.look(&mut previous)),
+                Some(snapshot) => self.served(snapshot, wants_buffers, &mut note_events),
+                None => served.explain(self.look(&mut previous, &mut note_events)),
             };
             // A service looks at its own pace: between two of its looks there is nothing new.
             let time = if let News::Snapshot(snapshot) = &news { Some(snapshot.time) } else { None };
@@ -56,7 +66,7 @@ impl Local {
                 return;
             }
             served.look_for_one(interval, &tell);
-            if wants_buffers && !tell(News::Happenings(watch.look(self.machine.ledgers()))) {
+            if !events.is_empty() && !tell(News::BufferEvents(events)) {
                 return;
             }
             next = (next + interval).max(Instant::now());
@@ -85,11 +95,13 @@ impl Local {
         }
     }
 
-    /// Who asks a service sees no buffers but their own: those are read here.
-    fn served(&mut self, mut snapshot: Snapshot, wants_buffers: bool) -> News {
+    /// A service shows its buffers to their owner alone. They are read here, at a time of their own.
+    fn served(&mut self, mut snapshot: Snapshot, wants_buffers: bool, note_events: NoteEvents<'_>) -> News {
         if wants_buffers && let Ok(sample) = self.machine.sample() {
             let here = Snapshot::derive(&sample, None);
+            note_events(&self.machine, &sample, &here);
             (snapshot.allocators, snapshot.buffers, snapshot.circulars) = (here.allocators, here.buffers, here.circulars);
+            snapshot.lists_time = here.time;
         }
         self.chosen(snapshot)
     }
@@ -98,10 +110,11 @@ impl Local {
         chosen(&self.selection, snapshot).map_or_else(News::Lost, |snapshot| News::Snapshot(Box::new(snapshot)))
     }
 
-    fn look(&mut self, previous: &mut Option<Sample>) -> News {
+    fn look(&mut self, previous: &mut Option<Sample>, note_events: NoteEvents<'_>) -> News {
         match self.machine.sample() {
             Ok(sample) => {
                 let snapshot = Snapshot::derive(&sample, previous.as_ref());
+                note_events(&self.machine, &sample, &snapshot);
                 *previous = Some(sample);
                 self.chosen(snapshot)
             }

@@ -1,14 +1,12 @@
-//! A line of a recording: the machine with its memory as far as a screen shows it, and what happened.
+//! A line of a recording: the machine with its memory as far as a screen shows it, and the events of buffers.
 
 use std::cmp::Reverse;
 use std::mem;
 
-use ttmon_model::event::{Event, Op};
-use ttmon_model::ledger::BufferKind;
+use ttmon_model::event::BufferEvent;
 use ttmon_model::order::BufferOrder;
 use ttmon_model::snapshot::Buffer;
-use ttmon_model::{Kind, ProcessKey, Snapshot};
-use ttmon_source::happenings::Happening;
+use ttmon_model::{Kind, Snapshot};
 
 /// Buffers of a moment that are kept, as many as anybody scrolls through.
 const BUFFERS_MAX: usize = 1000;
@@ -17,24 +15,8 @@ const BLOCKS_MAX: usize = 4000;
 const CIRCULARS_MAX: usize = 1000;
 const EVENTS_MAX: usize = 200;
 
-/// What a screen calls an event, and what documents call it; circular buffers have words of their own.
-const WORDS: [(&str, Op); 10] = [
-    ("alloc", Op::Alloc),
-    ("free", Op::Free),
-    ("free all", Op::FreeAll),
-    ("open", Op::Open),
-    ("close", Op::Close),
-    ("REFUSED", Op::OutOfMemory),
-    ("CLASH", Op::Clash),
-    ("mark", Op::Mark),
-    (CIRCULAR, Op::Alloc),
-    (CIRCULARS_GONE, Op::Free),
-];
-const CIRCULAR: &str = "cb";
-const CIRCULARS_GONE: &str = "program gone";
-
-/// A snapshot as a line of a recording, with what happened before it.
-pub fn line_of(mut snapshot: Snapshot, version: &str, happenings: &[Happening]) -> String {
+/// A snapshot as a line of a recording, with the events before it.
+pub fn line_of(mut snapshot: Snapshot, version: &str, events: &[BufferEvent]) -> String {
     keep_largest(&mut snapshot.buffers);
     snapshot.circulars.truncate(CIRCULARS_MAX);
     let mut blocks = 0;
@@ -47,9 +29,7 @@ pub fn line_of(mut snapshot: Snapshot, version: &str, happenings: &[Happening]) 
             }
         }
     }
-    let last = &happenings[happenings.len().saturating_sub(EVENTS_MAX)..];
-    let events: Vec<Event> = last.iter().map(|happening| event(&snapshot, happening)).collect();
-    ttmon_wire::moment_line(&snapshot, version, &events)
+    ttmon_wire::moment_line(&snapshot, version, &events[events.len().saturating_sub(EVENTS_MAX)..])
 }
 
 /// The largest of every process, then the second largest of every process, and so on: nobody's are left out because of somebody
@@ -70,84 +50,42 @@ fn keep_largest(buffers: &mut Vec<Buffer>) {
     BufferOrder::Size.keep_first(buffers, BUFFERS_MAX);
 }
 
-fn event(snapshot: &Snapshot, happening: &Happening) -> Event {
-    let allocator = snapshot.allocators.iter().find(|one| one.process == happening.process && one.slot == happening.slot);
-    let op = WORDS.iter().find(|(word, _)| *word == happening.what).map_or(Op::Mark, |(_, op)| *op);
-    Event {
-        time: Some(happening.time),
-        pid: happening.process.pid,
-        number: None,
-        op,
-        kind: Some(happening.kind),
-        // One that is closed by now has no generation any more: what was before the second dot is enough to know it by.
-        allocator: Some(allocator.map_or_else(|| format!("{}.{}", happening.process.pid, happening.slot), |one| one.id.clone())),
-        devices: allocator.map_or_else(Vec::new, |one| one.devices.clone()),
-        unmapped: Vec::new(),
-        address: Some(happening.address),
-        size: Some(happening.size),
-        refs: None,
-        program: None,
-        tag: happening.tag.clone(),
-        overrun: None,
-        refusal: None,
-    }
-}
-
-/// What happened, of processes that the moment still knows.
-pub(super) fn happenings(snapshot: &Snapshot, events: Vec<Event>) -> Vec<Happening> {
-    let known = |pid: u32| snapshot.processes.iter().map(|process| process.key).find(|key: &ProcessKey| key.pid == pid);
-    let happening = |event: Event| {
-        let kind = event.kind?;
-        let what = match (event.op, kind) {
-            (Op::Alloc, BufferKind::Of(Kind::Cb)) => CIRCULAR,
-            (Op::Free, BufferKind::Of(Kind::Cb)) => CIRCULARS_GONE,
-            (op, _) => WORDS.iter().find(|(_, known)| *known == op)?.0,
-        };
-        Some(Happening {
-            time: event.time?,
-            process: known(event.pid)?,
-            what,
-            kind,
-            slot: event.allocator?.split('.').nth(1)?.parse().ok()?,
-            address: event.address?,
-            size: event.size?,
-            tag: event.tag,
-        })
-    };
-    events.into_iter().filter_map(happening).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
 
     use crate::tests::machine;
+    use ttmon_model::event::Op;
+    use ttmon_model::ledger::BufferKind;
     use ttmon_model::units::UnixTime;
 
     #[test]
     fn memory_and_events_come_back() {
         let snapshot = machine::hooked();
         let allocator = &snapshot.allocators[0];
-        let happened: Vec<Happening> = WORDS
-            .iter()
-            .map(|(what, _)| Happening {
-                time: UnixTime(snapshot.time.0 - 5_000_000),
-                process: allocator.process,
-                what,
-                kind: BufferKind::Of(if [CIRCULAR, CIRCULARS_GONE].contains(what) { Kind::Cb } else { Kind::L1 }),
-                slot: allocator.slot,
-                address: 0x1000,
-                size: 4096,
-                tag: Some("layer 7".to_owned()),
-            })
-            .collect();
-        let line = line_of(snapshot.clone(), "1", &happened);
-        let (read, events) = ttmon_wire::read_moment(&line).unwrap();
-        let back = happenings(&read, events);
-        let told =
-            |list: &[Happening]| list.iter().map(|one| (one.what, one.kind, one.slot, one.address, one.tag.clone())).collect::<Vec<_>>();
-        assert_eq!(told(&back), told(&happened));
+        let event = |op: Op| BufferEvent {
+            time: Some(UnixTime(snapshot.time.0 - 5_000_000)),
+            pid: allocator.process.pid,
+            number: Some(7),
+            op,
+            kind: Some(BufferKind::Of(Kind::L1)),
+            allocator: Some(allocator.id.clone()),
+            devices: allocator.devices.clone(),
+            unmapped: Vec::new(),
+            address: Some(0x1000),
+            size: Some(4096),
+            refs: None,
+            program: None,
+            tag: Some("layer 7".to_owned()),
+            overrun: None,
+            refusal: None,
+        };
+        let mut events: Vec<BufferEvent> = [Op::Alloc, Op::Free, Op::FreeAll, Op::Open, Op::Close, Op::Clash].into_iter().map(event).collect();
+        events.push(BufferEvent { kind: Some(BufferKind::Of(Kind::Cb)), program: Some(3), ..event(Op::Alloc) });
+        let line = line_of(snapshot.clone(), "1", &events);
+        let (read, back) = ttmon_wire::read_moment(&line).unwrap();
+        assert_eq!(back, events);
         assert_eq!(read.buffers.len(), snapshot.buffers.len());
         let cores = |snapshot: &Snapshot| snapshot.circulars.iter().map(|one| (one.devices.clone(), one.entry.cores)).collect::<Vec<_>>();
         assert!(!snapshot.circulars.is_empty());

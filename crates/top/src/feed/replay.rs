@@ -10,7 +10,7 @@ use ttmon_model::select::Selection;
 use ttmon_model::units::UnixTime;
 use ttmon_wire::recording::{Error, Reader};
 
-use super::{Lost, News, Request, chosen, moment, unix_time};
+use super::{Lost, News, Request, chosen, unix_time};
 use crate::keys::Step;
 
 /// How fast it may be played, in quarters of its own pace.
@@ -134,10 +134,7 @@ impl Replay {
         let line = self.reader.line(number).map_err(|error| error.to_string());
         match line.and_then(|line| ttmon_wire::read_moment(line).map_err(|error| error.to_string())) {
             Ok((snapshot, events)) => match chosen(&self.selection, snapshot) {
-                Ok(snapshot) => {
-                    let happenings = moment::happenings(&snapshot, events);
-                    vec![News::Snapshot(Box::new(snapshot)), News::Happenings(happenings)]
-                }
+                Ok(snapshot) => vec![News::Snapshot(Box::new(snapshot)), News::BufferEvents(events)],
                 Err(lost) => vec![News::Lost(lost)],
             },
             Err(why) => {

@@ -1,5 +1,6 @@
 //! What the last two lines promise: keys that do something here, and every alert.
 
+use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::snapshot::{Health, State as DeviceState};
 use ttmon_model::units::UnixTime;
 
@@ -272,22 +273,44 @@ fn a_frozen_moment_knows_nothing_of_what_came_later() {
     state.view = View::Memory;
     press(&mut state, Chord::Char(' '));
     let allocator = &snapshot.allocators[0];
-    let happening = |seconds: u64, tag: &str| ttmon_source::happenings::Happening {
-        time: UnixTime(snapshot.time.0 - SECOND + seconds * SECOND),
-        process: allocator.process,
-        slot: allocator.slot,
-        what: "alloc",
-        kind: ttmon_model::ledger::BufferKind::Of(ttmon_model::Kind::Dram),
-        address: 0x1000,
-        size: 4096,
+    let event = |seconds: u64, tag: &str| BufferEvent {
+        time: Some(UnixTime(snapshot.time.0 - SECOND + seconds * SECOND)),
+        pid: allocator.process.pid,
+        number: None,
+        op: Op::Alloc,
+        kind: Some(ttmon_model::ledger::BufferKind::Of(ttmon_model::Kind::Dram)),
+        allocator: Some(allocator.id.clone()),
+        devices: allocator.devices.clone(),
+        unmapped: Vec::new(),
+        address: Some(0x1000),
+        size: Some(4096),
+        refs: None,
+        program: None,
         tag: Some(tag.to_owned()),
+        overrun: None,
+        refusal: None,
     };
-    update(&mut state, Event::News(0, News::Happenings(vec![happening(0, "before"), happening(2, "later")])));
+    update(&mut state, Event::News(0, News::BufferEvents(vec![event(0, "before"), event(2, "later")])));
     state.here_mut().device = allocator.devices.first().copied();
     let screen = text(&drawn(&state));
     assert!(screen.contains("before") && !screen.contains("later"), "{screen}");
     press(&mut state, Chord::Char(' '));
     assert!(text(&drawn(&state)).contains("later"));
+}
+
+/// A service's figures and the lists that are read here are of two times.
+#[test]
+fn lists_of_another_time_are_marked() {
+    let mut snapshot = machine::hooked();
+    let mut state = watched(&snapshot, (120, 40), Theme::default(), 1);
+    state.view = View::Memory;
+    assert!(!text(&drawn(&state)).contains("lists at"));
+    snapshot.time = UnixTime(snapshot.time.0 + SECOND);
+    snapshot.lists_time = UnixTime(snapshot.time.0 + 2 * SECOND);
+    let [figures, lists] = [snapshot.time, snapshot.lists_time].map(|time| state.clock.second(time));
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
+    let screen = text(&drawn(&state));
+    assert!(screen.contains(&format!("figures at {figures}, lists at {lists}")), "{screen}");
 }
 
 /// The title is about every machine, whichever is chosen: even one that was never reached.

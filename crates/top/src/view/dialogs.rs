@@ -229,7 +229,7 @@ fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lin
             size(entry.size),
             entry.kind.name(),
             format!("{:#x}", entry.address),
-            age(entry.time, snapshot.time)
+            age(entry.time, snapshot.lists_time)
         );
         lines.push((text, Role::Plain));
     }

@@ -55,7 +55,11 @@ fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, body: Rect) {
     let Some(device) = state.chosen_device(snapshot) else { return };
-    let head = format!("Memory of device {} {}  [ ] other devices", device.id, device.label());
+    let mut head = format!("Memory of device {} {}  [ ] other devices", device.id, device.label());
+    if snapshot.lists_time != snapshot.time {
+        let [figures, lists] = [snapshot.time, snapshot.lists_time].map(|time| state.clock.second(time));
+        head += &format!("  figures at {figures}, lists at {lists}");
+    }
     let head = canvas.clean(&head);
     canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
     let parts = parts(snapshot, device, body);
@@ -190,7 +194,7 @@ fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mu
             Some(entry.kind.name().to_owned()),
             Some(format!("{:#x}", entry.address)),
             entry.per_bank.map(|bytes| size(bytes.get().into())),
-            Some(age(entry.time, snapshot.time)),
+            Some(age(entry.time, snapshot.lists_time)),
             Some(buffer.process().pid.to_string()),
             Some(tag),
         ];

@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
-use ttmon_ledger::process as plain;
+use ttmon_sys::process as plain;
 use ttmon_source::{Life, Root};
 
 use super::program;

@@ -1,9 +1,9 @@
-//! What happens to buffers of a device, newest at the bottom.
+//! Events of the buffers of a device, newest at the bottom.
 
 use ratatui_core::layout::Rect;
+use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::quantity::size;
-use ttmon_source::happenings::Happening;
 
 use crate::canvas::Canvas;
 use crate::state::State;
@@ -11,30 +11,49 @@ use crate::theme::Role;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.rule(area, 0, "What happens", Role::Strong);
-    let is_here = |happening: &&Happening| {
-        let mut allocators = snapshot.allocators.iter().filter(|one| one.process == happening.process && one.slot == happening.slot);
-        allocators.any(|allocator| allocator.devices.contains(&device.id))
+    let is_on_device = |event: &BufferEvent| {
+        let has_device = |pid: u32| snapshot.allocators.iter().any(|one| one.process.pid == pid && one.devices.contains(&device.id));
+        // A mark has no allocator: it belongs to all devices of its process.
+        event.devices.contains(&device.id) || event.op == Op::Mark && has_device(event.pid)
     };
     let rows = usize::from(area.height.saturating_sub(1));
-    // A picture that stands still knows nothing of what came later.
-    let is_over = |happening: &&Happening| !state.is_frozen() || happening.time <= snapshot.time;
-    let here: Vec<&Happening> = state.here().happenings.iter().rev().filter(is_over).filter(is_here).take(rows).collect();
-    if here.is_empty() {
+    // A frozen picture shows no later events.
+    let is_over = |event: &BufferEvent| !state.is_frozen() || event.time.is_none_or(|time| time <= snapshot.lists_time);
+    let shown = |event| Some((event, label(event).filter(|_| is_over(event) && is_on_device(event))?));
+    let events: Vec<(&BufferEvent, &str)> = state.here().buffer_events.iter().rev().filter_map(shown).take(rows).collect();
+    if events.is_empty() {
         let why = if state.replay.is_some() { "nothing was recorded so far" } else { "nothing since this view was opened" };
         canvas.say(area, 1, 1, why, Role::Dim);
     }
-    for (row, happening) in (1..area.height).zip(here.iter().rev()) {
-        let tag = happening.tag.as_deref().map(|tag| format!("  {tag}")).unwrap_or_default();
+    for (row, (event, label)) in (1..area.height).zip(events.iter().rev()) {
+        let tag = event.tag.as_deref().map(|tag| format!("  {tag}")).unwrap_or_default();
         let text = format!(
-            "{} {:>8} {:<12} {:>9} {:<8} {:#x}{tag}",
-            state.clock.second(happening.time),
-            happening.process.pid,
-            happening.what,
-            size(happening.size),
-            happening.kind.name(),
-            happening.address,
+            "{} {:>8} {label:<12} {:>9} {:<8} {:#x}{tag}",
+            event.time.map(|time| state.clock.second(time)).unwrap_or_default(),
+            event.pid,
+            size(event.size.unwrap_or(0)),
+            event.kind.map_or("", |kind| kind.name()),
+            event.address.unwrap_or(0),
         );
         let text = canvas.clean(&text);
-        canvas.say(area, 1, row, &text, if ["REFUSED", "CLASH"].contains(&happening.what) { Role::Critical } else { Role::Plain });
+        let role = if matches!(event.op, Op::OutOfMemory | Op::Clash) { Role::Critical } else { Role::Plain };
+        canvas.say(area, 1, row, &text, role);
     }
+}
+
+/// The word for an event; `None` for those that are not shown.
+fn label(event: &BufferEvent) -> Option<&'static str> {
+    Some(match event.op {
+        Op::Alloc if event.program.is_some() => "cb",
+        Op::Free if event.program.is_some() => "program gone",
+        Op::Alloc => "alloc",
+        Op::Free => "free",
+        Op::FreeAll => "free all",
+        Op::Open => "open",
+        Op::Close => "close",
+        Op::OutOfMemory => "REFUSED",
+        Op::Clash => "CLASH",
+        Op::Mark => "mark",
+        Op::Ref | Op::Unref | Op::Exit | Op::Exec | Op::Overrun => return None,
+    })
 }

@@ -1,8 +1,7 @@
-//! What a process was started with, and handing it on unchanged: for a program that starts others and must not be noticed.
+//! Signals and standard streams as this process got them, for programs that it starts.
 //!
-//! Before `main`, Rust ignores SIGPIPE and opens /dev/null in the place of standard streams that are closed, and nobody can
-//! tell afterwards. So it is looked at earlier, by a function that the loader calls. Only with the feature `process`, which guests
-//! do not ask for.
+//! Before `main`, Rust ignores SIGPIPE and opens /dev/null for standard streams that are closed. A function that the loader
+//! calls reads the state before that.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
