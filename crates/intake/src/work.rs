@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use ttmon_ledger::reader::{Region, Totals};
 use ttmon_ledger::writer::Hosted;
+use ttmon_ledger::writer::{Environment, Seen};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_model::{Sample, Source};
@@ -38,14 +39,14 @@ pub struct Sources {
 }
 
 /// Reads the machine.
-pub type Sampler = Box<dyn FnMut() -> Result<Sources, String> + Send>;
+pub type Sampler = Box<dyn FnMut() -> Result<Sources, ttmon_source::Error> + Send>;
 
 /// What the loop hears.
 pub(crate) enum News {
     /// How a process sees the machine.
     Inspected(ProcessKey, View),
     /// What other sources say.
-    Sampled(Result<Box<Sources>, String>),
+    Sampled(Result<Box<Sources>, ttmon_source::Error>),
     /// What a pid means that a connection named: a process that its peer forked, or nobody.
     Found(u64, u32, Option<Box<Held>>),
     /// A dump is ready, for each of those who may see different things.
@@ -318,16 +319,16 @@ fn view(environment: &[u8]) -> Option<View> {
     if environment.len() >= ENVIRONMENT_BYTES_MAX {
         return None;
     }
-    let variable = |name: &str| {
-        let of = |entry: &[u8]| Some(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
-        environment.split(|byte| *byte == 0).find_map(of)
+    let Environment { seen, is_mock } = Environment::of(|name| {
+        let mut entries = environment.split(|byte| *byte == 0);
+        entries.find_map(|entry| entry.strip_prefix(name.to_bytes())?.strip_prefix(b"="))
+    });
+    let visible = match seen {
+        Seen::All => VisibleDevices::All,
+        Seen::Only(text) => VisibleDevices::Only(str::from_utf8(text).ok()?.to_owned()),
+        Seen::Unknown => VisibleDevices::Cut,
     };
-    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    let visible = match variable("TT_VISIBLE_DEVICES") {
-        Some(value) => VisibleDevices::Only(String::from_utf8(value).ok()?),
-        None => VisibleDevices::All,
-    };
-    Some(View { visible, is_mock: is_set("TT_METAL_MOCK_CLUSTER_DESC_PATH") || is_set("TT_METAL_SIMULATOR") })
+    Some(View { visible, is_mock })
 }
 
 /// A ledger to be read for a dump.

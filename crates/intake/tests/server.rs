@@ -30,7 +30,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut sampler: impl FnMut() -> Result<Sample, String> + Send + 'static) -> Self {
+    fn start(mut sampler: impl FnMut() -> Result<Sample, ttmon_source::Error> + Send + 'static) -> Self {
         // Whatever the umask, which binding a socket changes for a moment in all of this process.
         let mode = Permissions::from_mode(0o755);
         let directory = tempfile::Builder::new().prefix("ttmon-test-").permissions(mode).tempdir_in("/dev/shm").unwrap();
@@ -158,7 +158,7 @@ fn ask_for_dump(server: &Running) -> UnixStream {
 fn other_sources_are_told_as_they_are_now() {
     let is_there = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&is_there);
-    let server = Running::start(move || if seen.load(Ordering::SeqCst) { Ok(machine()) } else { Err("no driver".to_owned()) });
+    let server = Running::start(move || if seen.load(Ordering::SeqCst) { Ok(machine()) } else { Err(ttmon_source::Error::NoDevice) });
     let mut client = server.connect();
     assert_eq!(client.devices(), 0);
     is_there.store(true, Ordering::SeqCst);

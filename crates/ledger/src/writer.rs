@@ -44,7 +44,7 @@ use std::{
 pub use checks::SelfCheck;
 pub use circulars::Circular;
 pub use clock::ClockChoice;
-pub use environment::Seen;
+pub use environment::{Environment, Seen};
 pub use failures::Failure;
 pub use hosted::{Hosted, Owner};
 pub use marks::RowFigures;

@@ -20,9 +20,40 @@ enum Selector {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection(Vec<Selector>);
 
+/// Why a list of devices cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectionError {
+    /// A range whose end is before its start.
+    Backwards(String),
+    /// A word that names no device.
+    NotADevice(String),
+    /// Devices that are not there.
+    Unknown {
+        /// As they were named.
+        words: Vec<String>,
+        /// The ids of those that are.
+        available: String,
+    },
+}
+
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backwards(word) => write!(f, "the range {word} runs backwards"),
+            Self::NotADevice(word) => write!(
+                f,
+                "{word:?} names no device; use an id (0), a range (0-3), a PCI address (0000:c1:00.0), an asic id, a serial or board:NAME"
+            ),
+            Self::Unknown { words, available } => write!(f, "no device {} (available: {available})", words.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for SelectionError {}
+
 impl Selection {
     /// Reads a comma-separated list.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, SelectionError> {
         text.split(',').map(|word| parse_word(word.trim())).collect::<Result<_, _>>().map(Self)
     }
 
@@ -42,7 +73,7 @@ impl Selection {
     }
 
     /// Says which of the devices named are not there.
-    pub fn check(&self, snapshot: &Snapshot) -> Result<(), String> {
+    pub fn check(&self, snapshot: &Snapshot) -> Result<(), SelectionError> {
         let devices = &snapshot.devices;
         let mut unknown: Vec<String> = Vec::new();
         for selector in self.0.iter().flat_map(|selector| selector.unknown(devices)) {
@@ -55,7 +86,7 @@ impl Selection {
             return Ok(());
         }
         let available = if devices.is_empty() { "none".to_owned() } else { ranges(devices.iter().map(|device| device.id)) };
-        Err(format!("no device {} (available: {available})", unknown.join(", ")))
+        Err(SelectionError::Unknown { words: unknown, available })
     }
 
     /// Leaves only the devices meant, and the processes on them.
@@ -113,7 +144,7 @@ impl fmt::Display for Selector {
     }
 }
 
-fn parse_word(word: &str) -> Result<Selector, String> {
+fn parse_word(word: &str) -> Result<Selector, SelectionError> {
     if let Some(board) = word.strip_prefix("board:").filter(|board| !board.is_empty()) {
         return Ok(Selector::Board(board.to_owned()));
     }
@@ -122,7 +153,7 @@ fn parse_word(word: &str) -> Result<Selector, String> {
     }
     let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     if let Some((first, last)) = word.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?))) {
-        return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(format!("the range {word} runs backwards")) };
+        return if first <= last { Ok(Selector::Ids(first, last)) } else { Err(SelectionError::Backwards(word.to_owned())) };
     }
     // Sixteen digits are a serial number even when they would read as a number.
     if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -130,9 +161,7 @@ fn parse_word(word: &str) -> Result<Selector, String> {
     }
     match word.strip_prefix("/dev/tenstorrent/").or(Some(word)).and_then(number) {
         Some(id) => Ok(Selector::Ids(id, id)),
-        None => Err(format!(
-            "{word:?} names no device; use an id (0), a range (0-3), a PCI address (0000:c1:00.0), an asic id, a serial or board:NAME"
-        )),
+        None => Err(SelectionError::NotADevice(word.to_owned())),
     }
 }
 

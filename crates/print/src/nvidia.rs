@@ -1,5 +1,6 @@
 //! `--query-gpu` and `--query-compute-apps`: nvidia-smi's names, headings and units, for scripts that were written for it.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
@@ -14,7 +15,7 @@ pub struct GpuField(&'static GpuColumn);
 
 impl GpuField {
     /// Finds a column by nvidia-smi's name; the error says which there are.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         let found = GPU.iter().find(|row| row.column.names.contains(&name));
         found.map(Self).ok_or_else(|| unknown(name, GPU.iter().map(|row| &row.column)))
     }
@@ -26,15 +27,29 @@ pub struct AppField(&'static AppColumn);
 
 impl AppField {
     /// Finds a column by nvidia-smi's name; the error says which there are.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         let found = APPS.iter().find(|row| row.column.names.contains(&name));
         found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column)))
     }
 }
 
-fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a Column>) -> String {
-    let known: Vec<&str> = known.map(|column| column.names[0]).collect();
-    format!("{name:?} is not a field of this query; there are {}", known.join(", "))
+/// A name that is no column of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownColumn {
+    name: String,
+    known: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a field of this query; there are {}", self.name, self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownColumn {}
+
+fn unknown(name: &str, known: impl Iterator<Item = &'static Column>) -> UnknownColumn {
+    UnknownColumn { name: name.to_owned(), known: known.map(|column| column.names[0]).collect() }
 }
 
 /// Prints a line a device, as nvidia-smi would. Where the time is asked for, it is the style's.
@@ -182,7 +197,7 @@ mod tests {
         for name in ["pid", "process_name", "used_memory", "gpu_uuid"] {
             assert!(AppField::parse(name).is_ok(), "{name}");
         }
-        let error = GpuField::parse("ecc.mode").err().unwrap();
+        let error = GpuField::parse("ecc.mode").err().unwrap().to_string();
         assert!(error.starts_with("\"ecc.mode\" is not") && error.contains("memory.used, memory.free"), "{error}");
         assert!(AppField::parse("").is_err());
     }

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
@@ -66,21 +67,46 @@ impl View {
 /// A secret that opens everything. It is compared in constant time and never printed.
 pub struct Token(Vec<u8>);
 
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
+/// Why a token cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// It is too short.
+    Short,
+    /// It is too long, or not one word.
+    NotOneWord,
+    /// A file, and what is wrong with it.
+    File(PathBuf, String),
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => {
+                write!(f, "the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64")
+            }
+            Self::NotOneWord => write!(f, "the token is not one word of at most {TOKEN_BYTES_MAX} plain characters"),
+            Self::File(path, why) => write!(f, "{}: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
+
 impl Token {
     /// Takes the text of a token, as a file or the environment has it.
-    pub fn new(text: &[u8]) -> Result<Self, String> {
+    pub fn new(text: &[u8]) -> Result<Self, TokenError> {
         let text = text.trim_ascii();
         if text.len() < TOKEN_BYTES_MIN {
-            return Err(format!("the token is shorter than {TOKEN_BYTES_MIN} characters; make one: head -c 24 /dev/urandom | base64"));
+            return Err(TokenError::Short);
         }
         if text.len() > TOKEN_BYTES_MAX || !text.iter().all(u8::is_ascii_graphic) {
-            return Err(format!("the token is not one word of at most {TOKEN_BYTES_MAX} plain characters"));
+            return Err(TokenError::NotOneWord);
         }
         Ok(Self(text.to_vec()))
     }
@@ -92,10 +118,10 @@ impl Token {
     }
 
     /// Reads it from a file, which others must not be able to read.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let place = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| place(&error))?;
-        Self::new(&text).map_err(|error| place(&error))
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let in_file = |error: &dyn fmt::Display| TokenError::File(path.to_owned(), error.to_string());
+        let text = ttmon_files::read_secret(path, 2 * TOKEN_BYTES_MAX).map_err(|error| in_file(&error))?;
+        Self::new(&text).map_err(|error| in_file(&error))
     }
 
     /// Whether a request carries it.

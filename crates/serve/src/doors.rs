@@ -179,7 +179,7 @@ impl TcpDoor {
 }
 
 /// Whether a TCP address may be listened on: this host alone is fine; beyond it there must be a will, a token and TLS.
-pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), String> {
+pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_tls: bool) -> Result<(), RemoteListening> {
     if address.ip().is_loopback() {
         return Ok(());
     }
@@ -196,11 +196,28 @@ pub fn may_listen(address: SocketAddr, allow_remote: bool, has_token: bool, has_
     if wanted.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "--listen {address}: other hosts could read this host's processes there; it takes {} too, or a proxy with TLS in front of 127.0.0.1",
-        wanted.join(", ")
-    ))
+    Err(RemoteListening { address, wanted })
 }
+
+/// An address that other hosts can reach, without what that takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteListening {
+    address: SocketAddr,
+    wanted: Vec<&'static str>,
+}
+
+impl fmt::Display for RemoteListening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, wanted } = self;
+        write!(
+            f,
+            "--listen {address}: other hosts could read this host's processes there; it takes {} too, or a proxy with TLS in front of 127.0.0.1",
+            wanted.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for RemoteListening {}
 
 #[cfg(test)]
 mod tests {
@@ -222,7 +239,7 @@ mod tests {
                 let mut flags = [true; 3];
                 flags[lacking] = false;
                 let why = check(address, flags).expect_err("a reason");
-                assert!(why.contains(["--allow-remote", "--token-file", "--tls-cert"][lacking]), "{why}");
+                assert!(why.to_string().contains(["--allow-remote", "--token-file", "--tls-cert"][lacking]), "{why}");
             }
         }
     }

@@ -48,15 +48,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner, descriptors};
 
-pub use access::Token;
-pub use doors::{DoorError, may_listen};
+pub use access::{Token, TokenError};
+pub use doors::{DoorError, RemoteListening, may_listen};
 pub use happenings::{Happening, What};
 #[cfg(fuzzing)]
 pub use http::answer_bytes;
 pub use metrics::markdown as metrics_markdown;
 pub use newest::Published;
 pub use past::{Keeper, Past};
-pub use tls::IS_BUILT_IN as HAS_TLS;
+pub use tls::{IS_BUILT_IN as HAS_TLS, TlsError};
 
 use doors::{TcpDoor, UnixDoor};
 use http::Doors;
@@ -98,9 +98,9 @@ pub enum StartError {
     /// It cannot listen.
     Door(DoorError),
     /// It was asked to listen where it must not.
-    Refused(String),
+    Refused(RemoteListening),
     /// TLS cannot be had.
-    Tls(String),
+    Tls(TlsError),
     /// No thread could be started.
     Thread(io::Error),
 }
@@ -110,7 +110,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Machine(error) => error.fmt(f),
             Self::Door(error) => error.fmt(f),
-            Self::Refused(why) => f.write_str(why),
+            Self::Refused(why) => why.fmt(f),
             Self::Tls(why) => write!(f, "cannot serve HTTPS: {why}"),
             Self::Thread(error) => write!(f, "cannot start the service's threads: {error}; check the limit on processes"),
         }
@@ -191,6 +191,26 @@ impl Host {
     }
 }
 
+/// Why a service ended by itself.
+#[derive(Debug)]
+pub enum ServiceFailed {
+    /// It could not go on.
+    Io(io::Error),
+    /// A thread panicked.
+    Panicked,
+}
+
+impl fmt::Display for ServiceFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot answer: {error}; start it again"),
+            Self::Panicked => f.write_str("a part of the service failed, which is a defect of ttmon; start it again"),
+        }
+    }
+}
+
+impl std::error::Error for ServiceFailed {}
+
 impl Running {
     /// The newest snapshot, for others in this program.
     pub fn newest(&self) -> Option<Arc<Published>> {
@@ -203,7 +223,7 @@ impl Running {
     }
 
     /// Ends the threads and closes the doors. Says why if one of them ended before, by itself.
-    pub fn stop(mut self) -> Result<(), String> {
+    pub fn stop(mut self) -> Result<(), ServiceFailed> {
         let mut ended = Ok(());
         drop(self.stop_sampler.take());
         drop(self.stop_http.take());
@@ -215,8 +235,8 @@ impl Running {
             if thread.is_finished() {
                 match thread.join() {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => ended = Err(format!("cannot answer: {error}; start it again")),
-                    Err(_) => ended = Err("a part of the service failed, which is a defect of ttmon; start it again".to_owned()),
+                    Ok(Err(error)) => ended = Err(ServiceFailed::Io(error)),
+                    Err(_) => ended = Err(ServiceFailed::Panicked),
                 }
             }
         }
@@ -250,8 +270,8 @@ mod tests {
             assert_eq!(ended.recv(), Err(mpsc::RecvError));
             Running { service: service(), stop_sampler: None, stop_http: None, threads: vec![thread] }.stop()
         };
-        assert_eq!(end_of(|| Ok(())), Ok(()));
-        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| why.contains("cannot answer")));
-        assert!(end_of(|| panic!("a defect")).is_err_and(|why| why.contains("defect")));
+        assert!(end_of(|| Ok(())).is_ok());
+        assert!(end_of(|| Err(io::ErrorKind::NotConnected.into())).is_err_and(|why| matches!(why, ServiceFailed::Io(_))));
+        assert!(end_of(|| panic!("a defect")).is_err_and(|why| matches!(why, ServiceFailed::Panicked)));
     }
 }

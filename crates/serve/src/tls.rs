@@ -1,9 +1,34 @@
 //! HTTPS, in builds that have it. Without it nothing but this host is listened to.
 
+use std::fmt;
+use std::path::PathBuf;
+
 #[cfg(feature = "tls")]
 pub(crate) use with::Acceptor;
 #[cfg(not(feature = "tls"))]
 pub(crate) use without::Acceptor;
+
+/// Why TLS cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsError {
+    /// This build has none.
+    NotBuiltIn,
+    /// A file, and what is wrong with it.
+    File(PathBuf, String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBuiltIn => {
+                f.write_str("this build of ttmon has no TLS; build it with --features tls, or put a proxy with TLS in front of 127.0.0.1")
+            }
+            Self::File(path, why) => write!(f, "{}: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
 
 /// Whether this build can.
 pub const IS_BUILT_IN: bool = cfg!(feature = "tls");
@@ -23,6 +48,7 @@ mod with {
     use tokio_rustls::server::TlsStream;
     use ttmon_model::limits::{CERTIFICATES_BYTES_MAX, KEY_BYTES_MAX};
 
+    use super::TlsError;
     use crate::limits::HANDSHAKE_TIMEOUT;
 
     /// Says hello to peers of TLS.
@@ -31,8 +57,8 @@ mod with {
 
     impl Acceptor {
         /// With a certificate, its chain behind it, and its key, both PEM.
-        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, String> {
-            let wrong = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        pub(crate) fn new(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+            let wrong = |path: &Path, why: &dyn std::fmt::Display| TlsError::File(path.to_owned(), why.to_string());
             let bytes = ttmon_files::read(certificate, CERTIFICATES_BYTES_MAX).map_err(|error| wrong(certificate, &error))?;
             let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             let chain = chain.map_err(|error| wrong(certificate, &error))?;
@@ -61,14 +87,16 @@ mod without {
 
     use tokio::net::TcpStream;
 
+    use super::TlsError;
+
     /// There is none.
     #[derive(Clone)]
     pub(crate) enum Acceptor {}
 
     impl Acceptor {
         /// Always the same answer.
-        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, String> {
-            Err("this build of ttmon has no TLS; build it with --features tls, or put a proxy with TLS in front of 127.0.0.1".to_owned())
+        pub(crate) fn new(_certificate: &Path, _key: &Path) -> Result<Self, TlsError> {
+            Err(TlsError::NotBuiltIn)
         }
 
         /// Never called: there is no value to call it on.

@@ -4,7 +4,7 @@
 //! is ready, with one byte, or why it is not, with a text; afterwards it says nothing.
 
 use std::env;
-use std::fmt::Display;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -88,21 +88,52 @@ pub(crate) fn say_ready() -> io::Result<()> {
     stdout.flush()
 }
 
+/// Why a part of the simulation is not ready.
+#[derive(Debug)]
+pub enum NotReady {
+    /// It reported this.
+    Failed(String),
+    /// It ended without a report.
+    Ended,
+    /// It reported nothing in this time.
+    Silent(Duration),
+    /// It could not be read.
+    Io(io::Error),
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(text) => f.write_str(text),
+            Self::Ended => f.write_str("it ended without a word"),
+            Self::Silent(timeout) => write!(f, "nothing heard of it in {} s", timeout.as_secs()),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotReady {}
+
+impl From<io::Error> for NotReady {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
 /// Waits until a part says that it is ready; the error is what it said instead.
-pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> Result<(), String> {
-    let failed = |error: &dyn Display| error.to_string();
-    if !wait_readable(&answers, timeout).map_err(|error| failed(&error))? {
-        return Err(format!("nothing heard of it in {} s", timeout.as_secs()));
+pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> Result<(), NotReady> {
+    if !wait_readable(&answers, timeout)? {
+        return Err(NotReady::Silent(timeout));
     }
     let mut byte = [0];
-    match answers.read(&mut byte).map_err(|error| failed(&error))? {
-        0 => return Err("it ended without a word".to_owned()),
+    match answers.read(&mut byte)? {
+        0 => return Err(NotReady::Ended),
         _ if byte == [READY] => return Ok(()),
         _ => {}
     }
     let mut text = byte.to_vec();
-    answers.take(ERROR_BYTES_MAX).read_to_end(&mut text).map_err(|error| failed(&error))?;
-    Err(String::from_utf8_lossy(&text).into_owned())
+    answers.take(ERROR_BYTES_MAX).read_to_end(&mut text)?;
+    Err(NotReady::Failed(String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// Waits until there is something to read, or the other end is closed. False when time is up.
@@ -124,19 +155,20 @@ pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool
 mod tests {
     use super::*;
 
-    fn hear(said: &[u8]) -> Result<(), String> {
+    fn hear(said: &[u8]) -> Option<String> {
         let (reader, mut writer) = io::pipe().unwrap();
         writer.write_all(said).unwrap();
         drop(writer);
-        await_ready(reader, Duration::from_secs(1))
+        await_ready(reader, Duration::from_secs(1)).err().map(|why| why.to_string())
     }
 
     #[test]
     fn a_part_is_ready_or_says_why_not() {
-        assert_eq!(hear(&[READY]), Ok(()));
-        assert_eq!(hear(b"no space left"), Err("no space left".to_owned()));
-        assert_eq!(hear(b""), Err("it ended without a word".to_owned()));
+        assert_eq!(hear(&[READY]), None);
+        assert_eq!(hear(b"no space left").as_deref(), Some("no space left"));
+        assert_eq!(hear(b"").as_deref(), Some("it ended without a word"));
         let (reader, _writer) = io::pipe().unwrap();
-        assert_eq!(await_ready(reader, Duration::ZERO), Err("nothing heard of it in 0 s".to_owned()));
+        let why = await_ready(reader, Duration::ZERO).err().map(|why| why.to_string());
+        assert_eq!(why.as_deref(), Some("nothing heard of it in 0 s"));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::directory;
 use crate::machine::Machine;
-use crate::part::{self, Errand};
+use crate::part::{self, Errand, NotReady};
 use crate::spec::{Spec, SpecError};
 
 /// Writing a tree and starting 200 processes takes well under a second; a machine under heavy load gets more.
@@ -92,8 +92,8 @@ pub enum StartError {
     Directory(io::Error),
     /// Its engine could not be started.
     Spawn(io::Error),
-    /// Its engine gave up, with these words.
-    Engine(String),
+    /// Its engine is not ready.
+    Engine(NotReady),
 }
 
 impl fmt::Display for StartError {
@@ -104,7 +104,7 @@ impl fmt::Display for StartError {
                 write!(f, "no directory for the simulated machine's files: {error}; set TMPDIR to one that can be written")
             }
             Self::Spawn(error) => write!(f, "cannot start the simulated machine's engine: {error}"),
-            Self::Engine(words) => write!(f, "the simulated machine did not start: {}", words.escape_debug()),
+            Self::Engine(words) => write!(f, "the simulated machine did not start: {}", words.to_string().escape_debug()),
         }
     }
 }
@@ -114,7 +114,7 @@ impl std::error::Error for StartError {
         match self {
             Self::Spec(error) => Some(error),
             Self::Directory(error) | Self::Spawn(error) => Some(error),
-            Self::Engine(_) => None,
+            Self::Engine(error) => Some(error),
         }
     }
 }

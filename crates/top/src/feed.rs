@@ -96,7 +96,7 @@ fn unix_time() -> UnixTime {
 
 /// A snapshot with the devices that are meant alone, each of which must be there.
 fn chosen(selection: &Selection, mut snapshot: Snapshot) -> Result<Snapshot, Lost> {
-    selection.check(&snapshot).map_err(|message| Lost { message, is_no_device: true, since: unix_time() })?;
+    selection.check(&snapshot).map_err(|error| Lost { message: error.to_string(), is_no_device: true, since: unix_time() })?;
     selection.apply(&mut snapshot);
     Ok(snapshot)
 }

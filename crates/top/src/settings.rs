@@ -8,6 +8,7 @@
 //! theme = "auto"
 //! ```
 
+use std::fmt;
 use std::time::Duration;
 
 use toml::{Table, Value};
@@ -205,8 +206,8 @@ impl Settings {
 
     /// The text of a file that says the same. What an earlier file said beside it stays, its comments too; one that cannot be
     /// read is an error, for nobody knows what would be lost.
-    pub fn write(&self, earlier: &str) -> Result<String, String> {
-        let mut wanted = earlier.parse::<Table>().map_err(|error| format!("it is not TOML: {}", error.message()))?;
+    pub fn write(&self, earlier: &str) -> Result<String, NotToml> {
+        let mut wanted = earlier.parse::<Table>().map_err(|error| NotToml(error.message().to_owned()))?;
         let mut lines: Vec<String> = earlier.lines().map(str::to_owned).collect();
         for row in ROWS {
             let value = (row.write)(self);
@@ -219,6 +220,18 @@ impl Settings {
         Ok(if text.parse::<Table>().is_ok_and(|table| table == wanted) { text } else { wanted.to_string() })
     }
 }
+
+/// A file that is not TOML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotToml(String);
+
+impl fmt::Display for NotToml {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it is not TOML: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotToml {}
 
 /// Puts a value into the lines of a file: in the place of the earlier one, or behind the others.
 fn set(lines: &mut Vec<String>, key: &str, value: &Value) {

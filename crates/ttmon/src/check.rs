@@ -10,8 +10,8 @@ use crate::cli::{CheckArgs, Everywhere};
 use crate::failure::Failure;
 use crate::meant::Context;
 use crate::output::Output;
-use crate::run::size::Size;
 use crate::server::{Asked, Snapshots};
+use ttmon_account::Size;
 
 /// Findings named in the line; the rest is counted.
 const NAMED_MAX: usize = 3;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use ttmon_ask::{Events, Service, Trouble};
-use ttmon_model::event::{BufferEvent, Op};
 use ttmon_model::Snapshot;
+use ttmon_model::event::{BufferEvent, Op};
 use ttmon_print::Style;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;

@@ -1,5 +1,6 @@
 //! How a command ends when it does not end well.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use ttmon_print::text;
@@ -15,23 +16,23 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// It could not be done.
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 1 }
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 1 }
     }
 
     /// The command line makes no sense.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 2 }
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 2 }
     }
 
     /// There is no such device.
-    pub(crate) fn no_device(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 3 }
+    pub(crate) fn no_device(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 3 }
     }
 
     /// It took too long.
-    pub(crate) fn timed_out(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 4 }
+    pub(crate) fn timed_out(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), code: 4 }
     }
 }
 

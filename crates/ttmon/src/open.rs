@@ -94,7 +94,12 @@ impl Opened {
     }
 
     /// What is read of buffer events, and the devices asked for: none where all are.
-    pub(crate) fn with_scene<T>(&self, snapshot: &Snapshot, pid: Option<u32>, read: impl FnOnce(&Scene<'_>, &[DeviceId]) -> T) -> Option<T> {
+    pub(crate) fn with_scene<T>(
+        &self,
+        snapshot: &Snapshot,
+        pid: Option<u32>,
+        read: impl FnOnce(&Scene<'_>, &[DeviceId]) -> T,
+    ) -> Option<T> {
         let sample = self.previous.as_ref()?;
         let (present, departed) = (self.machine.ledgers(), self.machine.departed());
         if self.selection.is_empty() {

@@ -3,18 +3,12 @@
 //! Our library goes into `LD_PRELOAD`; the command and what it starts hand their ledgers over to a socket of ours. When the
 //! command has ended, a few lines on standard error tell what it did, `--report` all of it, and we end as it ended.
 
-mod account;
-mod checks;
 mod child;
 mod collect;
-mod digest;
 mod embedded;
 mod epilogue;
 pub(crate) mod library;
-mod names;
 mod program;
-mod report;
-pub(crate) mod size;
 #[cfg(test)]
 mod tests;
 mod tool_environment;
@@ -28,6 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use signal_hook::low_level::signal_name;
+use ttmon_account::{Account, Checks, CommandEnd, Limit, Size};
 use ttmon_files::Existing;
 use ttmon_model::Sample;
 use ttmon_print::Style;
@@ -44,9 +40,7 @@ use crate::output::Output;
 use crate::show::VERSION;
 use crate::terminal::columns_of_stderr;
 
-use account::Account;
-use checks::Checks;
-use child::{Change, Child, Command, End, Signals};
+use child::{Change, Child, Command, Signals};
 use collect::Collector;
 use program::Linkage;
 
@@ -133,11 +127,11 @@ fn check(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
 impl RunArgs {
     fn checks(&self) -> Result<Checks, Failure> {
         let size = |flag: &str, text: &Option<String>| match text {
-            Some(text) => text.parse::<size::Size>().map(|size| Some(size.0)).map_err(|why| Failure::usage(format!("{flag}: {why}"))),
+            Some(text) => text.parse::<Size>().map(|size| Some(size.0)).map_err(|why| Failure::usage(format!("{flag}: {why}"))),
             None => Ok(None),
         };
         let limit = |flag: &str, text: &Option<String>| {
-            let parsed = text.as_deref().map(str::parse::<size::Limit>).transpose();
+            let parsed = text.as_deref().map(str::parse::<Limit>).transpose();
             parsed.map_err(|why| Failure::usage(format!("{flag}: {why}")))
         };
         let checks = Checks {
@@ -213,7 +207,7 @@ fn not_started(program: &OsString, path: Option<&OsStr>, error: &io::Error) -> F
 }
 
 /// Waits for the command to end, taking what is handed over meanwhile.
-fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<End, Failure> {
+fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<CommandEnd, Failure> {
     // All those held go on: nothing to read for a while.
     let mut is_stuck = false;
     loop {
@@ -261,17 +255,17 @@ fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, o
         complain(line);
     }
     match account.end {
-        End::Signal(signal) => child::die_of(signal),
-        End::Exit(0) if !not_held.is_empty() => Err(Failure { message: String::new(), code: NOT_HELD }),
-        End::Exit(0) if !written => Err(failed("")),
-        End::Exit(0) => Ok(()),
-        End::Exit(code) => Err(Failure { message: String::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }),
+        CommandEnd::Signal(signal) => child::die_of(signal),
+        CommandEnd::Exit(0) if !not_held.is_empty() => Err(Failure { message: String::new(), code: NOT_HELD }),
+        CommandEnd::Exit(0) if !written => Err(failed("")),
+        CommandEnd::Exit(0) => Ok(()),
+        CommandEnd::Exit(code) => Err(Failure { message: String::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }),
     }
 }
 
 /// Whether there is a report now: where it was asked for, or, where that has become impossible meanwhile, where it is said.
 fn write_report(output: &Output, account: &Account) -> bool {
-    let text = format!("{}\n", ttmon_wire::to_string(&report::document(account), Layout::Pretty));
+    let text = format!("{}\n", ttmon_wire::to_string(&account.report(VERSION, signal_name).json(), Layout::Pretty));
     let Err(failure) = output.write(text.as_bytes()) else { return true };
     let instead = env::temp_dir().join(format!("ttmon-report-{}.json", std::process::id()));
     let saved = ttmon_files::create(&instead, Existing::Keep).and_then(|mut file| file.write_all(text.as_bytes()));

@@ -14,6 +14,7 @@ mod parts;
 mod process;
 mod read;
 pub mod recording;
+pub mod run;
 mod table;
 mod value;
 

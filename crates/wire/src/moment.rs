@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use ttmon_model::Snapshot;
-use ttmon_model::event::Event;
+use ttmon_model::event::BufferEvent;
 use ttmon_model::limits::DOCUMENT_ENTRIES_MAX;
 use ttmon_model::snapshot::Circular;
 

@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    pub(super) fn sampled(&mut self, sources: Result<Box<Sources>, String>) {
+    pub(super) fn sampled(&mut self, sources: Result<Box<Sources>, ttmon_source::Error>) {
         self.is_sampling = false;
         self.sampled_at = Some(Instant::now());
         if let Err(why) = &sources

@@ -22,20 +22,27 @@ pub enum Seen<'a> {
     Unknown,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Environment<'a> {
-    pub(super) seen: Seen<'a>,
+/// Which chips a program works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Environment<'a> {
+    /// The devices it sees.
+    pub seen: Seen<'a>,
     /// TT-Metal works on chips that are not there.
-    pub(super) is_mock: bool,
+    pub is_mock: bool,
 }
 
-impl Environment<'_> {
-    pub(super) fn of_this_process() -> Self {
+impl<'a> Environment<'a> {
+    /// The environment with these variables.
+    pub fn of(variable: impl Fn(&CStr) -> Option<&'a [u8]>) -> Self {
         let is_set = |name: &&CStr| variable(name).is_some_and(|value| !value.is_empty());
         Self {
             seen: variable(c"TT_VISIBLE_DEVICES").map_or(Seen::All, Seen::Only),
             is_mock: [c"TT_METAL_MOCK_CLUSTER_DESC_PATH", c"TT_METAL_SIMULATOR"].iter().any(is_set),
         }
+    }
+
+    pub(super) fn of_this_process() -> Environment<'static> {
+        Environment::of(variable)
     }
 
     /// Writes it; inside an event, where there may be readers.

@@ -81,7 +81,8 @@ mod tests {
             overrun: None,
             refusal: None,
         };
-        let mut events: Vec<BufferEvent> = [Op::Alloc, Op::Free, Op::FreeAll, Op::Open, Op::Close, Op::Clash].into_iter().map(event).collect();
+        let mut events: Vec<BufferEvent> =
+            [Op::Alloc, Op::Free, Op::FreeAll, Op::Open, Op::Close, Op::Clash].into_iter().map(event).collect();
         events.push(BufferEvent { kind: Some(BufferKind::Of(Kind::Cb)), program: Some(3), ..event(Op::Alloc) });
         let line = line_of(snapshot.clone(), "1", &events);
         let (read, back) = ttmon_wire::read_moment(&line).unwrap();

@@ -18,26 +18,18 @@ use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
-use ttmon_sys::process as plain;
+use ttmon_account::CommandEnd;
 use ttmon_source::{Life, Root};
+use ttmon_sys::process as plain;
 
 use super::program;
-
-/// How the command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// With this exit code.
-    Exit(i32),
-    /// By this signal.
-    Signal(i32),
-}
 
 /// What became of it since we last asked.
 pub(crate) enum Change {
     /// It runs, or is stopped.
     None,
     /// It ended.
-    Ended(End),
+    Ended(CommandEnd),
 }
 
 /// Runs scripts without a first line.
@@ -240,8 +232,8 @@ impl Child {
     }
 }
 
-fn end(status: WaitStatus) -> Option<End> {
-    status.exit_status().map(End::Exit).or_else(|| status.terminating_signal().map(End::Signal))
+fn end(status: WaitStatus) -> Option<CommandEnd> {
+    status.exit_status().map(CommandEnd::Exit).or_else(|| status.terminating_signal().map(CommandEnd::Signal))
 }
 
 /// A shell that has us in the foreground waits for us to stop. Without a terminal nobody does, and who lets the command go

@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
+use ttmon_account::Digest;
 use ttmon_ledger::reader::Region;
 use ttmon_source::handover::{self, Handed, Receiver};
 use ttmon_source::{Life, Root};
-
-use super::digest::{self, Digest};
 
 /// Messages taken in one go.
 const AT_ONCE: usize = 256;
@@ -164,7 +163,7 @@ impl Collector {
 
     fn read(&mut self, held: &Held, is_running: bool) {
         let left_max = if self.digests.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
-        match digest::read(&held.region, held.pid, is_running, left_max) {
+        match Digest::read(&held.region, held.pid, is_running, left_max) {
             Ok(digest) => self.digests.push(digest),
             Err(_) => self.unread += 1,
         }

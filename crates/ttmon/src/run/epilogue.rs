@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ttmon_account::{Account, ChipPlace, CommandEnd, Group, Leftover, OfKind, OnChip, buffers, thousands};
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
 use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
 use ttmon_source::recorder;
-
-use super::account::{Account, Leftover, OfKind, OnChip, Place};
-use super::checks::{buffers, thousands};
-use super::child::End;
-use super::digest::Group;
 
 /// More than a screen nobody reads.
 const LINES_MAX: usize = 24;
@@ -63,8 +59,8 @@ impl Writer<'_> {
     fn head(&self, columns: Option<usize>) -> String {
         let account = self.account;
         let end = match account.end {
-            End::Exit(code) => format!("exit {code}"),
-            End::Signal(signal) => signal_hook::low_level::signal_name(signal).map_or(format!("signal {signal}"), str::to_owned),
+            CommandEnd::Exit(code) => format!("exit {code}"),
+            CommandEnd::Signal(signal) => signal_hook::low_level::signal_name(signal).map_or(format!("signal {signal}"), str::to_owned),
         };
         let took = duration(Duration::from_nanos(account.span.1.saturating_sub(account.span.0)));
         let what = if account.is_empty() {
@@ -87,7 +83,7 @@ impl Writer<'_> {
 
     /// A line for chips that fared the same, as those of a mesh: `devices 0-31  DRAM peak ...`.
     fn chips(&self) -> Vec<String> {
-        let mut alike: Vec<(String, Vec<Place>)> = Vec::new();
+        let mut alike: Vec<(String, Vec<ChipPlace>)> = Vec::new();
         for (place, chip) in &self.account.chips {
             let told = self.chip(chip);
             match alike.iter_mut().find(|(other, _)| *other == told) {
@@ -179,7 +175,7 @@ impl Writer<'_> {
     /// The largest buffers that nobody freed: a line for each group of chips, the one with the most first.
     fn leaks(&self) -> Vec<String> {
         let left = self.account.left(false);
-        let line = |(places, (count, _)): (&[Place], (u64, u64))| {
+        let line = |(places, (count, _)): (&[ChipPlace], (u64, u64))| {
             let here = left.iter().filter(|leftover| leftover.places == places);
             let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
             let more = count.saturating_sub(parts.len() as u64);

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use ttmon_account::{Account, Checks, ChipPlace, CommandEnd, Digest};
 use ttmon_ledger::layout::{WriterKind, flag, kind};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
@@ -9,9 +10,7 @@ use ttmon_model::{DeviceId, Sample};
 use ttmon_print::Style;
 use ttmon_source::{Isolation, Machine, Options, Root};
 
-use super::account::{Account, Place};
-use super::child::End;
-use super::{checks, digest, epilogue, report};
+use super::epilogue;
 
 /// A machine with two n300: devices 0 and 1 on PCIe, 2 and 3 behind them.
 fn machine() -> Sample {
@@ -23,11 +22,11 @@ fn machine() -> Sample {
 }
 
 /// A program with a mesh of two chips: weights, layers, something left, something of the program cache.
-fn digested() -> digest::Digest {
+fn digested() -> Digest {
     digested_on([0, 1].map(|metal_id| Chip { metal_id, unique_id: 0, flags: 0 }))
 }
 
-fn digested_on(chips: [Chip; 2]) -> digest::Digest {
+fn digested_on(chips: [Chip; 2]) -> Digest {
     let config = Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
     let writer = Writer::beside_others(config, 1024);
     let mut session = writer.session().unwrap();
@@ -46,14 +45,14 @@ fn digested_on(chips: [Chip; 2]) -> digest::Digest {
     }
     drop(session);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
-    digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap()
+    Digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap()
 }
 
 fn account(machine: Option<&Sample>) -> Account {
     let digest = digested();
     let opened = digest.allocators[0].life.0;
     let command = ["python", "model.py"].map(str::to_owned).to_vec();
-    Account::new(command, End::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![digest], machine)
+    Account::new(command, CommandEnd::Exit(0), (opened - 41_500_000_000, opened + 92_500_000_000), vec![digest], machine)
 }
 
 fn lines(account: &Account) -> Vec<String> {
@@ -63,7 +62,7 @@ fn lines(account: &Account) -> Vec<String> {
 #[test]
 fn figures_stand_on_the_devices_of_the_machine() {
     let account = account(Some(&machine()));
-    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [Place::Device(DeviceId(0)), Place::Device(DeviceId(1))]);
+    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [ChipPlace::Device(DeviceId(0)), ChipPlace::Device(DeviceId(1))]);
     assert_eq!(
         lines(&account),
         [
@@ -73,7 +72,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
             "  left at exit on devices 0-1:  2.0GB DRAM 0x3 tag \"layer 2\" age 1m32s",
         ]
     );
-    let document = report::document(&account);
+    let document = account.report("0", |_| None).json();
     assert_eq!((&document["devices"][1]["id"], &document["leaks"][0]["devices"]), (&1.into(), &serde_json::json!([0, 1])));
     assert_eq!((&document["leaks"][0]["layout"], &document["cache"][0]["layout"]), (&"nd_sharded".into(), &serde_json::Value::Null));
     assert_eq!((&document["cache"][0]["size"], &document["leaked"]["bytes"]), (&4096.into(), &(2_u64 << 30).into()));
@@ -84,7 +83,7 @@ fn figures_stand_on_the_devices_of_the_machine() {
 #[test]
 fn without_a_machine_they_stand_under_the_programs_own_ids() {
     let account = account(None);
-    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [Place::Unmapped(0), Place::Unmapped(1)]);
+    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [ChipPlace::Unmapped(0), ChipPlace::Unmapped(1)]);
     let lines = lines(&account);
     assert!(
         lines[1].starts_with("  chips 0,1  DRAM peak 10.0GB of 12.0GB") && lines.last().unwrap().contains("no device here"),
@@ -122,8 +121,8 @@ fn peaks_of_a_mesh_and_its_submesh(origin_of_submesh: u32) -> [String; 2] {
     insert(later, 1 << 20);
     session().close_allocator(later);
     let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().unwrap())).unwrap();
-    let digest = digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap();
-    let account = Account::new(vec!["true".to_owned()], End::Exit(0), (0, u64::MAX), vec![digest], None);
+    let digest = Digest::read(&Region::open(file).unwrap(), Some(4242), false, 1000).unwrap();
+    let account = Account::new(vec!["true".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], None);
     let lines = lines(&account);
     let until_time = |line: usize| lines[line].split("   LEFT").next()?.rsplit_once(" at ").map(|(text, _)| text.to_owned());
     [1, 2].map(|line| until_time(line).unwrap_or_default())
@@ -135,9 +134,9 @@ fn chips_go_by_the_numbers_that_the_program_gave() {
     for machine in [None, Some(machine())] {
         let mut digest = digested_on([(0, 0), (1, 1 << 32)].map(|(metal_id, unique_id)| Chip { metal_id, unique_id, flags: 0 }));
         digest.places.is_mock = true;
-        let account = Account::new(vec!["x".to_owned()], End::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
+        let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), vec![digest], machine.as_ref());
         assert!(lines(&account)[1].starts_with("  mock chips 0,1  DRAM"), "{:?}", lines(&account));
-        let document = report::document(&account);
+        let document = account.report("0", |_| None).json();
         let told: Vec<_> = document["devices"].as_array().unwrap().iter().map(|device| &device["unmapped"]).collect();
         assert_eq!(told, ["0", "1"]);
         assert_eq!(document["leaks"][0]["unmapped"], serde_json::json!(["0", "1"]));
@@ -152,15 +151,15 @@ fn numbers_of_different_chips_are_no_names() {
         let mut number = 0..;
         digested_on(unique_ids.map(|unique_id| Chip { metal_id: number.next().unwrap(), unique_id, flags: 0 }))
     });
-    let account = Account::new(vec!["x".to_owned()], End::Exit(0), (0, u64::MAX), digests.into(), None);
-    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(Place::Unmapped));
-    assert_eq!(account.names(&[70, 71, 72].map(Place::Unmapped)), "chips 70,71,72");
+    let account = Account::new(vec!["x".to_owned()], CommandEnd::Exit(0), (0, u64::MAX), digests.into(), None);
+    assert_eq!(account.chips.keys().copied().collect::<Vec<_>>(), [70, 71, 72].map(ChipPlace::Unmapped));
+    assert_eq!(account.names(&[70, 71, 72].map(ChipPlace::Unmapped)), "chips 70,71,72");
 }
 
 /// A share of what a chip has is known from the machine where the allocator does not say.
 #[test]
 fn shares_of_a_chip() {
-    let limits = |l1: &str| checks::Checks { max_l1: Some(l1.parse().unwrap()), ..checks::Checks::default() };
+    let limits = |l1: &str| Checks { max_l1: Some(l1.parse().unwrap()), ..Checks::default() };
     let (known, unknown) = (account(Some(&machine())), account(None));
     assert_eq!(limits("1%").failures(&known), [""; 0]);
     assert_eq!(limits("0.001%").failures(&known).len(), 2);
@@ -189,7 +188,7 @@ fn no_more_lines_than_a_screen_has() {
     for id in 2..60 {
         let mut other = chip.clone();
         other.leaked = (id, id << 20);
-        account.chips.insert(Place::Unmapped(id), other);
+        account.chips.insert(ChipPlace::Unmapped(id), other);
     }
     let lines = lines(&account);
     assert_eq!(lines.len(), 24);

@@ -114,7 +114,7 @@ impl Prepared {
             log.out().push(b'\n');
         }
         let sampler = Box::new(move || {
-            let sample = machine.sample().map_err(|error| error.to_string())?;
+            let sample = machine.sample()?;
             Ok(Sources { sample, ledgers: machine.ledgers().to_vec() })
         });
         let settings = Settings { listeners, unbound, store, handover, sampler, log, is_quiet };

@@ -11,46 +11,62 @@ use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
 
-use super::checks::thousands;
-use super::child::End;
-use super::digest::{Digest, DigestRow, Group, Left};
-use super::names::{self, Names};
+use crate::checks::thousands;
+use crate::digest::{Digest, DigestRow, Group, Left};
+use crate::names::{self, Names};
 
 /// A chip: on a row of this machine, or by what tells it apart from others, its unique id where that is known. Programs have a
 /// shorter name for it, by which it is [told](Account::given).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub enum ChipPlace {
+    /// A device of this machine.
     Device(DeviceId),
+    /// What tells it apart from others.
     Unmapped(u64),
 }
 
-/// The whole story.
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// What the command did, all processes together.
 #[derive(Debug)]
-pub(crate) struct Account {
-    pub(crate) command: Vec<String>,
-    pub(crate) end: End,
+pub struct Account {
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// How it ended.
+    pub end: CommandEnd,
     /// When it began and ended, in nanoseconds since 1970.
-    pub(crate) span: (u64, u64),
-    pub(crate) digests: Vec<Digest>,
+    pub span: (u64, u64),
+    /// Its ledgers.
+    pub digests: Vec<Digest>,
     /// Chips of each digest's allocators, in their order.
-    pub(crate) places: Vec<Vec<Vec<Place>>>,
+    pub places: Vec<Vec<Vec<ChipPlace>>>,
     /// Ledgers that could not be read.
-    pub(crate) unread: u64,
-    pub(crate) chips: BTreeMap<Place, OnChip>,
+    pub unread: u64,
+    /// By chip.
+    pub chips: BTreeMap<ChipPlace, OnChip>,
     names: Names,
     /// Why the program could not be tracked, if that is known.
-    pub(crate) untracked: Option<&'static str>,
+    pub untracked: Option<&'static str>,
 }
 
 /// What recording took, by the calls of which it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Overhead {
-    pub(crate) measured: u64,
+pub struct Overhead {
+    /// Calls that were measured.
+    pub measured: u64,
     /// As many as stand behind those.
-    pub(crate) calls: u64,
-    pub(crate) nanoseconds: u64,
+    pub calls: u64,
+    /// The time that all of them took.
+    pub nanoseconds: u64,
     /// Of the time from the command's begin to its end.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
 }
 
 /// Fewer say nothing of the others.
@@ -61,36 +77,39 @@ const LIST_COLUMNS: usize = 40;
 
 /// What happened on one chip.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct OnChip {
-    pub(crate) kinds: BTreeMap<BufferKind, OfKind>,
+pub struct OnChip {
+    /// By kind.
+    pub kinds: BTreeMap<BufferKind, OfKind>,
     /// What nobody freed: count and bytes.
-    pub(crate) leaked: (u64, u64),
+    pub leaked: (u64, u64),
     /// The same of the program cache.
-    pub(crate) cached: (u64, u64),
+    pub cached: (u64, u64),
 }
 
 /// One kind of memory on one chip.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct OfKind {
-    pub(crate) peak: u64,
-    pub(crate) peak_time: u64,
-    /// Where the banks are known.
-    pub(crate) peak_allocated: Option<u64>,
+pub struct OfKind {
+    /// Most live bytes, as asked for.
+    pub peak: u64,
+    /// When that was, in nanoseconds since 1970.
+    pub peak_time: u64,
+    /// Most live bytes, as taken, where the banks are known.
+    pub peak_allocated: Option<u64>,
     /// Live when its allocator was torn down, or when the process ended.
-    pub(crate) at_end: u64,
+    pub at_end: u64,
     /// Live together when a process ended, as asked for and as taken: the peak was no less.
     live: (u64, u64),
     /// The peaks of all allocators together, which their common peak cannot exceed.
-    pub(crate) peak_at_most: u64,
+    pub peak_at_most: u64,
     /// The allocator's limit.
     capacity: Option<u64>,
     /// What the chip has.
     total: Option<u64>,
     /// What was there at the peak.
-    pub(crate) groups: Vec<Group>,
+    pub groups: Vec<Group>,
     /// Several allocators held memory at the same time, and nobody noted what they had together: it may have been more than any
     /// of them.
-    pub(crate) is_at_least: bool,
+    pub is_at_least: bool,
     lives: Vec<Life>,
 }
 
@@ -111,24 +130,31 @@ impl Life {
 }
 
 /// A buffer that nobody freed, with its chips.
-pub(crate) struct Leftover<'a> {
-    pub(crate) digest: &'a Digest,
-    pub(crate) left: &'a Left,
-    pub(crate) places: &'a [Place],
+#[derive(Debug)]
+pub struct Leftover<'a> {
+    /// Its ledger.
+    pub digest: &'a Digest,
+    /// The buffer.
+    pub left: &'a Left,
+    /// Its chips.
+    pub places: &'a [ChipPlace],
 }
 
 /// A refused allocation, with its chips.
-pub(crate) struct Refusal<'a> {
-    pub(crate) failure: &'a Failure,
-    pub(crate) places: &'a [Place],
+#[derive(Debug)]
+pub struct RefusedOnChips<'a> {
+    /// What was refused.
+    pub failure: &'a Failure,
+    /// Its chips.
+    pub places: &'a [ChipPlace],
 }
 
 impl Account {
     /// Puts what the ledgers say onto the machine's devices.
-    pub(crate) fn new(command: Vec<String>, end: End, span: (u64, u64), digests: Vec<Digest>, machine: Option<&Sample>) -> Self {
+    pub fn new(command: Vec<String>, end: CommandEnd, span: (u64, u64), digests: Vec<Digest>, machine: Option<&Sample>) -> Self {
         let places = names::places(&digests, machine);
         let snapshot = machine.map(|sample| Snapshot::derive(sample, None));
-        let mut chips: BTreeMap<Place, OnChip> = BTreeMap::new();
+        let mut chips: BTreeMap<ChipPlace, OnChip> = BTreeMap::new();
         for (number, (digest, places)) in digests.iter().zip(&places).enumerate() {
             // What one process had live at its end, it had at once; what others had may have been another time.
             chips.values_mut().flat_map(|chip| chip.kinds.values_mut()).for_each(|of_kind| of_kind.live = (0, 0));
@@ -151,24 +177,24 @@ impl Account {
     }
 
     /// `device 0`, `mock chip 0`, or the id that the program gave.
-    pub(crate) fn name(&self, place: Place) -> String {
+    pub fn name(&self, place: ChipPlace) -> String {
         self.names(&[place])
     }
 
     /// The id that the program gave a chip that is on no row.
-    pub(crate) fn given(&self, id: u64) -> u64 {
+    pub fn given(&self, id: u64) -> u64 {
         self.names.given(id)
     }
 
     /// `device 0`, `devices 0-3`, `mock chips 0,1`, `chips 7,8`.
-    pub(crate) fn names(&self, places: &[Place]) -> String {
+    pub fn names(&self, places: &[ChipPlace]) -> String {
         let mut devices: Vec<DeviceId> = Vec::new();
         let (mut mock, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for place in places {
             match place {
-                Place::Device(id) => devices.push(*id),
-                Place::Unmapped(id) if self.names.is_mock(*id) => mock.push(self.given(*id).to_string()),
-                Place::Unmapped(id) => others.push(self.given(*id).to_string()),
+                ChipPlace::Device(id) => devices.push(*id),
+                ChipPlace::Unmapped(id) if self.names.is_mock(*id) => mock.push(self.given(*id).to_string()),
+                ChipPlace::Unmapped(id) => others.push(self.given(*id).to_string()),
             }
         }
         let list = |names: &[String]| text::cut(&names.join(","), LIST_COLUMNS, Cut::End, "...");
@@ -183,23 +209,23 @@ impl Account {
     }
 
     /// Whether a chip is neither on a row of this machine nor a mock one.
-    pub(crate) fn has_strangers(&self) -> bool {
-        self.chips.keys().any(|place| if let Place::Unmapped(id) = place { !self.names.is_mock(*id) } else { false })
+    pub fn has_strangers(&self) -> bool {
+        self.chips.keys().any(|place| if let ChipPlace::Unmapped(id) = place { !self.names.is_mock(*id) } else { false })
     }
 
     /// Nothing of the command is known.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.digests.iter().all(|digest| digest.events == 0)
     }
 
     /// Why nothing is.
-    pub(crate) fn why_empty(&self) -> String {
+    pub fn why_empty(&self) -> String {
         let why = self.why_inexact().unwrap_or_else(|| self.untracked.unwrap_or("no call of TT-Metal was seen").to_owned());
         format!("nothing was tracked: {why}")
     }
 
     /// Why the figures are not all there is; `None` if they are.
-    pub(crate) fn why_inexact(&self) -> Option<String> {
+    pub fn why_inexact(&self) -> Option<String> {
         let inexact = self.digests.iter().filter(|digest| !digest.is_exact).count() as u64;
         let several =
             |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{} {many}", thousands(count)) };
@@ -210,7 +236,7 @@ impl Account {
     }
 
     /// What recording took, of all processes; `None` where too few calls were measured to tell.
-    pub(crate) fn overhead(&self) -> Option<Overhead> {
+    pub fn overhead(&self) -> Option<Overhead> {
         let (measured, nanoseconds) = self
             .digests
             .iter()
@@ -224,12 +250,12 @@ impl Account {
     }
 
     /// Allocations made.
-    pub(crate) fn allocations(&self) -> u64 {
+    pub fn allocations(&self) -> u64 {
         self.rows().map(|(row, _)| row.row.allocs).fold(0, u64::saturating_add)
     }
 
     /// Every row with its chips.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (&DigestRow, &[Place])> {
+    pub fn rows(&self) -> impl Iterator<Item = (&DigestRow, &[ChipPlace])> {
         self.digests.iter().zip(&self.places).flat_map(|(digest, places)| {
             let allocators = digest.allocators.iter().zip(places);
             allocators.flat_map(|(allocator, places)| allocator.rows.iter().map(|row| (row, places.as_slice())))
@@ -237,7 +263,7 @@ impl Account {
     }
 
     /// Buffers nobody freed, largest first: the program's own, or those of its cache.
-    pub(crate) fn left(&self, is_cached: bool) -> Vec<Leftover<'_>> {
+    pub fn left(&self, is_cached: bool) -> Vec<Leftover<'_>> {
         let digests = self.digests.iter().zip(&self.places);
         let mut left: Vec<Leftover<'_>> = digests
             .flat_map(|(digest, places)| {
@@ -251,13 +277,13 @@ impl Account {
 
     /// Buffers nobody freed and their bytes, the program cache's not counted. A buffer of a mesh lies on each of its chips, and
     /// counts once.
-    pub(crate) fn leaked(&self) -> (u64, u64) {
+    pub fn leaked(&self) -> (u64, u64) {
         self.leaked_by_chips().iter().fold((0, 0), |sum, (_, (count, bytes))| (sum.0 + count, sum.1.saturating_add(*bytes)))
     }
 
     /// The same by the chips they lie on, most bytes first.
-    pub(crate) fn leaked_by_chips(&self) -> Vec<(&[Place], (u64, u64))> {
-        let mut groups: BTreeMap<&[Place], (u64, u64)> = BTreeMap::new();
+    pub fn leaked_by_chips(&self) -> Vec<(&[ChipPlace], (u64, u64))> {
+        let mut groups: BTreeMap<&[ChipPlace], (u64, u64)> = BTreeMap::new();
         for (row, places) in self.rows().filter(|(row, _)| is_of_device(row.kind) && row.leaked.0 > 0) {
             let group = groups.entry(places).or_default();
             *group = (group.0 + row.leaked.0, group.1.saturating_add(row.leaked.1));
@@ -268,7 +294,7 @@ impl Account {
     }
 
     /// How much more was live at the end than at the program's last mark, each buffer counted once; `None` without a mark.
-    pub(crate) fn growth(&self) -> Option<i64> {
+    pub fn growth(&self) -> Option<i64> {
         let marked = self.rows().filter(|(row, _)| is_of_device(row.kind));
         marked.filter_map(|(row, _)| Some((row.at_end, row.row.marked?.used))).fold(None, |growth: Option<i64>, (at_end, at_mark)| {
             let more = i64::try_from(at_end).unwrap_or(i64::MAX).saturating_sub(i64::try_from(at_mark).unwrap_or(i64::MAX));
@@ -277,13 +303,13 @@ impl Account {
     }
 
     /// What the program was refused, in the order of time.
-    pub(crate) fn refusals(&self) -> Vec<Refusal<'_>> {
+    pub fn refusals(&self) -> Vec<RefusedOnChips<'_>> {
         let mut refusals = Vec::new();
         for (digest, places) in self.digests.iter().zip(&self.places) {
             for failure in &digest.failures {
                 let index = digest.allocators.iter().position(|allocator| allocator.slot == failure.allocator);
                 let places = index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice);
-                refusals.push(Refusal { failure, places });
+                refusals.push(RefusedOnChips { failure, places });
             }
         }
         refusals.sort_by_key(|refusal| refusal.failure.time);
@@ -291,18 +317,12 @@ impl Account {
     }
 
     /// What of TT-Metal could not be followed, each once, with the reason.
-    pub(crate) fn not_followed(&self) -> Vec<String> {
+    pub fn not_followed(&self) -> Vec<String> {
         let features = self.digests.iter().flat_map(|digest| &digest.places.coverage);
         let mut texts: Vec<String> = features.filter_map(LedgerFeature::not_followed).collect();
         texts.sort_unstable();
         texts.dedup();
         texts
-    }
-
-    /// Seconds since the command began.
-    pub(crate) fn seconds(&self, time: u64) -> f64 {
-        let millis = time.saturating_sub(self.span.0) / 1_000_000;
-        millis as f64 / 1000.0
     }
 }
 
@@ -313,7 +333,7 @@ fn is_of_device(kind: BufferKind) -> bool {
 
 impl OfKind {
     /// How much there is.
-    pub(crate) fn limit(&self) -> Option<u64> {
+    pub fn limit(&self) -> Option<u64> {
         self.capacity.or(self.total)
     }
 
@@ -364,8 +384,8 @@ impl OnChip {
 
 /// What was never freed was all there when the first of its allocators was torn down, but for what came later: where several share
 /// a chip, its peak was no less.
-fn raise_to_leftovers(chips: &mut BTreeMap<Place, OnChip>, digest: &Digest, places: &[Vec<Place>]) {
-    let mut left: BTreeMap<(Place, BufferKind), Vec<&Left>> = BTreeMap::new();
+fn raise_to_leftovers(chips: &mut BTreeMap<ChipPlace, OnChip>, digest: &Digest, places: &[Vec<ChipPlace>]) {
+    let mut left: BTreeMap<(ChipPlace, BufferKind), Vec<&Left>> = BTreeMap::new();
     for leftover in &digest.left {
         for place in places.get(leftover.allocator).into_iter().flatten() {
             left.entry((*place, leftover.kind)).or_default().push(leftover);
@@ -384,14 +404,14 @@ fn raise_to_leftovers(chips: &mut BTreeMap<Place, OnChip>, digest: &Digest, plac
 }
 
 /// What a chip has of a kind, where the machine knows it.
-fn total(snapshot: Option<&Snapshot>, place: Place, kind: BufferKind) -> Option<u64> {
-    let (Place::Device(id), BufferKind::Of(kind)) = (place, kind) else { return None };
+fn total(snapshot: Option<&Snapshot>, place: ChipPlace, kind: BufferKind) -> Option<u64> {
+    let (ChipPlace::Device(id), BufferKind::Of(kind)) = (place, kind) else { return None };
     snapshot?.device(id)?.memory.kinds[kind].total.ok()
 }
 
 /// The chip of an allocator that is its place number `at`: places are in the order of chips, unless only some of them are devices.
-fn chip_at<'a>(described: &'a LedgerAllocator, places: &[Place], at: usize) -> Option<&'a LedgerChip> {
-    let are_devices = |place: &Place| matches!(place, Place::Device(_));
+fn chip_at<'a>(described: &'a LedgerAllocator, places: &[ChipPlace], at: usize) -> Option<&'a LedgerChip> {
+    let are_devices = |place: &ChipPlace| matches!(place, ChipPlace::Device(_));
     let is_in_order = places.len() == described.chips.len() && places.iter().all(|place| are_devices(place) == are_devices(&places[0]));
     described.chips.get(at).filter(|_| is_in_order)
 }

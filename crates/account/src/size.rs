@@ -1,10 +1,12 @@
 //! Sizes as people type them: `10G`, `512MB`, `1.5GiB`, `4096`, `90%`.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// A limit of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Limit {
+pub enum Limit {
+    /// So many bytes.
     Bytes(u64),
     /// Of what there is, 0 to 1.
     Share(f64),
@@ -12,15 +14,35 @@ pub(crate) enum Limit {
 
 /// Bytes; multiples are binary, as everywhere in ttmon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
+
+/// A text that is no size, or no share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SizeError {
+    /// It is no size.
+    Size(String),
+    /// It is no share.
+    Share(String),
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(text) => write!(f, "{text:?} is no size: give bytes, or a number with K, M, G or T"),
+            Self::Share(text) => write!(f, "{text:?} is no share: give 0% to 100%, without a sign"),
+        }
+    }
+}
+
+impl std::error::Error for SizeError {}
 
 const UNITS: [(&str, u32); 6] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)];
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size: give bytes, or a number with K, M, G or T");
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let wrong = || SizeError::Size(text.to_owned());
         let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start().to_ascii_uppercase();
@@ -41,23 +63,23 @@ impl FromStr for Size {
 }
 
 impl FromStr for Limit {
-    type Err = String;
+    type Err = SizeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         let Some(share) = text.strip_suffix('%') else { return Ok(Self::Bytes(text.parse::<Size>()?.0)) };
         let share = share.trim_end();
         // A sign would mean a change of something, and there is nothing to change.
         let is_plain = share.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
         match share.parse::<f64>() {
             Ok(share) if is_plain && share <= 100.0 => Ok(Self::Share(share / 100.0)),
-            _ => Err(format!("{text:?} is no share: give 0% to 100%, without a sign")),
+            _ => Err(SizeError::Share(text.to_owned())),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     #[test]
     fn sizes() {

@@ -11,8 +11,8 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Sample, Snapshot};
 
-use super::account::Place;
-use super::digest::Digest;
+use crate::account::ChipPlace;
+use crate::digest::Digest;
 
 /// The names of chips that are on no row, of all processes.
 #[derive(Debug, Default)]
@@ -82,25 +82,26 @@ impl Identities {
     }
 
     /// The chips of each allocator where there is no machine to find them on.
-    fn unmapped(&self, ledger: &Ledger) -> Vec<Vec<Place>> {
-        let chips = |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| Place::Unmapped(self.id(*chip, allocator))).collect();
+    fn unmapped(&self, ledger: &Ledger) -> Vec<Vec<ChipPlace>> {
+        let chips =
+            |allocator: &LedgerAllocator| allocator.chips.iter().map(|chip| ChipPlace::Unmapped(self.id(*chip, allocator))).collect();
         ledger.allocators.iter().map(chips).collect()
     }
 
     /// The chips of an allocator as they were found on a machine.
-    fn places(&self, found: &Allocator, allocator: &LedgerAllocator) -> Vec<Place> {
+    fn places(&self, found: &Allocator, allocator: &LedgerAllocator) -> Vec<ChipPlace> {
         let is_named = |name: u64, chip: &LedgerChip| chip.metal_id.map(u64::from) == Some(name) || chip.unique_id == Some(name);
         let unmapped = |name: u64| {
             let chip = allocator.chips.iter().find(|chip| is_named(name, chip));
-            Place::Unmapped(chip.map_or(name, |chip| self.id(*chip, allocator)))
+            ChipPlace::Unmapped(chip.map_or(name, |chip| self.id(*chip, allocator)))
         };
-        let mapped = found.devices.iter().map(|id| Place::Device(*id));
+        let mapped = found.devices.iter().map(|id| ChipPlace::Device(*id));
         mapped.chain(found.unmapped.iter().map(|name| unmapped(*name))).collect()
     }
 }
 
 /// The chips of each allocator of each digest.
-pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Vec<Place>>> {
+pub(crate) fn places(digests: &[Digest], machine: Option<&Sample>) -> Vec<Vec<Vec<ChipPlace>>> {
     let Some(machine) = machine else {
         return digests.iter().map(|digest| Identities::of(&digest.places).unmapped(&digest.places)).collect();
     };

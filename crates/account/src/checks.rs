@@ -4,31 +4,33 @@ use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
 use ttmon_print::size;
 
-use super::account::Account;
-use super::size::Limit;
+use crate::account::Account;
+use crate::size::Limit;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Checks {
+pub struct Checks {
     /// Most bytes that may be left.
-    pub(crate) leak: Option<u64>,
+    pub leak: Option<u64>,
     /// Most bytes more than at the mark.
-    pub(crate) growth: Option<u64>,
-    pub(crate) max_dram: Option<Limit>,
-    pub(crate) max_l1: Option<Limit>,
+    pub growth: Option<u64>,
+    /// Highest peak of DRAM on a chip.
+    pub max_dram: Option<Limit>,
+    /// Highest peak of L1 on a chip.
+    pub max_l1: Option<Limit>,
     /// What is not known of the command passes.
-    pub(crate) allow_untracked: bool,
+    pub allow_untracked: bool,
 }
 
 impl Checks {
     /// Whether anything was.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none()
     }
 
     /// That not everything could be looked at, if so: no call of TT-Metal, or tracking did not work (which of them cannot be told), or
     /// some of what was tracked is not known.
-    pub(crate) fn not_judged(&self, account: &Account) -> Option<String> {
+    pub fn not_judged(&self, account: &Account) -> Option<String> {
         let what = match account.why_inexact() {
             _ if self.is_empty() => return None,
             _ if account.is_empty() => format!("had nothing to judge: {}", account.why_empty()),
@@ -39,7 +41,7 @@ impl Checks {
     }
 
     /// What is not known to hold, a line each.
-    pub(crate) fn failures(&self, account: &Account) -> Vec<String> {
+    pub fn failures(&self, account: &Account) -> Vec<String> {
         let mut failures: Vec<String> = self.not_judged(account).into_iter().filter(|_| !self.allow_untracked).collect();
         if account.is_empty() {
             return failures;
@@ -109,12 +111,12 @@ fn above(account: &Account, flag: &str, limit: Limit, kind: Kind) -> Vec<String>
 }
 
 /// `3 buffers`.
-pub(crate) fn buffers(count: u64) -> String {
+pub fn buffers(count: u64) -> String {
     if count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", thousands(count)) }
 }
 
 /// `18,204`
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

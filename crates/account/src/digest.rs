@@ -13,61 +13,72 @@ const GROUPS_MAX: usize = 64;
 
 /// One ledger, read for the last time.
 #[derive(Debug)]
-pub(crate) struct Digest {
+pub struct Digest {
     /// The process, as seen from here.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Its program.
-    pub(crate) program: String,
+    pub program: String,
     /// It goes on although the command has ended.
-    pub(crate) is_running: bool,
+    pub is_running: bool,
     /// No event was lost.
-    pub(crate) is_exact: bool,
-    pub(crate) events: u64,
+    pub is_exact: bool,
+    /// Events so far.
+    pub events: u64,
     /// What recording cost it: calls that were measured, and their nanoseconds.
-    pub(crate) cost: (u64, u64),
+    pub cost: (u64, u64),
     /// Lost events by reason.
-    pub(crate) lost: [u64; ttmon_ledger::layout::LOST_KINDS],
+    pub lost: [u64; ttmon_ledger::layout::LOST_KINDS],
     /// The allocators as the model wants them, to find their devices.
-    pub(crate) places: Ledger,
+    pub places: Ledger,
     /// In the order of `places`.
-    pub(crate) allocators: Vec<DigestAllocator>,
+    pub allocators: Vec<DigestAllocator>,
     /// Buffers nobody freed, largest first.
-    pub(crate) left: Vec<Left>,
+    pub left: Vec<Left>,
     /// What it was refused.
-    pub(crate) failures: Vec<Failure>,
+    pub failures: Vec<Failure>,
 }
 
 /// An allocator of it.
 #[derive(Debug)]
-pub(crate) struct DigestAllocator {
-    pub(crate) slot: u16,
-    pub(crate) generation: u32,
+pub struct DigestAllocator {
+    /// Its place in the ledger.
+    pub slot: u16,
+    /// How often that place was used before.
+    pub generation: u32,
     /// From when to when it was there, in nanoseconds since 1970.
-    pub(crate) life: (u64, u64),
-    pub(crate) rows: Vec<DigestRow>,
+    pub life: (u64, u64),
+    /// By kind.
+    pub rows: Vec<DigestRow>,
 }
 
 /// One kind of memory of an allocator; bytes are per chip.
 #[derive(Debug)]
-pub(crate) struct DigestRow {
-    pub(crate) kind: BufferKind,
-    pub(crate) row: Row,
+pub struct DigestRow {
+    /// The kind.
+    pub kind: BufferKind,
+    /// Its figures.
+    pub row: Row,
     /// Live bytes at the end: of an allocator that was torn down, at that moment.
-    pub(crate) at_end: u64,
-    /// What nobody freed: count and bytes; of the program cache, and of others.
-    pub(crate) cached: (u64, u64),
-    pub(crate) leaked: (u64, u64),
+    pub at_end: u64,
+    /// Buffers of the program cache that nobody freed: count and bytes.
+    pub cached: (u64, u64),
+    /// The same of others.
+    pub leaked: (u64, u64),
     /// What was there at the peak, largest first.
-    pub(crate) groups: Vec<Group>,
+    pub groups: Vec<Group>,
 }
 
 /// Buffers with one tag and one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    pub(crate) tag: Option<String>,
-    pub(crate) operation: Option<String>,
-    pub(crate) bytes: u64,
-    pub(crate) count: u64,
+pub struct Group {
+    /// Their tag.
+    pub tag: Option<String>,
+    /// The operation that made them.
+    pub operation: Option<String>,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// The group of all that have no other.
@@ -75,26 +86,36 @@ const OTHER: &str = "(other)";
 
 impl Group {
     /// Whether it says who made it.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         self.operation.is_some() || self.tag.as_deref().is_some_and(|tag| tag != OTHER)
     }
 }
 
 /// A buffer that nobody freed.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
+pub struct Left {
     /// Index among the allocators.
-    pub(crate) allocator: usize,
-    pub(crate) kind: BufferKind,
-    pub(crate) entry: Entry,
-    pub(crate) tag: Option<String>,
-    pub(crate) operation: Option<String>,
+    pub allocator: usize,
+    /// Its kind.
+    pub kind: BufferKind,
+    /// Its entry in the ledger.
+    pub entry: Entry,
+    /// Its tag.
+    pub tag: Option<String>,
+    /// The operation that made it.
+    pub operation: Option<String>,
     /// It belongs to the program cache, which lives as long as its device.
-    pub(crate) is_cached: bool,
+    pub is_cached: bool,
 }
 
-/// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
-pub(crate) fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, Refusal> {
+impl Digest {
+    /// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
+    pub fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, Refusal> {
+        read(region, pid, is_running, left_max)
+    }
+}
+
+fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, Refusal> {
     let listing = region.list()?;
     let totals = &listing.totals;
     let places = ledgers::without_buffers(region, totals).map_err(|_| Refusal::NotReady)?;

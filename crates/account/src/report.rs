@@ -1,0 +1,139 @@
+//! The document of an account.
+
+use std::num::NonZeroU32;
+
+use ttmon_model::ledger::{BufferKind, BufferLayout};
+use ttmon_model::units::UnixTime;
+use ttmon_source::recorder;
+use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunGroup, RunKind, RunOverhead, RunProcess, RunRefusal, RunReport};
+
+use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, RefusedOnChips};
+use crate::digest::{Digest, Group};
+
+impl Account {
+    /// Everything that is known of the command. `name_of_signal` has the names of signals.
+    pub fn report<'a>(&'a self, version: &'a str, name_of_signal: impl Fn(i32) -> Option<&'static str>) -> RunReport<'a> {
+        let (exit, signal) = match self.end {
+            CommandEnd::Exit(code) => (Some(code), None),
+            CommandEnd::Signal(signal) => (None, Some(signal)),
+        };
+        let overhead = self.overhead();
+        let left = |is_cached| self.left(is_cached).iter().map(|leftover| self.buffer(leftover)).collect();
+        RunReport {
+            version,
+            command: &self.command,
+            start: UnixTime(self.span.0),
+            exit,
+            signal,
+            signal_name: signal.and_then(name_of_signal),
+            duration_s: self.seconds(self.span.1),
+            allocations: self.allocations(),
+            is_exact: self.why_inexact().is_none(),
+            unread_processes: self.unread,
+            overhead: overhead.map(|overhead| RunOverhead {
+                calls: overhead.calls,
+                measured_calls: overhead.measured,
+                nanoseconds: overhead.nanoseconds,
+                ratio: overhead.ratio,
+            }),
+            coverage: self.digests.iter().flat_map(|digest| &digest.places.coverage).collect(),
+            processes: self.digests.iter().map(process).collect(),
+            devices: self.devices(),
+            leaks: left(false),
+            leaked: self.leaked(),
+            cache: left(true),
+            growth_bytes: self.growth(),
+            refusals: self.refusals().iter().map(|refused| self.refusal(refused)).collect(),
+        }
+    }
+
+    fn devices(&self) -> Vec<RunDevice> {
+        let kind = |(kind, of_kind): (&BufferKind, &OfKind)| RunKind {
+            kind: *kind,
+            peak: of_kind.peak,
+            peak_allocated: of_kind.peak_allocated,
+            peak_time_s: self.seconds(of_kind.peak_time),
+            is_at_least: of_kind.is_at_least,
+            capacity: of_kind.limit(),
+            at_end: of_kind.at_end,
+            groups: of_kind.groups.iter().cloned().map(group).collect(),
+        };
+        let device = |(place, chip): (&ChipPlace, &crate::OnChip)| RunDevice {
+            chip: self.chip(place),
+            kinds: chip.kinds.iter().map(kind).collect(),
+            leaked: chip.leaked,
+            cached: chip.cached,
+        };
+        self.chips.iter().map(device).collect()
+    }
+
+    fn chip(&self, place: &ChipPlace) -> RunChip {
+        match place {
+            ChipPlace::Device(id) => RunChip::Device(*id),
+            ChipPlace::Unmapped(id) => RunChip::Unmapped(self.given(*id)),
+        }
+    }
+
+    fn chips(&self, places: &[ChipPlace]) -> Vec<RunChip> {
+        places.iter().map(|place| self.chip(place)).collect()
+    }
+
+    fn buffer(&self, Leftover { digest, left, places }: &Leftover<'_>) -> RunBuffer {
+        let entry = &left.entry;
+        let allocator = digest.allocators.get(left.allocator);
+        RunBuffer {
+            pid: digest.pid,
+            allocator: allocator.map(|allocator| format!("{}.{}.{}", digest.pid, allocator.slot, allocator.generation)),
+            kind: left.kind,
+            address: entry.address,
+            size: entry.size,
+            per_bank: NonZeroU32::new(entry.per_bank),
+            page_size: NonZeroU32::new(entry.page),
+            layout: BufferLayout::from_number(entry.layout),
+            cores: NonZeroU32::new(entry.cores.into()),
+            chips: self.chips(places),
+            refs: entry.refs,
+            age_s: seconds_between(entry.time, self.span.1),
+            tag: left.tag.clone(),
+            operation: left.operation.clone(),
+        }
+    }
+
+    fn refusal(&self, refused: &RefusedOnChips<'_>) -> RunRefusal {
+        let failure = refused.failure;
+        RunRefusal {
+            refusal: recorder::refusal(failure),
+            place: self.names(refused.places),
+            chips: self.chips(refused.places),
+            time_s: self.seconds(failure.time),
+            tag: Some(failure.tag.clone()).filter(|tag| !tag.is_empty()),
+        }
+    }
+
+    /// Seconds since the command began.
+    fn seconds(&self, time: u64) -> f64 {
+        seconds_between(self.span.0, time)
+    }
+}
+
+fn process(digest: &Digest) -> RunProcess<'_> {
+    RunProcess {
+        pid: digest.pid,
+        name: &digest.program,
+        is_running: digest.is_running,
+        is_exact: digest.is_exact,
+        is_mock: digest.places.is_mock,
+        events: digest.events,
+        lost: digest.lost,
+    }
+}
+
+fn group(Group { tag, operation, bytes, count }: Group) -> RunGroup {
+    RunGroup { tag, operation, bytes, count }
+}
+
+/// To the millisecond; 0 where the second time is earlier.
+fn seconds_between(first: u64, second: u64) -> f64 {
+    let millis = second.saturating_sub(first) / 1_000_000;
+    millis as f64 / 1000.0
+}
