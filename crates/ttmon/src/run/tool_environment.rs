@@ -10,8 +10,20 @@ use std::path::Path;
 
 use super::library;
 
-/// Distributions that an installer adds to every environment.
-const INSTALLERS: [&str; 4] = ["pip", "setuptools", "wheel", "uv"];
+/// What an environment for ttmon alone has in its folder of packages, up to the first dot or dash: ttmon and installers.
+const EXPECTED: [&str; 11] = [
+    "ttmon",
+    "_ttmon_start",
+    "__pycache__",
+    "pip",
+    "setuptools",
+    "_distutils_hack",
+    "distutils",
+    "pkg_resources",
+    "wheel",
+    "uv",
+    "_virtualenv",
+];
 
 /// PATH for the command: ours, without the folder of a tool environment that this program is in.
 pub(super) fn search_path() -> Option<OsString> {
@@ -35,10 +47,10 @@ fn path_without(program: &Path, active: Option<&OsStr>, path: &OsStr) -> Option<
 
 fn has_only_ttmon(prefix: &Path) -> bool {
     let packages = library::python_packages(prefix);
-    let names = packages.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten().map(|entry| entry.file_name());
-    let distributions = names.filter_map(|name| Some(name.to_str()?.strip_suffix(".dist-info")?.split('-').next()?.to_owned()));
-    let others = distributions.filter(|name| name != "ttmon" && !INSTALLERS.contains(&name.as_str())).count();
-    !packages.is_empty() && others == 0
+    let mut names = packages.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten().map(|entry| entry.file_name());
+    let is_expected =
+        |name: OsString| name.to_str().is_some_and(|name| name.split(['.', '-']).next().is_some_and(|name| EXPECTED.contains(&name)));
+    !packages.is_empty() && names.all(is_expected)
 }
 
 #[cfg(test)]
@@ -71,9 +83,12 @@ mod tests {
 
     #[test]
     fn environment_with_other_packages_stays() {
-        let directory = tempfile::tempdir().unwrap();
-        let program = environment(directory.path(), &["pip", "ttmon", "ttnn"]);
-        let path = env::join_paths([program.parent().unwrap(), Path::new("/usr/bin")]).unwrap();
-        assert_eq!(path_without(&program, None, &path), None);
+        for other in ["ttnn-0.81.1.dist-info", "uvloop", "a-checkout.pth"] {
+            let directory = tempfile::tempdir().unwrap();
+            let program = environment(directory.path(), &["pip", "ttmon"]);
+            let path = env::join_paths([program.parent().unwrap(), Path::new("/usr/bin")]).unwrap();
+            fs::write(directory.path().join("lib/python3.12/site-packages").join(other), "").unwrap();
+            assert_eq!(path_without(&program, None, &path), None, "{other}");
+        }
     }
 }
