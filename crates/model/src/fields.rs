@@ -353,6 +353,7 @@ impl DeviceField {
 
 impl Device {
     /// Puts the device back to another time: it keeps what does not change, takes these numbers, and knows nothing else.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and no such number is negative")]
     pub fn restore(&mut self, numbers: impl IntoIterator<Item = (DeviceField, f64)>) {
         for field in DeviceField::all().filter(|field| !field.is_fixed) {
             field.set(self, Err(Missing::NoSource));
@@ -361,7 +362,8 @@ impl Device {
             self.memory.kinds[kind].figure.kernel_types = None;
         }
         for (field, number) in numbers {
-            field.set(self, Ok(Value::Float(number)));
+            // What is a whole number may have become a mean.
+            field.set(self, Ok(if field.unit.is_whole() { Value::Integer(number as u64) } else { Value::Float(number) }));
         }
     }
 }
@@ -404,6 +406,18 @@ mod tests {
             assert!(!seen.contains(&name), "{name} twice");
             seen.push(name);
         }
+    }
+
+    /// A service keeps means: a clock of 812.5 MHz is one too.
+    #[test]
+    fn whole_numbers_are_restored_from_means() {
+        let field = |name| DeviceField::find(name).unwrap();
+        let mut device = Device::absent();
+        device.restore([(field("aiclk_mhz"), 812.5), (field("memory.used"), 1e9 + 0.25), (field("temperature"), 54.5)]);
+        assert_eq!(device.aiclk_mhz.map(|clock| clock.0), Ok(812));
+        assert_eq!(device.memory.dram.used, Ok(1_000_000_000));
+        assert_eq!(device.temperature.map(|value| value.0), Ok(54.5));
+        assert_eq!((device.power.err(), device.memory.l1.used), (Some(Missing::NoSource), Err(Missing::NoSource)));
     }
 
     #[test]

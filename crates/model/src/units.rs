@@ -93,6 +93,11 @@ impl Unit {
         }
     }
 
+    /// Whether its numbers have no fraction.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Megahertz | Self::Rpm | Self::Count | Self::Bytes)
+    }
+
     /// Whether multiples are powers of 1024.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Bytes | Self::BytesPerSecond)

@@ -114,19 +114,13 @@ macro_rules! plain {
 }
 
 plain! {
-    u64: |number| Value::Integer(*number), Value::Integer(number) => Some(number), Value::Float(number) => whole(number);
+    u64: |number| Value::Integer(*number), Value::Integer(number) => Some(number);
     f64: |number| Value::Float(*number), Value::Float(number) => Some(number), Value::Integer(number) => Some(number as f64);
     bool: |truth| Value::Bool(*truth), Value::Bool(truth) => Some(truth);
     String: |text| Value::Text(text.clone()), Value::Text(text) => Some(text);
     Vec<String>: |texts| Value::List(texts.clone()), Value::List(texts) => Some(texts);
     UnixTime: |time| Value::Time(*time), Value::Time(time) => Some(time), Value::Text(text) => UnixTime::parse_rfc3339(&text);
     DeviceId: |id| Value::Integer(u64::from(id.0)), Value::Integer(number) => u32::try_from(number).ok().map(DeviceId);
-}
-
-/// Restored from a float, as charts keep them.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: a whole number that is not negative; `as` saturates")]
-fn whole(number: f64) -> Option<u64> {
-    (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
 /// Numbers with their unit in the type.
