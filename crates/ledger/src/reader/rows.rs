@@ -172,7 +172,7 @@ impl Allocator {
             closed: (!is_open).then(|| converter.unix_ns(u64_at(record, allocator::CLOSED))),
             geometry: std::array::from_fn(|kind| Geometry::decode(record, u8::try_from(kind).unwrap_or(u8::MAX))),
             self_check: SelfCheck::decode(record),
-            rows: Vec::new(),
+            rows: Vec::with_capacity(KINDS as usize),
         })
     }
 }

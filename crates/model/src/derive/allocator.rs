@@ -1,6 +1,6 @@
 //! What an allocator has of each kind of memory, and how its banks are filled.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::blocks::Table;
 use super::circulars::{Occupancy, Work, by_allocator};
@@ -12,8 +12,8 @@ use crate::snapshot::{AllocatorKind, Banks, NoBlocks, Programs};
 /// Live blocks of a ledger, by allocator and kind.
 #[derive(Debug, Default)]
 pub(super) struct Lists<'a> {
-    live: HashMap<(usize, Kind), Live>,
-    circulars: HashMap<usize, Vec<&'a LedgerCircular>>,
+    live: BTreeMap<(usize, Kind), Live>,
+    circulars: BTreeMap<usize, Vec<&'a LedgerCircular>>,
 }
 
 /// Live blocks of one kind of one allocator.

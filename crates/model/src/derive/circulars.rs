@@ -1,7 +1,7 @@
 //! What circular and dataflow buffers take of L1: on each core the union of the ranges that live programs have there, for
 //! programs use the same bytes one after another.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::allocator::Lists;
 use crate::ledger::{Ledger, LedgerCircular};
@@ -26,12 +26,12 @@ pub(super) struct Work {
     /// False where the buffers were not read.
     can_know: bool,
     /// What was worked out already, by allocator and chip.
-    known: HashMap<(usize, usize), Option<Occupancy>>,
+    known: BTreeMap<(usize, usize), Option<Occupancy>>,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { left: 30_000_000, can_know: true, known: HashMap::new() }
+        Self { left: 30_000_000, can_know: true, known: BTreeMap::new() }
     }
 }
 
@@ -63,8 +63,8 @@ impl Work {
 }
 
 /// Circular buffers by the index of their allocator.
-pub(super) fn by_allocator(ledger: &Ledger) -> HashMap<usize, Vec<&LedgerCircular>> {
-    let mut found: HashMap<usize, Vec<&LedgerCircular>> = HashMap::new();
+pub(super) fn by_allocator(ledger: &Ledger) -> BTreeMap<usize, Vec<&LedgerCircular>> {
+    let mut found: BTreeMap<usize, Vec<&LedgerCircular>> = BTreeMap::new();
     for circular in &ledger.circulars {
         found.entry(circular.allocator).or_default().push(circular);
     }

@@ -1,6 +1,6 @@
 //! Ledgers: which chip each allocator's chips are, and what a process has there.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::allocator::{self, Lists, of_row};
@@ -49,13 +49,13 @@ enum Homeless {
 pub(super) struct OfProcess {
     pub(super) places: Vec<(Target, PerKind<Option<Figure>>)>,
     /// Where each stands.
-    index: HashMap<Target, usize>,
+    index: BTreeMap<Target, usize>,
     pub(super) launches: Launches,
     pub(super) overlap_bytes: Reading<u64>,
     /// Unique ids of chips, and the names that they have as targets.
-    unique_ids: HashMap<u64, u64>,
-    /// The process's own numbers of each chip.
-    metal_ids: HashMap<Target, BTreeSet<u64>>,
+    unique_ids: BTreeMap<u64, u64>,
+    /// Chips with the process's own numbers of each.
+    metal_ids: BTreeSet<(Target, u64)>,
 }
 
 impl Tracked {
@@ -134,11 +134,12 @@ impl OfProcess {
 
     /// Its own numbers of a chip.
     pub(super) fn metal_ids(&self, target: Target) -> Reading<Vec<u64>> {
-        self.metal_ids.get(&target).map(|ids| ids.iter().copied().collect()).ok_or(Missing::NotTracked)
+        let ids: Vec<u64> = self.metal_ids.range((target, 0)..=(target, u64::MAX)).map(|(_, id)| *id).collect();
+        if ids.is_empty() { Err(Missing::NotTracked) } else { Ok(ids) }
     }
 
     /// Unique ids by those names.
-    pub(super) fn unique_ids(&self) -> HashMap<u64, u64> {
+    pub(super) fn unique_ids(&self) -> BTreeMap<u64, u64> {
         self.unique_ids.iter().map(|(unique_id, name)| (*name, *unique_id)).collect()
     }
 
@@ -258,11 +259,11 @@ fn take(
     let unmapped_chips = NamedChips::of(ledger);
     let mut process = OfProcess {
         places: Vec::new(),
-        index: HashMap::new(),
+        index: BTreeMap::new(),
         launches,
         overlap_bytes: Err(Missing::NotTracked),
         unique_ids: unmapped_chips.unique_ids(ledger),
-        metal_ids: HashMap::new(),
+        metal_ids: BTreeSet::new(),
     };
     let targets: Vec<Vec<Target>> = ledger
         .allocators
@@ -280,7 +281,7 @@ fn take(
                 tracked.confirmed[*row] = Some(id);
             }
             if let Some(metal_id) = chip.metal_id {
-                process.metal_ids.entry(*target).or_default().insert(metal_id.into());
+                process.metal_ids.insert((*target, metal_id.into()));
             }
         }
         let mut kinds = allocator::kinds(ledger, index, &lists, &mut work);
@@ -385,12 +386,12 @@ fn row_of_chip(chip: LedgerChip, ledger: &Ledger, rows: &[Row<'_>], ids: &Ids) -
 /// meanwhile to see others, they go by their unique ids.
 struct NamedChips {
     /// Numbers of more than one chip.
-    ambiguous: HashSet<u32>,
+    ambiguous: BTreeSet<u32>,
 }
 
 impl NamedChips {
     fn of(ledger: &Ledger) -> Self {
-        let (mut known, mut ambiguous) = (HashMap::new(), HashSet::new());
+        let (mut known, mut ambiguous) = (BTreeMap::new(), BTreeSet::new());
         for chip in ledger.allocators.iter().flat_map(|allocator| &allocator.chips) {
             if let (Some(metal_id), Some(unique_id)) = (chip.metal_id, chip.unique_id)
                 && *known.entry(metal_id).or_insert(unique_id) != unique_id
@@ -411,7 +412,7 @@ impl NamedChips {
     }
 
     /// The chips whose unique ids are known, with their names.
-    fn unique_ids(&self, ledger: &Ledger) -> HashMap<u64, u64> {
+    fn unique_ids(&self, ledger: &Ledger) -> BTreeMap<u64, u64> {
         let chips = ledger.allocators.iter().flat_map(|allocator| allocator.chips.iter().map(move |chip| (chip, allocator)));
         chips.filter_map(|(chip, allocator)| Some((chip.unique_id?, self.name(*chip, allocator)))).collect()
     }

@@ -1,7 +1,7 @@
 //! Two live buffers of one process on the same bytes of a chip: a mesh and its submesh have allocators that do not know of each
 //! other. It is corruption, and nobody else shows it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::allocator::Lists;
 use super::blocks::shared;
@@ -28,7 +28,7 @@ pub(super) fn find(ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>) 
     }
     // In the order of their first allocator, so that problems are told in an order.
     let mut chips: Vec<(Target, Vec<usize>)> = Vec::new();
-    let mut places: HashMap<Target, usize> = HashMap::new();
+    let mut places: BTreeMap<Target, usize> = BTreeMap::new();
     for (index, targets) in targets.iter().enumerate().filter(|(index, _)| with_banks(*index)) {
         for target in targets {
             let place = *places.entry(*target).or_insert_with(|| {

@@ -1,6 +1,6 @@
 //! What a process has on each chip, from its allocators.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::allocator::{Lists, looks_at_programs, of_occupancy};
 use super::circulars::{Occupancy, Work, occupancy};
@@ -14,7 +14,7 @@ use crate::snapshot::Allocator;
 
 /// Adds up what each chip has of the allocators' buffers. What the hook sees is not added to what the program reports itself.
 pub(super) fn add_buffers(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], allocators: &[Allocator]) {
-    let mut hooked: HashSet<(Target, Kind)> = HashSet::new();
+    let mut hooked: BTreeSet<(Target, Kind)> = BTreeSet::new();
     let is_hook = |index: &usize| ledger.allocators[*index].origin == LedgerWriter::Hook;
     let (by_hook, by_program): (Vec<usize>, Vec<usize>) = (0..ledger.allocators.len()).partition(is_hook);
     // Where only one of them tells there is nothing to keep apart.
@@ -63,7 +63,7 @@ fn add(sum: &mut Option<Figure>, new: &Figure, shared: Option<LedgerSharedPeak>)
 /// What programs' circular buffers take of each chip, whichever allocator they ran on. Those of a closed one are gone with it.
 pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[Vec<Target>], lists: &Lists<'_>, work: &mut Work) {
     let looks = |allocator: &LedgerAllocator| allocator.origin == LedgerWriter::Hook && looks_at_programs(ledger, allocator);
-    let mut here: HashMap<Target, Vec<(usize, usize)>> = HashMap::new();
+    let mut here: BTreeMap<Target, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, chips) in targets.iter().enumerate().filter(|(index, _)| looks(&ledger.allocators[*index])) {
         for (chip, target) in chips.iter().enumerate() {
             here.entry(*target).or_default().push((index, chip));
@@ -71,7 +71,7 @@ pub(super) fn add_programs(process: &mut OfProcess, ledger: &Ledger, targets: &[
     }
     let names_chips = ledger.circulars.iter().any(|circular| circular.chip.is_some());
     // By where the chip stands in each allocator that has it; where no buffer names a chip, all of a mesh are alike.
-    let mut known: HashMap<Vec<(usize, usize)>, Option<Occupancy>> = HashMap::new();
+    let mut known: BTreeMap<Vec<(usize, usize)>, Option<Occupancy>> = BTreeMap::new();
     for (target, place) in &mut process.places {
         let found = match here.get(target).map(Vec::as_slice) {
             None => continue,

@@ -1,6 +1,6 @@
 //! Processes, and whose memory lies on which chip.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::ledger::{OfProcess, Tracked};
 use super::rows::{self, Ids, Row};
@@ -32,7 +32,7 @@ pub(super) struct Attribution {
 type Slot = (Target, PerKind<u64>);
 
 /// Where memory lies: on a row, or on a chip that none matches for certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Row(usize),
     Unmapped(u64),
@@ -155,11 +155,12 @@ pub(super) fn list(
     attribution: &Attribution,
     tracked: &Tracked,
 ) -> Vec<Process> {
+    let reports = Reports { rows, attribution, tracked, held: held(rows) };
     let mut processes: Vec<Process> = sample
         .processes
         .iter()
         .enumerate()
-        .map(|(index, process)| Reports { rows, attribution, tracked }.process(sample, previous, index, process))
+        .map(|(index, process)| reports.process(sample, previous, index, process))
         // A process that neither holds a device nor has memory was looked at only to judge a slot.
         .filter(|process| !process.devices.is_empty() || !process.unmapped.is_empty())
         .collect();
@@ -172,6 +173,8 @@ struct Reports<'a> {
     rows: &'a [Row<'a>],
     attribution: &'a Attribution,
     tracked: &'a Tracked,
+    /// Pids and the rows that they hold, in order.
+    held: Vec<(u32, usize)>,
 }
 
 impl Reports<'_> {
@@ -216,24 +219,37 @@ impl Reports<'_> {
         }
     }
 
-    fn holds(&self, process: &ProcessSample, row: &Row<'_>) -> bool {
-        row.local.is_some_and(|local| local.users.as_ref().is_ok_and(|users| users.pids.contains(&process.key.pid)))
+    fn held_by(&self, process: &ProcessSample) -> impl Iterator<Item = usize> {
+        let pid = process.key.pid;
+        let first = self.held.partition_point(|(holder, _)| *holder < pid);
+        self.held[first..].iter().take_while(move |(holder, _)| *holder == pid).map(|(_, row)| *row)
     }
 
     fn is_denied(&self, process: &ProcessSample) -> bool {
-        self.rows.iter().zip(&self.attribution.denied).any(|(row, is_denied)| *is_denied && self.holds(process, row))
+        self.held_by(process).any(|row| self.attribution.denied[row])
+    }
+
+    /// The rows that a process holds or has memory on, in order: a few of many.
+    fn rows_of(&self, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<usize> {
+        let targets = mine.iter().map(|(target, _)| *target).chain(ledger.into_iter().flat_map(OfProcess::targets));
+        let with_memory = targets.filter_map(|target| match target {
+            Target::Row(row) => Some(row),
+            Target::Unmapped(_) => None,
+        });
+        let mut rows: Vec<usize> = self.held_by(process).chain(with_memory).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
     }
 
     fn devices(&self, number: usize, process: &ProcessSample, mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<DeviceUse> {
         let denied = matches!(self.tracked.of(process.key), Some(Err(Missing::NoPermission)));
         let mut devices = Vec::new();
-        for (index, row) in self.rows.iter().enumerate() {
+        for index in self.rows_of(process, mine, ledger) {
+            let row = &self.rows[index];
             let target = Target::Row(index);
             let reported = used_on(mine, target);
             let tracked = ledger.and_then(|ledger| ledger.on(target));
-            if !self.holds(process, row) && reported.is_none() && tracked.is_none() {
-                continue;
-            }
             let is_nonsense = self.attribution.nonsense.contains(&(number, target));
             let absent = match () {
                 () if is_nonsense => Missing::OutOfRange,
@@ -251,6 +267,13 @@ impl Reports<'_> {
     }
 }
 
+fn held(rows: &[Row<'_>]) -> Vec<(u32, usize)> {
+    let users = rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.local?.users.as_ref().ok()?)));
+    let mut held: Vec<(u32, usize)> = users.flat_map(|(index, users)| users.pids.iter().map(move |pid| (*pid, index))).collect();
+    held.sort_unstable();
+    held
+}
+
 fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
     let reported = mine.iter().map(|(target, _)| *target);
     let tracked = ledger.into_iter().flat_map(|ledger| ledger.targets());
@@ -263,7 +286,7 @@ fn unmapped(mine: &[Slot], ledger: Option<&OfProcess>) -> Vec<Unmapped> {
         .collect();
     ids.sort_unstable();
     ids.dedup();
-    let unique_ids = ledger.map_or_else(HashMap::new, OfProcess::unique_ids);
+    let unique_ids = ledger.filter(|_| !ids.is_empty()).map_or_else(BTreeMap::new, OfProcess::unique_ids);
     let of = |id| {
         let target = Target::Unmapped(id);
         let kinds = figures(ledger.and_then(|ledger| ledger.on(target)), used_on(mine, target).as_ref(), None, Missing::NotTracked);
