@@ -1,5 +1,6 @@
 //! `cargo xtask bench snapshot`: what one `ttmon --json` costs, on machines of several sizes.
 //!
+//! The program is the static one that is released; the dynamic one of `cargo build --release` stands beside it, without limits.
 //! Each machine is measured alone and in a crowd of processes that have nothing to do with it. All machines take turns,
 //! ours and the plain read of the same files alternate, and the crowd comes and goes a few times, so that whatever else
 //! this host does falls on every row alike.
@@ -13,6 +14,7 @@ use super::plain::Files;
 use super::root::Root;
 use super::sleepers::Sleepers;
 use super::statistics::Durations;
+use crate::package;
 use crate::project::{self, Project};
 
 /// A row of the table, and what it promises. Medians are judged: the tail belongs to the host.
@@ -57,25 +59,30 @@ struct Once {
     plain_cpu: Duration,
 }
 
-/// The same machine, twice.
+/// The same machine, three times.
 struct Bench {
     case: &'static Case,
     root: Root,
     files: Files,
     alone: Measured,
     crowded: Measured,
+    dynamic: Measured,
 }
 
 pub(super) fn run(project: &Project, runs: usize) -> Result<(), String> {
+    let program = package::program::build(project)?;
     project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon"]))?;
+    let dynamic = project.metadata()?.target.join("release/ttmon");
     let launcher = Launcher::build(project)?;
-    let program = project.metadata()?.target.join("release/ttmon");
     let mut benches = CASES.iter().map(Bench::make).collect::<Result<Vec<_>, _>>()?;
     take_turns(&mut benches, WARM_UP_RUNS, |bench| bench.once(&launcher, &program).map(|_| ()))?;
     println!("load before: {}", load());
     for round in 0..ROUNDS {
         let share = runs / ROUNDS + usize::from(round < runs % ROUNDS);
-        take_turns(&mut benches, share, |bench| bench.once(&launcher, &program).map(|once| bench.alone.add(&once)))?;
+        take_turns(&mut benches, share, |bench| {
+            bench.once(&launcher, &program).map(|once| bench.alone.add(&once))?;
+            bench.once(&launcher, &dynamic).map(|once| bench.dynamic.add(&once))
+        })?;
         let crowd = Sleepers::start(CROWD)?;
         benches.iter().try_for_each(|bench| bench.root.link(crowd.pids()))?;
         take_turns(&mut benches, share, |bench| bench.once(&launcher, &program).map(|once| bench.crowded.add(&once)))?;
@@ -94,7 +101,7 @@ impl Bench {
     fn make(case: &'static Case) -> Result<Self, String> {
         let root = Root::make(case.spec)?;
         let files = Files::below(root.path())?;
-        Ok(Self { case, root, files, alone: Measured::default(), crowded: Measured::default() })
+        Ok(Self { case, root, files, alone: Measured::default(), crowded: Measured::default(), dynamic: Measured::default() })
     }
 
     /// Once ours, once the plain read.
@@ -147,8 +154,11 @@ fn table(benches: &[Bench], runs: usize) -> String {
         "machine", "devices", "files", "wall ms", "p90", "CPU ms", "plain ms", "its CPU", "ratio", "peak kB", "wall, CPU limit"
     );
     for bench in benches {
-        text += &row(bench, bench.case.spec, &bench.alone, None);
-        text += &row(bench, &format!("{} + {CROWD}", bench.case.spec), &bench.crowded, Some(&bench.alone));
+        let spec = bench.case.spec;
+        text += &row(bench, spec, &bench.alone, &verdict(&missed(bench.case, &bench.alone, None)));
+        let crowded = verdict(&missed(bench.case, &bench.crowded, Some(&bench.alone)));
+        text += &row(bench, &format!("{spec} + {CROWD}"), &bench.crowded, &crowded);
+        text += &row(bench, &format!("{spec}, dynamic"), &bench.dynamic, "not released");
     }
     text += &format!(
         "\nMedians of {runs} runs a row. Ours is exec to exit of `ttmon --root DIR --json > /dev/null`, with CPU and peak by wait4 of a\n\
@@ -159,13 +169,15 @@ fn table(benches: &[Bench], runs: usize) -> String {
     text
 }
 
-fn row(bench: &Bench, name: &str, measured: &Measured, alone: Option<&Measured>) -> String {
+fn verdict(missed: &[String]) -> String {
+    if missed.is_empty() { "holds".to_owned() } else { format!("MISSED: {}", missed.join(", ")) }
+}
+
+fn row(bench: &Bench, name: &str, measured: &Measured, verdict: &str) -> String {
     let Measured { wall, cpu, plain_wall, plain_cpu, peak_kib, launcher_kib } = measured;
     let mark = if peak_kib <= launcher_kib { "<=" } else { "" };
     let wall_limit = bench.case.wall_ms_max.map_or_else(|| "-".to_owned(), |limit| format!("{limit:.1}"));
     let cpu_limit = bench.case.cpu_ms_max.map_or(measured.cpu_ms_max(), |limit| limit.min(measured.cpu_ms_max()));
-    let missed = missed(bench.case, measured, alone);
-    let verdict = if missed.is_empty() { "holds".to_owned() } else { format!("MISSED: {}", missed.join(", ")) };
     format!(
         "{name:<18} {:<13} {:>6} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>6.1} {:>9} {:>16}  {verdict}\n",
         bench.case.devices,
