@@ -38,7 +38,7 @@ pub use environment::Environment;
 pub use events::{Event, Recorded};
 pub use failures::{Failure, Large};
 pub use header::Identity;
-pub use list::Listing;
+pub use list::{Listing, Live};
 pub use peak::PeakSet;
 pub use rows::{Allocator, Chip, Geometry, Marked, Row, SelfCheck};
 pub use shared::{SharedChip, SharedPeak};
@@ -109,6 +109,12 @@ impl Region {
         list::list(self)
     }
 
+    /// What is live and the figures of the same moment. A ledger may list more than it counts: one with more than `most` live entries is
+    /// refused with [`Refusal::TooMany`], before they are all read.
+    pub fn live(&self, most: u64) -> Result<Live, Refusal> {
+        list::live(self, most)
+    }
+
     /// The live circular and dataflow buffers of programs, for figures that were just read. Each is whole; they are all of one
     /// moment where the writer paused for the time of one read.
     pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, Refusal> {
@@ -166,6 +172,8 @@ pub enum Refusal {
     },
     /// Tables that cannot be; the text says which rule they break.
     Geometry(&'static str),
+    /// More live entries than were asked for.
+    TooMany,
     /// Reading failed.
     Io(io::ErrorKind),
 }
@@ -176,6 +184,7 @@ impl fmt::Display for Refusal {
             Self::NotRegular => f.write_str("not a regular file"),
             Self::TooShort => f.write_str("shorter than a ledger"),
             Self::NotReady => f.write_str("no ledger yet"),
+            Self::TooMany => f.write_str("too many live entries"),
             Self::Version { major, minor } => {
                 write!(f, "ledger of version {major}.{minor}; this program reads {VERSION_MAJOR}.x from {VERSION_MAJOR}.{VERSION_MINOR} on")
             }

@@ -75,6 +75,21 @@ impl Source {
         scratch: &mut Vec<u8>,
         mut each: impl FnMut(u32, &[u8]),
     ) -> Result<(), Refusal> {
+        self.try_chunks(table, first, count, scratch, |first, chunk| {
+            each(first, chunk);
+            Ok(())
+        })
+    }
+
+    /// The same until one is refused.
+    pub(super) fn try_chunks(
+        &self,
+        table: Table,
+        first: u32,
+        count: u32,
+        scratch: &mut Vec<u8>,
+        mut each: impl FnMut(u32, &[u8]) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         let stride = u64::from(table.stride);
         let end = first.saturating_add(count).min(table.records);
         let at_once = u32::try_from(CHUNK_BYTES / stride.max(1)).unwrap_or(1).max(1);
@@ -87,7 +102,7 @@ impl Source {
             }
             let chunk = &mut scratch[..bytes];
             self.read(chunk, table.offset + u64::from(next) * stride)?;
-            each(next, chunk);
+            each(next, chunk)?;
             next += records;
         }
         Ok(())

@@ -38,13 +38,13 @@ pub struct Listing {
 /// Everything, for [`Region::list`].
 pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
     let converter = region.converter();
-    let mut taken = Taken::take(region, converter)?;
+    let mut taken = Taken::take(region, converter, None)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     let is_settled = taken.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
     // Where the writer stands still, another copy would not come out better.
     if !is_settled && !taken.frame.is_stalled {
         drop(taken);
-        taken = Taken::take(region, converter)?;
+        taken = Taken::take(region, converter, None)?;
         peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     }
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
@@ -54,11 +54,34 @@ pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
     Ok(Listing { totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
 }
 
+/// What is live, and the figures of the same moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The figures. Their exactness is that of the list as well.
+    pub totals: Totals,
+    /// Every live buffer that is listed, in no particular order.
+    pub entries: Vec<Entry>,
+    /// Texts of the tags by id; every id in this listing has one, and 0 is "".
+    pub tags: Vec<String>,
+}
+
+/// At most so many live entries, for [`Region::live`].
+pub(super) fn live(region: &Region, most: u64) -> Result<Live, Refusal> {
+    let converter = region.converter();
+    let mut taken = Taken::take(region, converter, Some(most))?;
+    if taken.exactness == Exactness::Changing && !taken.frame.is_stalled {
+        drop(taken);
+        taken = Taken::take(region, converter, Some(most))?;
+    }
+    let tags = tags::read(region, taken.frame.counters.tags_used)?;
+    Ok(Live { totals: taken.frame.into_totals(taken.exactness), entries: taken.entries, tags })
+}
+
 /// The figures alone, counted from the entries.
 pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, Refusal> {
-    let mut taken = Taken::take(region, converter)?;
+    let mut taken = Taken::take(region, converter, None)?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
-        taken = Taken::take(region, converter)?;
+        taken = Taken::take(region, converter, None)?;
     }
     // The writer's own figures may be had by now; that the list does not fit them is of no concern here.
     let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
@@ -78,11 +101,16 @@ struct Taken {
 }
 
 impl Taken {
-    fn take(region: &Region, converter: Converter) -> Result<Self, Refusal> {
+    /// With `most` it has no more entries than that, and none that died with its row.
+    fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, Refusal> {
+        let limit = match most {
+            Some(most) => Some(Limit { epochs: totals::frame(region, converter)?.rows.iter().map(|row| row.epoch).collect(), most }),
+            None => None,
+        };
         // In this order: a slot used first by an event after this one is in the copy or in the replay.
         let from = region.source.seq()? / 2;
         let before = Counters::read(&region.source, &region.header.tables)?;
-        let mut copy = Copy::read(region, &before, &converter)?;
+        let mut copy = Copy::read(region, &before, &converter, limit.as_ref())?;
         let mut frame = totals::frame(region, converter)?;
         let changes = match replay::changes(region, from, frame.events(), &converter)? {
             Some(mut changes) => {
@@ -124,23 +152,40 @@ struct Copy {
     nonsense: Vec<u32>,
 }
 
+/// Which entries are copied, and how many.
+struct Limit {
+    /// By row: entries up to this event are dead.
+    epochs: Vec<u64>,
+    most: u64,
+}
+
+impl Limit {
+    fn is_dead(&self, entry: &Entry) -> bool {
+        self.epochs.get(row_index(entry.allocator, entry.kind)).is_some_and(|epoch| entry.event <= *epoch)
+    }
+}
+
 impl Copy {
-    fn read(region: &Region, counters: &Counters, converter: &Converter) -> Result<Self, Refusal> {
+    fn read(region: &Region, counters: &Counters, converter: &Converter, limit: Option<&Limit>) -> Result<Self, Refusal> {
         let tables = &region.header.tables;
-        let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into());
+        let most = limit.map_or(ENTRIES_MAX.into(), |limit| limit.most);
+        let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into()).min(most);
         let mut entries = pages::vec_with_capacity(usize::try_from(likely).unwrap_or(0));
         let mut nonsense = Vec::new();
-        region.source.chunks(tables.entries, 0, counters.entries_used, &mut Vec::new(), |first, chunk| {
+        region.source.try_chunks(tables.entries, 0, counters.entries_used, &mut Vec::new(), |first, chunk| {
             for (slot, record) in (first..).zip(chunk.chunks_exact(tables.entries.stride as usize)) {
                 match u8_at(record, entry::STATE) {
                     entry::FREE | entry::WRITING => {}
                     entry::LIVE => match Entry::decode(slot, record, converter) {
+                        Some(entry) if limit.is_some_and(|limit| limit.is_dead(&entry)) => {}
+                        Some(_) if entries.len() as u64 >= most => return Err(Refusal::TooMany),
                         Some(entry) => entries.push(entry),
                         None => nonsense.push(slot),
                     },
                     _ => nonsense.push(slot),
                 }
             }
+            Ok(())
         })?;
         Ok(Self { entries, nonsense })
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use ttmon_ledger::layout::{Op, WriterKind};
-use ttmon_ledger::reader::{Exactness, Listing, PeakSet, Region};
+use ttmon_ledger::reader::{Exactness, Listing, PeakSet, Refusal, Region};
 use ttmon_ledger::report;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
 
@@ -93,6 +93,26 @@ fn through_the_memory_of_a_process() {
     let read = Region::open_at(File::open("/proc/self/mem").unwrap(), start, end - start).unwrap();
     let listing = read.list().unwrap();
     assert_eq!((listing.entries.len(), listing.totals.live_bytes), (1, 77));
+}
+
+/// What died with its allocator's row is neither listed nor counted, though it is still in the table.
+#[test]
+fn live_entries_are_listed_up_to_a_limit() {
+    let writer = writer(ClockChoice::Auto);
+    let allocator = writer.session().unwrap().open_allocator(&spec(&[])).unwrap();
+    let insert = |first: u64, count: u64| {
+        for address in first..first + count {
+            writer.session().unwrap().insert(key(allocator, 0, address), &Buffer { size: 7, ..Buffer::default() }).unwrap();
+        }
+    };
+    insert(0, 300);
+    assert_eq!(reader(&writer).live(299).unwrap_err(), Refusal::TooMany);
+    assert_eq!(reader(&writer).live(300).unwrap().entries, reader(&writer).list().unwrap().entries);
+    writer.session().unwrap().free_all(allocator);
+    insert(1000, 3);
+    let live = reader(&writer).live(3).unwrap();
+    assert_eq!((live.entries.len(), live.totals.live_entries, live.totals.exactness), (3, 3, Exactness::Exact));
+    assert_eq!(reader(&writer).live(2).unwrap_err(), Refusal::TooMany);
 }
 
 #[test]
