@@ -12,8 +12,6 @@ pub const PIDS_BYTES_MAX: usize = 128 * 1024;
 pub const STATUS_BYTES_MAX: usize = 256 * 1024;
 /// Longest command line we keep. The kernel has no useful limit; a screen has.
 pub const COMMAND_BYTES_MAX: usize = 4096;
-/// Regions of TT-Metal looked at: one a chip, and some dead ones.
-pub const REGIONS_MAX: usize = 1024;
 /// Numbers of chips that are kept after the program that proved them: more than any machine has.
 pub const PROVEN_MAX: usize = 256;
 /// Largest cluster descriptor read: a 32-chip one has 40 kB.
@@ -86,15 +84,19 @@ pub struct ScanLimit {
 pub const SCAN_SHARE: u64 = 4;
 /// The part of each total that is spent before anybody has to know whose it is.
 pub const SCAN_UNNAMED: u64 = 8;
+/// The part of that share that one answer of a service may list: several are made and held at once.
+pub const ANSWER_PARTS: u64 = 4;
 
 /// In the order of the resources of `source/src/budget.rs`.
 #[rustfmt::skip] // one row a line
-pub const SCAN_LIMITS: [ScanLimit; 8] = [
+pub const SCAN_LIMITS: [ScanLimit; 10] = [
     ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each is some 5 KB and 50 microseconds" },
     ScanLimit { noun: "descriptors", total: 262_144, effect: "processes were not examined", why: "each is a link to read: 3 microseconds" },
     ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
+    ScanLimit { noun: "files of statistics", total: 1_024, effect: "files were not read", why: "each is read with every scan; the largest machines have a hundred" },
     ScanLimit { noun: "pids in statistics", total: 32_768, effect: "pids were not looked up", why: "each is four files that may not exist" },
     ScanLimit { noun: "ledgers", total: 4_096, effect: "ledgers were not opened", why: "each is a descriptor of ours" },
+    ScanLimit { noun: "allocators", total: 32_768, effect: "ledgers were not read", why: "each is some 5 KB, and they are read with every scan" },
     ScanLimit { noun: "buffers", total: DOCUMENT_ENTRIES_MAX as u64, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
     ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each is some 300 bytes, and they are read with every scan" },
     ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },

@@ -248,7 +248,7 @@ impl Watch {
         let Some(newest) = self.newest.as_mut().filter(|newest| !newest.is_listed) else { return Ok(snapshot) };
         let mut budget = Budget::default();
         let read = |found: &Arc<Found>| {
-            let content = ledgers::read_within(found, Detail::Blocks, &mut budget);
+            let content = ledgers::read(found, Detail::Blocks, &mut budget);
             LedgerSample { owner: found.owner, content }
         };
         newest.sample.ledgers.retain(|ledger| ledger.content.is_err());

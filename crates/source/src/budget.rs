@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use ttmon_model::Missing;
-use ttmon_model::limits::{SCAN_LIMITS, SCAN_SHARE, SCAN_UNNAMED};
+use ttmon_model::limits::{ANSWER_PARTS, SCAN_LIMITS, SCAN_SHARE, SCAN_UNNAMED};
 use ttmon_model::sample::Problem;
 
 use crate::process;
@@ -21,10 +21,14 @@ pub enum Resource {
     Descriptors,
     /// Bytes of `/proc/PID/maps`.
     MapBytes,
+    /// Files of TT-Metal's statistics.
+    Regions,
     /// Pids that TT-Metal's statistics name.
     RegionPids,
     /// Ledgers held open.
     Ledgers,
+    /// Allocators of ledgers.
+    Allocators,
     /// Buffers listed.
     Buffers,
     /// Circular buffers listed.
@@ -48,6 +52,8 @@ pub struct Budget {
     users: BTreeMap<u32, [u64; SCAN_LIMITS.len()]>,
     /// Root, and the user who runs ttmon: they are held to the totals alone.
     trusted: [u32; 2],
+    /// Into how many parts the share of each user is divided.
+    parts: u64,
     cut: BTreeMap<(u32, Resource), u64>,
 }
 
@@ -61,7 +67,16 @@ impl Default for Budget {
 impl Budget {
     /// The budget of a scan by this user.
     pub fn new(own: u32) -> Self {
-        Self { spent: Default::default(), users: BTreeMap::new(), trusted: [0, own], cut: BTreeMap::new() }
+        Self { spent: Default::default(), users: BTreeMap::new(), trusted: [0, own], parts: 1, cut: BTreeMap::new() }
+    }
+
+    /// The budget of one answer of a service that makes and holds several at once: a user has a part of the share.
+    pub fn of_answer() -> Self {
+        Self { parts: ANSWER_PARTS, ..Self::default() }
+    }
+
+    fn share(&self, total: u64) -> u64 {
+        total / (SCAN_SHARE * self.parts)
     }
 
     /// Spends, if both the total and the user's share allow it. The first part of a total belongs to nobody: as long as little is
@@ -70,14 +85,15 @@ impl Budget {
         let index = resource as usize;
         let total = SCAN_LIMITS[index].total;
         let spent = self.spent[index].saturating_add(amount);
-        if spent <= total / SCAN_UNNAMED {
+        if spent <= total / (SCAN_UNNAMED * self.parts) {
             self.spent[index] = spent;
             return Some(Grant { resource, amount, uid: None });
         }
         let uid = uid();
         let is_trusted = self.trusted.contains(&uid);
+        let share = self.share(total);
         let own = &mut self.users.entry(uid).or_default()[index];
-        if spent > total || (!is_trusted && own.saturating_add(amount) > total / SCAN_SHARE) {
+        if spent > total || (!is_trusted && own.saturating_add(amount) > share) {
             return None;
         }
         *own += amount;
@@ -122,7 +138,7 @@ impl Budget {
     pub fn problems(&self, name_of: impl Fn(u32) -> Option<String>) -> Vec<Problem> {
         let problem = |((uid, resource), count): (&(u32, Resource), &u64)| {
             let limit = &SCAN_LIMITS[*resource as usize];
-            let most = if self.trusted.contains(uid) { limit.total } else { limit.total / SCAN_SHARE };
+            let most = if self.trusted.contains(uid) { limit.total } else { self.share(limit.total) };
             let part = name_of(*uid).map_or_else(|| format!("user {uid}"), |name| format!("user {uid} ({name})"));
             let detail = format!("cut at {} {}; {count} {}", grouped(most), limit.noun, limit.effect);
             Problem { part, reason: Missing::NotTracked, detail }
@@ -198,6 +214,13 @@ mod tests {
         for uid in [0, 1000] {
             assert_eq!(take_all(&mut Budget::new(1000), uid, 64), TOTAL);
         }
+    }
+
+    #[test]
+    fn an_answer_has_a_part_of_the_share() {
+        let mut budget = Budget { parts: ANSWER_PARTS, ..Budget::new(1000) };
+        assert_eq!(take_all(&mut budget, 1, 64), (TOTAL / SCAN_UNNAMED + TOTAL / SCAN_SHARE) / ANSWER_PARTS);
+        assert!(take_all(&mut budget, 1000, 64) > TOTAL / 2);
     }
 
     #[test]

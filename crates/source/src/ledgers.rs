@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 
 use ttmon_ledger::layout::{Coverage, KINDS, WriterKind, flag, kind, origin, status};
 use ttmon_ledger::reader::{
-    Allocator, Chip, Circular, Entry, Exactness, Feature, Listing, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
+    Allocator, Chip, Circular, Entry, Exactness, Feature, Live, Refusal, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
 };
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{
@@ -146,13 +146,8 @@ fn belongs(region: &Region, process: &ProcessSample, machine: u64) -> bool {
 /// Buffers that are listed to be compared with each other although nobody asked for them.
 const COMPARED_MAX: u64 = 100_000;
 
-/// What a ledger says now.
-pub fn read(region: &Region, detail: Detail) -> Reading<Ledger> {
-    read_granted(region, detail, &mut |_, _| true)
-}
-
-/// The same, as far as its user may have lists. One whose lists are cut keeps its totals.
-pub fn read_within(found: &Found, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
+/// What a ledger says now, as far as its user may have lists. One whose lists are cut keeps its totals.
+pub fn read(found: &Found, detail: Detail, budget: &mut Budget) -> Reading<Ledger> {
     read_granted(&found.region, detail, &mut |resource, amount| budget.take_or_cut(resource, amount, found.uid))
 }
 
@@ -160,9 +155,11 @@ pub fn read_within(found: &Found, detail: Detail, budget: &mut Budget) -> Readin
 type Granted<'a> = &'a mut dyn FnMut(Resource, u64) -> bool;
 
 fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Reading<Ledger> {
-    let unreadable = |_| Missing::Unparsable;
-    let counted = region.totals_if(|entries| granted(Resource::Buffers, entries));
-    let Some(totals) = counted.map_err(unreadable)? else { return Err(Missing::NotTracked) };
+    let counted = region.totals_if(|entries| granted(Resource::Buffers, entries)).map_err(|_| Missing::Unparsable)?;
+    let Some(totals) = counted else { return Err(Missing::NotTracked) };
+    if !granted(Resource::Allocators, totals.allocators.len() as u64) {
+        return Err(Missing::NotTracked);
+    }
     // Buffers on shared chips are compared, so all of them are needed.
     let wanted = match detail {
         Detail::Totals if totals.live_entries <= COMPARED_MAX && shares_chips(&totals) => Some(Detail::Blocks),
@@ -173,13 +170,15 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
     if (wanted.is_none() && !has_kernels(&totals)) || !granted(Resource::Buffers, totals.live_entries) {
         return ledger(region, &totals, granted);
     }
-    let counted = totals.live_entries;
-    let Listing { totals, entries, tags, .. } = region.list().map_err(unreadable)?;
-    // A ledger may list more than it counts.
-    let more = (entries.len() as u64).saturating_sub(counted);
-    if more > 0 && !granted(Resource::Buffers, more) {
-        return ledger(region, &totals, granted);
-    }
+    let Live { totals, entries, tags } = match region.live(listed_most(totals.live_entries)) {
+        Ok(live) => live,
+        Err(Refusal::TooMany) => {
+            // A ledger that lists more than it counts is over any limit.
+            granted(Resource::Buffers, u64::MAX);
+            return ledger(region, &totals, granted);
+        }
+        Err(_) => return Err(Missing::Unparsable),
+    };
     let kernels = kernel_types(&totals, &entries);
     let mut ledger = ledger(region, &totals, granted)?;
     for allocator in &mut ledger.allocators {
@@ -230,6 +229,11 @@ fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, entries: &[
             }
         }
     }
+}
+
+/// Entries that a ledger may list which counted so many: it may have grown meanwhile.
+fn listed_most(counted: u64) -> u64 {
+    counted.saturating_add(counted / 8).saturating_add(4096)
 }
 
 /// Whether it has kernels, whose types stand in its list alone.

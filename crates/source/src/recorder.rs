@@ -1,7 +1,7 @@
 //! The flight recorders of ledgers, in the words of the model: what is new since the last look, of all processes, by time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::mem;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ pub struct Scene<'a> {
     pub departed: &'a [Arc<Departed>],
     /// Only this process. Only then one that ended before the first look is told.
     pub pid: Option<u32>,
+    /// Events of all ledgers that are taken at once. Of a ledger with more than its part of them the oldest are counted as overrun.
+    pub most: usize,
 }
 
 /// What one look found, ledger by ledger.
@@ -95,8 +97,10 @@ impl Recorder {
         // One that is nowhere any more is forgotten, lest a follower of months remembers them all.
         let is_here = |key: &LedgerKey| all.iter().any(|(found, _)| key_of(found) == *key);
         self.known.retain(|key, known| !known.is_over || is_here(key));
-        let wanted = all.iter().filter(|(found, _)| scene.pid.is_none_or(|pid| found.owner.pid == pid));
-        News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref))).collect())
+        let is_wanted = |(found, _): &&(&Arc<Found>, Option<&Arc<Departed>>)| scene.pid.is_none_or(|pid| found.owner.pid == pid);
+        let part = scene.most / all.iter().filter(is_wanted).count().max(1);
+        let wanted = all.iter().filter(is_wanted);
+        News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref), part)).collect())
     }
 
     /// Reads what is new, of each ledger the last few events: for a screen, and for recordings. If there are `devices`, only theirs.
@@ -108,7 +112,7 @@ impl Recorder {
         news.events(devices).collect()
     }
 
-    fn look_at(&mut self, scene: &Scene<'_>, found: &Found, departed: Option<&Departed>) -> Option<Batch> {
+    fn look_at(&mut self, scene: &Scene<'_>, found: &Found, departed: Option<&Departed>, most: usize) -> Option<Batch> {
         let key = key_of(found);
         if departed.is_some() && scene.pid.is_none() && !self.known.contains_key(&key) {
             return None;
@@ -127,6 +131,7 @@ impl Recorder {
         if departed.is_none() {
             leave_for_later(&mut recorded, &known.allocators, scene.sample.time);
         }
+        take_newest(&mut recorded, most);
         known.seen = recorded.next;
         known.last = recorded.events.last().map_or(known.last, |event| event.time);
         known.is_over = departed.is_some();
@@ -159,6 +164,19 @@ fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: Unix
     if let Some(first) = recorded.events.iter().position(|event| !is_known(event) && !is_placeless(event)) {
         recorded.next = recorded.events[first].number.saturating_sub(1);
         recorded.events.truncate(first);
+    }
+}
+
+/// Leaves the newest events and the texts that they use.
+fn take_newest(recorded: &mut Recorded, most: usize) {
+    let Some(surplus) = recorded.events.len().checked_sub(most).filter(|surplus| *surplus > 0) else { return };
+    recorded.events = recorded.events.split_off(surplus);
+    recorded.overrun += surplus as u64;
+    let used: BTreeSet<u32> = recorded.events.iter().map(|event| event.tag).collect();
+    for (number, tag) in (0..).zip(&mut recorded.tags) {
+        if !used.contains(&number) {
+            *tag = String::new();
+        }
     }
 }
 
@@ -319,5 +337,35 @@ pub fn refusal(failure: &Failure) -> Refusal {
             .collect(),
         operation: failure.operation.clone(),
         message: failure.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_events_and_their_tags_are_taken() {
+        let event = |number: u64| Record {
+            number,
+            time: number,
+            op: RecordOp::Alloc,
+            allocator: 0,
+            kind: 0,
+            address: 0,
+            size: 0,
+            slot: 0,
+            tag: u32::try_from(number).unwrap(),
+            per_bank: 0,
+            page: 0,
+            refs: 1,
+        };
+        let tags = ["", "a", "b", "c"].map(str::to_owned).to_vec();
+        let mut recorded = Recorded { events: (1..4).map(event).collect(), overrun: 5, next: 3, tags };
+        take_newest(&mut recorded, 3);
+        assert_eq!((recorded.events.len(), recorded.overrun, recorded.tags[1].as_str()), (3, 5, "a"));
+        take_newest(&mut recorded, 1);
+        assert_eq!((recorded.events[0].number, recorded.overrun, recorded.next), (3, 7, 3));
+        assert_eq!(recorded.tags, ["", "", "", "c"]);
     }
 }

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use ttmon_model::Missing;
 use ttmon_model::identity::ProcessKey;
-use ttmon_model::limits::REGIONS_MAX;
 use ttmon_model::problems::Problems;
 use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
+use crate::budget::{Budget, Resource};
 use crate::directory;
 use crate::read::{Owner, Pace, Reply, Request, Want};
 use crate::root::Root;
@@ -77,13 +77,21 @@ const REGION_FILE_BYTES_MAX: usize = 4 * region::BYTES;
 /// Most names of `/dev/shm` looked at, as bytes.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 
-/// Regions of this machine. Its `/dev/shm` is the kernel's own and does not hang; a container's may be anything.
-pub(crate) fn list(root: &Root) -> Vec<Found> {
+/// Regions of this machine, as far as the owners of their files may have them. Its `/dev/shm` is the kernel's own and does not hang; a
+/// container's may be anything.
+pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<Found> {
     let mut regions: Vec<Found> = Vec::new();
     let listed = directory::names(&root.dev_shm, |name| {
-        let unique_id = name.to_str().and_then(region::unique_id_of);
-        regions.extend(unique_id.map(|unique_id| Found { unique_id, through: None, path: root.dev_shm.join(name) }));
-        if regions.len() < REGIONS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if let Some(unique_id) = name.to_str().and_then(region::unique_id_of) {
+            let path = root.dev_shm.join(name);
+            let owner = || fs::symlink_metadata(&path).map_or(0, |metadata| metadata.uid());
+            if budget.take(Resource::Regions, 1, owner).is_some() {
+                regions.push(Found { unique_id, through: None, path });
+            } else {
+                budget.cut(owner(), Resource::Regions, 1);
+            }
+        }
+        ControlFlow::Continue(())
     });
     if listed.is_err() {
         return Vec::new();
@@ -131,7 +139,7 @@ impl Place {
             let unique_id = region::unique_id_of(name)?;
             Some(Found { unique_id, through: Some(self.through), path: self.directory.join(name) })
         };
-        let mut regions: Vec<Found> = lines.filter_map(found).take(REGIONS_MAX).collect();
+        let mut regions: Vec<Found> = lines.filter_map(found).collect();
         regions.sort_by_key(|region| region.unique_id);
         (identity.to_owned(), regions)
     }

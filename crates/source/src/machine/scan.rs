@@ -189,10 +189,11 @@ impl Scan {
 
     /// What is read first: the driver's lists of users, the regions, the processes that are known.
     pub(super) fn lanes(&mut self, devices: &[Listed]) -> Vec<Lane> {
+        self.budget = Budget::default();
         if !self.options.processes {
             return Vec::new();
         }
-        let found = regions::list(&self.root);
+        let found = regions::list(&self.root, &mut self.budget);
         if found != self.regions.0 {
             let requests = found.iter().map(|found| found.request(self.options.pace)).collect();
             self.regions = (found, requests);
@@ -213,7 +214,6 @@ impl Scan {
         now: Now,
     ) -> Result<Scanned, Error> {
         let mut problems = Problems::default();
-        self.budget = Budget::default();
         self.examined = Examined::default();
         if !self.options.processes {
             let ledgers = self.read_ledgers(&[], now.time);
@@ -296,7 +296,7 @@ impl Scan {
             let Some((identity, mut regions)) = lane.replies.first().map(|reply| place.take(reply)) else { continue };
             if seen.insert(identity) {
                 let mut purse = Purse::new(&root.proc, place.pid(), budget);
-                regions.retain(|_| purse.take_or_cut(Resource::RegionPids, SLOTS as u64));
+                regions.retain(|_| purse.take_or_cut(Resource::Regions, 1) && purse.take_or_cut(Resource::RegionPids, SLOTS as u64));
                 lanes.push(Lane { key: key(place), requests: regions.iter().map(|found| found.request(Pace::Once)).collect() });
                 found.extend(regions);
             }

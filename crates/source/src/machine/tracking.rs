@@ -139,7 +139,7 @@ impl Scan {
         }
         samples.extend(self.open_served(processes));
         let Self { ledgers: open, budget, .. } = self;
-        samples.extend(open.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read_within(found, detail, budget) }));
+        samples.extend(open.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(found, detail, budget) }));
         samples
     }
 
@@ -201,12 +201,12 @@ pub enum End {
 impl Departed {
     /// One whose process ended a while ago.
     pub fn exited(found: Arc<Found>, time: UnixTime) -> Self {
-        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found.region, Detail::Totals) };
+        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, Detail::Totals, &mut Budget::default()) };
         Self { found, last, end: End::Exited, time }
     }
 
     fn new(root: &Root, found: Arc<Found>, detail: Detail, time: UnixTime, budget: &mut Budget) -> Self {
-        let last = LedgerSample { owner: found.owner, content: ledgers::read_within(&found, detail, budget) };
+        let last = LedgerSample { owner: found.owner, content: ledgers::read(&found, detail, budget) };
         let end = if lives_on(root, found.owner) { End::Replaced } else { End::Exited };
         Self { found, last, end, time }
     }
