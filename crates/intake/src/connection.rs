@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     pub(crate) speakers: Vec<Speaker>,
     /// Complaints about it so far: a few are told, all are counted.
     pub(crate) complaints: u32,
+    /// Devices that it asked for and that are not known.
+    pub(crate) unknown_devices: Vec<i32>,
     /// What the loop waits for, as the kernel knows it: input, and room for output; `None` where it would only be told of an end
     /// that it knows.
     pub(crate) waits: Option<(bool, bool)>,
@@ -127,6 +129,7 @@ impl Connection {
             is_ending: false,
             speakers: Vec::new(),
             complaints: 0,
+            unknown_devices: Vec::new(),
             waits: Some((true, false)),
             has_ended: false,
             is_deaf: false,

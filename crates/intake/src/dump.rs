@@ -38,6 +38,8 @@ pub(crate) struct Wanted {
     /// It waits for a sample of the other sources.
     pub(crate) is_waiting: bool,
     pub(crate) is_wanted_again: bool,
+    /// Root or the service's own user is among those who want one printed.
+    pub(crate) is_whole: bool,
     /// Connections that wait for the one under way.
     pub(crate) askers: Vec<(u64, Viewer)>,
     /// Connections that wait for the next.
@@ -140,10 +142,8 @@ impl Dump {
         }
         // A program's circular buffers are in no row. Those in an L1 buffer are counted as that.
         for circular in circulars.iter().filter(|circular| !circular.is_global) {
-            let all: Vec<u32> = devices_of(circular.allocator).collect();
-            let chips = circular.chip.map_or(0..all.len(), |chip| usize::from(chip)..usize::from(chip) + 1);
-            for device in all.get(chips).into_iter().flatten().filter(|device| !is_counted(**device, kind::CB)) {
-                let sums = self.sums(*device, kind::CB);
+            for device in devices_of_circular(totals, circular).into_iter().filter(|device| !is_counted(*device, kind::CB)) {
+                let sums = self.sums(device, kind::CB);
                 sums.count(1, circular.size.into(), is_seen);
                 if is_seen {
                     sums.list((circular.address.into(), pid), || Item {
@@ -338,6 +338,16 @@ impl std::fmt::Display for Place {
             Self::Number(number) => write!(f, "Device {number}"),
             Self::Device(id) => write!(f, "Device ? (id {id})"),
         }
+    }
+}
+
+/// The chips that a circular buffer is on: one, or all of its allocator.
+pub(crate) fn devices_of_circular(totals: &Totals, circular: &Circular) -> Vec<u32> {
+    let allocator = totals.allocators.iter().find(|allocator| allocator.slot == circular.allocator);
+    let all = allocator.map(devices).unwrap_or_default();
+    match circular.chip {
+        Some(chip) => all.get(usize::from(chip)).copied().into_iter().collect(),
+        None => all,
     }
 }
 

@@ -12,7 +12,7 @@ use ttmon_model::Source;
 use ttmon_model::identity::ProcessKey;
 use ttmon_source::ledgers::Found;
 
-use crate::dump::devices;
+use crate::dump::{devices, devices_of_circular};
 use crate::handed::PostMortem;
 use crate::limits::{FOLLOWED_EVENTS_MAX, FOLLOWED_LINES_MAX, FOLLOWED_LINES_OF_PROCESS_MAX, KERNEL_TYPES_MAX};
 use crate::lines::{self, Done, Format, Told};
@@ -166,9 +166,8 @@ impl Follower {
                     }
                 }
             }
-            for circular in known.region.circulars(&totals).unwrap_or_default() {
-                let allocator = totals.allocators.iter().find(|allocator| allocator.slot == circular.allocator);
-                for device in allocator.map(devices).unwrap_or_default() {
+            for circular in known.region.circulars(&totals).unwrap_or_default().iter().filter(|circular| !circular.is_global) {
+                for device in devices_of_circular(&totals, circular) {
                     add(&mut now, (signed(device), kind::CB), circular.size.into());
                 }
             }
@@ -188,8 +187,8 @@ impl Known {
         if totals.live_entries > KERNEL_TYPES_MAX as u64 || !events.iter().any(is_load) {
             return;
         }
-        let Ok(listing) = self.region.list() else { return };
-        let kernels = listing.entries.iter().filter(|entry| entry.kind == kind::KERNEL);
+        let Ok(live) = self.region.live(KERNEL_TYPES_MAX as u64) else { return };
+        let kernels = live.entries.iter().filter(|entry| entry.kind == kind::KERNEL);
         if self.kernels.len() > KERNEL_TYPES_MAX {
             self.kernels.clear();
         }

@@ -34,6 +34,10 @@ pub const UNREAD_DUMP_BYTES_MAX: usize = 4 << 20;
 pub const UNREAD_WAIT: Duration = Duration::from_secs(60);
 /// Dumps that wait to be read by those who asked for them.
 pub const DUMPS_MAX: usize = 64;
+/// Those of one user, except for the service's own and root.
+pub const DUMPS_OF_USER_MAX: usize = 16;
+/// What is printed of a dump that an ordinary user asked for: nobody fills the log with it.
+pub const PRINTED_DUMP_BYTES_MAX: usize = 8 * 1024;
 /// A lone question of a connection whose size is not known is complete after this long.
 pub const GRACE: Duration = Duration::from_millis(20);
 /// A line feed with nothing behind it for this long is a person who wants a dump.

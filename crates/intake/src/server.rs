@@ -128,8 +128,6 @@ pub struct Server {
     /// Dumps wait no longer than this for other sources.
     dump_due: Option<Instant>,
     buffer: Vec<u8>,
-    /// Devices that nobody knows and somebody asked for.
-    unknown_devices: BTreeSet<i32>,
     has_failed_sampling: bool,
     is_stopping: bool,
 }
@@ -202,7 +200,6 @@ impl Server {
             dumps: Default::default(),
             dump_due: None,
             buffer: vec![0; READ_BYTES],
-            unknown_devices: BTreeSet::new(),
             has_failed_sampling: false,
             is_stopping: false,
         };

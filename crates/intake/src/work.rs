@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use ttmon_ledger::reader::{Region, Totals};
+use ttmon_ledger::reader::{Live, Refusal, Region, Totals};
 use ttmon_ledger::writer::Hosted;
 use ttmon_ledger::writer::{Environment, Seen};
 use ttmon_model::identity::ProcessKey;
@@ -401,12 +401,15 @@ fn readable(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<R
 fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
     let (region, totals) = (ledger.region.as_ref()?, ledger.totals.as_ref()?);
     let circulars = region.circulars(totals).ok()?;
-    if totals.live_entries > *entries_left {
-        return Some(Content { totals: totals.clone(), entries: Vec::new(), circulars, tags: Vec::new() });
+    let listed = if totals.live_entries > *entries_left { Err(Refusal::TooMany) } else { region.live(*entries_left) };
+    match listed {
+        Ok(Live { totals, entries, tags }) => {
+            *entries_left -= entries.len() as u64;
+            Some(Content { totals, entries, circulars, tags })
+        }
+        Err(Refusal::TooMany) => Some(Content { totals: totals.clone(), entries: Vec::new(), circulars, tags: Vec::new() }),
+        Err(_) => None,
     }
-    *entries_left -= totals.live_entries;
-    let listing = region.list().ok()?;
-    Some(Content { totals: listing.totals, entries: listing.entries, circulars, tags: listing.tags })
 }
 
 /// Now, for people.

@@ -51,7 +51,10 @@ impl Server {
     /// Nothing can be accepted now: try again in a while, instead of being woken for it all the time.
     fn pause_accepting(&mut self, error: Errno) {
         self.counters.connections_refused += 1;
-        self.warn(&format!("⚠️  Accept failed: {error}; trying again in {} ms", ACCEPT_PAUSE.as_millis()));
+        if self.counters.connections_refused.is_power_of_two() {
+            let (count, pause) = (self.counters.connections_refused, ACCEPT_PAUSE.as_millis());
+            self.warn(&format!("⚠️  Accept failed ({count} so far): {error}; trying again in {pause} ms"));
+        }
         for (index, listener) in self.listeners.iter().enumerate() {
             let _ = epoll::modify(&self.epoll, listener, EventData::new_u64(LISTENER | index as u64), EventFlags::empty());
         }

@@ -40,8 +40,8 @@ impl Server {
                 Flow::On
             }
             Type::Query | Type::DeviceInfoQuery => self.question(number, connection, request, size),
-            Type::DumpRemaining => self.dump(About::Buffers),
-            Type::DumpKernels => self.dump(About::Kernels),
+            Type::DumpRemaining => self.print_dump(connection, About::Buffers),
+            Type::DumpKernels => self.print_dump(connection, About::Kernels),
             Type::Response | Type::DeviceInfoResponse => {
                 self.counters.odd_types += 1;
                 if self.may_complain(connection) {

@@ -8,8 +8,11 @@ use ttmon_wire::allocation::{Request, Size, Type};
 use super::Server;
 use crate::answer::{Asker, EVERYTHING, Heard, Plan};
 use crate::connection::{Connection, Due, Flow, Pause};
-use crate::dump::{About, Viewer};
-use crate::limits::{DUMPS_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT, UNREAD_DUMP_BYTES_MAX};
+use crate::dump::{About, Viewer, Wanted};
+use crate::limits::{
+    COMPLAINTS_PER_CONNECTION_MAX, DUMPS_MAX, DUMPS_OF_USER_MAX, PRINTED_DUMP_BYTES_MAX, SAMPLE_AGE_MAX, SAMPLE_AGE_RENEWED, SAMPLE_WAIT,
+    UNREAD_DUMP_BYTES_MAX,
+};
 use crate::owner::View;
 use crate::work::{DumpWork, Sources, ToDump};
 
@@ -67,9 +70,14 @@ impl Server {
         reply.map_or(Flow::Close, |reply| connection.reply(reply.as_bytes()))
     }
 
-    /// The protocol has no word for what is not known: zeros are answered, and this says so once for each number.
+    /// The protocol has no word for what is not known: zeros are answered, and this says so once for each number and connection.
     fn tell_unknown(&mut self, connection: &mut Connection, device: i32) {
-        if self.unknown_devices.len() < 1024 && self.unknown_devices.insert(device) && self.may_complain(connection) {
+        let told = &mut connection.unknown_devices;
+        let is_new = told.len() < COMPLAINTS_PER_CONNECTION_MAX as usize && !told.contains(&device);
+        if is_new {
+            told.push(device);
+        }
+        if is_new && self.may_complain(connection) {
             self.warn(&format!("⚠ [PID {}] asks for device {device}, of which nothing is known", connection.peer_pid));
         }
     }
@@ -116,6 +124,16 @@ impl Server {
         for number in waiting {
             self.resume(number);
         }
+    }
+
+    /// A dump on the service's output. Those that ordinary users ask for are limited as complaints about them are.
+    pub(super) fn print_dump(&mut self, connection: &mut Connection, about: About) -> Flow {
+        let is_whole = Viewer::of(connection.uid) == Viewer::Whole;
+        if !is_whole && !self.may_complain(connection) {
+            return Flow::On;
+        }
+        self.dumps[about as usize].is_whole |= is_whole;
+        self.dump(about)
     }
 
     pub(super) fn dump(&mut self, about: About) -> Flow {
@@ -179,18 +197,27 @@ impl Server {
         connection.rest.clear();
         // The end may have come before the quiet that the line feed was waiting for.
         self.change_due(number, connection, None);
+        let viewer = Viewer::of(connection.uid);
         let is_reading = |(_, other): &(u64, &Connection)| other.is_ending && !other.unread.is_empty();
-        let wanted = &self.dumps[About::Everything as usize];
-        if wanted.askers.len() + wanted.later.len() + self.connections.iter().filter(is_reading).count() >= DUMPS_MAX {
+        let reading = self.connections.iter().filter(is_reading).map(|(_, other)| Viewer::of(other.uid));
+        let Wanted { askers, later, .. } = &self.dumps[About::Everything as usize];
+        let all: Vec<Viewer> = askers.iter().chain(later).map(|(_, viewer)| *viewer).chain(reading).collect();
+        let own = all.iter().filter(|other| **other == viewer).count();
+        let is_full = match viewer {
+            // Others leave it as many as it wants.
+            Viewer::Whole => own >= DUMPS_MAX,
+            Viewer::User(_) => own >= DUMPS_OF_USER_MAX || all.len() >= DUMPS_MAX,
+        };
+        if is_full {
             self.counters.peers_dropped += 1;
             if self.may_complain(connection) {
-                self.warn(&format!("⚠️  [PID {}] no dump: {DUMPS_MAX} others are being read", connection.peer_pid));
+                self.warn(&format!("⚠️  [PID {}] no dump: {} others are being read", connection.peer_pid, all.len()));
             }
             return Flow::Close;
         }
         connection.pause = Some(Pause::Dump);
         connection.unread_max = UNREAD_DUMP_BYTES_MAX;
-        self.dumps[About::Everything as usize].later.push((number, Viewer::of(connection.uid)));
+        self.dumps[About::Everything as usize].later.push((number, viewer));
         self.dump(About::Everything)
     }
 
@@ -204,7 +231,10 @@ impl Server {
                 self.answer_with_dump(asker, text);
             }
         } else {
-            texts.iter().for_each(|(_, text)| self.say(text.trim_end_matches('\n')));
+            let is_whole = std::mem::take(&mut wanted.is_whole);
+            for (_, text) in texts {
+                self.say(if is_whole { text.trim_end_matches('\n') } else { beginning(text) });
+            }
         }
         if is_wanted_again {
             self.begin_dump(about);
@@ -223,4 +253,11 @@ impl Server {
             self.rearm(number);
         }
     }
+}
+
+/// The first lines of a dump that an ordinary user had printed.
+fn beginning(text: &str) -> &str {
+    let text = text.trim_end_matches('\n');
+    let end = text.floor_char_boundary(PRINTED_DUMP_BYTES_MAX);
+    if end == text.len() { text } else { text[..end].rsplit_once('\n').map_or("", |(lines, _)| lines) }
 }
