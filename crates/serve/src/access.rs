@@ -28,6 +28,11 @@ pub(crate) enum View {
 }
 
 impl View {
+    /// Of a user on the Unix socket: root and the service's own user see everything.
+    pub(crate) fn of_user(uid: u32) -> Self {
+        if uid == 0 || uid == rustix::process::geteuid().as_raw() { Self::Whole } else { Self::User(uid) }
+    }
+
     /// Whether a process may be shown in full.
     pub(crate) fn has(self, process: &Process) -> bool {
         match self {
@@ -176,7 +181,7 @@ pub(crate) fn judge(door: Door, authority: Option<&str>, path: &str, headers: &H
         return Err(Refusal::SeveralHosts);
     }
     if let Door::Unix(uid) = door {
-        return Ok(if uid == 0 || uid == rustix::process::geteuid().as_raw() { View::Whole } else { View::User(uid) });
+        return Ok(View::of_user(uid));
     }
     // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Connections that are open, and who holds them. A newcomer is always let in: when all places are taken, the user or address with
-//! the most connections loses its oldest one, an idle one before one that is being answered.
+//! Connections and event streams that are open, and who holds them. A newcomer is always let in: when all places are taken, the user
+//! or address with the most loses its oldest one, an idle connection before one that is being answered.
 //!
 //! So idle connections shut nobody out, however many there are, and root and a scraper need no place of their own.
 
@@ -39,7 +39,7 @@ impl From<IpAddr> for Holder {
     }
 }
 
-/// The connections of one listener.
+/// The connections of one listener, or the event streams of all.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     most: usize,
@@ -163,6 +163,10 @@ impl Drop for Seat {
 pub(crate) struct Answering(Arc<Entry>);
 
 impl Answering {
+    pub(crate) fn holder(&self) -> Holder {
+        self.0.holder
+    }
+
     /// A body that is under way until it is sent.
     pub(crate) fn with(self, body: Body) -> Answer {
         Answer { body, _answering: self }

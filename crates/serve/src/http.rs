@@ -144,6 +144,7 @@ async fn reply(
     let uri = request.uri();
     let question = Question {
         door,
+        holder: answering.holder(),
         authority: uri.authority().map(hyper::http::uri::Authority::as_str),
         method: request.method(),
         path: uri.path(),

@@ -7,7 +7,8 @@ use std::time::Duration;
 pub(crate) const TCP_CONNECTIONS_MAX: usize = 2048;
 /// Connections over the Unix socket at once; its peers are programs of this host. Likewise by user.
 pub(crate) const UNIX_CONNECTIONS_MAX: usize = 512;
-/// Event streams at once, of both together: each costs a copy of what happens. One user has at most half of them.
+/// Event streams at once, of both together: each costs a copy of what happens. For one more, the user or address with the most loses its
+/// oldest, whose reader comes back with the number of the last event it saw.
 pub(crate) const STREAMS_MAX: usize = 256;
 /// From the first byte of a request, or the end of the last one, to the end of the next one's header.
 pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -19,10 +20,10 @@ pub(crate) const WRITE_BYTES_PER_S_MIN: f64 = 256.0 * 1024.0;
 pub(crate) const TURNS_AT_ONCE: usize = 2;
 /// Such answers of one user that are made or wait for it: a page and several programs ask at once, not dozens.
 pub(crate) const TURNS_PER_USER_MAX: usize = 32;
-/// What such answers take until they are sent, in all and of one user: the largest there is, and some beside it.
-pub(crate) const ANSWERS_KIB_MAX: usize = 768 * 1024;
+/// What such answers take until they are sent, in all. One that is larger is sent while there is no other of its user.
+pub(crate) const ANSWERS_KIB_MAX: usize = 64 * 1024;
 /// Of one user.
-pub(crate) const ANSWERS_KIB_PER_USER_MAX: usize = 384 * 1024;
+pub(crate) const ANSWERS_KIB_PER_USER_MAX: usize = 32 * 1024;
 /// How long a peer of TLS may take to say hello.
 #[cfg(feature = "tls")]
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,12 +31,19 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Fields of a request's header.
 pub(crate) const HEADERS_MAX: usize = 64;
-/// Parts that a stream may be behind before it is cut off: what happened is one, a snapshot three, so that it is some 20 s behind.
+/// Parts that a stream may be behind before it is cut off: what happened is one. A snapshot, which is three, is sent to one that has taken
+/// everything.
 pub(crate) const STREAM_QUEUE_MAX: usize = 64;
 /// A stream that has nothing to say says so, lest a proxy takes it for dead.
 pub(crate) const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Streams of recorders at once: each reads the ledgers by itself. One user has at most half of them.
+/// Streams of recorders at once: each reads the ledgers by itself. One user has at most a quarter of them.
 pub(crate) const RECORDER_STREAMS_MAX: usize = 16;
+/// Events that a stream of recorders takes at once, of all ledgers together: some 5 MB.
+pub(crate) const RECORDER_STREAM_EVENTS_MAX: usize = 65_536;
+/// Events that a document of recorders is made from: some 20 MB.
+pub(crate) const RECORDER_DOCUMENT_EVENTS_MAX: usize = 262_144;
+/// Ledgers of one user in either, except for root and the service's own: each has texts of up to 200 KB.
+pub(crate) const RECORDERS_OF_USER_MAX: usize = 64;
 /// What a stream of recorders writes at once.
 pub(crate) const RECORDER_PIECE_BYTES: usize = 64 * 1024;
 /// Events of recorders in one document, unless more are asked for, and at most.

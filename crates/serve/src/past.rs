@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ttmon_model::ledger::LedgerSample;
 use ttmon_model::sample::{ProcessFacts, ProcessSample, Workload};
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Process, Sample, Snapshot};
 use ttmon_source::Departed;
-use ttmon_source::ledgers::Found;
+use ttmon_source::budget::Budget;
+use ttmon_source::ledgers::{self, Detail, Found};
 
 use crate::access::View;
 use crate::newest::Published;
@@ -75,11 +77,13 @@ impl Past {
     }
 
     /// The machine as it is now, with this process as it was.
-    pub(crate) fn snapshot(&self, newest: &Published, content: ttmon_source::ledgers::Detail) -> Snapshot {
+    pub(crate) fn snapshot(&self, newest: &Published, detail: Detail) -> Snapshot {
         let found = &self.departed.found;
-        let last = ttmon_model::ledger::LedgerSample { owner: found.owner, content: ttmon_source::ledgers::read(&found.region, content) };
+        let mut budget = Budget::of_answer();
+        let last = LedgerSample { owner: found.owner, content: ledgers::read(found, detail, &mut budget) };
         let sample = Sample { processes: vec![self.process()], ledgers: vec![last], regions: Vec::new(), ..newest.sample.clone() };
         let mut snapshot = Snapshot::derive(&sample, None);
+        snapshot.problems.extend(budget.problems(|_| None));
         // What it had is not on the devices any more.
         snapshot.devices.clone_from(&newest.snapshot.devices);
         snapshot.processes.iter_mut().for_each(bury);

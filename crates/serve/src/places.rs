@@ -1,4 +1,4 @@
-//! Places for streams: so many in all, of which one user has at most half, so that there are some for the others.
+//! Places for streams of recorders: so many in all, of which one user has at most a quarter, so that there are some for the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ impl Places {
     pub(crate) fn take(self: &Arc<Self>, view: View) -> Result<Place, Problem> {
         let mut taken = self.taken();
         let own = taken.get(&view).copied().unwrap_or_default();
-        if own >= self.most / 2 || taken.values().sum::<usize>() >= self.most {
+        if own >= self.most / 4 || taken.values().sum::<usize>() >= self.most {
             return Err(Problem::Streams);
         }
         taken.insert(view, own + 1);
@@ -58,17 +58,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_leaves_half_to_the_others() {
+    fn one_user_leaves_some_to_the_others() {
         let places = Places::new(8);
-        let take = |view: View, count: usize| -> Result<Vec<Place>, Problem> { (0..count).map(|_| places.take(view)).collect() };
-        let first = take(View::User(7), 4).expect("half of them");
+        let take = |view: View| -> Result<Vec<Place>, Problem> { (0..2).map(|_| places.take(view)).collect() };
+        let first = [View::User(7), View::User(8), View::User(9)].map(|view| take(view).expect("a quarter"));
         assert_eq!(places.take(View::User(7)).err(), Some(Problem::Streams));
-        let second = take(View::Public, 3).expect("some of the rest");
-        let last = places.take(View::Whole).expect("the last");
-        assert_eq!(places.take(View::User(8)).err(), Some(Problem::Streams));
+        let last = take(View::Whole).expect("the last");
+        assert_eq!(places.take(View::User(10)).err(), Some(Problem::Streams));
         drop(last);
-        assert!(places.take(View::User(8)).is_ok());
-        drop((first, second));
-        assert!(take(View::Whole, 4).is_ok() && places.taken().is_empty());
+        assert!(places.take(View::User(10)).is_ok());
+        drop(first);
+        assert!(take(View::Whole).is_ok() && places.taken().is_empty());
     }
 }

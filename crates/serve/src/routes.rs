@@ -13,6 +13,7 @@ use hyper::{HeaderMap, Method, Response};
 
 use crate::access::{self, Door, View};
 use crate::body::Body;
+use crate::crowd::Holder;
 use crate::metrics::Dialect;
 use crate::problem::Problem;
 use crate::service::{Readiness, Service};
@@ -193,6 +194,7 @@ pub(crate) const ROUTES: &[Route] = &[
 /// A question, as far as it matters.
 pub(crate) struct Question<'a> {
     pub(crate) door: Door,
+    pub(crate) holder: Holder,
     /// The host that was asked for, where the whole address was.
     pub(crate) authority: Option<&'a str>,
     pub(crate) method: &'a Method,
@@ -234,7 +236,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::Memory => documents::memory(service, view, ask::memory(&parameters)?).await,
         Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,
         Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
-        Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?),
+        Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?).await,
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {
             let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();

@@ -12,6 +12,7 @@ use ttmon_source::read::boot_time;
 
 use crate::access::{Token, View};
 use crate::chips::Chips;
+use crate::crowd::Crowd;
 use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
 use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
@@ -41,8 +42,8 @@ pub(crate) struct Service {
     chips: Mutex<Chips>,
     /// Answers that cost much.
     pub(crate) turns: Turns,
-    /// Places for streams of what happens.
-    pub(crate) stream_places: Arc<Places>,
+    /// Streams of events.
+    pub(crate) streams: Arc<Crowd>,
     /// Places for streams of recorders.
     pub(crate) recorder_places: Arc<Places>,
 }
@@ -88,7 +89,7 @@ impl Service {
             keeper: OnceLock::new(),
             chips: Mutex::default(),
             turns: Turns::default(),
-            stream_places: Places::new(STREAMS_MAX),
+            streams: Crowd::new(STREAMS_MAX),
             recorder_places: Places::new(RECORDER_STREAMS_MAX),
         }
     }

@@ -124,8 +124,8 @@ fn with_buffers(newest: &Published, view: View, pid: Option<u32>, detail: Detail
     let is_wanted = |process: &&Process| view.has(process) && pid.is_none_or(|pid| pid == process.key.pid);
     let wanted: HashSet<ProcessKey> = newest.snapshot.processes.iter().filter(is_wanted).map(|process| process.key).collect();
     let read = newest.ledgers.iter().filter(|found| wanted.contains(&found.owner));
-    let mut budget = Budget::default();
-    let content = |found: &Arc<Found>, budget: &mut Budget| ledgers::read_within(found, detail, budget);
+    let mut budget = Budget::of_answer();
+    let content = |found: &Arc<Found>, budget: &mut Budget| ledgers::read(found, detail, budget);
     let read: Vec<LedgerSample> = read.map(|found| LedgerSample { owner: found.owner, content: content(found, &mut budget) }).collect();
     let mut snapshot = renewed(newest, read);
     snapshot.problems.extend(budget.problems(|_| None));

@@ -33,7 +33,7 @@ pub(super) fn document(version: &str) -> String {
                 "Snapshot": document_of(&[("devices", list("Device")), ("processes", list("Process")), ("allocators", anything()), ("processes_age_s", json!({"type": "number", "minimum": 0})), ("problems", anything())]),
                 "Devices": document_of(&[("devices", list("Device"))]),
                 "Processes": document_of(&[("processes", list("Process"))]),
-                "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()}))]),
+                "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()})), ("problems", anything())]),
                 "History": history(),
                 "Events": events(),
                 "Recorded": recorded(),

@@ -3,7 +3,7 @@
 //! A stream reads the ledgers itself, a few times a second while it is looked at. A reader that is slow holds up nobody: what it
 //! has not taken stays in the recorders, and what these had to let go is told as a number.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,9 @@ use super::documents::aside;
 use super::{Question, ask, typed, wants_json};
 use crate::access::View;
 use crate::body::Body;
-use crate::limits::{RECORDER_PIECE_BYTES, STREAM_KEEP_ALIVE};
+use crate::limits::{
+    RECORDER_DOCUMENT_EVENTS_MAX, RECORDER_PIECE_BYTES, RECORDER_STREAM_EVENTS_MAX, RECORDERS_OF_USER_MAX, STREAM_KEEP_ALIVE,
+};
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -68,13 +70,20 @@ struct Follower {
 
 impl Follower {
     /// What is new in the recorders that this one may see; `None` while there is nothing fresh.
-    fn look(&mut self) -> Option<News> {
+    fn look(&mut self, most: usize) -> Option<News> {
         let newest = self.service.fresh().ok()?;
         let is_seen = |found: &Arc<Found>| {
             let process = newest.snapshot.processes.iter().find(|process| process.key == found.owner);
             process.is_some_and(|process| self.view.has(process))
         };
-        let present: Vec<Arc<Found>> = newest.ledgers.iter().filter(|found| is_seen(found)).cloned().collect();
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        let mut is_within_share = |found: &Arc<Found>| {
+            let count = counts.entry(found.uid).or_default();
+            *count += 1;
+            *count <= RECORDERS_OF_USER_MAX || View::of_user(found.uid) == View::Whole || self.asked.pid == Some(found.owner.pid)
+        };
+        let seen = newest.ledgers.iter().filter(|found| is_seen(found));
+        let present: Vec<Arc<Found>> = seen.filter(|found| is_within_share(found)).cloned().collect();
         // One that was never seen here alive is shown to nobody but who asks for it.
         let followed = newest.departed.iter().filter(|departed| self.recorder.has(&departed.found));
         let mut departed: Vec<Arc<Departed>> = followed.cloned().collect();
@@ -85,11 +94,11 @@ impl Follower {
             }
         }
         let (sample, snapshot) = (&newest.sample, &newest.snapshot);
-        Some(self.recorder.look(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid }))
+        Some(self.recorder.look(&Scene { sample, snapshot, present: &present, departed: &departed, pid: self.asked.pid, most }))
     }
 
     fn document(&mut self) -> Result<String, Problem> {
-        let news = self.look().ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
+        let news = self.look(RECORDER_DOCUMENT_EVENTS_MAX).ok_or_else(|| Problem::Stale("there is no fresh sample".to_owned()))?;
         let mut last = VecDeque::new();
         let mut count = 0_u64;
         for event in news.events(&self.asked.devices) {
@@ -119,7 +128,7 @@ impl Follower {
         loop {
             // Reading may take a while; writing down a piece does not, and one that is not taken holds up nobody.
             let Ok((follower, news)) = aside(move || {
-                let news = self.look();
+                let news = self.look(RECORDER_STREAM_EVENTS_MAX);
                 (self, news)
             })
             .await

@@ -22,22 +22,27 @@ use crate::problem::Problem;
 use crate::service::Service;
 
 /// A stream, or one document for whoever asks for JSON.
-pub(super) fn events(service: &Arc<Service>, view: View, question: &Question<'_>, asked: ask::Events) -> Result<Response<Body>, Problem> {
+pub(super) async fn events(
+    service: &Arc<Service>,
+    view: View,
+    question: &Question<'_>,
+    asked: ask::Events,
+) -> Result<Response<Body>, Problem> {
     if wants_json(question) {
         let events: Vec<Value> = service.happenings_after(asked.after.unwrap_or(0)).iter().map(Happening::json).collect();
         let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_happening(), "events": events});
         return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));
     }
-    // Taken before the answer: those who ask at once must not all find the same place free.
-    let place = service.stream_places.take(view)?;
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
     let after = asked.after.unwrap_or_else(|| service.last_happening());
     if question.method == hyper::Method::GET {
+        let (seat, has_pushed) = service.streams.enter(question.holder).await;
+        if has_pushed {
+            service.counters.crowded.add_one();
+        }
         let sending = send(Arc::clone(service), view, Events { after, snapshots: asked.snapshots, number: 0 }, sender);
-        tokio::spawn(async move {
-            sending.await;
-            drop(place);
-        });
+        // One that has to make place ends, and its reader comes back.
+        tokio::spawn(async move { seat.hold(sending).await });
     }
     let mut response = typed("text/event-stream", Body::Stream(receiver));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
@@ -61,7 +66,8 @@ async fn send(service: Arc<Service>, view: View, mut events: Events, sender: mps
     let mut parts = vec![Bytes::from_static(b"retry: 2000\n\n")];
     let mut keep_alive = Instant::now() + STREAM_KEEP_ALIVE;
     loop {
-        parts.extend(events.news(&service, view).await);
+        let is_behind = sender.capacity() < sender.max_capacity();
+        parts.extend(events.news(&service, view, is_behind).await);
         if parts.is_empty() && Instant::now() >= keep_alive {
             parts.push(Bytes::from_static(b": nothing new\n\n"));
         }
@@ -97,7 +103,8 @@ async fn wait(pulse: &mut watch::Receiver<u64>, sender: &mpsc::Sender<Bytes>, ke
 }
 
 impl Events {
-    async fn news(&mut self, service: &Arc<Service>, view: View) -> Vec<Bytes> {
+    /// What is new. A stream that is behind gets no snapshot now and the newest one later.
+    async fn news(&mut self, service: &Arc<Service>, view: View, is_behind: bool) -> Vec<Bytes> {
         let mut parts = Vec::new();
         // In one piece: whoever was away for long gets a lot at once, and is not behind for that.
         let mut told = String::new();
@@ -109,7 +116,7 @@ impl Events {
         if !told.is_empty() {
             parts.push(Bytes::from(told));
         }
-        let newest = service.fresh().ok().filter(|newest| self.snapshots && newest.number != self.number);
+        let newest = service.fresh().ok().filter(|newest| self.snapshots && !is_behind && newest.number != self.number);
         if let Some(newest) = newest {
             self.number = newest.number;
             let version = service.version;
@@ -126,32 +133,41 @@ impl Events {
 mod tests {
     use super::*;
     use crate::access::Door;
+    use crate::crowd::Holder;
     use crate::limits::STREAMS_MAX;
     use crate::metrics::Processes;
 
-    /// All at once, before any of them is written to.
+    /// Each newcomer is let in; who has the most loses the oldest.
     #[test]
-    fn there_are_as_many_as_there_may_be() {
+    fn streams_of_one_holder_shut_nobody_out() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
-            let headers = hyper::HeaderMap::new();
-            let ask = |view: View, method: &hyper::Method| {
-                let question =
-                    Question { door: Door::Unix(0), authority: None, method, path: "", query: "", headers: &headers, has_body: false };
-                events(&service, view, &question, ask::Events { after: None, snapshots: false })
+            let (headers, method) = (hyper::HeaderMap::new(), hyper::Method::GET);
+            let (service, headers, method) = (&service, &headers, &method);
+            let ask = |holder: Holder| async move {
+                let door = Door::Loopback;
+                let question = Question { door, holder, authority: None, method, path: "", query: "", headers, has_body: false };
+                events(service, View::Public, &question, ask::Events { after: None, snapshots: false }).await.expect("a stream")
             };
-            let half = |view: View| -> Vec<_> { (0..STREAMS_MAX / 2).map(|_| ask(view, &hyper::Method::GET).expect("a stream")).collect() };
-            let open = [half(View::Whole), half(View::Public)];
-            assert_eq!(ask(View::User(7), &hyper::Method::GET).err(), Some(Problem::Streams));
-            drop(open);
-            let free = |view: View| (0..STREAMS_MAX / 2).map(|_| service.stream_places.take(view)).collect::<Result<Vec<_>, _>>();
-            while free(View::Whole).is_err() || free(View::Public).is_err() {
+            let mut first = ask(Holder::User(0)).await;
+            let mut open = Vec::new();
+            for _ in 0..2 * STREAMS_MAX {
+                open.push(ask(Holder::Loopback).await);
+            }
+            while service.counters.streams() != STREAMS_MAX as u64 {
                 tokio::task::yield_now().await;
             }
-            assert!(ask(View::Public, &hyper::Method::HEAD).is_ok() && free(View::Public).is_ok());
+            assert_eq!(service.counters.crowded.get(), STREAMS_MAX as u64 + 1);
+            let Body::Stream(parts) = first.body_mut() else { panic!("not a stream") };
+            assert!(parts.recv().await.is_some() && !parts.is_closed(), "root keeps its own");
+            drop((first, open));
+            while service.counters.streams() != 0 {
+                tokio::task::yield_now().await;
+            }
         });
     }
+
     /// A snapshot a second is no news to a stream without snapshots: proxies cut a line that is silent for long.
     #[test]
     fn keep_alives_come_though_every_snapshot_wakes_the_stream() {
