@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use crate::walk::{Entry, Located, PLACE, locate};
+use crate::walk::{Entry, Located, PLACE, locate, locate_file};
 
 /// Another name is tried where one is taken.
 const NAMES_MAX: u32 = 8;
@@ -27,7 +27,7 @@ pub enum Existing {
 /// Writes a file whole or not at all. A regular file of this user keeps its mode. `/dev/null`, a terminal, a FIFO of this
 /// user and an open file (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let located = locate(path)?;
+    let located = locate_file(path)?;
     if let Some(stream) = located.found.as_ref().map(open_stream).transpose()?.flatten() {
         return File::from(stream).write_all(bytes);
     }
@@ -47,7 +47,7 @@ pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Whether [`write()`] is likely to succeed. Changes nothing.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    let located = locate(path)?;
+    let located = locate_file(path)?;
     match &located.found {
         // Opening a FIFO would wait for its reader.
         Some(entry) if is_stream(entry)? => Ok(rustix::fs::access(entry.path(), rustix::fs::Access::WRITE_OK)?),
@@ -57,7 +57,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 
 /// Creates an empty file to be written piece by piece.
 pub fn create(path: &Path, existing: Existing) -> io::Result<File> {
-    let located = locate(path)?;
+    let located = locate_file(path)?;
     match &located.found {
         None => Ok(File::from(openat(&located.directory, &located.name, NEW, Mode::from_raw_mode(0o666))?)),
         Some(_) if existing == Existing::Keep => Err(Errno::EXIST.into()),
@@ -213,6 +213,16 @@ mod tests {
         fs::remove_file(&path).unwrap();
         write(&link, b"again").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"again", "a link without a target stays a link");
+    }
+
+    #[test]
+    fn trailing_slash_names_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out/");
+        for result in [write(&path, b"new"), check_writable(&path), create(&path, Existing::Replace).map(drop)] {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        }
+        assert_eq!(names(directory.path()), [""; 0]);
     }
 
     #[test]

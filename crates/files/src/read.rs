@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use crate::walk::{Entry, inspect, locate};
+use crate::walk::{Entry, inspect, locate_file};
 
 /// Opens a file for reading. A device, a FIFO or a socket is refused before it is opened.
 pub fn open(path: &Path) -> io::Result<File> {
@@ -61,7 +61,7 @@ pub fn open_regular_at(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, Er
 }
 
 fn find(path: &Path) -> io::Result<Entry> {
-    locate(path)?.found.ok_or_else(|| io::Error::from(Errno::NOENT))
+    locate_file(path)?.found.ok_or_else(|| io::Error::from(Errno::NOENT))
 }
 
 fn open_entry(entry: &Entry) -> io::Result<File> {

@@ -116,6 +116,14 @@ pub(crate) fn locate(path: &Path) -> io::Result<Located> {
     Ok(Located { directory, name: ".".into(), found: Some(found) })
 }
 
+/// The same for a file: a path that ends with a slash names a directory.
+pub(crate) fn locate_file(path: &Path) -> io::Result<Located> {
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(Errno::ISDIR.into());
+    }
+    locate(path)
+}
+
 /// Inspects a name in a directory, without following a link.
 pub(crate) fn inspect(directory: BorrowedFd<'_>, name: &OsStr, is_last: bool) -> Result<Entry, Errno> {
     let place = if is_last { Err(Errno::NOTDIR) } else { openat(directory, name, UNFOLLOWED | OFlags::DIRECTORY, Mode::empty()) };
