@@ -5,7 +5,6 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
 use ttmon_ask::{Events, Service, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_model::event::{BufferEvent, Op};
@@ -75,7 +74,8 @@ fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<
     }
     let mut events = server::events(service, &format!("{question}follow={}", args.follow), args.follow)?;
     // How many recorders there are comes first: one that was made a moment ago is found here.
-    let head: Value = serde_json::from_str(&events.wait()?.1).map_err(|error| Trouble::Strange(error.to_string()))?;
+    let first = events.wait()?.1;
+    let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
     match args.pid {
         _ if head["recorders"] != 0 => {}
         Some(pid) => return Err(Unanswered::Without(format!("does not know process {pid}"))),

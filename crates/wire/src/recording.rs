@@ -30,7 +30,7 @@ const WINDOW_LOG_MAX: u32 = 23;
 const FRAME_LINES_MAX: usize = FRAME_BYTES / 64;
 /// zstd's own default: its window holds all of a frame's lines, which are nearly the same.
 const LEVEL: i32 = 3;
-/// Most frames of a recording: half a year of them.
+/// Most frames of a recording: half a year of them, with an index of 100 MB.
 const FRAMES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why a recording cannot be read.
@@ -126,16 +126,17 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Where a frame is.
+/// Where a frame is. There may be millions, so it is small.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     offset: u64,
-    bytes: u64,
     time: UnixTime,
-    /// Number of its first line, the header not counted.
-    first_line: usize,
-    lines: usize,
+    bytes: u32,
+    /// Number of the line behind its last one, the header not counted.
+    end_line: u32,
 }
+
+const _: () = assert!(size_of::<Frame>() * FRAMES_MAX <= 100 << 20);
 
 /// Reads a recording, at any place.
 #[derive(Debug)]
@@ -167,7 +168,7 @@ impl<R: Read + Seek> Reader<R> {
         let length = source.seek(SeekFrom::End(0))?;
         source.rewind()?;
         let mut frames: Vec<Frame> = Vec::new();
-        let (mut offset, mut first_line) = (0, 0);
+        let (mut offset, mut end_line) = (0, 0_u32);
         while offset < length && frames.len() < FRAMES_MAX {
             let Some((bytes, time, lines)) = read_mark(&mut source)? else {
                 if frames.is_empty() {
@@ -177,8 +178,9 @@ impl<R: Read + Seek> Reader<R> {
             };
             let begin = offset + 8 + u64::from(MARK_BYTES);
             let Some(end) = begin.checked_add(bytes).filter(|end| *end <= length) else { break };
-            frames.push(Frame { offset: begin, bytes, time, first_line, lines });
-            first_line += if frames.len() == 1 { 0 } else { lines };
+            let (Ok(bytes), Some(lines)) = (u32::try_from(bytes), end_line.checked_add(lines)) else { break };
+            end_line = if frames.is_empty() { 0 } else { lines };
+            frames.push(Frame { offset: begin, time, bytes, end_line });
             offset = end;
             source.seek(SeekFrom::Start(end))?;
         }
@@ -193,7 +195,7 @@ impl<R: Read + Seek> Reader<R> {
         if self.frames.is_empty() {
             return Err(Error::Empty);
         }
-        let header = self.unpack(0).map_err(|_| Error::NotOurs)?.line(0).ok_or(Error::NotOurs)?;
+        let header = self.unpack(0, 1).map_err(|_| Error::NotOurs)?.line(0).ok_or(Error::NotOurs)?;
         let header: Value = serde_json::from_str(header).map_err(|_| Error::NotOurs)?;
         match header["ttmon_recording"].as_u64() {
             Some(VERSION) => Ok(()),
@@ -204,7 +206,7 @@ impl<R: Read + Seek> Reader<R> {
 
     /// How many documents there are.
     pub fn len(&self) -> usize {
-        self.frames.last().map_or(0, |frame| frame.first_line + frame.lines)
+        self.frames.last().map_or(0, |frame| frame.end_line as usize)
     }
 
     /// There is always one: without any there is no reader.
@@ -219,37 +221,46 @@ impl<R: Read + Seek> Reader<R> {
 
     /// A document, by its number.
     pub fn line(&mut self, number: usize) -> Result<&str, Error> {
-        let place = self.frames.partition_point(|frame| frame.first_line + frame.lines <= number);
-        let frame = *self.frames.get(place).ok_or(Error::Damaged)?;
-        self.unpack(place)?.line(number - frame.first_line).ok_or(Error::Damaged)
+        let place = self.frame_of(number);
+        let first_line = self.first_line(place);
+        let end_line = self.frames.get(place).ok_or(Error::Damaged)?.end_line as usize;
+        self.unpack(place, end_line - first_line)?.line(number - first_line).ok_or(Error::Damaged)
+    }
+
+    /// The place of the frame that a document is in.
+    fn frame_of(&self, number: usize) -> usize {
+        self.frames.partition_point(|frame| frame.end_line as usize <= number)
+    }
+
+    fn first_line(&self, place: usize) -> usize {
+        place.checked_sub(1).and_then(|before| self.frames.get(before)).map_or(0, |frame| frame.end_line as usize)
     }
 
     /// The number of the first document behind the frame that a document is in: a damaged frame is passed as a whole.
     pub fn behind_frame_of(&self, number: usize) -> usize {
-        let place = self.frames.partition_point(|frame| frame.first_line + frame.lines <= number);
-        self.frames.get(place).map_or(self.len(), |frame| frame.first_line + frame.lines)
+        self.frames.get(self.frame_of(number)).map_or(self.len(), |frame| frame.end_line as usize)
     }
 
     /// The number of a document at or just before a moment, as exactly as frames are: within five seconds.
     pub fn number_at(&self, time: UnixTime) -> usize {
         let after = self.frames.partition_point(|frame| frame.time <= time);
-        self.frames.get(after.saturating_sub(1)).map_or(0, |frame| frame.first_line)
+        self.first_line(after.saturating_sub(1))
     }
 
     /// A frame with another number of lines than its mark says is damaged, and no reason to take more memory than its text does.
-    fn unpack(&mut self, place: usize) -> Result<&Unpacked, Error> {
+    fn unpack(&mut self, place: usize, lines: usize) -> Result<&Unpacked, Error> {
         if self.unpacked.as_ref().is_none_or(|unpacked| unpacked.place != place) {
             let frame = self.frames.get(place).ok_or(Error::Damaged)?;
             self.source.seek(SeekFrom::Start(frame.offset))?;
-            let mut decoder = Decoder::new((&mut self.source).take(frame.bytes)).map_err(|_| Error::Damaged)?;
+            let mut decoder = Decoder::new((&mut self.source).take(frame.bytes.into())).map_err(|_| Error::Damaged)?;
             decoder.window_log_max(WINDOW_LOG_MAX)?;
             let mut text = String::new();
             decoder.take(UNPACKED_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(|_| Error::Damaged)?;
             if text.len() > UNPACKED_BYTES_MAX {
                 return Err(Error::Damaged);
             }
-            let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).take(frame.lines + 1).collect();
-            if ends.len() != frame.lines {
+            let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).take(lines + 1).collect();
+            if ends.len() != lines {
                 return Err(Error::Damaged);
             }
             self.unpacked = Some(Unpacked { place, text, ends });
@@ -259,7 +270,7 @@ impl<R: Read + Seek> Reader<R> {
 }
 
 /// `None` where there is no whole mark, or one of a frame that nobody would write.
-fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, usize)>> {
+fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, u32)>> {
     let mut bytes = [0; 28];
     match source.read_exact(&mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -268,8 +279,8 @@ fn read_mark(source: &mut impl Read) -> io::Result<Option<(u64, UnixTime, usize)
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let is_ours = word(0) == SKIPPABLE && word(4) == MARK_BYTES;
-    let lines = word(24) as usize;
-    Ok((is_ours && (1..=FRAME_LINES_MAX).contains(&lines)).then(|| (long(8), UnixTime(long(16)), lines)))
+    let lines = word(24);
+    Ok((is_ours && (1..=FRAME_LINES_MAX).contains(&(lines as usize))).then(|| (long(8), UnixTime(long(16)), lines)))
 }
 
 #[cfg(test)]
