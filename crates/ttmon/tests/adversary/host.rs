@@ -93,6 +93,7 @@ impl Host {
         let (descriptors, rss) = self.before;
         within(Duration::from_secs(60), "descriptors given back", || self.descriptors() <= descriptors + SLACK_DESCRIPTORS);
         within(Duration::from_secs(60), "memory given back", || self.rss() <= rss + SLACK_BYTES);
+        println!("  kept: {} MB more than before", self.rss().saturating_sub(rss) >> 20);
     }
 
     /// Bytes of messages written so far.
@@ -164,6 +165,14 @@ impl Drop for Actor {
 pub(crate) fn hold() {
     println!("ready");
     let _ = io::stdin().read(&mut [0]);
+}
+
+/// Set for the strength that takes minutes and gigabytes.
+const FULL: &str = "TTMON_ADVERSARY_FULL";
+
+/// A number of attackers, and that of the full strength.
+pub(crate) fn strength(usual: usize, full: usize) -> usize {
+    if std::env::var_os(FULL).is_some() { full } else { usual }
 }
 
 /// Waits for a condition, and fails the case after a time.

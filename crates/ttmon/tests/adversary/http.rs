@@ -15,11 +15,13 @@ use crate::{Case, Role};
 pub(crate) const CASES: &[Case] = &[
     ("streams_with_a_body_are_refused_and_given_back", Pids::Private, streams_with_a_body),
     ("streams_with_a_byte_behind_are_given_back", Pids::Private, streams_with_a_byte_behind),
+    ("event_streams_of_one_user_shut_nobody_out", Pids::Private, held_streams),
     ("idle_connections_shut_nobody_out", Pids::Private, idle_connections),
     ("half_requests_shut_nobody_out", Pids::Private, half_requests),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("streams", streams), ("connections", connections), ("stream_once", stream_once)];
+pub(crate) const ROLES: &[Role] =
+    &[("streams", streams), ("connections", connections), ("stream_once", stream_once), ("held_streams", hold_streams)];
 
 const EVENTS: &str = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n";
 /// Twice as many as there are places.
@@ -68,6 +70,33 @@ fn streams(arguments: &[String]) {
         }
     }
     println!("ready");
+}
+
+/// More streams than there are places, of one user on the socket and over HTTP.
+fn held_streams() {
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let attackers = [API, HTTP].map(|place| Actor::start(ATTACKER, "held_streams", &[place, &STREAMS.to_string()]));
+    for (uid, place) in [(0, API), (BYSTANDER, API), (BYSTANDER, HTTP)] {
+        Actor::start(uid, "stream_once", &[place]).finish();
+    }
+    watch.finish();
+    drop(attackers);
+    host.gives_back();
+}
+
+/// PLACE COUNT: holds event streams with snapshots, and reads none of them.
+fn hold_streams(arguments: &[String]) {
+    let held: Vec<_> = (0..arguments[1].parse::<usize>().unwrap())
+        .map(|_| {
+            let mut stream = open(&arguments[0]);
+            let _ = write!(stream, "GET /api/v1/events?snapshots=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let _ = stream.read(&mut [0; 12]);
+            stream
+        })
+        .collect();
+    hold();
+    drop(held);
 }
 
 /// PLACE: gets an event stream.

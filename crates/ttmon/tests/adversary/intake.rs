@@ -14,7 +14,7 @@ use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Writer};
 use ttmon_wire::allocation::{Request, Size, Type, Usage};
 
-use crate::host::{ALLOCATIONS, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, hold, metric, within};
+use crate::host::{ALLOCATIONS, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, hold, metric, strength, within};
 use crate::isolation::Pids;
 use crate::watch::Watch;
 use crate::{Case, Role};
@@ -22,11 +22,20 @@ use crate::{Case, Role};
 pub(crate) const CASES: &[Case] = &[
     ("state_of_one_user_leaves_room_for_others", Pids::Private, state),
     ("handed_over_memory_is_bounded", Pids::Machine, handed_over),
+    ("dumps_of_one_user_leave_room_for_others", Pids::Private, dumps),
+    ("printed_dumps_of_one_user_are_limited", Pids::Private, printed_dumps),
     ("bad_connections_write_a_short_log", Pids::Private, bad_connections),
 ];
 
-pub(crate) const ROLES: &[Role] =
-    &[("allocations", allocations), ("one_buffer", one_buffer), ("hand_over", hand_over), ("nonsense", nonsense)];
+pub(crate) const ROLES: &[Role] = &[
+    ("allocations", allocations),
+    ("one_buffer", one_buffer),
+    ("hand_over", hand_over),
+    ("dumps", unread_dumps),
+    ("printed_dumps", ask_for_printed_dumps),
+    ("one_dump", one_dump),
+    ("nonsense", nonsense),
+];
 
 /// 60 processes with a million allocations each.
 fn state() {
@@ -80,7 +89,8 @@ fn one_buffer(_: &[String]) {
     println!("ready");
 }
 
-/// Ledgers of processes that end at once: without seals, longer than they say, and sealed ones with all their pages filled.
+/// Ledgers of processes that end at once: without seals, longer than they say, sealed ones with all their pages filled, and one that its
+/// process tries to make longer afterwards.
 fn handed_over() {
     let host = Host::start();
     let watch = Watch::begin(&host);
@@ -94,13 +104,90 @@ fn handed_over() {
     }
     const LEDGERS: u32 = 20;
     for number in 1..=LEDGERS {
-        let sender = Actor::start(ATTACKER, "hand_over", &["sealed"]);
+        let sender = Actor::start(ATTACKER, "hand_over", &[if number == 1 { "growing" } else { "sealed" }]);
         within(Duration::from_secs(20), "taken", || counted("handed_over") >= f64::from(number));
         sender.finish();
     }
     within(Duration::from_secs(60), "no more than a share held", || held(host.pid()) <= 128 << 20);
     println!("  handed over: {} MB held", held(host.pid()) >> 20);
     watch.finish();
+}
+
+/// Every place for dumps that wait to be read, and more.
+fn dumps() {
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let attacker = Actor::start(ATTACKER, "dumps", &["100"]);
+    let refused = || metric("ttmon_allocation_socket_total{what=\"peers_dropped\"}").unwrap_or_default();
+    within(Duration::from_secs(60), "refused", || refused() >= 36.0);
+    for uid in [BYSTANDER, 0] {
+        Actor::start(uid, "one_dump", &[]).finish();
+    }
+    watch.finish();
+    drop(attacker);
+    host.gives_back();
+}
+
+/// Dumps on the service's own output.
+fn printed_dumps() {
+    const DUMPS: f64 = 20_000.0;
+    let host = Host::start();
+    let watch = Watch::begin(&host);
+    let before = host.log_bytes();
+    let attacker = Actor::start(ATTACKER, "printed_dumps", &[]);
+    let left_out = || metric("ttmon_allocation_socket_total{what=\"complaints_left_out\"}").unwrap_or_default();
+    within(Duration::from_secs(60), "all counted", || left_out() >= DUMPS * 0.99);
+    let printed = host.log_bytes() - before;
+    println!("  log: {printed} bytes");
+    assert!(printed < 128 << 10, "{printed}");
+    watch.finish();
+    drop(attacker);
+    host.gives_back();
+}
+
+/// Asks for 20,000 dumps of either kind, on 10 connections.
+fn ask_for_printed_dumps(_: &[String]) {
+    let streams: Vec<UnixStream> = (0..10)
+        .map(|_| {
+            let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+            let both = [Type::DumpRemaining, Type::DumpKernels].map(|kind| request(kind, 0, 0).encode(Size::B144).as_bytes().to_vec());
+            stream.write_all(&both.concat().repeat(1000)).unwrap();
+            stream
+        })
+        .collect();
+    hold();
+    drop(streams);
+}
+
+/// COUNT: asks for so many dumps, each too long for the buffer of a socket, and reads none.
+fn unread_dumps(arguments: &[String]) {
+    let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+    let mut bytes = Vec::new();
+    for id in 0..10_000 {
+        let request = Request { device_id: i32::try_from(id / 10).unwrap(), ..request(Type::Alloc, id, 1) };
+        bytes.extend_from_slice(request.encode(Size::B144).as_bytes());
+    }
+    stream.write_all(&bytes).unwrap();
+    let count: usize = arguments[0].parse().unwrap();
+    let asking: Vec<UnixStream> = (0..count)
+        .map(|_| {
+            let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+            stream.write_all(b"\n").unwrap();
+            stream
+        })
+        .collect();
+    hold();
+    drop((stream, asking));
+}
+
+/// Gets a dump.
+fn one_dump(_: &[String]) {
+    let mut stream = UnixStream::connect(ALLOCATIONS).unwrap();
+    stream.write_all(b"\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("REMAINING ALLOCATED BUFFERS"), "{} bytes", text.len());
+    println!("ready");
 }
 
 /// Bytes of files in memory that a process holds open.
@@ -154,6 +241,10 @@ fn hand_over(arguments: &[String]) {
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let address = SocketAddrUnix::new(HANDOVER).unwrap();
     rustix::net::sendmsg_addr(&socket, &address, &[IoSlice::new(&message)], &mut control, SendFlags::empty()).unwrap();
+    if arguments[0] == "growing" {
+        let is_refused = |result: std::io::Result<()>| result.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+        assert!(is_refused(copy.set_len(1 << 30)) && is_refused(copy.write_all_at(&[1; 4096], length)));
+    }
     hold();
 }
 
@@ -166,15 +257,14 @@ fn own_ledger() -> File {
     File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap()
 }
 
-/// Half a million bytes of log would be 5 bytes for each of these.
 fn bad_connections() {
-    const CONNECTIONS: usize = 100_000;
+    let connections = strength(100_000, 396_185);
     let host = Host::start();
     let watch = Watch::begin(&host);
     let before = host.log_bytes();
-    Actor::start(ATTACKER, "nonsense", &[&CONNECTIONS.to_string()]).finish();
+    Actor::start(ATTACKER, "nonsense", &[&connections.to_string()]).finish();
     let left_out = || metric("ttmon_allocation_socket_total{what=\"complaints_left_out\"}").unwrap_or_default();
-    within(Duration::from_secs(60), "all counted", || left_out() >= CONNECTIONS as f64 * 0.99);
+    within(Duration::from_secs(60), "all counted", || left_out() >= connections as f64 * 0.99);
     let printed = host.log_bytes() - before;
     println!("  log: {printed} bytes");
     assert!(printed < 16 << 10, "{printed}");

@@ -35,10 +35,10 @@ pub(crate) fn isolated(name: &str, pids: Pids) -> Command {
     command
 }
 
-/// Makes the namespaces ready. The programs are opened before anything is mounted over them.
+/// Makes the namespaces ready. `TTMON_ADVERSARY_PROGRAM` names another program under test. The programs are opened before anything is mounted over them.
 pub(crate) fn enter() {
     let own = File::open(std::env::current_exe().unwrap()).unwrap();
-    let ttmon = File::open(env!("CARGO_BIN_EXE_ttmon")).unwrap();
+    let ttmon = File::open(std::env::var("TTMON_ADVERSARY_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_ttmon").to_owned())).unwrap();
     run("mount", &["-t", "sysfs", "none", "/sys"]);
     fs::write("/sys/class/net/lo/flags", "0x9").expect("the loopback device up");
     mount("/tmp", "size=256m,mode=1777");

@@ -4,6 +4,7 @@
 //! This program is also its own attacker: `role NAME ARGS...` plays one of [`ROLES`].
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod answers;
 mod baseline;
 mod files;
 mod host;
@@ -11,6 +12,7 @@ mod hostile;
 mod http;
 mod intake;
 mod isolation;
+mod ledgers;
 mod scan;
 mod squatting;
 mod watch;
@@ -26,11 +28,13 @@ type Case = (&'static str, Pids, fn());
 
 #[rustfmt::skip] // one a line
 const CASES: &[&[Case]] = &[
+    answers::CASES,
     baseline::CASES,
     files::CASES,
     hostile::CASES,
     http::CASES,
     intake::CASES,
+    ledgers::CASES,
     scan::CASES,
     squatting::CASES,
 ];
@@ -41,10 +45,12 @@ type Role = (&'static str, fn(&[String]));
 #[rustfmt::skip] // one a line
 const ROLES: &[&[Role]] = &[
     watch::ROLES,
+    answers::ROLES,
     files::ROLES,
     hostile::ROLES,
     http::ROLES,
     intake::ROLES,
+    ledgers::ROLES,
     scan::ROLES,
     squatting::ROLES,
 ];

@@ -10,39 +10,29 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use ttmon_ledger::layout::{WriterKind, origin};
-use ttmon_ledger::writer::{AllocatorSpec, Chip, Circular, ClockChoice, Config, Writer};
 use ttmon_model::PerKind;
 use ttmon_model::region::{Region, Slot};
 use ttmon_model::units::UnixTime;
 use ttmon_sim::{Machine, Spec};
 
-use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, HANDOVER, Host, STATE, ask, hold, metric, rss, within};
+use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, ask, hold, metric, rss, strength, within};
 use crate::isolation::{Pids, TTMON};
 use crate::watch::Watch;
 use crate::{Case, Role};
 
 pub(crate) const CASES: &[Case] = &[
-    ("circular_buffers_of_one_user_are_cut", Pids::Private, circular_buffers),
     ("open_files_of_one_user_are_cut", Pids::Private, open_files),
     ("pids_in_statistics_of_one_user_are_cut", Pids::Private, statistics),
+    ("statistics_of_one_user_hide_no_others", Pids::Private, statistics_of_others),
     ("mappings_of_one_user_are_cut", Pids::Private, mappings),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("circulars", circulars), ("descriptors", descriptors), ("regions", regions), ("mapped", mapped)];
+pub(crate) const ROLES: &[Role] = &[("descriptors", descriptors), ("regions", regions), ("own_region", own_region), ("mapped", mapped)];
 
-const MACHINE: &str = "/run/machine";
+pub(crate) const MACHINE: &str = "/run/machine";
 const RSS_MAX: u64 = 256 << 20;
-/// Set for the strength that takes minutes and gigabytes.
-const FULL: &str = "TTMON_ADVERSARY_FULL";
-
-/// A number of attackers, and that of the full strength.
-fn strength(usual: usize, full: usize) -> usize {
-    if std::env::var_os(FULL).is_some() { full } else { usual }
-}
-
 /// A service of simulated devices that sees the processes of this namespace.
-fn start() -> Host {
+pub(crate) fn start() -> Host {
     fs::create_dir(MACHINE).unwrap();
     Machine::new(&Spec::parse("n300,idle").unwrap(), 1).unwrap().write(Path::new(MACHINE), 0, &[]).unwrap();
     let shared = Path::new(MACHINE).join("dev/shm");
@@ -61,7 +51,7 @@ fn start() -> Host {
 
 /// Who reaches the limit.
 #[derive(Clone, Copy, PartialEq)]
-enum By {
+pub(crate) enum By {
     /// The service, and commands.
     Everybody,
     /// Commands, which read everything in one scan. The service has read what began earlier.
@@ -69,7 +59,7 @@ enum By {
 }
 
 /// Runs an attack: the user is cut and named, root's commands work within their memory, and all is given back after the end.
-fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: By) {
+pub(crate) fn attack(attackers: impl FnOnce() -> Vec<Actor>, of_what: &str, by: By) {
     let host = start();
     let watch = Watch::begin(&host);
     let attackers = attackers();
@@ -115,42 +105,12 @@ fn command(arguments: &[&str]) -> (String, u64) {
     (fs::read_to_string("/run/output").unwrap(), most)
 }
 
-fn many(count: usize, role: &str, arguments: &[&str]) -> Vec<Actor> {
+pub(crate) fn many(count: usize, role: &str, arguments: &[&str]) -> Vec<Actor> {
     let mut actors: Vec<Actor> = (0..count).map(|_| Actor::begin(ATTACKER, role, arguments)).collect();
     for actor in &mut actors {
         assert_eq!(actor.line(), "ready", "{role}");
     }
     actors
-}
-
-fn circular_buffers() {
-    attack(|| many(strength(100, 300), "circulars", &["65536"]), "circular buffers", By::Everybody);
-}
-
-static WRITER: Writer =
-    Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
-
-/// COUNT: a ledger with so many live circular buffers.
-fn circulars(arguments: &[String]) {
-    let mut session = WRITER.session().unwrap();
-    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
-    let spec = AllocatorSpec { given_id: 0, origin: origin::CLIENT, mesh: (1, 1), kinds: Default::default(), chips: &chips };
-    let allocator = session.open_allocator(&spec).unwrap();
-    for number in 0..arguments[0].parse().unwrap() {
-        let circular = Circular {
-            allocator,
-            chip: None,
-            program: number,
-            address: number * 16,
-            size: 16,
-            cores: [0, 0, 1, 1],
-            is_dataflow: false,
-            is_global: false,
-        };
-        session.add_circular(&circular).unwrap();
-    }
-    drop(session);
-    hold();
 }
 
 fn open_files() {
@@ -186,6 +146,38 @@ fn regions(arguments: &[String]) {
         let region = Region { version: 3, device_id: 0, totals: PerKind::default(), slots: (0..64).map(slot).collect() };
         fs::write(path(id), region.encode(id)).unwrap();
     }
+    hold();
+}
+
+/// Other users' files are read, those made before the attack and those made after it.
+fn statistics_of_others() {
+    let host = start();
+    let watch = Watch::begin(&host);
+    let mut others = vec![Actor::begin(BYSTANDER, "own_region", &["70001"])];
+    let pid = others[0].line();
+    let is_shown = |pid: &str| ask(API, "/api/v1/processes").is_ok_and(|(_, text)| text.contains(&format!("\"pid\":{pid},")));
+    within(Duration::from_secs(60), "shown at all", || is_shown(&pid));
+    let attacker = Actor::start(ATTACKER, "regions", &["2000"]);
+    others.push(Actor::begin(BYSTANDER, "own_region", &["70002"]));
+    let pids = [pid, others[1].line()];
+    let named = || ask(API, "/api/v1/snapshot").is_ok_and(|(_, text)| text.contains("files of statistics"));
+    within(Duration::from_secs(60), "the attacker cut", named);
+    within(Duration::from_secs(60), "both shown", || pids.iter().all(|pid| is_shown(pid)));
+    watch.finish();
+    drop((attacker, others));
+}
+
+/// ID: one file of statistics that names this process, whose pid is printed.
+fn own_region(arguments: &[String]) {
+    let id: u64 = arguments[0].parse().unwrap();
+    let updated = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let updated = UnixTime(u64::try_from(updated.as_nanos()).unwrap());
+    let mut used = PerKind::default();
+    used[ttmon_model::Kind::Dram] = 1 << 20;
+    let slot = Slot { pid: std::process::id(), used: used.clone(), updated, name: "adversary".to_owned() };
+    let region = Region { version: 3, device_id: 0, totals: used, slots: vec![slot] };
+    fs::write(format!("{MACHINE}/dev/shm/tt_device_{id}_memory"), region.encode(id)).unwrap();
+    println!("{}", std::process::id());
     hold();
 }
 

@@ -1,0 +1,123 @@
+//! Attacks by ledgers: lists without end, and counts that are not true.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::fs::MemfdFlags;
+use ttmon_ledger::layout::{WriterKind, allocator, header, kind, origin};
+use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Key, KindGeometry, Session, Writer};
+
+use crate::host::{Actor, hold, strength};
+use crate::isolation::{PROGRAM, Pids};
+use crate::scan::{By, attack, many};
+use crate::{Case, Role};
+
+pub(crate) const CASES: &[Case] = &[
+    ("circular_buffers_of_one_user_are_cut", Pids::Private, circular_buffers),
+    ("allocators_of_one_user_are_cut", Pids::Private, many_allocators),
+    ("understated_ledgers_are_cut", Pids::Private, understated_ledgers),
+];
+
+pub(crate) const ROLES: &[Role] =
+    &[("circulars", circulars), ("allocators", allocators), ("buffers", buffers), ("understated", understated), ("holding", holding)];
+
+static WRITER: Writer =
+    Writer::new(Config { kind: WriterKind::Client, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
+
+fn open_allocator(session: &mut Session<'_>, given_id: u32, chips: u32) -> AllocatorId {
+    let chips: Vec<Chip> = (0..chips).map(|chip| Chip { metal_id: given_id * chips + chip, unique_id: 0, flags: 0 }).collect();
+    let kinds = [KindGeometry { banks: 1, alignment: 32, bank_bytes: 1 << 40, base: 0 }; allocator::KINDS_MAX];
+    session.open_allocator(&AllocatorSpec { given_id, origin: origin::CLIENT, mesh: (1, 1), kinds, chips: &chips }).unwrap()
+}
+
+fn insert(session: &mut Session<'_>, allocator: AllocatorId, kind: u8, number: u64) {
+    let buffer = Buffer { size: 16, per_bank: 16, page: 16, layout: 1, ..Buffer::default() };
+    session.insert(Key { allocator, kind, address: number * 32 }, &buffer).unwrap();
+}
+
+fn circular_buffers() {
+    attack(|| many(strength(100, 300), "circulars", &["65536"]), "circular buffers", By::Everybody);
+}
+
+/// COUNT: a ledger with so many live circular buffers.
+fn circulars(arguments: &[String]) {
+    let mut session = WRITER.session().unwrap();
+    let allocator = open_allocator(&mut session, 0, 1);
+    for number in 0..arguments[0].parse().unwrap() {
+        let circular = Circular {
+            allocator,
+            chip: None,
+            program: number,
+            address: number * 16,
+            size: 16,
+            cores: [0, 0, 1, 1],
+            is_dataflow: false,
+            is_global: false,
+        };
+        session.add_circular(&circular).unwrap();
+    }
+    drop(session);
+    hold();
+}
+
+fn many_allocators() {
+    attack(|| many(strength(60, 300), "allocators", &["256"]), "allocators", By::Everybody);
+}
+
+/// COUNT: so many allocators of 64 chips each.
+fn allocators(arguments: &[String]) {
+    let mut session = WRITER.session().unwrap();
+    for number in 0..arguments[0].parse().unwrap() {
+        let allocator = open_allocator(&mut session, number, 64);
+        insert(&mut session, allocator, kind::DRAM, 1);
+    }
+    drop(session);
+    hold();
+}
+
+/// COUNT: a ledger with so many live buffers.
+fn buffers(arguments: &[String]) {
+    fill(arguments[0].parse().unwrap());
+    hold();
+}
+
+fn fill(count: u64) {
+    let mut session = WRITER.session().unwrap();
+    let allocator = open_allocator(&mut session, 0, 1);
+    // Kernels, which are listed with every scan.
+    insert(&mut session, allocator, kind::KERNEL, 1);
+    for number in 0..count {
+        insert(&mut session, allocator, kind::DRAM, number);
+    }
+}
+
+fn understated_ledgers() {
+    let count = strength(4, 40);
+    attack(|| (0..count).map(|_| Actor::start(crate::host::ATTACKER, "understated", &["1000000"])).collect(), "buffers", By::Everybody);
+}
+
+/// COUNT: a ledger with so many live buffers that says it has ten. It is a copy, since a process cannot write to its own by the file; the
+/// process becomes another program with the same pid that has the copy alone.
+fn understated(arguments: &[String]) {
+    fill(arguments[0].parse().unwrap());
+    let ledger = File::open(format!("/proc/self/fd/{}", WRITER.descriptor().unwrap())).unwrap();
+    let copy = File::from(rustix::fs::memfd_create("ttmon-ledger", MemfdFlags::empty()).unwrap());
+    let length = ledger.metadata().unwrap().len();
+    copy.set_len(length).unwrap();
+    let mut piece = vec![0; 1 << 16];
+    for offset in (0..length).step_by(piece.len()) {
+        let count = ledger.read_at(&mut piece, offset).unwrap();
+        if piece[..count].iter().any(|byte| *byte != 0) {
+            copy.write_all_at(&piece[..count], offset).unwrap();
+        }
+    }
+    copy.write_all_at(&10_u64.to_le_bytes(), header::LIVE_ENTRIES).unwrap();
+    let error = Command::new(PROGRAM).args(["role", "holding"]).exec();
+    panic!("{error}");
+}
+
+fn holding(_: &[String]) {
+    hold();
+}
