@@ -12,6 +12,7 @@ mod header;
 mod libs;
 mod package;
 mod project;
+mod sbom;
 mod screens;
 mod service;
 mod stop;
@@ -70,6 +71,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--seconds N] [TARGET]",
         help: "throw nonsense at what reads the files of others (installs cargo-fuzz once)",
         run: fuzz::run,
+    },
+    Command {
+        name: "sbom",
+        arguments: "",
+        help: "list the crates of the program in target/package/ttmon.cdx.json (CycloneDX)",
+        run: sbom::run,
     },
     Command {
         name: "audit",

@@ -11,6 +11,7 @@ mod leftovers;
 mod length;
 mod manifests;
 mod names;
+mod promises;
 mod stderr;
 mod unsafe_home;
 mod words;
@@ -69,6 +70,7 @@ pub(crate) fn check(project: &Project) -> Result<(), String> {
     findings.extend(manifests::without_our_lints(&files, &metadata.members, &project.root));
     findings.extend(fields::accesses(&files));
     findings.extend(arrows::check(&files, &metadata.members));
+    findings.extend(promises::without_a_test(&files));
     findings.sort();
 
     for finding in &findings {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -22,7 +24,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
     if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
         return Outcome::Skipped("the units were not verified: there is no systemd-analyze here".to_owned());
     }
-    if let Err(error) = verify(gate).and_then(|()| without_denied_calls(gate)) {
+    if let Err(error) = verify(gate).and_then(|()| under_the_filter(gate)) {
         return Outcome::Failed(error);
     }
     // The `nc` that knows Unix sockets.
@@ -91,41 +93,83 @@ fn calls(set: &str) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Runs the service while every system call that its unit denies fails as it would there. A filter needs a service manager;
-/// strace makes the same calls fail with the same error.
-fn without_denied_calls(gate: &Gate) -> Result<(), String> {
-    let mut probe = gate.project.command("strace", &["-V"]);
+/// The system calls that a unit leaves to its service, by its SystemCallFilter lines.
+fn allowed_calls(unit: &str) -> Result<BTreeSet<String>, String> {
+    let mut allowed = BTreeSet::new();
+    for list in unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        let (is_denied, list) = list.strip_prefix('~').map_or((false, list), |list| (true, list));
+        for word in list.split_whitespace() {
+            let set = if word.starts_with('@') { calls(word)? } else { BTreeSet::from([word.to_owned()]) };
+            allowed = if is_denied { &allowed - &set } else { &allowed | &set };
+        }
+    }
+    // The service manager allows what it needs itself to start the program.
+    allowed.extend(["execve", "exit", "exit_group", "rt_sigreturn"].map(str::to_owned));
+    Ok(allowed)
+}
+
+/// Asked of the service under its filter: every path, as a document.
+const PATHS: &[&str] = &[
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/api/v1/snapshot",
+    "/api/v1/devices",
+    "/api/v1/processes",
+    "/api/v1/buffers",
+    "/api/v1/memory?buffers=true&banks=true&blocks=true",
+    "/api/v1/memory/events",
+    "/api/v1/history",
+    "/api/v1/events",
+    "/api/v1/openapi.json",
+];
+
+/// Runs the service, with the processes that read for it, under the filter of its unit, and asks everything of it. The filter is loaded by
+/// libseccomp, as the service manager does it.
+fn under_the_filter(gate: &Gate) -> Result<(), String> {
+    let mut probe = gate.project.command("python3", &["-c", "import ctypes; ctypes.CDLL('libseccomp.so.2')"]);
     if project::run(probe.stdout(Stdio::null()).stderr(Stdio::null())).is_err() {
-        println!("NOT TRIED: the service under its SystemCallFilter: there is no strace here");
+        println!("NOT TRIED: the service under its SystemCallFilter: there is no python3 or libseccomp here");
         return Ok(());
     }
-    let denied = ["@privileged", "@resources"].map(calls);
-    let mut allowed = calls("@system-service")?;
-    for set in denied {
-        allowed = allowed.difference(&set?).cloned().collect();
-    }
-    let others: Vec<String> = calls("@known")?.difference(&allowed).map(|name| format!("?{name}")).collect();
-    let list = others.join(",");
+    let unit = gate.project.root.join("packaging/systemd").join(UNITS[0]);
+    let unit = fs::read_to_string(&unit).map_err(|error| format!("{}: {error}", unit.display()))?;
+    let allowed: Vec<String> = allowed_calls(&unit)?.into_iter().collect();
     project::run(&mut gate.project.cargo(&["build", "--package", "ttmon", "--bin", "ttmon"]))?;
     let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
     let directory = tempfile::Builder::new().prefix("ttmon-filter-").tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
     let at = |name: &str| directory.path().join(name);
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o"]).arg(at("denied")).args(["-e", &format!("trace={list}"), "-e", &format!("inject={list}:error=EPERM")]);
+    fs::write(at("filter.py"), include_str!("filter.py")).map_err(|error| error.to_string())?;
+    let mut command = Command::new("python3");
+    command.arg(at("filter.py")).arg(rustix::io::Errno::PERM.raw_os_error().to_string()).arg(allowed.join(","));
     command.arg(ttmon).args(["serve", "--sim", "n300", "--quiet", "--listen", "127.0.0.1:0", "--api"]).arg(at("api.sock"));
     command.arg("--handover").arg(at("handover.sock")).arg("--socket").arg(at("alloc.sock")).arg("--state-dir").arg(at("state"));
-    let (_service, port) = crate::service::serve(&mut command, "http://")?;
-    let is_ready = || crate::service::get(port, "/readyz", "").is_ok_and(|answer| answer.status == 200);
-    until("ready under its SystemCallFilter", is_ready)?;
+    command.env("TTMON_TOKEN", crate::service::TOKEN);
+    let (service, port) = crate::service::serve(&mut command, "http://")?;
+    let status = fs::read_to_string(format!("/proc/{}/status", service.0.id())).map_err(|error| error.to_string())?;
+    if !status.contains("Seccomp:\t2") {
+        return Err("the service is not under a filter".to_owned());
+    }
+    let headers = format!("Authorization: Bearer {}\r\nAccept: application/json\r\n", crate::service::TOKEN);
+    until("ready under its SystemCallFilter", || crate::service::get(port, "/readyz", &headers).is_ok_and(|answer| answer.status == 200))?;
     let tracked = || {
-        let answer = crate::service::get(port, "/api/v1/processes", "").unwrap_or_default();
+        let answer = crate::service::get(port, "/api/v1/processes", &headers).unwrap_or_default();
         answer.body.contains("\"status\":\"tracked\"")
     };
     until("sampling under its SystemCallFilter", tracked)?;
-    let denied = fs::read_to_string(at("denied")).unwrap_or_default();
-    let mut names: Vec<&str> = denied.lines().filter_map(|line| line.split(' ').nth(1)?.split('(').next()).collect();
-    names.sort_unstable();
-    names.dedup();
-    println!("systemd: the service does without what its filter denies; it tried {names:?}");
+    for path in PATHS {
+        let answer = crate::service::get(port, path, &headers)?;
+        if answer.status != 200 {
+            return Err(format!("{path} under the SystemCallFilter: {}: {}", answer.status, answer.body));
+        }
+    }
+    let mut dump = String::new();
+    let mut stream = UnixStream::connect(at("alloc.sock")).map_err(|error| error.to_string())?;
+    let exchanged = stream.write_all(b"\n").and_then(|()| stream.read_to_string(&mut dump));
+    exchanged.map_err(|error| format!("the allocation socket under the SystemCallFilter: {error}"))?;
+    if !dump.contains("REMAINING ALLOCATED BUFFERS") {
+        return Err(format!("no dump under the SystemCallFilter: {dump:?}"));
+    }
+    println!("systemd: {} paths and the allocation socket answer under a filter of {} system calls", PATHS.len(), allowed.len());
     Ok(())
 }
