@@ -107,7 +107,7 @@ fn live_entries_are_listed_up_to_a_limit() {
     };
     insert(0, 300);
     assert_eq!(reader(&writer).live(299).unwrap_err(), Refusal::TooMany);
-    assert_eq!(reader(&writer).live(300).unwrap().entries, reader(&writer).list().unwrap().entries);
+    assert_eq!(reader(&writer).live(300).unwrap().entries.len(), 300);
     writer.session().unwrap().free_all(allocator);
     insert(1000, 3);
     let live = reader(&writer).live(3).unwrap();
