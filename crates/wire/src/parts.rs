@@ -6,7 +6,7 @@ use ttmon_model::snapshot::Buffer;
 use crate::device::DeviceJson;
 use crate::memory::BufferJson;
 use crate::process::ProcessJson;
-use crate::{ProblemJson, SCHEMA, SnapshotJson};
+use crate::{SCHEMA, SnapshotJson, bounded};
 
 impl SnapshotJson<'_> {
     /// What every document begins with.
@@ -67,8 +67,7 @@ impl Serialize for BuffersJson<'_> {
         self.snapshot.head(&mut map)?;
         map.serialize_entry("count", &self.count)?;
         map.serialize_entry("buffers", &buffers)?;
-        let problems: Vec<_> = self.snapshot.snapshot.problems.iter().map(ProblemJson).collect();
-        map.serialize_entry("problems", &problems)?;
+        map.serialize_entry("problems", &bounded(&self.snapshot.snapshot.problems))?;
         map.end()
     }
 }
