@@ -103,12 +103,12 @@ impl Opened {
         let sample = self.previous.as_ref()?;
         let (present, departed) = (self.machine.ledgers(), self.machine.departed());
         if self.selection.is_empty() {
-            return Some(read(&Scene { sample, snapshot, present, departed, pid }, &[]));
+            return Some(read(&Scene { sample, snapshot, present, departed, pid, most: usize::MAX }, &[]));
         }
         // An allocator's other devices are part of an event too.
         let whole = Snapshot::derive(sample, None);
         let meant: Vec<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
-        Some(read(&Scene { sample, snapshot: &whole, present, departed, pid }, &meant))
+        Some(read(&Scene { sample, snapshot: &whole, present, departed, pid, most: usize::MAX }, &meant))
     }
 
     /// Whether a process of that number runs.
