@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use ttmon_ledger::layout::{flag, status};
-use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, Refusal, Region, Row};
+use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
 use ttmon_model::ledger::{BufferKind, Ledger};
 use ttmon_source::ledgers::{self, buffer_kind};
 
@@ -110,15 +110,15 @@ pub struct Left {
 
 impl Digest {
     /// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
-    pub fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, Refusal> {
+    pub fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, ReadError> {
         read(region, pid, is_running, left_max)
     }
 }
 
-fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, Refusal> {
+fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, ReadError> {
     let listing = region.list()?;
     let totals = &listing.totals;
-    let places = ledgers::without_buffers(region, totals).map_err(|_| Refusal::NotReady)?;
+    let places = ledgers::without_buffers(region, totals).map_err(|_| ReadError::NotReady)?;
     let identity = region.identity();
     let left = Leftovers::of(&listing);
     let mut allocators: Vec<DigestAllocator> = Vec::new();

@@ -17,7 +17,7 @@ use crate::edge::{is_off, quietly, swiftly};
 use crate::geometry::{Asked, BANKED};
 use crate::library::Library;
 use crate::operation::{self, Name};
-use crate::refusal::Refusal;
+use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
 use crate::{cost, identity, thread};
@@ -359,7 +359,7 @@ fn refused(witness: &Witness, message: &[u8]) {
             let Some(known) = tables.open(session, &description) else { return };
             let Facts { kind, size, .. } = facts;
             let per_bank = known.taken(&facts);
-            Refusal { what: Refused::OutOfMemory, kind, size, per_bank, statistics, name, message }.record(session, known);
+            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, name, message }.record(session, known);
         });
     });
 }

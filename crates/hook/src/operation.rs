@@ -27,7 +27,7 @@ const KNOWN: usize = 4096;
 const STEPS_MAX: usize = 16;
 
 /// An address in the code and the name of its function, empty if it has none. Asking the loader takes a walk through all symbols.
-struct Place {
+struct CodeAddress {
     /// The address, and in the bits that no address has what the loader had unloaded when it was asked: with a library its names go.
     key: AtomicUsize,
     name: AtomicPtr<c_char>,
@@ -36,7 +36,7 @@ struct Place {
 /// Addresses of programs are shorter.
 const ADDRESS_BITS: u32 = 48;
 
-static PLACES: [Place; KNOWN] = [const { Place { key: AtomicUsize::new(0), name: AtomicPtr::new(ptr::null_mut()) } }; KNOWN];
+static PLACES: [CodeAddress; KNOWN] = [const { CodeAddress { key: AtomicUsize::new(0), name: AtomicPtr::new(ptr::null_mut()) } }; KNOWN];
 
 unsafe extern "C" {
     fn _Unwind_Backtrace(each: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;

@@ -20,7 +20,7 @@ use crate::device::Device;
 use crate::edge::{is_off, quietly};
 use crate::geometry::Asked;
 use crate::library::Library;
-use crate::refusal::Refusal;
+use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
 use crate::{cost, memory, opening, operation};
@@ -397,7 +397,7 @@ fn clashed(witness: &Witness, message: &[u8]) {
         // SAFETY: the device is open, and its allocator with it; nobody holds its lock here.
         let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
         let name = operation::current();
-        let clash = Refusal { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, message };
+        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, message };
         tables::with(|session, _| clash.record(session, &known));
     });
 }

@@ -9,7 +9,7 @@ use crate::message::words_of;
 use crate::operation::{self, Name};
 use crate::tables::Allocator;
 
-pub(crate) struct Refusal<'a> {
+pub(crate) struct RefusedRequest<'a> {
     pub(crate) what: Refused,
     pub(crate) kind: u8,
     /// What was asked for, and of each bank; 0 where that is not told.
@@ -22,7 +22,7 @@ pub(crate) struct Refusal<'a> {
     pub(crate) message: &'a [u8],
 }
 
-impl Refusal<'_> {
+impl RefusedRequest<'_> {
     pub(crate) fn record(&self, session: &mut Session<'_>, known: &Allocator) {
         let mut words = [0; failure::MESSAGE_BYTES];
         let operation = operation::number(session, self.name.as_ref());

@@ -102,7 +102,7 @@ struct Sums {
 
 /// A device by TT-Metal's number as the process gives it, or by its id where no number is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum ChipNumber {
     Number(u64),
     Device(DeviceId),
 }
@@ -111,7 +111,7 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Dump {
     viewer: Viewer,
-    places: BTreeMap<Place, BTreeMap<u8, Sums>>,
+    places: BTreeMap<ChipNumber, BTreeMap<u8, Sums>>,
     /// Processes whose ledgers could not be read.
     unreadable: Vec<u32>,
     /// Processes whose buffers are in the sums and not in the list.
@@ -174,7 +174,7 @@ impl Dump {
     }
 
     fn sums(&mut self, device: u32, kind: u8) -> &mut Sums {
-        self.places.entry(Place::Number(u64::from(device))).or_default().entry(kind).or_default()
+        self.places.entry(ChipNumber::Number(u64::from(device))).or_default().entry(kind).or_default()
     }
 
     /// Adds what sources say that know no buffers.
@@ -183,8 +183,8 @@ impl Dump {
         for process in &snapshot.processes {
             let number = |id: DeviceId| snapshot.devices.iter().find(|device| device.id == id).and_then(|device| device.metal_id.ok());
             let on_devices =
-                process.devices.iter().map(|on| (number(on.device).map_or(Place::Device(on.device), Place::Number), &on.kinds));
-            let unmapped = process.unmapped.iter().map(|on| (Place::Number(on.id), &on.kinds));
+                process.devices.iter().map(|on| (number(on.device).map_or(ChipNumber::Device(on.device), ChipNumber::Number), &on.kinds));
+            let unmapped = process.unmapped.iter().map(|on| (ChipNumber::Number(on.id), &on.kinds));
             for (place, kinds) in on_devices.chain(unmapped) {
                 for (kind, figure) in kinds.iter() {
                     let (Ok(source @ (Source::Shm | Source::Fdinfo)), Ok(used @ 1..)) = (figure.source, figure.used) else { continue };
@@ -228,7 +228,7 @@ impl Dump {
         text
     }
 
-    fn of_kind(&self, kind: u8) -> impl Iterator<Item = (&Place, &Sums)> {
+    fn of_kind(&self, kind: u8) -> impl Iterator<Item = (&ChipNumber, &Sums)> {
         self.places.iter().filter_map(move |(place, kinds)| Some((place, kinds.get(&kind)?)))
     }
 
@@ -332,7 +332,7 @@ impl Sums {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ChipNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Number(number) => write!(f, "Device {number}"),

@@ -29,7 +29,7 @@ struct Followed {
 }
 
 /// What is known of a ledger from one reading to the next.
-struct Known {
+struct FollowedLedger {
     region: Arc<Region>,
     /// Number of the last event read.
     seen: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Follower {
     machine: u64,
     /// Events of ledgers that are older than this are not reported.
     since_unix_ns: u64,
-    known: HashMap<LedgerKey, Known>,
+    known: HashMap<LedgerKey, FollowedLedger>,
     /// Where the next reading begins, so that the limit of events is not always spent on the same ledgers.
     next: usize,
 }
@@ -116,7 +116,7 @@ impl Follower {
             let region = Arc::clone(&one.region);
             // Of a ledger that was there before, only what comes from now on.
             let seen = if region.identity().created_unix_ns < since { region.events(u64::MAX).map_or(0, |read| read.next) } else { 0 };
-            Known { region, seen, is_over: false, kernels: HashMap::new() }
+            FollowedLedger { region, seen, is_over: false, kernels: HashMap::new() }
         });
         if known.is_over {
             return;
@@ -180,7 +180,7 @@ impl Follower {
     }
 }
 
-impl Known {
+impl FollowedLedger {
     /// Reads the types of kernels that were loaded, which the recorder does not have.
     fn learn_kernels(&mut self, totals: &Totals, events: &[Event]) {
         let is_load = |event: &Event| event.kind == kind::KERNEL && matches!(event.op, Op::Alloc | Op::UnlistedAlloc);

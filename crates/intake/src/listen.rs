@@ -26,14 +26,14 @@ const BACKLOG: i32 = 1024;
 pub struct Listener {
     socket: OwnedFd,
     /// Its place, where it is ours to remove.
-    _place: Option<Place>,
+    _place: Option<BoundSocket>,
     path: PathBuf,
     /// The kernel lets nobody send descriptors along.
     refuses_descriptors: bool,
 }
 
 #[derive(Debug)]
-struct Place {
+struct BoundSocket {
     path: PathBuf,
     identity: (u64, u64),
     lock: PathBuf,
@@ -129,7 +129,7 @@ impl Listener {
         let refuses_descriptors = refuse_descriptors(&socket);
         rustix::net::listen(&socket, BACKLOG).map_err(|error| io(error.into()))?;
         let identity = (metadata.dev(), metadata.ino());
-        let place = Place { path: path.to_owned(), identity, lock, locked };
+        let place = BoundSocket { path: path.to_owned(), identity, lock, locked };
         Ok(Self { socket, _place: Some(place), path: path.to_owned(), refuses_descriptors })
     }
 
@@ -166,7 +166,7 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Place {
+impl Drop for BoundSocket {
     fn drop(&mut self) {
         let is_ours = |path: &Path, identity: (u64, u64)| {
             fs::symlink_metadata(path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == identity)

@@ -61,7 +61,7 @@ impl Budget {
 
 /// Why an event is not in the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum NotRecorded {
     /// No device has that number.
     Device,
     /// No chip has that much.
@@ -163,30 +163,30 @@ impl Tracked {
         self.devices.first().map(|(_, id)| *id)
     }
 
-    fn open(&mut self, device: i32, budget: &mut Budget) -> Result<AllocatorId, Refusal> {
-        let given_id = u32::try_from(device).map_err(|_| Refusal::Device)?;
+    fn open(&mut self, device: i32, budget: &mut Budget) -> Result<AllocatorId, NotRecorded> {
+        let given_id = u32::try_from(device).map_err(|_| NotRecorded::Device)?;
         let chip = [Chip { metal_id: given_id, unique_id: 0, flags: 0 }];
         let opened = self.hosted.open_allocator(&report::allocator_of(origin::SOCKET, &chip));
         self.charge(budget);
-        let id = opened.map_err(|lost| if lost == Lost::NoAllocator { Refusal::Devices } else { Refusal::Full })?;
+        let id = opened.map_err(|lost| if lost == Lost::NoAllocator { NotRecorded::Devices } else { NotRecorded::Full })?;
         self.devices.insert(0, (device, id));
         Ok(id)
     }
 
     /// Memory for one more allocation.
     #[inline]
-    fn room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
+    fn room(&mut self, budget: &mut Budget) -> Result<(), NotRecorded> {
         if self.hosted.has_room() { Ok(()) } else { self.more_room(budget) }
     }
 
     #[cold]
-    fn more_room(&mut self, budget: &mut Budget) -> Result<(), Refusal> {
+    fn more_room(&mut self, budget: &mut Budget) -> Result<(), NotRecorded> {
         let refusal = if budget.bytes >= MEMORY_BYTES_MAX {
-            Refusal::Memory
+            NotRecorded::Memory
         } else if budget.is_spent_by(self.uid) {
-            Refusal::Share
+            NotRecorded::Share
         } else if self.full_since.is_some_and(|since| since.elapsed() < FULL_PAUSE) {
-            Refusal::Full
+            NotRecorded::Full
         } else {
             let made: io::Result<()> = self.hosted.make_room();
             self.charge(budget);
@@ -195,7 +195,7 @@ impl Tracked {
                 return Ok(());
             }
             self.full_since = Some(Instant::now());
-            Refusal::Full
+            NotRecorded::Full
         };
         // Its header counts it, so that its figures say that they are not exact.
         self.hosted.session().lose(Lost::NoMemory);
@@ -203,10 +203,10 @@ impl Tracked {
     }
 
     /// Records an allocation, if the process may have one more.
-    pub(crate) fn allocate(&mut self, reported: &Reported, budget: &mut Budget) -> Result<Change, Refusal> {
+    pub(crate) fn allocate(&mut self, reported: &Reported, budget: &mut Budget) -> Result<Change, NotRecorded> {
         let Reported { device, kind, address, size, .. } = *reported;
         if device < 0 {
-            return Err(Refusal::Device);
+            return Err(NotRecorded::Device);
         }
         self.room(budget)?;
         let (allocator, mut is_new) = match self.allocator(device) {
@@ -219,15 +219,15 @@ impl Tracked {
         let mut session = self.hosted.session();
         if is_full && session.find(key).is_none() {
             session.lose(Lost::NoMemory);
-            return Err(Refusal::Entries);
+            return Err(NotRecorded::Entries);
         }
         let buffer = Buffer { size, flags: reported.flags, tag: reported.tag, ..Buffer::default() };
         let (done, refs) = match report::allocate(&mut session, key, &buffer) {
             Ok(Stored::New) => (Done::Allocated, 1),
             Ok(Stored::Referenced(refs)) => (Done::Allocated, refs),
             Ok(Stored::Replaced) => (Done::Replaced, 1),
-            Err(Lost::SizeOutOfRange) => return Err(Refusal::Size),
-            Err(_) => return Err(Refusal::Memory),
+            Err(Lost::SizeOutOfRange) => return Err(NotRecorded::Size),
+            Err(_) => return Err(NotRecorded::Memory),
         };
         drop(session);
         if refs == 1 {

@@ -47,7 +47,7 @@ pub(crate) struct Left {
 }
 
 /// One of them.
-enum Found {
+enum StoredLedger {
     Whole(Held, Box<Hosted>),
     Unreadable,
     Ended,
@@ -239,9 +239,9 @@ impl Store {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| name.ends_with(".ledger") || name.ends_with(".ledger.new")) else { continue };
             match self.adopt_one(name) {
-                Found::Whole(held, hosted) => left.adopted.push((held, *hosted)),
-                Found::Unreadable => left.unreadable += 1,
-                Found::Ended => {
+                StoredLedger::Whole(held, hosted) => left.adopted.push((held, *hosted)),
+                StoredLedger::Unreadable => left.unreadable += 1,
+                StoredLedger::Ended => {
                     left.removed += 1;
                     let _ = unlinkat(&self.directory, name, AtFlags::empty());
                 }
@@ -250,19 +250,19 @@ impl Store {
         left
     }
 
-    fn adopt_one(&self, name: &str) -> Found {
+    fn adopt_one(&self, name: &str) -> StoredLedger {
         // A draft was never anybody's.
-        let Some(owner) = served::owner_of(name) else { return Found::Ended };
+        let Some(owner) = served::owner_of(name) else { return StoredLedger::Ended };
         let pidfd = match peer::try_open(owner.pid) {
             Ok(Some(pidfd)) => pidfd,
-            Ok(None) => return Found::Ended,
-            Err(_) => return Found::Unreadable,
+            Ok(None) => return StoredLedger::Ended,
+            Err(_) => return StoredLedger::Unreadable,
         };
         let is_alive = peer::is_alive(pidfd.as_fd());
         let held = match peer::look(owner.pid, pidfd) {
             Some(held) if held.key == owner => held,
-            None if is_alive => return Found::Unreadable,
-            _ => return Found::Ended,
+            None if is_alive => return StoredLedger::Unreadable,
+            _ => return StoredLedger::Ended,
         };
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let hosted = openat(&self.directory, name, flags, Mode::empty()).ok().map(File::from).and_then(|file| {
@@ -270,7 +270,7 @@ impl Store {
             let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw();
             Hosted::adopt(file, &self.config).ok().filter(|hosted| is_ours && hosted.owner() == (owner.pid, owner.start_ticks))
         });
-        hosted.map_or(Found::Unreadable, |hosted| Found::Whole(held, Box::new(hosted)))
+        hosted.map_or(StoredLedger::Unreadable, |hosted| StoredLedger::Whole(held, Box::new(hosted)))
     }
 
     /// The process is gone.

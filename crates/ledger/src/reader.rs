@@ -57,21 +57,21 @@ pub struct Region {
 
 impl Region {
     /// Opens a ledger that is a whole file: a memfd, or one that the service wrote.
-    pub fn open(file: File) -> Result<Self, Refusal> {
-        let metadata = file.metadata().map_err(|error| Refusal::Io(error.kind()))?;
+    pub fn open(file: File) -> Result<Self, ReadError> {
+        let metadata = file.metadata().map_err(|error| ReadError::Io(error.kind()))?;
         if !metadata.is_file() {
-            return Err(Refusal::NotRegular);
+            return Err(ReadError::NotRegular);
         }
         Self::open_at(file, 0, metadata.len())
     }
 
     /// Opens a ledger that lies somewhere in a file: `/proc/PID/mem` at the address of the mapping.
-    pub fn open_at(file: File, base: u64, length: u64) -> Result<Self, Refusal> {
+    pub fn open_at(file: File, base: u64, length: u64) -> Result<Self, ReadError> {
         Self::over(Box::new(file), base, length)
     }
 
     /// Opens a ledger in whatever can be read at an offset.
-    pub fn over(bytes: Box<dyn ReadAt>, base: u64, length: u64) -> Result<Self, Refusal> {
+    pub fn over(bytes: Box<dyn ReadAt>, base: u64, length: u64) -> Result<Self, ReadError> {
         let source = Source::new(bytes, base, length);
         let header = Header::read(&source)?;
         Ok(Self { source, header })
@@ -88,13 +88,13 @@ impl Region {
     }
 
     /// The figures, without the single entries: a few short reads, unless the writer is stuck in the middle of an event.
-    pub fn totals(&self) -> Result<Totals, Refusal> {
-        self.totals_if(|_| true)?.ok_or(Refusal::TooShort)
+    pub fn totals(&self) -> Result<Totals, ReadError> {
+        self.totals_if(|_| true)?.ok_or(ReadError::TooShort)
     }
 
     /// The same, if `may_count` allows to count so many entries. It is asked where the writer is in the middle of an event: the
     /// owner of the ledger may leave it so for ever.
-    pub fn totals_if(&self, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Totals>, Refusal> {
+    pub fn totals_if(&self, may_count: impl FnOnce(u64) -> bool) -> Result<Option<Totals>, ReadError> {
         let converter = self.converter();
         let frame = totals::frame(self, converter)?;
         match () {
@@ -105,7 +105,7 @@ impl Region {
     }
 
     /// Everything that is live, the figures of the same moment, and what was live at each row's peak.
-    pub fn list(&self) -> Result<Listing, Refusal> {
+    pub fn list(&self) -> Result<Listing, ReadError> {
         list::list(self)
     }
 
@@ -117,17 +117,17 @@ impl Region {
 
     /// The live circular and dataflow buffers of programs, for figures that were just read. Each is whole; they are all of one
     /// moment where the writer paused for the time of one read.
-    pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, Refusal> {
+    pub fn circulars(&self, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
         circulars::read(self, totals)
     }
 
     /// The last allocations that the program was refused, oldest first: at most 64.
-    pub fn failures(&self) -> Result<Vec<Failure>, Refusal> {
+    pub fn failures(&self) -> Result<Vec<Failure>, ReadError> {
         failures::read(self)
     }
 
     /// The recorded events after number `after`; 0 asks for all there are.
-    pub fn events(&self, after: u64) -> Result<Recorded, Refusal> {
+    pub fn events(&self, after: u64) -> Result<Recorded, ReadError> {
         events::read(self, after)
     }
 
@@ -156,7 +156,7 @@ pub enum Exactness {
 
 /// Why a file is not read as a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ReadError {
     /// A directory, a pipe, a device.
     NotRegular,
     /// It ends before its header or its tables do.
@@ -178,7 +178,7 @@ pub enum Refusal {
     Io(io::ErrorKind),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRegular => f.write_str("not a regular file"),
@@ -194,4 +194,4 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ReadError {}

@@ -28,7 +28,7 @@ mod torn;
 use std::fs::File;
 use std::io::Write;
 
-use ttmon_ledger::reader::{Refusal, Region};
+use ttmon_ledger::reader::{ReadError, Region};
 
 /// The bytes as a file on tmpfs.
 fn file(bytes: &[u8]) -> File {
@@ -37,6 +37,6 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-fn open(bytes: &[u8]) -> Result<Region, Refusal> {
+fn open(bytes: &[u8]) -> Result<Region, ReadError> {
     Region::open(file(bytes))
 }

@@ -157,7 +157,7 @@ pub(crate) enum Door {
 
 /// Why somebody is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum AccessError {
     /// This host was called by several names at once.
     SeveralHosts,
     /// The name this host was called by is not one of its own.
@@ -176,9 +176,15 @@ pub(crate) fn is_open_to_all(path: &str) -> bool {
 }
 
 /// What the asker may see, or why nothing. An address that was asked for whole says by which name this host was called.
-pub(crate) fn judge(door: Door, authority: Option<&str>, path: &str, headers: &HeaderMap, token: Option<&Token>) -> Result<View, Refusal> {
+pub(crate) fn judge(
+    door: Door,
+    authority: Option<&str>,
+    path: &str,
+    headers: &HeaderMap,
+    token: Option<&Token>,
+) -> Result<View, AccessError> {
     if headers.get_all(HOST).iter().nth(1).is_some() {
-        return Err(Refusal::SeveralHosts);
+        return Err(AccessError::SeveralHosts);
     }
     if let Door::Unix(uid) = door {
         return Ok(View::of_user(uid));
@@ -186,17 +192,17 @@ pub(crate) fn judge(door: Door, authority: Option<&str>, path: &str, headers: &H
     // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
     if door == Door::Loopback && !host_is_ours(host) {
-        return Err(Refusal::ForeignHost);
+        return Err(AccessError::ForeignHost);
     }
     if !origin_is_ours(host, headers) {
-        return Err(Refusal::ForeignOrigin);
+        return Err(AccessError::ForeignOrigin);
     }
     match token.map(|token| token.is_in(headers)) {
         Some(Some(true)) => Ok(View::Whole),
-        Some(Some(false)) => Err(Refusal::WrongToken),
-        None if headers.contains_key(AUTHORIZATION) => Err(Refusal::WrongToken),
+        Some(Some(false)) => Err(AccessError::WrongToken),
+        None if headers.contains_key(AUTHORIZATION) => Err(AccessError::WrongToken),
         _ if door == Door::Loopback || is_open_to_all(path) => Ok(View::Public),
-        _ => Err(Refusal::NoToken),
+        _ => Err(AccessError::NoToken),
     }
 }
 
@@ -259,12 +265,12 @@ mod tests {
         let host = ("host", "localhost:9477");
         assert_eq!(check(&[host]), Ok(View::Public));
         assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(View::Public));
-        assert_eq!(check(&[host, ("origin", "http://localhost:8080")]), Err(Refusal::ForeignOrigin));
-        assert_eq!(check(&[host, ("origin", "null")]), Err(Refusal::ForeignOrigin));
-        assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(Refusal::ForeignOrigin));
-        assert_eq!(check(&[host, ("sec-fetch-site", "cross-site")]), Err(Refusal::ForeignOrigin));
-        assert_eq!(check(&[("host", "evil.example"), ("origin", "http://evil.example")]), Err(Refusal::ForeignHost));
-        assert_eq!(check(&[]), Err(Refusal::ForeignHost));
+        assert_eq!(check(&[host, ("origin", "http://localhost:8080")]), Err(AccessError::ForeignOrigin));
+        assert_eq!(check(&[host, ("origin", "null")]), Err(AccessError::ForeignOrigin));
+        assert_eq!(check(&[host, ("origin", "https://evil.example")]), Err(AccessError::ForeignOrigin));
+        assert_eq!(check(&[host, ("sec-fetch-site", "cross-site")]), Err(AccessError::ForeignOrigin));
+        assert_eq!(check(&[("host", "evil.example"), ("origin", "http://evil.example")]), Err(AccessError::ForeignHost));
+        assert_eq!(check(&[]), Err(AccessError::ForeignHost));
     }
 
     /// Of two names a proxy in front may have looked at the other one; an address that is asked for whole counts more than a header.
@@ -273,12 +279,12 @@ mod tests {
         let mut two = headers(&[("host", "localhost")]);
         two.append(HOST, "evil.example".parse().expect("a name"));
         for door in [Door::Loopback, Door::Remote, Door::Unix(7)] {
-            assert_eq!(judge(door, None, "/metrics", &two, None), Err(Refusal::SeveralHosts));
+            assert_eq!(judge(door, None, "/metrics", &two, None), Err(AccessError::SeveralHosts));
         }
         let whole = |authority| judge(Door::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
         assert_eq!(whole("localhost:9477"), Ok(View::Public));
         for foreign in ["evil.example", "localhost@evil.example", "localhost:80@evil.example:80"] {
-            assert_eq!(whole(foreign), Err(Refusal::ForeignHost), "{foreign}");
+            assert_eq!(whole(foreign), Err(AccessError::ForeignHost), "{foreign}");
         }
     }
 
@@ -294,13 +300,13 @@ mod tests {
             ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer ", "Bearer", "x", ""];
         for wrong in wrongs {
             let answer = check(Door::Loopback, "/metrics", &[host, ("authorization", wrong)]);
-            assert_eq!(answer, Err(Refusal::WrongToken), "{wrong}");
+            assert_eq!(answer, Err(AccessError::WrongToken), "{wrong}");
         }
         assert_eq!(check(Door::Loopback, "/metrics", &[host]), Ok(View::Public));
-        assert_eq!(check(Door::Remote, "/metrics", &[host]), Err(Refusal::NoToken));
+        assert_eq!(check(Door::Remote, "/metrics", &[host]), Err(AccessError::NoToken));
         assert_eq!(check(Door::Remote, "/healthz", &[host]), Ok(View::Public));
         assert_eq!(check(Door::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
-        assert_eq!(judge(Door::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(Refusal::WrongToken));
+        assert_eq!(judge(Door::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(AccessError::WrongToken));
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 

@@ -7,10 +7,10 @@ use ttmon_model::{ChipIdentity, Device, DeviceId, Snapshot};
 
 /// All chips that were ever listed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Chips(BTreeMap<DeviceId, Known>);
+pub(crate) struct Chips(BTreeMap<DeviceId, LastAnswer>);
 
 #[derive(Clone, Debug)]
-struct Known {
+struct LastAnswer {
     identity: ChipIdentity,
     answered: Duration,
 }
@@ -19,7 +19,7 @@ impl Chips {
     /// Takes in a look at a moment.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
-            let known = self.0.entry(device.id).or_insert_with(|| Known { identity: ChipIdentity::of(device), answered: at });
+            let known = self.0.entry(device.id).or_insert_with(|| LastAnswer { identity: ChipIdentity::of(device), answered: at });
             if !known.identity.meet(device) || !device.is_silent() {
                 known.answered = at;
             }

@@ -15,7 +15,7 @@ pub(crate) struct Places {
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     of: Arc<Places>,
     view: View,
 }
@@ -26,14 +26,14 @@ impl Places {
     }
 
     /// A place, if there is one for this user.
-    pub(crate) fn take(self: &Arc<Self>, view: View) -> Result<Place, Problem> {
+    pub(crate) fn take(self: &Arc<Self>, view: View) -> Result<Permit, Problem> {
         let mut taken = self.taken();
         let own = taken.get(&view).copied().unwrap_or_default();
         if own >= self.most / 4 || taken.values().sum::<usize>() >= self.most {
             return Err(Problem::Streams);
         }
         taken.insert(view, own + 1);
-        Ok(Place { of: Arc::clone(self), view })
+        Ok(Permit { of: Arc::clone(self), view })
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<View, usize>> {
@@ -41,7 +41,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.of.taken();
         let left = taken.get(&self.view).copied().unwrap_or_default().saturating_sub(1);
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn one_user_leaves_some_to_the_others() {
         let places = Places::new(8);
-        let take = |view: View| -> Result<Vec<Place>, Problem> { (0..2).map(|_| places.take(view)).collect() };
+        let take = |view: View| -> Result<Vec<Permit>, Problem> { (0..2).map(|_| places.take(view)).collect() };
         let first = [View::User(7), View::User(8), View::User(9)].map(|view| take(view).expect("a quarter"));
         assert_eq!(places.take(View::User(7)).err(), Some(Problem::Streams));
         let last = take(View::Whole).expect("the last");

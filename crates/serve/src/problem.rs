@@ -4,7 +4,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, W
 use hyper::{Response, StatusCode};
 use serde_json::json;
 
-use crate::access::Refusal;
+use crate::access::AccessError;
 use crate::body::Body;
 
 /// Why there is no answer.
@@ -21,7 +21,7 @@ pub(crate) enum Problem {
     /// What was asked for is more than one answer holds.
     TooMuch(String),
     /// Somebody may not see it.
-    Refused(Refusal),
+    Refused(AccessError),
     /// It needs the token.
     NeedsToken,
     /// There is nothing fresh to show.
@@ -44,20 +44,20 @@ impl Problem {
             Self::Body => (StatusCode::BAD_REQUEST, "body", "A request has no body here", "send the request without one".to_owned()),
             Self::Parameter(why) => (StatusCode::BAD_REQUEST, "parameter", "A parameter cannot be used", why.clone()),
             Self::TooMuch(why) => (StatusCode::BAD_REQUEST, "too-much", "The answer would be too large", why.clone()),
-            Self::Refused(Refusal::SeveralHosts) => {
+            Self::Refused(AccessError::SeveralHosts) => {
                 (StatusCode::BAD_REQUEST, "several-hosts", "Called by several names at once", "send one Host".to_owned())
             }
-            Self::Refused(Refusal::ForeignHost) => {
+            Self::Refused(AccessError::ForeignHost) => {
                 let why = "this address is for this host alone; ask for it as localhost, and let a proxy do the same";
                 (StatusCode::MISDIRECTED_REQUEST, "foreign-host", "Called by a name that is not its own", why.to_owned())
             }
-            Self::Refused(Refusal::ForeignOrigin) => {
+            Self::Refused(AccessError::ForeignOrigin) => {
                 (StatusCode::FORBIDDEN, "foreign-origin", "Asked by a page of another site", "open it directly".to_owned())
             }
-            Self::Refused(Refusal::WrongToken) => {
+            Self::Refused(AccessError::WrongToken) => {
                 (StatusCode::UNAUTHORIZED, "wrong-token", "The token is wrong", "send the one of --token-file, or none".to_owned())
             }
-            Self::Refused(Refusal::NoToken) | Self::NeedsToken => {
+            Self::Refused(AccessError::NoToken) | Self::NeedsToken => {
                 let why = "send Authorization: Bearer TOKEN; on this host the Unix socket shows a user's own processes without one";
                 (StatusCode::UNAUTHORIZED, "needs-token", "This needs the token", why.to_owned())
             }
@@ -84,7 +84,7 @@ impl Problem {
         match self {
             Self::Body => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
             Self::Method => drop(headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"))),
-            Self::Refused(Refusal::WrongToken | Refusal::NoToken) | Self::NeedsToken => {
+            Self::Refused(AccessError::WrongToken | AccessError::NoToken) | Self::NeedsToken => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ttmon\""));
             }
             Self::Stale(_) | Self::Streams | Self::Busy => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),

@@ -79,9 +79,9 @@ fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a
 }
 
 /// Where this process reports: the region, its place there, and the chip it is about.
-type Place<'a> = (File, usize, &'a Chip);
+type RegionSlot<'a> = (File, usize, &'a Chip);
 
-fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result<Vec<Place<'a>>> {
+fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result<Vec<RegionSlot<'a>>> {
     let mut slots = Vec::new();
     for one in &process.uses {
         let (chip, Some(slot)) = (&machine.chips[one.chip as usize], one.slot) else { continue };
@@ -91,7 +91,7 @@ fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result
     Ok(slots)
 }
 
-fn write(machine: &Machine, process: &Process, slots: &[Place<'_>], tick: u64) -> io::Result<()> {
+fn write(machine: &Machine, process: &Process, slots: &[RegionSlot<'_>], tick: u64) -> io::Result<()> {
     for (file, slot, chip) in slots {
         let content = machine.slot(process, chip, tick, std::process::id(), clock::unix_time());
         region::write_slot(file, *slot, content)?;

@@ -137,7 +137,7 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-reader");
-    let mut known = Known::new();
+    let mut known = RequestLists::new();
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     while let Ok(question) = read_frame(&mut stream, &mut question) {
         let Some(lanes) = decode_lanes(question, &mut known) else { return };
@@ -189,7 +189,7 @@ const LENGTH_BYTES: usize = 4;
 const FRAME_BYTES_USUAL: usize = 16 * 1024;
 
 /// Lists of files by the key of their lane.
-type Known = HashMap<u64, Arc<[Request]>>;
+type RequestLists = HashMap<u64, Arc<[Request]>>;
 
 /// Of a list that was told before, only that it was.
 fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_told: bool) {
@@ -207,7 +207,7 @@ fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_told: bool) {
     }
 }
 
-fn decode_lanes(bytes: &[u8], known: &mut Known) -> Option<Vec<Lane>> {
+fn decode_lanes(bytes: &[u8], known: &mut RequestLists) -> Option<Vec<Lane>> {
     let mut input = Input(bytes);
     for _ in 0..input.length()? {
         known.remove(&input.number()?);
@@ -216,7 +216,7 @@ fn decode_lanes(bytes: &[u8], known: &mut Known) -> Option<Vec<Lane>> {
     (0..lanes).map(|_| decode_lane(&mut input, known)).collect()
 }
 
-fn decode_lane(input: &mut Input<'_>, known: &mut Known) -> Option<Lane> {
+fn decode_lane(input: &mut Input<'_>, known: &mut RequestLists) -> Option<Lane> {
     let key = input.number()?;
     if input.byte()? == 1 {
         return Some(Lane { key, requests: Arc::clone(known.get(&key)?) });
@@ -361,7 +361,7 @@ mod tests {
             put_length(&mut question, 0);
             put_length(&mut question, lanes.len());
             lanes.iter().for_each(|lane| encode_lane(&mut question, lane, false));
-            prop_assert_eq!(decode_lanes(&question, &mut Known::new()), Some(lanes));
+            prop_assert_eq!(decode_lanes(&question, &mut RequestLists::new()), Some(lanes));
             let mut answer = Vec::new();
             encode_replies(&replies, &mut answer);
             prop_assert_eq!(decode_replies(&answer[LENGTH_BYTES..]), Some(replies));
@@ -369,7 +369,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode_lanes(&bytes, &mut Known::new());
+            let _ = decode_lanes(&bytes, &mut RequestLists::new());
             let _ = decode_replies(&bytes);
         }
     }
@@ -380,7 +380,7 @@ mod tests {
         let mut reader = Reader::new(stream, 0);
         let request = |pace| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, pace };
         let repeated = Lane { key: 7, requests: vec![request(Pace::Repeated)].into() };
-        let mut known = Known::new();
+        let mut known = RequestLists::new();
         let mut ask = |reader: &mut Reader, lane: &Lane| {
             reader.put_question(std::slice::from_ref(lane));
             let decoded = decode_lanes(&reader.question[LENGTH_BYTES..], &mut known);

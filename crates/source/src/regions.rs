@@ -18,13 +18,13 @@ use crate::root::Root;
 
 /// A region's file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct RegionFile {
     unique_id: u64,
     through: Option<ProcessKey>,
     path: PathBuf,
 }
 
-impl Found {
+impl RegionFile {
     /// A region, and whatever a newer version adds behind it, as far as that is plain: other users' files lie there.
     pub(crate) fn request(&self, pace: Pace) -> Request {
         Request { path: self.path.clone(), want: Want::PlainFile, bytes_max: REGION_FILE_BYTES_MAX, pace }
@@ -63,7 +63,7 @@ impl Found {
     }
 }
 
-impl Found {
+impl RegionFile {
     /// The owner of a file that could not be read. A container's file system may never answer.
     fn owner(&self) -> Option<u32> {
         let of_host = self.through.is_none().then(|| fs::symlink_metadata(&self.path).ok()).flatten();
@@ -79,14 +79,14 @@ const NAMES_BYTES_MAX: usize = 256 * 1024;
 
 /// Regions of this machine, as far as the owners of their files may have them. Its `/dev/shm` is the kernel's own and does not hang; a
 /// container's may be anything.
-pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<Found> {
-    let mut regions: Vec<Found> = Vec::new();
+pub(crate) fn list(root: &Root, budget: &mut Budget) -> Vec<RegionFile> {
+    let mut regions: Vec<RegionFile> = Vec::new();
     let listed = directory::names(&root.dev_shm, |name| {
         if let Some(unique_id) = name.to_str().and_then(region::unique_id_of) {
             let path = root.dev_shm.join(name);
             let owner = || fs::symlink_metadata(&path).map_or(0, |metadata| metadata.uid());
             if budget.take(Resource::Regions, 1, owner).is_some() {
-                regions.push(Found { unique_id, through: None, path });
+                regions.push(RegionFile { unique_id, through: None, path });
             } else {
                 budget.cut(owner(), Resource::Regions, 1);
             }
@@ -107,7 +107,7 @@ pub(crate) fn identity(root: &Root) -> Option<String> {
 
 /// The `/dev/shm` of a process in another mount namespace.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct SharedMemoryDirectory {
     through: ProcessKey,
     directory: PathBuf,
 }
@@ -120,26 +120,26 @@ pub(crate) fn mounts(root: &Root, process: &str) -> Option<u64> {
 }
 
 /// Where a process in another mount namespace has its regions.
-pub(crate) fn of_container(root: &Root, process: ProcessKey) -> Place {
-    Place { through: process, directory: root.proc.join(process.pid.to_string()).join("root/dev/shm") }
+pub(crate) fn of_container(root: &Root, process: ProcessKey) -> SharedMemoryDirectory {
+    SharedMemoryDirectory { through: process, directory: root.proc.join(process.pid.to_string()).join("root/dev/shm") }
 }
 
-impl Place {
+impl SharedMemoryDirectory {
     /// Lists it.
     pub(crate) fn request(&self) -> Request {
         Request { path: self.directory.clone(), want: Want::Names, bytes_max: NAMES_BYTES_MAX, pace: Pace::Once }
     }
 
     /// The regions there, and which directory it really is.
-    pub(crate) fn take(&self, reply: &Reply) -> (String, Vec<Found>) {
+    pub(crate) fn take(&self, reply: &Reply) -> (String, Vec<RegionFile>) {
         let text = reply.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let mut lines = text.lines();
         let (identity, _) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
         let found = |name: &str| {
             let unique_id = region::unique_id_of(name)?;
-            Some(Found { unique_id, through: Some(self.through), path: self.directory.join(name) })
+            Some(RegionFile { unique_id, through: Some(self.through), path: self.directory.join(name) })
         };
-        let mut regions: Vec<Found> = lines.filter_map(found).collect();
+        let mut regions: Vec<RegionFile> = lines.filter_map(found).collect();
         regions.sort_by_key(|region| region.unique_id);
         (identity.to_owned(), regions)
     }

@@ -12,7 +12,7 @@ use crate::names::NAMES;
 
 /// What lies at the place of a link.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum AtLink {
     Nothing,
     /// A link to this program.
     Ours,
@@ -40,11 +40,11 @@ pub(crate) fn run(args: &AliasArgs) -> Result<String, Failure> {
 
 fn make(link: &Path, program: &Path, force: bool) -> Result<&'static str, Failure> {
     match look(link, program).map_err(|error| failure("look at", link, &error))? {
-        Found::Ours => return Ok("kept"),
-        Found::Nothing => {}
-        Found::OtherTtmon if force => fs::remove_file(link).map_err(|error| failure("replace", link, &error))?,
-        Found::OtherTtmon => return Err(Failure::new(format!("{} leads to another ttmon; replace it with --force", link.display()))),
-        Found::Foreign => return Err(foreign(link)),
+        AtLink::Ours => return Ok("kept"),
+        AtLink::Nothing => {}
+        AtLink::OtherTtmon if force => fs::remove_file(link).map_err(|error| failure("replace", link, &error))?,
+        AtLink::OtherTtmon => return Err(Failure::new(format!("{} leads to another ttmon; replace it with --force", link.display()))),
+        AtLink::Foreign => return Err(foreign(link)),
     }
     symlink(program, link).map_err(|error| failure("make", link, &error))?;
     Ok("made")
@@ -52,30 +52,30 @@ fn make(link: &Path, program: &Path, force: bool) -> Result<&'static str, Failur
 
 fn remove(link: &Path, program: &Path) -> Result<&'static str, Failure> {
     match look(link, program).map_err(|error| failure("look at", link, &error))? {
-        Found::Nothing => Ok("not there:"),
-        Found::Ours | Found::OtherTtmon => {
+        AtLink::Nothing => Ok("not there:"),
+        AtLink::Ours | AtLink::OtherTtmon => {
             fs::remove_file(link).map_err(|error| failure("remove", link, &error))?;
             Ok("removed")
         }
-        Found::Foreign => Err(foreign(link)),
+        AtLink::Foreign => Err(foreign(link)),
     }
 }
 
-fn look(link: &Path, program: &Path) -> io::Result<Found> {
+fn look(link: &Path, program: &Path) -> io::Result<AtLink> {
     let metadata = match fs::symlink_metadata(link) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AtLink::Nothing),
         Err(error) => return Err(error),
     };
     if !metadata.is_symlink() {
-        return Ok(Found::Foreign);
+        return Ok(AtLink::Foreign);
     }
     let target = fs::read_link(link)?;
     let is_same = |a: &Path, b: &Path| matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b);
     Ok(match target.file_name() {
-        _ if is_same(link, program) => Found::Ours,
-        Some(name) if name == "ttmon" => Found::OtherTtmon,
-        _ => Found::Foreign,
+        _ if is_same(link, program) => AtLink::Ours,
+        Some(name) if name == "ttmon" => AtLink::OtherTtmon,
+        _ => AtLink::Foreign,
     })
 }
 

@@ -46,14 +46,14 @@ pub(crate) struct Earlier {
 /// What a comparison needs of a document.
 pub(crate) fn parse(text: impl Read) -> Result<Look, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_reader(text);
-    let look = Document(&mut Known::default()).deserialize(&mut reader)?;
+    let look = Document(&mut Interned::default()).deserialize(&mut reader)?;
     reader.end()?;
     Ok(look)
 }
 
 /// What was read before: most buffers share their texts and their devices.
 #[derive(Default)]
-struct Known {
+struct Interned {
     texts: HashSet<Rc<str>>,
     devices: HashSet<Rc<[u32]>>,
 }
@@ -71,7 +71,7 @@ where
     new
 }
 
-struct Document<'k>(&'k mut Known);
+struct Document<'k>(&'k mut Interned);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
     type Value = Look;
@@ -165,7 +165,7 @@ impl<'de> Visitor<'de> for Process {
     }
 }
 
-struct Buffers<'k>(&'k mut Known);
+struct Buffers<'k>(&'k mut Interned);
 
 impl<'de> DeserializeSeed<'de> for Buffers<'_> {
     type Value = Vec<Earlier>;
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for Buffers<'_> {
     }
 }
 
-struct Buffer<'k>(&'k mut Known);
+struct Buffer<'k>(&'k mut Interned);
 
 impl<'de> DeserializeSeed<'de> for Buffer<'_> {
     type Value = Earlier;

@@ -11,7 +11,7 @@ use crate::connection::{Connection, Due, Flow, Pause, Speaker};
 use crate::dump::About;
 use crate::limits::{FULL_PAUSE, INSPECTION_WAIT, OWNERS_MAX, OWNERS_OF_USER_MAX, PIDS_PER_CONNECTION_MAX};
 use crate::lines::{self, Done, Told, megabytes};
-use crate::owner::{Change, Refusal, Reported, Tracked, View};
+use crate::owner::{Change, NotRecorded, Reported, Tracked, View};
 use crate::peer;
 use crate::work::unix_ns;
 
@@ -81,7 +81,7 @@ impl Server {
             return;
         }
         if request.size > SIZE_OF_NOTE && self.is_larger_than_its_memory(number, request) {
-            return self.refused(connection, request, Refusal::Size);
+            return self.refused(connection, request, NotRecorded::Size);
         }
         let Some(process) = self.processes.get_mut(number) else { return };
         let Process { tracked: Some(tracked), held, .. } = process else { return };
@@ -252,13 +252,13 @@ impl Server {
         }
     }
 
-    fn refused(&mut self, connection: &mut Connection, request: &Request, refusal: Refusal) {
+    fn refused(&mut self, connection: &mut Connection, request: &Request, refusal: NotRecorded) {
         let Request { device_id, size, .. } = *request;
         let counter = match refusal {
-            Refusal::Device => &mut self.counters.bad_devices,
-            Refusal::Size => &mut self.counters.bad_sizes,
-            Refusal::Entries | Refusal::Devices => &mut self.counters.entries_refused,
-            Refusal::Memory | Refusal::Share | Refusal::Full => &mut self.counters.memory_refused,
+            NotRecorded::Device => &mut self.counters.bad_devices,
+            NotRecorded::Size => &mut self.counters.bad_sizes,
+            NotRecorded::Entries | NotRecorded::Devices => &mut self.counters.entries_refused,
+            NotRecorded::Memory | NotRecorded::Share | NotRecorded::Full => &mut self.counters.memory_refused,
         };
         *counter += 1;
         if !self.may_complain(connection) {
@@ -266,13 +266,13 @@ impl Server {
         }
         let (pid, uid) = (connection.peer_pid, connection.uid);
         let message = match refusal {
-            Refusal::Device => format!("⚠️  Invalid device_id {device_id} - ignoring message"),
-            Refusal::Size => format!("⚠️  Invalid size {size} - ignoring message"),
-            Refusal::Entries => format!("⚠️  [PID {pid}] more than {} entries - ignoring message", crate::limits::ENTRIES_MAX),
-            Refusal::Devices => format!("⚠️  [PID {pid}] more devices than a ledger has room for - ignoring message"),
-            Refusal::Memory => format!("⚠️  [PID {pid}] all ledgers together are as large as they may be - ignoring message"),
-            Refusal::Share => format!("⚠️  [PID {pid}] user {uid} has its share of the state directory - ignoring message"),
-            Refusal::Full => format!("⚠️  [PID {pid}] {} is full - ignoring message", self.store.path().display()),
+            NotRecorded::Device => format!("⚠️  Invalid device_id {device_id} - ignoring message"),
+            NotRecorded::Size => format!("⚠️  Invalid size {size} - ignoring message"),
+            NotRecorded::Entries => format!("⚠️  [PID {pid}] more than {} entries - ignoring message", crate::limits::ENTRIES_MAX),
+            NotRecorded::Devices => format!("⚠️  [PID {pid}] more devices than a ledger has room for - ignoring message"),
+            NotRecorded::Memory => format!("⚠️  [PID {pid}] all ledgers together are as large as they may be - ignoring message"),
+            NotRecorded::Share => format!("⚠️  [PID {pid}] user {uid} has its share of the state directory - ignoring message"),
+            NotRecorded::Full => format!("⚠️  [PID {pid}] {} is full - ignoring message", self.store.path().display()),
         };
         self.warn(&message);
     }
@@ -326,7 +326,7 @@ fn stranger(connection: &Connection, pid: i32) -> Speaker {
 }
 
 #[inline]
-fn apply(tracked: &mut Tracked, request: &Request, tag: u32, budget: &mut crate::owner::Budget) -> Result<Change, Refusal> {
+fn apply(tracked: &mut Tracked, request: &Request, tag: u32, budget: &mut crate::owner::Budget) -> Result<Change, NotRecorded> {
     let Request { device_id: device, size, buffer_type, buffer_id: address, .. } = *request;
     let reported = |kind, flags| Reported { device, kind, address, size, flags, tag };
     match request.kind {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::Refusal;
+use super::ReadError;
 use crate::layout::{Table, header};
 
 /// Bytes a single read asks for at most: of those tried, larger ones were no faster.
@@ -39,28 +39,28 @@ impl Source {
         self.length
     }
 
-    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), Refusal> {
-        let end = offset.checked_add(buffer.len() as u64).ok_or(Refusal::TooShort)?;
-        let at = self.base.checked_add(offset).ok_or(Refusal::TooShort)?;
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let end = offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooShort)?;
+        let at = self.base.checked_add(offset).ok_or(ReadError::TooShort)?;
         // No file reaches beyond what pread's signed offset can say.
         if end > self.length || self.base.checked_add(end).is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(Refusal::TooShort);
+            return Err(ReadError::TooShort);
         }
         self.bytes.read_exact_at(buffer, at).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Refusal::TooShort,
-            kind => Refusal::Io(kind),
+            io::ErrorKind::UnexpectedEof => ReadError::TooShort,
+            kind => ReadError::Io(kind),
         })
     }
 
     /// The word that says how many events there were, and whether one is half done.
-    pub(super) fn seq(&self) -> Result<u64, Refusal> {
+    pub(super) fn seq(&self) -> Result<u64, ReadError> {
         let mut word = [0; 8];
         self.read(&mut word, header::SEQ)?;
         Ok(u64::from_le_bytes(word))
     }
 
     /// Copies the first `count` records of a checked small table.
-    pub(super) fn records(&self, table: Table, count: u32, into: &mut Vec<u8>) -> Result<(), Refusal> {
+    pub(super) fn records(&self, table: Table, count: u32, into: &mut Vec<u8>) -> Result<(), ReadError> {
         into.resize(position(u64::from(count.min(table.records)) * u64::from(table.stride)), 0);
         if into.is_empty() { Ok(()) } else { self.read(into, table.offset) }
     }
@@ -74,7 +74,7 @@ impl Source {
         count: u32,
         scratch: &mut Vec<u8>,
         mut each: impl FnMut(u32, &[u8]),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ReadError> {
         self.try_chunks(table, first, count, scratch, |first, chunk| {
             each(first, chunk);
             Ok(())
@@ -88,8 +88,8 @@ impl Source {
         first: u32,
         count: u32,
         scratch: &mut Vec<u8>,
-        mut each: impl FnMut(u32, &[u8]) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        mut each: impl FnMut(u32, &[u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
         let stride = u64::from(table.stride);
         let end = first.saturating_add(count).min(table.records);
         let at_once = u32::try_from(CHUNK_BYTES / stride.max(1)).unwrap_or(1).max(1);

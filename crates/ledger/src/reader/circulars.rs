@@ -2,7 +2,7 @@
 
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::totals::Totals;
-use super::{Exactness, Refusal, Region};
+use super::{Exactness, ReadError, Region};
 use crate::layout::{circular, entry, kind};
 
 /// A circular or dataflow buffer of a program on a range of cores.
@@ -33,7 +33,7 @@ const CORES_END: u8 = 64;
 /// Tries for all records of one moment.
 const TRIES: u32 = 8;
 
-pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, Refusal> {
+pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, ReadError> {
     if totals.circulars_used == 0 {
         return Ok(Vec::new());
     }
@@ -49,7 +49,7 @@ pub(super) fn read(region: &Region, totals: &Totals) -> Result<Vec<Circular>, Re
 }
 
 /// Records that are whole, of one moment if that can be had.
-fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>, Refusal> {
+fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>, ReadError> {
     let mut found = copy(region, used)?;
     for _ in 0..TRIES {
         let after = region.source.seq()?;
@@ -72,7 +72,7 @@ fn settled(region: &Region, used: u32, mut before: u64) -> Result<Vec<Circular>,
 }
 
 /// What says it is live, by creation, whether torn or not.
-fn copy(region: &Region, used: u32) -> Result<Vec<Circular>, Refusal> {
+fn copy(region: &Region, used: u32) -> Result<Vec<Circular>, ReadError> {
     let table = region.header.tables.circulars;
     let mut found = Vec::new();
     region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {

@@ -2,7 +2,7 @@
 
 use super::bytes::{text_at, u64_at};
 use super::clock::Converter;
-use super::{Refusal, Region};
+use super::{ReadError, Region};
 use crate::layout::{Coverage, coverage, launches};
 
 /// A feature of the hook.
@@ -34,7 +34,7 @@ pub struct Launches {
 /// Tries before a record that changes each time is left out.
 const TRIES: u32 = 4;
 
-pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, Refusal> {
+pub(super) fn features(region: &Region, used: u32) -> Result<Vec<Feature>, ReadError> {
     if used == 0 {
         return Ok(Vec::new());
     }
@@ -76,7 +76,7 @@ impl Feature {
     }
 }
 
-pub(super) fn launches(region: &Region, used: u32, converter: &Converter) -> Result<Vec<Launches>, Refusal> {
+pub(super) fn launches(region: &Region, used: u32, converter: &Converter) -> Result<Vec<Launches>, ReadError> {
     let table = region.header.tables.launches;
     let mut found = Vec::new();
     region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {

@@ -2,7 +2,7 @@
 
 use super::header::Counters;
 use super::replay::{self, Record};
-use super::{Refusal, Region, tags};
+use super::{ReadError, Region, tags};
 use crate::layout::Op;
 
 /// Events, and how many of them were gone before they were read.
@@ -47,7 +47,7 @@ pub struct Event {
     pub refs: u32,
 }
 
-pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, Refusal> {
+pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
     let tables = &region.header.tables;
     let ring = u64::from(tables.events.records);
     let last = region.source.seq()? / 2;

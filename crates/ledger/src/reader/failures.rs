@@ -3,7 +3,7 @@
 use super::bytes::{position, text_at, u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::header::Counters;
-use super::{Refusal, Region, tags};
+use super::{ReadError, Region, tags};
 use crate::layout::{Refused, failure};
 
 /// An allocation that was refused, or circular buffers that were.
@@ -62,7 +62,7 @@ pub struct Large {
     pub flags: u16,
 }
 
-pub(super) fn read(region: &Region) -> Result<Vec<Failure>, Refusal> {
+pub(super) fn read(region: &Region) -> Result<Vec<Failure>, ReadError> {
     let tables = &region.header.tables;
     let counters = Counters::read(&region.source, tables)?;
     if counters.failures == 0 {

@@ -1,6 +1,6 @@
 //! The header: what stands still in it, checked, and what moves.
 
-use super::Refusal;
+use super::ReadError;
 use super::bytes::{Source, position, text_at, u16_at, u32_at, u64_at};
 use super::clock::Creation;
 use crate::layout::{self, LOST_KINDS, Table, WriterKind, header};
@@ -41,15 +41,15 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn read(source: &Source) -> Result<Self, Refusal> {
+    pub(super) fn read(source: &Source) -> Result<Self, ReadError> {
         let mut bytes = [0; layout::HEADER_BYTES as usize];
         source.read(&mut bytes, 0)?;
         if u64_at(&bytes, header::MAGIC) != layout::MAGIC {
-            return Err(Refusal::NotReady);
+            return Err(ReadError::NotReady);
         }
         let (major, minor) = (u16_at(&bytes, header::VERSION_MAJOR), u16_at(&bytes, header::VERSION_MINOR));
         if major != layout::VERSION_MAJOR || minor < layout::VERSION_MINOR {
-            return Err(Refusal::Version { major, minor });
+            return Err(ReadError::Version { major, minor });
         }
         let tables = Tables::decode(&bytes, source.length())?;
         let creation = Creation::decode(&bytes);
@@ -116,14 +116,14 @@ const KNOWN: [Table; 12] = [
 ];
 
 impl Tables {
-    fn decode(bytes: &[u8], length: u64) -> Result<Self, Refusal> {
+    fn decode(bytes: &[u8], length: u64) -> Result<Self, ReadError> {
         let header_bytes = u32_at(bytes, header::HEADER_BYTES);
         let region_bytes = u64_at(bytes, header::REGION_BYTES);
         if !(layout::HEADER_BYTES..=HEADER_BYTES_MAX).contains(&header_bytes) {
-            return Err(Refusal::Geometry("length of the header"));
+            return Err(ReadError::Geometry("length of the header"));
         }
         if region_bytes > length {
-            return Err(Refusal::TooShort);
+            return Err(ReadError::TooShort);
         }
         let mut tables = KNOWN;
         let places =
@@ -133,28 +133,28 @@ impl Tables {
         }
         let [allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared] = tables;
         if rows.records != allocators.records * layout::KINDS {
-            return Err(Refusal::Geometry("not eight rows for each allocator"));
+            return Err(ReadError::Geometry("not eight rows for each allocator"));
         }
         tables.sort_unstable_by_key(|table| table.offset);
         if tables.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
-            return Err(Refusal::Geometry("tables overlap"));
+            return Err(ReadError::Geometry("tables overlap"));
         }
         Ok(Self { allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared })
     }
 }
 
-fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> Result<Table, Refusal> {
+fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> Result<Table, ReadError> {
     let table = Table { offset: u64_at(bytes, at), records: u32_at(bytes, at + 8), stride: u32_at(bytes, at + 12) };
     if !(known.stride..=known.stride * STRIDE_GROWTH_MAX).contains(&table.stride) || !table.stride.is_multiple_of(8) {
-        return Err(Refusal::Geometry("length of a record"));
+        return Err(ReadError::Geometry("length of a record"));
     }
     if !(1..=known.records).contains(&table.records) {
-        return Err(Refusal::Geometry("number of records"));
+        return Err(ReadError::Geometry("number of records"));
     }
     // 2^20 records of 256 bytes at most: the product cannot overflow, the sum can.
     let end = table.offset.checked_add(u64::from(table.records) * u64::from(table.stride));
     if table.offset < inside.start || !table.offset.is_multiple_of(8) || end.is_none_or(|end| end > inside.end) {
-        return Err(Refusal::Geometry("a table outside the region"));
+        return Err(ReadError::Geometry("a table outside the region"));
     }
     Ok(table)
 }
@@ -191,7 +191,7 @@ impl Counters {
     /// Where they end in the header.
     pub(super) const END: u64 = header::SHARED_USED + 8;
 
-    pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, Refusal> {
+    pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, ReadError> {
         let mut bytes = [0; position(Self::END - header::SEQ)];
         source.read(&mut bytes, header::SEQ)?;
         Ok(Self::decode(&bytes, header::SEQ, tables))

@@ -7,12 +7,12 @@ use super::entry::Entry;
 use super::header::Counters;
 use super::rows::row_index;
 use super::totals::Frame;
-use super::{Refusal, Region};
+use super::{ReadError, Region};
 use crate::layout::entry;
 
 /// Adds what is in the table to what was found in the entries, each once. Read after the entries: what is no longer there is
 /// here.
-pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>) -> Result<(), Refusal> {
+pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>) -> Result<(), ReadError> {
     let counters = Counters::read(&region.source, &region.header.tables)?;
     if counters.left_used > 0 {
         let table = region.header.tables.left;

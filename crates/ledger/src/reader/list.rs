@@ -14,7 +14,7 @@ use super::recount::{Sum, agree, count};
 use super::replay::{self, Change, Changes};
 use super::rows::{RowRecord, row_index};
 use super::totals::{self, Frame, Totals};
-use super::{Exactness, Refusal, Region, tags};
+use super::{Exactness, ReadError, Region, tags};
 use crate::layout::{ENTRIES_MAX, entry};
 use crate::pages;
 
@@ -36,7 +36,7 @@ pub struct Listing {
 }
 
 /// Everything, for [`Region::list`].
-pub(super) fn list(region: &Region) -> Result<Listing, Refusal> {
+pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let converter = region.converter();
     let mut taken = Taken::take(region, converter, None)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
@@ -66,7 +66,7 @@ pub struct Live {
 }
 
 /// At most so many live entries, for [`Region::live`].
-pub(super) fn live(region: &Region, most: u64) -> Result<Live, Refusal> {
+pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
     let converter = region.converter();
     let mut taken = Taken::take(region, converter, Some(most))?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_stalled {
@@ -78,7 +78,7 @@ pub(super) fn live(region: &Region, most: u64) -> Result<Live, Refusal> {
 }
 
 /// The figures alone, counted from the entries.
-pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, Refusal> {
+pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, ReadError> {
     let mut taken = Taken::take(region, converter, None)?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
         taken = Taken::take(region, converter, None)?;
@@ -102,7 +102,7 @@ struct Taken {
 
 impl Taken {
     /// With `most` it has no more entries than that, and none that died with its row.
-    fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, Refusal> {
+    fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, ReadError> {
         let limit = match most {
             Some(most) => Some(Limit { epochs: totals::frame(region, converter)?.rows.iter().map(|row| row.epoch).collect(), most }),
             None => None,
@@ -166,7 +166,7 @@ impl Limit {
 }
 
 impl Copy {
-    fn read(region: &Region, counters: &Counters, converter: &Converter, limit: Option<&Limit>) -> Result<Self, Refusal> {
+    fn read(region: &Region, counters: &Counters, converter: &Converter, limit: Option<&Limit>) -> Result<Self, ReadError> {
         let tables = &region.header.tables;
         let most = limit.map_or(ENTRIES_MAX.into(), |limit| limit.most);
         let likely = counters.live_entries.min(counters.entries_used.into()).min(ENTRIES_MAX.into()).min(most);
@@ -178,7 +178,7 @@ impl Copy {
                     entry::FREE | entry::WRITING => {}
                     entry::LIVE => match Entry::decode(slot, record, converter) {
                         Some(entry) if limit.is_some_and(|limit| limit.is_dead(&entry)) => {}
-                        Some(_) if entries.len() as u64 >= most => return Err(Refusal::TooMany),
+                        Some(_) if entries.len() as u64 >= most => return Err(ReadError::TooMany),
                         Some(entry) => entries.push(entry),
                         None => nonsense.push(slot),
                     },

@@ -7,7 +7,7 @@ use super::bytes::u64_at;
 use super::entry::Entry;
 use super::rows::row_index;
 use super::totals::Frame;
-use super::{Refusal, Region};
+use super::{ReadError, Region};
 use crate::layout::entry;
 
 /// What was live when a row was at its peak: [members](Self::members), and what was too much to keep.
@@ -85,7 +85,7 @@ impl PeakSet {
 }
 
 /// The peak sets of all rows that ever held something. `gone` are entries that died with their row.
-pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, Refusal> {
+pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[Entry]) -> Result<Vec<PeakSet>, ReadError> {
     let mut sets = Vec::new();
     let mut set_of_row = vec![None; frame.rows.len()];
     for allocator in &frame.allocators {
@@ -132,7 +132,7 @@ fn bytes(entries: &[Entry]) -> u64 {
 }
 
 /// Hands over each record with the peak event that it belongs to.
-fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), Refusal> {
+fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -> Result<(), ReadError> {
     let table = region.header.tables.graveyard;
     region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
         for record in chunk.chunks_exact(table.stride as usize) {

@@ -7,7 +7,7 @@ use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Tables;
 use super::rows::place_of;
-use super::{Refusal, Region};
+use super::{ReadError, Region};
 use crate::layout::{Op, entry, event};
 
 /// A record of the ring as it lies there.
@@ -58,7 +58,7 @@ impl Record {
 
 /// Reads the records of the events `first ..= last`, which are no more than the ring holds. `each` gets `None` for what is not
 /// whole; whether a whole one was overwritten meanwhile only a later look at `seq` tells.
-pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnMut(Option<Record>)) -> Result<(), Refusal> {
+pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnMut(Option<Record>)) -> Result<(), ReadError> {
     let table = region.header.tables.events;
     let size = u64::from(table.records);
     let mut scratch = Vec::new();
@@ -102,7 +102,7 @@ pub(super) struct Changes {
 const MARGIN: u64 = 64;
 
 /// The changes of the events after `from` up to `to`; `None` where they are not all there, or the writer repaired its ledger.
-pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter) -> Result<Option<Changes>, Refusal> {
+pub(super) fn changes(region: &Region, from: u64, to: u64, converter: &Converter) -> Result<Option<Changes>, ReadError> {
     let tables = &region.header.tables;
     let room = u64::from(tables.events.records).saturating_sub(MARGIN);
     let mut changes = Changes::default();
@@ -153,7 +153,7 @@ impl Changes {
     }
 
     /// Reads what events do not carry from the entries themselves, where those are still the same.
-    pub(super) fn complete(&mut self, region: &Region) -> Result<(), Refusal> {
+    pub(super) fn complete(&mut self, region: &Region) -> Result<(), ReadError> {
         let mut slots: Vec<u32> =
             self.slots.iter().filter(|(_, change)| matches!(change, Change::Live(_))).map(|(&slot, _)| slot).collect();
         slots.sort_unstable();

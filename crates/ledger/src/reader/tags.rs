@@ -1,11 +1,11 @@
 //! Tags: what the program calls its buffers.
 
 use super::bytes::{text_at, u8_at};
-use super::{Refusal, Region};
+use super::{ReadError, Region};
 use crate::layout::{TAG_BYTES_MAX, TAGS};
 
 /// The texts by id, as many as were published, so that any valid id has one. 0 is "".
-pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, Refusal> {
+pub(super) fn read(region: &Region, used: u32) -> Result<Vec<String>, ReadError> {
     let table = region.header.tables.tags;
     let mut tags = Vec::with_capacity(used.min(TAGS.records) as usize);
     region.source.chunks(table, 0, used, &mut Vec::new(), |_, chunk| {

@@ -13,7 +13,7 @@ use super::environment::Environment;
 use super::header::Counters;
 use super::rows::{Allocator, Row, RowRecord};
 use super::shared::SharedChip;
-use super::{Exactness, Refusal, Region};
+use super::{Exactness, ReadError, Region};
 use crate::layout::{KINDS, LOST_KINDS, allocator, row};
 
 /// The figures of a ledger.
@@ -130,7 +130,7 @@ impl Frame {
 }
 
 /// Reads the figures, of one moment if that can be had within a few tries.
-pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, Refusal> {
+pub(super) fn frame(region: &Region, converter: Converter) -> Result<Frame, ReadError> {
     let mut raw = RAW.take();
     let frame = frame_by(&mut raw, region, converter);
     RAW.set(raw);
@@ -142,7 +142,7 @@ thread_local! {
     static RAW: Cell<Raw> = const { Cell::new(Raw::new()) };
 }
 
-fn frame_by(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Frame, Refusal> {
+fn frame_by(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Frame, ReadError> {
     let mut before = region.source.seq()?;
     let first = before;
     let mut moved = false;
@@ -155,17 +155,17 @@ fn frame_by(raw: &mut Raw, region: &Region, converter: Converter) -> Result<Fram
         let after = region.source.seq()?;
         moved |= after != first;
         if before == after && counters.seq == before && before.is_multiple_of(2) {
-            return raw.decode(region, converter, counters, Found::Exact);
+            return raw.decode(region, converter, counters, Settled::Exact);
         }
         before = after;
     }
     let counters = raw.read(region)?;
-    let found = if !moved && counters.seq == first { Found::Stalled } else { Found::Moving };
+    let found = if !moved && counters.seq == first { Settled::Stalled } else { Settled::Moving };
     raw.decode(region, converter, counters, found)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum Settled {
     Exact,
     Stalled,
     Moving,
@@ -185,7 +185,7 @@ impl Raw {
         Self { header: Vec::new(), allocators: Vec::new(), rows: Vec::new(), shared: Vec::new() }
     }
 
-    fn read(&mut self, region: &Region) -> Result<Counters, Refusal> {
+    fn read(&mut self, region: &Region) -> Result<Counters, ReadError> {
         let tables = &region.header.tables;
         self.header.resize(position(Counters::END - Environment::AT), 0);
         region.source.read(&mut self.header, Environment::AT)?;
@@ -197,7 +197,7 @@ impl Raw {
         Ok(counters)
     }
 
-    fn decode(&self, region: &Region, converter: Converter, counters: Counters, found: Found) -> Result<Frame, Refusal> {
+    fn decode(&self, region: &Region, converter: Converter, counters: Counters, found: Settled) -> Result<Frame, ReadError> {
         let tables = &region.header.tables;
         let row_bytes = tables.rows.stride as usize;
         let mut allocators = Vec::new();
@@ -218,8 +218,8 @@ impl Raw {
             allocators.extend(read);
         }
         let mut frame = Frame {
-            is_exact: found == Found::Exact,
-            is_stalled: found == Found::Stalled,
+            is_exact: found == Settled::Exact,
+            is_stalled: found == Settled::Stalled,
             converter,
             last_time: converter.unix_ns(counters.last_time),
             mark: (counters.mark_event != 0).then(|| Mark { event: counters.mark_event, time: converter.unix_ns(counters.mark_time) }),

@@ -5,7 +5,7 @@ use crate::layout::{EVENTS, Op, entry, event as layout, header, row, status};
 use super::{
     Buffer,
     books::Books,
-    look::Place,
+    look::EntryRef,
     memory::{Record, high, low, pair},
     protocol::{self, Word},
 };
@@ -102,9 +102,9 @@ impl Books {
 
     /// The live entry at `place` goes. Returns its size.
     #[inline]
-    pub(super) fn destroy(&self, time: u64, place: Place) -> u64 {
+    pub(super) fn destroy(&self, time: u64, place: EntryRef) -> u64 {
         let event = self.begin(time);
-        let Place { slot, hash } = place;
+        let EntryRef { slot, hash } = place;
         let is_listed = self.is_listed(slot);
         let record = self.record_in(slot);
         let (size, detail) = (record.get(entry::SIZE), record.get(entry::PER_BANK));

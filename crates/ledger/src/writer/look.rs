@@ -10,7 +10,7 @@ use super::{
 
 /// Where a buffer is, and the hash of its key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct EntryRef {
     pub(super) slot: u32,
     pub(super) hash: u32,
 }
@@ -32,13 +32,13 @@ impl Session<'_> {
         Some((newest?.1, kinds))
     }
 
-    pub(super) fn live(&self, key: Key) -> Option<Place> {
+    pub(super) fn live(&self, key: Key) -> Option<EntryRef> {
         self.live_in(self.books.row_for(key)?, key.address)
     }
 
-    fn live_in(&self, row: usize, address: u64) -> Option<Place> {
+    fn live_in(&self, row: usize, address: u64) -> Option<EntryRef> {
         let hash = index::hash(row, address);
-        let place = Place { slot: self.slot_of(row, hash, address)?, hash };
+        let place = EntryRef { slot: self.slot_of(row, hash, address)?, hash };
         self.books.is_live(self.books.record_in(place.slot)).then_some(place)
     }
 

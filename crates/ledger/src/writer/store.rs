@@ -6,7 +6,7 @@ use super::{
     Buffer, Key, Session,
     event::{Event, Fact, NewEntry, references_of},
     index,
-    look::Place,
+    look::EntryRef,
 };
 
 /// What to do about a live buffer at the key of a new one.
@@ -50,7 +50,7 @@ impl Session<'_> {
         match found {
             Some(slot) if books.is_live(books.record_in(slot)) => match repeated(books.record_in(slot).get(entry::SIZE)) {
                 Repeated::Reference => Ok(Stored::Referenced(self.add_reference(slot))),
-                Repeated::Replace => self.replace(Place { slot, hash }, &new),
+                Repeated::Replace => self.replace(EntryRef { slot, hash }, &new),
             },
             found => {
                 let event = books.begin(self.time);
@@ -92,7 +92,7 @@ impl Session<'_> {
     /// Another buffer at a live key: a missed free. Its slot comes later than the old one's, so that a reader who looks an
     /// entry up again cannot take one for the other.
     #[cold]
-    fn replace(&mut self, place: Place, new: &NewEntry<'_>) -> Result<Stored, Lost> {
+    fn replace(&mut self, place: EntryRef, new: &NewEntry<'_>) -> Result<Stored, Lost> {
         let books = self.books;
         books.lose(Lost::Replaced);
         let event = books.begin(self.time);

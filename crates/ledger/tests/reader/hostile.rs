@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proptest::prelude::*;
-use ttmon_ledger::reader::{ReadAt, Refusal, Region};
+use ttmon_ledger::reader::{ReadAt, ReadError, Region};
 
 use super::encoder::{Encoder, Shape, filled};
 use super::{file, open};
@@ -39,34 +39,34 @@ fn read_all(region: &Region) {
     assert_eq!(recorded.events.len() as u64 + recorded.overrun, recorded.next);
 }
 
-fn refused(bytes: &[u8]) -> Refusal {
+fn refused(bytes: &[u8]) -> ReadError {
     open(bytes).expect_err("not a ledger")
 }
 
 #[test]
 fn not_files() {
-    assert_eq!(Region::open(File::open("/dev/zero").unwrap()).unwrap_err(), Refusal::NotRegular);
-    assert_eq!(Region::open(File::open("/dev/shm").unwrap()).unwrap_err(), Refusal::NotRegular);
+    assert_eq!(Region::open(File::open("/dev/zero").unwrap()).unwrap_err(), ReadError::NotRegular);
+    assert_eq!(Region::open(File::open("/dev/shm").unwrap()).unwrap_err(), ReadError::NotRegular);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ttmon-ledger");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let fifo = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-    assert_eq!(Region::open(fifo).unwrap_err(), Refusal::NotRegular);
+    assert_eq!(Region::open(fifo).unwrap_err(), ReadError::NotRegular);
     fs::remove_file(path).unwrap();
 }
 
 #[test]
 fn not_ledgers() {
-    assert_eq!(refused(b""), Refusal::TooShort);
-    assert_eq!(refused(b"TTMONLD"), Refusal::TooShort);
-    assert_eq!(refused(&[0; 4096]), Refusal::NotReady);
+    assert_eq!(refused(b""), ReadError::TooShort);
+    assert_eq!(refused(b"TTMONLD"), ReadError::TooShort);
+    assert_eq!(refused(&[0; 4096]), ReadError::NotReady);
     let mut region = Encoder::new(Shape::small());
     region.text(0, b"TTMONLDH");
-    assert_eq!(refused(&region.bytes), Refusal::NotReady);
+    assert_eq!(refused(&region.bytes), ReadError::NotReady);
     // A regular file of length 0 whose bytes are all there: this process's memory where nothing is mapped.
     let nowhere = Region::open_at(File::open("/proc/self/mem").unwrap(), 0, 1 << 20);
-    assert!(matches!(nowhere, Err(Refusal::Io(_))), "{nowhere:?}");
-    assert_eq!(Region::open_at(file(&[0; 5000]), u64::MAX - 10, 5000).unwrap_err(), Refusal::TooShort);
+    assert!(matches!(nowhere, Err(ReadError::Io(_))), "{nowhere:?}");
+    assert_eq!(Region::open_at(file(&[0; 5000]), u64::MAX - 10, 5000).unwrap_err(), ReadError::TooShort);
 }
 
 #[test]
@@ -75,12 +75,12 @@ fn versions() {
     region.put16(0x00A, 7);
     assert!(open(&region.bytes).is_ok(), "a later minor version");
     region.put16(0x00A, 1);
-    assert_eq!(refused(&region.bytes), Refusal::Version { major: 1, minor: 1 }, "it has not the tables");
+    assert_eq!(refused(&region.bytes), ReadError::Version { major: 1, minor: 1 }, "it has not the tables");
     assert_eq!(refused(&region.bytes).to_string(), "ledger of version 1.1; this program reads 1.x from 1.2 on");
     region.put16(0x00A, 7);
     for major in [0, 2, u16::MAX] {
         region.put16(0x008, major);
-        assert_eq!(refused(&region.bytes), Refusal::Version { major, minor: 7 });
+        assert_eq!(refused(&region.bytes), ReadError::Version { major, minor: 7 });
         assert!(refused(&region.bytes).to_string().contains(&format!("{major}.7")));
     }
 }
@@ -92,7 +92,7 @@ fn cut_short() {
     let more = [region.circulars, region.launches, region.coverage, region.failures, region.left, region.shared];
     for place in places.into_iter().chain(more) {
         for length in [place.offset - 1, place.offset, place.offset + 1, place.offset + u64::from(place.stride)] {
-            assert_eq!(refused(&region.bytes[..usize::try_from(length).unwrap()]), Refusal::TooShort);
+            assert_eq!(refused(&region.bytes[..usize::try_from(length).unwrap()]), ReadError::TooShort);
         }
     }
     // Cut after it was opened.
@@ -100,10 +100,10 @@ fn cut_short() {
     let read = Region::open(file.try_clone().unwrap()).unwrap();
     for place in places.into_iter().rev() {
         file.set_len(place.offset + 9).unwrap();
-        assert_eq!(read.list().unwrap_err(), Refusal::TooShort);
+        assert_eq!(read.list().unwrap_err(), ReadError::TooShort);
     }
     file.set_len(0).unwrap();
-    assert_eq!((read.totals().unwrap_err(), read.events(0).unwrap_err()), (Refusal::TooShort, Refusal::TooShort));
+    assert_eq!((read.totals().unwrap_err(), read.events(0).unwrap_err()), (ReadError::TooShort, ReadError::TooShort));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn broken_geometry() {
     let check = |offset: u64, value: &[u8]| {
         let mut region = whole.clone();
         region.put(offset, value);
-        assert!(matches!(refused(&region.bytes), Refusal::Geometry(_) | Refusal::TooShort), "{offset:#x} {value:?}");
+        assert!(matches!(refused(&region.bytes), ReadError::Geometry(_) | ReadError::TooShort), "{offset:#x} {value:?}");
     };
     for at in (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)).chain([0x338]) {
         for offset in [0, 8, 0x0FFF, 0x1001, u64::MAX, u64::MAX - 7, whole.bytes.len() as u64, 1 << 62] {

@@ -21,7 +21,7 @@ use crate::snapshot::{Allocator, AllocatorKind, Buffer, BufferAllocator, Circula
 /// What all ledgers say.
 pub(super) struct Tracked {
     /// In the order of their keys, once all are taken in.
-    processes: Vec<Known>,
+    processes: Vec<KnownProcess>,
     pub(super) allocators: Vec<Allocator>,
     pub(super) buffers: Vec<Buffer>,
     pub(super) circulars: Vec<Circular>,
@@ -34,7 +34,7 @@ pub(super) struct Tracked {
 }
 
 /// A process, who told of it, and what.
-type Known = (ProcessKey, LedgerWriter, Reading<OfProcess>);
+type KnownProcess = (ProcessKey, LedgerWriter, Reading<OfProcess>);
 
 /// Where memory may lie that no row matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Tracked {
         self.find(process).is_some_and(|(_, writer, _)| *writer == LedgerWriter::Service)
     }
 
-    fn find(&self, process: ProcessKey) -> Option<&Known> {
+    fn find(&self, process: ProcessKey) -> Option<&KnownProcess> {
         self.processes.get(self.processes.binary_search_by_key(&process, |(key, ..)| *key).ok()?)
     }
 

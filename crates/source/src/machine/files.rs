@@ -12,13 +12,13 @@ use crate::root::Root;
 
 #[derive(Debug)]
 pub(super) struct Files {
-    place: Place,
+    place: ReadBy,
     read_timeout: Duration,
     base: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum ReadBy {
     Threads(Pool),
     Process(Reader),
 }
@@ -28,8 +28,8 @@ impl Files {
     pub(super) fn new(root: &Root, options: &Options) -> Result<Self, Error> {
         let (read_timeout, base) = (options.read_timeout, root.base.clone());
         let place = match options.isolation {
-            Isolation::Threads => Place::Threads(Pool::new(read_timeout, base.clone())),
-            Isolation::Process => Place::Process(Reader::fork(read_timeout, base.clone()).map_err(Error::Reader)?),
+            Isolation::Threads => ReadBy::Threads(Pool::new(read_timeout, base.clone())),
+            Isolation::Process => ReadBy::Process(Reader::fork(read_timeout, base.clone()).map_err(Error::Reader)?),
         };
         Ok(Self { place, read_timeout, base })
     }
@@ -41,11 +41,11 @@ impl Files {
             return Ok(Vec::new());
         }
         let read = match &mut self.place {
-            Place::Threads(pool) => Ok(pool.read(lanes)),
-            Place::Process(reader) => read_in_frames(reader, lanes).map_err(Error::Reader),
+            ReadBy::Threads(pool) => Ok(pool.read(lanes)),
+            ReadBy::Process(reader) => read_in_frames(reader, lanes).map_err(Error::Reader),
         };
         if read.is_err() {
-            self.place = Place::Threads(Pool::new(self.read_timeout, self.base.clone()));
+            self.place = ReadBy::Threads(Pool::new(self.read_timeout, self.base.clone()));
         }
         read
     }
@@ -78,11 +78,11 @@ fn frames(lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
 #[cfg(test)]
 impl Files {
     pub(super) fn of_reader(reader: Reader) -> Self {
-        Self { place: Place::Process(reader), read_timeout: Duration::from_millis(200), base: None }
+        Self { place: ReadBy::Process(reader), read_timeout: Duration::from_millis(200), base: None }
     }
 
     pub(super) fn are_threads(&self) -> bool {
-        matches!(self.place, Place::Threads(_))
+        matches!(self.place, ReadBy::Threads(_))
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) struct Scan {
     /// Processes that were not examined because their user is at a limit.
     pub(super) unexamined: BTreeMap<u32, (u32, Resource)>,
     /// Regions of this machine, and what is read of them.
-    regions: (Vec<regions::Found>, Arc<[Request]>),
+    regions: (Vec<regions::RegionFile>, Arc<[Request]>),
 }
 
 /// What was read before the processes are.
@@ -275,16 +275,20 @@ impl Scan {
     fn read_container_regions(
         &mut self,
         files: &mut Files,
-        places: &[regions::Place],
+        places: &[regions::SharedMemoryDirectory],
         problems: &mut Problems,
     ) -> Result<Vec<RegionSample>, Error> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
         let Self { root, budget, .. } = self;
-        let key = |place: &regions::Place| LANE_OF_REGIONS + u64::from(place.pid());
-        let wanted =
-            |place: &regions::Place| Wanted { pid: place.pid(), key: key(place), requests: Vec::new(), long: Some(place.request()) };
+        let key = |place: &regions::SharedMemoryDirectory| LANE_OF_REGIONS + u64::from(place.pid());
+        let wanted = |place: &regions::SharedMemoryDirectory| Wanted {
+            pid: place.pid(),
+            key: key(place),
+            requests: Vec::new(),
+            long: Some(place.request()),
+        };
         let listed = granted::read(files, root, budget, Resource::Names, places.iter().map(wanted).collect())?;
         let mut seen: BTreeSet<String> = regions::identity(root).into_iter().collect();
         let mut lanes = Vec::new();
@@ -407,8 +411,9 @@ impl Scan {
         // Of each mount namespace the first process.
         containers.sort_unstable();
         containers.dedup_by_key(|(mounts, _)| *mounts);
-        let mut places: Vec<regions::Place> = containers.iter().map(|(_, process)| regions::of_container(&self.root, *process)).collect();
-        places.sort_by_key(regions::Place::pid);
+        let mut places: Vec<regions::SharedMemoryDirectory> =
+            containers.iter().map(|(_, process)| regions::of_container(&self.root, *process)).collect();
+        places.sort_by_key(regions::SharedMemoryDirectory::pid);
         regions.extend(self.read_container_regions(reader, &places, problems)?);
         Ok(processes)
     }
