@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::MemfdFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use ttmon_model::PerKind;
 use ttmon_model::region::{Region, Slot};
@@ -16,7 +17,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_sim::{Machine, Spec};
 
 use crate::host::{ALLOCATIONS, API, ATTACKER, Actor, BYSTANDER, HANDOVER, Host, STATE, ask, hold, metric, rss, strength, within};
-use crate::isolation::{Pids, TTMON};
+use crate::isolation::{PROGRAM, Pids, TTMON};
 use crate::watch::Watch;
 use crate::{Case, Role};
 
@@ -25,9 +26,17 @@ pub(crate) const CASES: &[Case] = &[
     ("pids_in_statistics_of_one_user_are_cut", Pids::Private, statistics),
     ("statistics_of_one_user_hide_no_others", Pids::Private, statistics_of_others),
     ("mappings_of_one_user_are_cut", Pids::Private, mappings),
+    ("names_in_containers_of_one_user_are_cut", Pids::Private, containers),
 ];
 
-pub(crate) const ROLES: &[Role] = &[("descriptors", descriptors), ("regions", regions), ("own_region", own_region), ("mapped", mapped)];
+pub(crate) const ROLES: &[Role] = &[
+    ("descriptors", descriptors),
+    ("regions", regions),
+    ("own_region", own_region),
+    ("mapped", mapped),
+    ("contained", contained),
+    ("held", |_| hold()),
+];
 
 pub(crate) const MACHINE: &str = "/run/machine";
 const RSS_MAX: u64 = 256 << 20;
@@ -196,4 +205,19 @@ print('ready', flush=True)
 sys.stdin.read()";
     let error = Command::new("python3").args(["-S", "-c", script, &arguments[0]]).exec();
     panic!("python3: {error}");
+}
+
+fn containers() {
+    // Some 256 KiB, which every mount namespace shares.
+    for number in 0..1100 {
+        fs::write(format!("/dev/shm/{number:0>240}"), "").unwrap();
+    }
+    attack(|| many(strength(150, 1500), "contained", &[]), "bytes of names", By::Commands);
+}
+
+/// A process in a mount namespace of its own that seems to have a ledger.
+fn contained(_: &[String]) {
+    let _ledger = rustix::fs::memfd_create("ttmon-ledger", MemfdFlags::empty()).unwrap();
+    let error = Command::new("unshare").args(["--user", "--mount", PROGRAM, "role", "held"]).exec();
+    panic!("unshare: {error}");
 }
