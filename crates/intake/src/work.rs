@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use ttmon_ledger::reader::{Live, Refusal, Region, Totals};
+use ttmon_ledger::reader::{Live, ReadError, Region, Totals};
 use ttmon_ledger::writer::Hosted;
 use ttmon_ledger::writer::{Environment, Seen};
 use ttmon_model::identity::ProcessKey;
@@ -401,13 +401,13 @@ fn readable(work: &DumpWork, present: &[Arc<Found>], kept: &PostMortem) -> Vec<R
 fn content(ledger: &Readable, entries_left: &mut u64) -> Option<Content> {
     let (region, totals) = (ledger.region.as_ref()?, ledger.totals.as_ref()?);
     let circulars = region.circulars(totals).ok()?;
-    let listed = if totals.live_entries > *entries_left { Err(Refusal::TooMany) } else { region.live(*entries_left) };
+    let listed = if totals.live_entries > *entries_left { Err(ReadError::TooMany) } else { region.live(*entries_left) };
     match listed {
         Ok(Live { totals, entries, tags }) => {
             *entries_left -= entries.len() as u64;
             Some(Content { totals, entries, circulars, tags })
         }
-        Err(Refusal::TooMany) => Some(Content { totals: totals.clone(), entries: Vec::new(), circulars, tags: Vec::new() }),
+        Err(ReadError::TooMany) => Some(Content { totals: totals.clone(), entries: Vec::new(), circulars, tags: Vec::new() }),
         Err(_) => None,
     }
 }

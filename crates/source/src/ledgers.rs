@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 
 use ttmon_ledger::layout::{Coverage, KINDS, WriterKind, flag, kind, origin, status};
 use ttmon_ledger::reader::{
-    Allocator, Chip, Circular, Entry, Exactness, Feature, Live, Refusal, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
+    Allocator, Chip, Circular, Entry, Exactness, Feature, Live, ReadError, Region, Row, SelfCheck, SharedChip, SharedPeak, Totals,
 };
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::{
@@ -172,7 +172,7 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
     }
     let Live { totals, entries, tags } = match region.live(listed_most(totals.live_entries)) {
         Ok(live) => live,
-        Err(Refusal::TooMany) => {
+        Err(ReadError::TooMany) => {
             // A ledger that lists more than it counts is over any limit.
             granted(Resource::Buffers, u64::MAX);
             return ledger(region, &totals, granted);

@@ -258,6 +258,6 @@ impl Server {
 /// The first lines of a dump that an ordinary user had printed.
 fn beginning(text: &str) -> &str {
     let text = text.trim_end_matches('\n');
-    let end = text.floor_char_boundary(PRINTED_DUMP_BYTES_MAX);
+    let end = (0..=PRINTED_DUMP_BYTES_MAX.min(text.len())).rfind(|end| text.is_char_boundary(*end)).unwrap_or(0);
     if end == text.len() { text } else { text[..end].rsplit_once('\n').map_or("", |(lines, _)| lines) }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use ttmon_ledger::layout::{Op, WriterKind};
-use ttmon_ledger::reader::{Exactness, Listing, PeakSet, Refusal, Region};
+use ttmon_ledger::reader::{Exactness, Listing, PeakSet, ReadError, Region};
 use ttmon_ledger::report;
 use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Key, KindGeometry, Writer};
 
@@ -106,13 +106,13 @@ fn live_entries_are_listed_up_to_a_limit() {
         }
     };
     insert(0, 300);
-    assert_eq!(reader(&writer).live(299).unwrap_err(), Refusal::TooMany);
+    assert_eq!(reader(&writer).live(299).unwrap_err(), ReadError::TooMany);
     assert_eq!(reader(&writer).live(300).unwrap().entries.len(), 300);
     writer.session().unwrap().free_all(allocator);
     insert(1000, 3);
     let live = reader(&writer).live(3).unwrap();
     assert_eq!((live.entries.len(), live.totals.live_entries, live.totals.exactness), (3, 3, Exactness::Exact));
-    assert_eq!(reader(&writer).live(2).unwrap_err(), Refusal::TooMany);
+    assert_eq!(reader(&writer).live(2).unwrap_err(), ReadError::TooMany);
 }
 
 #[test]

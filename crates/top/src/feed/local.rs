@@ -50,7 +50,8 @@ impl Local {
             let mut events = Vec::new();
             let mut note_events = |machine: &Machine, sample: &Sample, snapshot: &Snapshot| {
                 if wants_buffers {
-                    let scene = Scene { sample, snapshot, present: machine.ledgers(), departed: machine.departed(), pid: None, most: usize::MAX };
+                    let scene =
+                        Scene { sample, snapshot, present: machine.ledgers(), departed: machine.departed(), pid: None, most: usize::MAX };
                     events = recorder.newest(&scene, &[]);
                 }
             };
