@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::project::Project;
+use crate::sbom;
 use crate::stop::Stop;
 use payload::Payload;
 
@@ -37,7 +38,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         let bytes = fs::metadata(&file).map_err(|error| format!("{}: {error}", file.display()))?.len();
         println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
     }
-    Ok(())
+    Ok(sbom::write(project, &output.join(sbom::FILE))?)
 }
 
 /// Makes all packages, each twice: the same files must give the same bytes.

@@ -9,13 +9,32 @@ use serde_json::{Value, json};
 use crate::project::{Project, output};
 use crate::stop::{Stop, no_arguments};
 
-/// The program whose crates are listed, and where the list goes below the target directory.
+/// The program whose crates are listed.
 const PACKAGE: &str = "ttmon";
-const FILE: &str = "package/ttmon.cdx.json";
+/// The name of the list, beside the packages.
+pub(crate) const FILE: &str = "ttmon.cdx.json";
+
+/// The crates that the released program is linked with.
+const LINKED: [&str; 11] = [
+    "tree",
+    "--locked",
+    "--package",
+    PACKAGE,
+    "--edges",
+    "normal",
+    "--features",
+    "tls",
+    "--target",
+    "x86_64-unknown-linux-musl",
+    "--prefix=none",
+];
+
+/// Crates by name and version.
+type Crates = BTreeSet<(String, String)>;
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     no_arguments(arguments)?;
-    let path = project.metadata()?.target.join(FILE);
+    let path = project.metadata()?.target.join("package").join(FILE);
     Ok(write(project, &path)?)
 }
 
@@ -34,28 +53,28 @@ fn document(project: &Project) -> Result<Value, String> {
     let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
     let lock = project.root.join("Cargo.lock");
     let lock = fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
-    of_metadata(&metadata, &checksums(&lock)).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())
+    let tree = output(&mut project.cargo(&LINKED))?;
+    of_metadata(&metadata, &linked(&tree), &checksums(&lock)).ok_or_else(|| "cargo metadata is not of the form 1 that we know".to_owned())
 }
 
-fn of_metadata(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Option<Value> {
-    let packages: BTreeMap<&str, &Value> =
-        metadata["packages"].as_array()?.iter().filter_map(|package| Some((package["id"].as_str()?, package))).collect();
-    let (root, own) = packages.iter().find(|(_, package)| package["name"] == PACKAGE)?;
-    let linked = linked(metadata, root)?;
-    let component = |id: &&str| {
-        let package = packages.get(id)?;
+fn of_metadata(metadata: &Value, linked: &Crates, checksums: &BTreeMap<(String, String), String>) -> Option<Value> {
+    let component = |package: &Value| {
         let (name, version) = (package["name"].as_str()?, package["version"].as_str()?);
+        let key = (name.to_owned(), version.to_owned());
+        linked.contains(&key).then_some(())?;
         let purl = format!("pkg:cargo/{name}@{version}");
         let mut component = json!({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl});
         if let Some(license) = package["license"].as_str() {
             component["licenses"] = json!([{"expression": license.replace('/', " OR ")}]);
         }
-        if let Some(checksum) = checksums.get(&(name.to_owned(), version.to_owned())) {
+        if let Some(checksum) = checksums.get(&key) {
             component["hashes"] = json!([{"alg": "SHA-256", "content": checksum}]);
         }
         Some(component)
     };
-    let components: Vec<Value> = linked.iter().filter(|id| *id != root).filter_map(component).collect();
+    let packages = metadata["packages"].as_array()?;
+    let own = packages.iter().find(|package| package["name"] == PACKAGE)?;
+    let components: Vec<Value> = packages.iter().filter_map(component).collect();
     Some(json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -65,21 +84,13 @@ fn of_metadata(metadata: &Value, checksums: &BTreeMap<(String, String), String>)
     }))
 }
 
-/// Packages that a package is linked with. What only its build and its tests need is not among them.
-fn linked<'a>(metadata: &'a Value, root: &'a str) -> Option<BTreeSet<&'a str>> {
-    let nodes: BTreeMap<&str, &Value> =
-        metadata["resolve"]["nodes"].as_array()?.iter().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
-    let (mut linked, mut next) = (BTreeSet::new(), vec![root]);
-    while let Some(id) = next.pop() {
-        if !linked.insert(id) {
-            continue;
-        }
-        for dependency in nodes.get(id)?["deps"].as_array()? {
-            let is_normal = dependency["dep_kinds"].as_array()?.iter().any(|kind| kind["kind"].is_null());
-            next.extend(dependency["pkg"].as_str().filter(|_| is_normal));
-        }
-    }
-    Some(linked)
+/// The crates of a tree, one `NAME vVERSION` per line, without the program itself.
+fn linked(tree: &str) -> Crates {
+    let key = |line: &str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
+    };
+    tree.lines().filter_map(key).filter(|(name, _)| name != PACKAGE).collect()
 }
 
 /// The checksums of Cargo.lock, by name and version. Our own crates have none.
@@ -96,21 +107,20 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 mod tests {
     use super::*;
 
-    /// The list is that of `cargo tree`, which follows the same edges in its own way.
     #[test]
     fn every_linked_crate_is_named() {
         let project = Project::find().expect("this workspace");
         let document = document(&project).expect("a document");
         let components = document["components"].as_array().expect("a list");
-        let named: BTreeSet<String> =
-            components.iter().map(|one| format!("{} v{}", one["name"].as_str().unwrap(), one["version"].as_str().unwrap())).collect();
-        let arguments =
-            ["tree", "--locked", "--package", PACKAGE, "--edges", "normal", "--all-features", "--target", "all", "--prefix", "none"];
-        let tree = output(&mut project.cargo(&arguments)).expect("a tree");
-        let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        let linked: BTreeSet<String> =
-            tree.lines().filter(|line| !line.is_empty()).map(words).filter(|name| !name.starts_with("ttmon v")).collect();
-        assert_eq!(named, linked);
+        let names: Vec<&str> = components.iter().filter_map(|one| one["name"].as_str()).collect();
+        let linked = linked(&output(&mut project.cargo(&LINKED)).expect("a tree"));
+        assert_eq!(names.len(), linked.len());
+        for needed in ["rustls", "hyper", "clap", "zstd-sys", "ttmon-ledger"] {
+            assert!(names.contains(&needed), "{needed} is missing");
+        }
+        for foreign in ["windows-sys", "wasm-bindgen", "proptest", "libtest-mimic"] {
+            assert!(!names.contains(&foreign), "{foreign} is not linked");
+        }
         let is_foreign = |one: &&Value| !one["name"].as_str().is_some_and(|name| name.starts_with("ttmon"));
         for component in components.iter().filter(is_foreign) {
             assert!(component["hashes"][0]["content"].as_str().is_some_and(|hash| hash.len() == 64), "{component}");

@@ -66,11 +66,11 @@ fn many_allocators() {
     attack(|| many(strength(60, 300), "allocators", &["256"]), "allocators", By::Everybody);
 }
 
-/// COUNT: so many allocators of 64 chips each.
+/// COUNT: so many allocators.
 fn allocators(arguments: &[String]) {
     let mut session = WRITER.session().unwrap();
     for number in 0..arguments[0].parse().unwrap() {
-        let allocator = open_allocator(&mut session, number, 64);
+        let allocator = open_allocator(&mut session, number, 1);
         insert(&mut session, allocator, kind::DRAM, 1);
     }
     drop(session);
