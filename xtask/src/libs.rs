@@ -37,13 +37,7 @@ pub(crate) fn build(project: &Project, profile: Profile) -> Result<PathBuf, Stri
     for package in PACKAGES {
         arguments.extend(["--package", package]);
     }
-    let cargo = |arguments: &[&str]| {
-        let mut command = project.cargo(arguments);
-        if profile == Profile::Release {
-            command.env("RUSTFLAGS", project.remap());
-        }
-        project::run(&mut command)
-    };
+    let cargo = |arguments: &[&str]| project::run(&mut project.cargo(arguments));
     cargo(&arguments)?;
     if profile == Profile::Release {
         // A crate that is a Rust library too is not optimised with what it uses, and an event takes a tenth longer; so each is built once

@@ -38,9 +38,14 @@ impl Project {
         Ok(Self { root, cargo })
     }
 
-    /// A cargo command in the workspace that will not wait for a key.
+    /// A cargo command in the workspace that will not wait for a key. Release builds have the same flags everywhere: cargo compiles
+    /// everything anew where they change.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
-        self.command(&self.cargo, arguments)
+        let mut command = self.command(&self.cargo, arguments);
+        if arguments.contains(&"--release") {
+            command.env("RUSTFLAGS", self.remap());
+        }
+        command
     }
 
     /// Any other program, likewise.

@@ -297,8 +297,13 @@ fn p12_a_process_has_as_many_devices_as_a_ledger_lists() {
 /// A shell's way to say something before it becomes the server.
 fn started_by(server: &Server, words: &str) -> std::process::Child {
     let inner = server.command();
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(format!("{words}; exec \"$0\" \"$@\"")).arg(inner.get_program()).args(inner.get_args());
+    // Whatever the caller of the tests ignores.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal=HUP", "sh", "-c"])
+        .arg(format!("{words}; exec \"$0\" \"$@\""))
+        .arg(inner.get_program())
+        .args(inner.get_args());
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     server.until("it listens", || UnixStream::connect(server.socket()).is_ok());
     child
