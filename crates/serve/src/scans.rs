@@ -25,30 +25,8 @@ pub(crate) struct Scan {
     pub(crate) cpu: Duration,
 }
 
-/// Scans until the samples of an earlier one are freed everywhere.
-const SCANS_UNTIL_FREED: u32 = 8;
-/// Fewer ledgers than this leave too little memory behind.
-const CROWD_MIN: usize = 32;
-
-/// How many ledgers there were. Their memory is given back when most of them are gone.
-#[derive(Debug, Default)]
-struct Crowd {
-    most: usize,
-    release_in: Option<u32>,
-}
-
-impl Crowd {
-    /// Whether most of the ledgers went a while ago: once for each time.
-    fn has_left(&mut self, ledgers: usize) -> bool {
-        self.most = self.most.max(ledgers);
-        if self.most >= CROWD_MIN && ledgers < self.most / 2 {
-            self.most = ledgers;
-            self.release_in = Some(SCANS_UNTIL_FREED);
-        }
-        self.release_in = self.release_in.and_then(|scans| scans.checked_sub(1));
-        self.release_in == Some(0)
-    }
-}
+/// Freed memory is given back after so many scans: it takes a millisecond.
+const RELEASE_EVERY: usize = 32;
 
 /// The thread, as the sampler sees it.
 #[derive(Debug)]
@@ -65,9 +43,8 @@ impl Scans {
         let (ask, asked) = mpsc::channel::<Scope>();
         let (found, results) = mpsc::channel();
         let work = move || {
-            let mut crowd = Crowd::default();
-            for scope in asked {
-                if crowd.has_left(scanner.ledgers().len()) {
+            for (scan, scope) in asked.into_iter().enumerate() {
+                if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {
                     ttmon_sys::release_freed_memory();
                 }
                 let result = scanner.scan(&scope).map(|scanned| Scan {
@@ -112,19 +89,5 @@ impl Scans {
                 None
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_released_once_after_a_crowd_has_left() {
-        let mut crowd = Crowd::default();
-        let counts = [1, 100, 100, 60, 3].into_iter().chain([2; 30]);
-        let released: Vec<usize> = counts.enumerate().filter(|(_, count)| crowd.has_left(*count)).map(|(scan, _)| scan).collect();
-        assert_eq!(released, [11], "eight scans after most were gone");
-        assert!(!(0..50).any(|_| crowd.has_left(8)));
     }
 }
