@@ -110,7 +110,7 @@ impl Region {
     }
 
     /// What is live and the figures of the same moment. A ledger may list more than it counts: one with more than `most` live entries is
-    /// refused with [`Refusal::TooMany`], before they are all read.
+    /// refused with [`ReadError::TooMany`], before they are all read.
     pub fn live(&self, most: u64) -> Result<Live, ReadError> {
         list::live(self, most)
     }
