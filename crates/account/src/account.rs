@@ -21,7 +21,7 @@ use crate::names::{self, Names};
 pub enum ChipPlace {
     /// A device of this machine.
     Device(DeviceId),
-    /// What tells it apart from others.
+    /// What identifies it.
     Unmapped(u64),
 }
 

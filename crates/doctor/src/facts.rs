@@ -69,7 +69,7 @@ pub struct Node {
 /// Room of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// All of it.
+    /// The size.
     pub total: u64,
     /// What is left.
     pub free: u64,

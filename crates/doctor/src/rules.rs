@@ -87,7 +87,7 @@ fn driver(facts: &Facts) -> Vec<Finding> {
             let message = format!("{} on the PCI bus, and the driver is not loaded", count(facts.bus.len(), "device"));
             problem(TOPIC, message, "sudo modprobe tenstorrent; if there is no such module: sudo apt install tenstorrent-dkms")
         }
-        Err(_) if facts.bus.is_empty() => problem(TOPIC, "the driver is loaded, and no device of it is on the PCI bus", RESCAN),
+        Err(_) if facts.bus.is_empty() => problem(TOPIC, "the driver is loaded, and no Tenstorrent device is on the PCI bus", RESCAN),
         Err(reason) => {
             let unbound = facts.bus.iter().find(|device| device.driver.is_none());
             let remedy = unbound.map_or_else(|| "sudo dmesg | grep -i tenstorrent".to_owned(), |found| bind(found.bdf));
