@@ -13,6 +13,7 @@ mod overlap;
 mod peaks;
 mod places;
 mod process;
+mod refusals;
 mod rows;
 mod sums;
 
@@ -25,13 +26,14 @@ use crate::memory::{Bar, Figure, Kind, KindMemory, Memory, PerKind, Source, sum}
 use crate::missing::{Missing, Reading};
 use crate::problems::Problems;
 use crate::sample::{Problem, Sample};
-use crate::snapshot::{Allocator, Device, DeviceUse, Process, Snapshot, State};
+use crate::snapshot::{Allocator, Device, DeviceUse, Process, Snapshot, State, Status};
 
 pub use chip::ChipIdentity;
 use ledger::Tracked;
 pub use ledger::numbering;
 pub use numbers::{describes, lacks_numbers, proven};
 pub use peaks::Peaks;
+pub use refusals::Refusals;
 use rows::Row;
 pub use sums::DeviceSums;
 
@@ -49,6 +51,7 @@ impl Snapshot {
         let tracked = ledger::attribute(sample, previous, &rows, &ids, &mut problems);
         let processes = process::list(sample, previous, &rows, &attribution, &tracked);
         let by_device = by_device(&processes);
+        let refusals = tracked.refusals();
         let mut devices: Vec<Device> = Vec::with_capacity(rows.len());
         let mut not_held = BTreeMap::new();
         for (index, row) in rows.iter().enumerate() {
@@ -62,7 +65,10 @@ impl Snapshot {
             let holders = rows::holders(&rows, row);
             let uses = uses_of(&device, holders, by_device.get(&device.id).map_or(&[], Vec::as_slice), &mut not_held);
             device.memory = memory(&device, row, holders, &processes, &uses, &tracked, attribution.stale_bytes[index]);
-            (device.health, device.health_reasons) = health::judge(&device, row.product, slot_width_max);
+            device.memory.refusals = refusals.get(&device.id).map_or(device.memory.refusals, |count| Ok(*count));
+            device.memory.stale_processes = by_device.get(&device.id).map_or(0, |uses| dead(uses));
+            device.pcie_degraded = health::is_link_degraded(&device, row.product, slot_width_max);
+            (device.health, device.health_reasons) = health::judge(&device, slot_width_max);
             devices.push(device);
         }
         for (pid, devices) in not_held {
@@ -207,12 +213,35 @@ fn memory(
         let capacity = capacity(&here, kind);
         let of_capacity = capacity.and_then(|capacity| figure.allocated.map(|allocated| capacity.saturating_sub(allocated)));
         let free = of_capacity.or_else(|_| total.and_then(|total| figure.used.map(|used| total.saturating_sub(used))));
-        KindMemory { total, capacity, free, figure }
+        KindMemory { total, capacity, free, largest_free_per_bank: largest_free(&here, kind), figure }
     });
     let used = |bar: &[Kind]| sum(bar.iter().map(|kind| kinds[*kind].figure.used));
     let dram = Bar { total: dram_total, used: used(&Kind::DRAM_BAR) };
     let l1 = Bar { total: l1_total, used: used(&Kind::L1_BAR) };
-    Memory { kinds, dram, l1, untracked_processes: untracked, holders: open, hidden_processes: hidden, stale_bytes }
+    // What each tracked program was refused is added by the caller.
+    let refusals = if untracked > 0 || may_be_reported { Err(Missing::NotTracked) } else { open.map(|_| 0) };
+    Memory {
+        kinds,
+        dram,
+        l1,
+        untracked_processes: untracked,
+        holders: open,
+        hidden_processes: hidden,
+        stale_bytes,
+        stale_processes: 0,
+        refusals,
+    }
+}
+
+/// Processes that have exited while their device file is still open.
+fn dead(uses: &[Use<'_>]) -> u64 {
+    uses.iter().filter(|(process, _)| process.status == Status::Dead).count() as u64
+}
+
+/// The largest free block of a bank, of the allocator with the smallest: a program that needs a block has one of them.
+fn largest_free(here: &[&Allocator], kind: Kind) -> Reading<u64> {
+    let of = |allocator: &&Allocator| allocator.kinds[kind].as_ref()?.banks.as_ref().ok()?.largest_free_per_bank.ok();
+    here.iter().filter_map(of).min().ok_or(Missing::NotTracked)
 }
 
 /// The most that an allocator on the chip may hand out: a mesh's and its submesh's are the same bytes.

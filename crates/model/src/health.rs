@@ -12,7 +12,7 @@ use crate::product::Product;
 use crate::snapshot::{Device, Health, Location, State};
 
 /// Judges a device whose other fields are complete, and says why in words.
-pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
+pub(crate) fn judge(device: &Device, slot_width_max: Reading<u64>) -> (Health, Vec<String>) {
     if device.state != State::Ok {
         return (Health::Unknown, state_reason(device).into_iter().collect());
     }
@@ -39,7 +39,7 @@ pub(crate) fn judge(device: &Device, product: Option<&Product>, slot_width_max: 
     if device.heartbeat_alive == Ok(false) {
         note(Health::Warning, "the firmware's heartbeat has stopped".to_owned());
     }
-    if let Some((width, possible)) = narrow_link(device, product, slot_width_max).filter(|_| device.is_in_use()) {
+    if let (Ok(true), Ok((width, possible)), true) = (device.pcie_degraded, lanes(device, slot_width_max), device.is_in_use()) {
         note(Health::Warning, format!("PCIe link x{width} of x{possible}"));
     }
     if let Ok(trips @ 1..) = device.therm_trip_count {
@@ -73,6 +73,19 @@ impl Device {
             () if is_at(self.power.map(|now| now.0), self.power_limit.map(|limit| limit.0)) => Some("power"),
             () => None,
         }
+    }
+}
+
+impl Device {
+    /// Whether the chip is throttling, or the reason why that cannot be judged.
+    pub fn throttling(&self) -> Reading<bool> {
+        self.aiclk_mhz?;
+        self.aiclk_limit_mhz?;
+        let temperature = self.temperature.and(self.temperature_limit);
+        let power = self.power.and(self.power_limit);
+        temperature.map(drop).or(power.map(drop))?;
+        self.memory.holders?;
+        Ok(self.throttled_by().is_some())
     }
 }
 
@@ -168,10 +181,13 @@ fn against(now: Reading<f64>, limit: Reading<f64>) -> Option<Health> {
     })
 }
 
-/// Lanes in use and lanes possible, where they differ and should not.
-fn narrow_link(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> Option<(u64, u64)> {
-    let width = device.pcie_width.ok()?;
-    let possible = device.pcie_width_max.ok()?.min(slot_width_max.unwrap_or(u64::MAX));
-    let is_built_so = product.is_some_and(|product| product.narrow_link_is_normal);
-    (width < possible && !is_built_so).then_some((width, possible))
+/// Lanes in use and lanes possible.
+fn lanes(device: &Device, slot_width_max: Reading<u64>) -> Reading<(u64, u64)> {
+    Ok((device.pcie_width?, device.pcie_width_max?.min(slot_width_max.unwrap_or(u64::MAX))))
+}
+
+/// Whether the link has fewer lanes than chip and slot allow. Some products are built with fewer.
+pub(crate) fn is_link_degraded(device: &Device, product: Option<&Product>, slot_width_max: Reading<u64>) -> Reading<bool> {
+    let (width, possible) = lanes(device, slot_width_max)?;
+    Ok(width < possible && !product.is_some_and(|product| product.narrow_link_is_normal))
 }

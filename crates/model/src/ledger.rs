@@ -133,6 +133,13 @@ pub struct LedgerAllocator {
     pub buffers_left_out: u64,
 }
 
+impl LedgerAllocator {
+    /// Allocations that the program was refused, of all kinds.
+    pub fn refused(&self) -> u64 {
+        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.refused))
+    }
+}
+
 /// A chip as a process knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerChip {
@@ -266,6 +273,8 @@ pub struct LedgerRow {
     pub allocated: Option<u64>,
     /// Live buffers.
     pub count: u64,
+    /// Allocations that the program was refused.
+    pub refused: u64,
     /// Highest `used`.
     pub peak: u64,
     /// When that was.
@@ -292,6 +301,7 @@ impl LedgerRow {
             used: 0,
             allocated: None,
             count: 0,
+            refused: 0,
             peak: 0,
             peak_time: UnixTime(0),
             unlisted_count: 0,

@@ -30,7 +30,7 @@ pub mod units;
 
 pub use attributes::{Attr, Raw};
 pub use cluster::Cluster;
-pub use derive::{ChipIdentity, Peaks, describes, lacks_numbers, numbering, proven};
+pub use derive::{ChipIdentity, Peaks, Refusals, describes, lacks_numbers, numbering, proven};
 pub use identity::{Bdf, DeviceId, ProcessKey};
 pub use kernels::{KernelType, KernelTypes, KernelUse};
 pub use memory::{Kind, PerKind, Source};

@@ -161,6 +161,8 @@ pub struct KindMemory {
     pub capacity: Reading<u64>,
     /// What can still be had: capacity less allocated, else total less used.
     pub free: Reading<u64>,
+    /// The largest free block of a bank: of several allocators, the one with the smallest.
+    pub largest_free_per_bank: Reading<u64>,
     /// The sum over processes.
     pub figure: Figure,
 }
@@ -182,12 +184,22 @@ pub struct Memory {
     pub hidden_processes: u64,
     /// Bytes that dead processes left in TT-Metal's statistics; in no other figure.
     pub stale_bytes: u64,
+    /// Processes that have exited while their device file is still open.
+    pub stale_processes: u64,
+    /// Allocations that tracked programs were refused.
+    pub refusals: Reading<u64>,
 }
 
 impl Memory {
     /// Nothing is known, for one reason.
     pub fn missing(reason: Missing) -> Self {
-        let kind = |_| KindMemory { total: Err(reason), capacity: Err(reason), free: Err(reason), figure: Figure::missing(reason) };
+        let kind = |_| KindMemory {
+            total: Err(reason),
+            capacity: Err(reason),
+            free: Err(reason),
+            largest_free_per_bank: Err(reason),
+            figure: Figure::missing(reason),
+        };
         let bar = Bar { total: Err(reason), used: Err(reason) };
         Self {
             kinds: PerKind::from_fn(kind),
@@ -197,6 +209,8 @@ impl Memory {
             holders: Err(reason),
             hidden_processes: 0,
             stale_bytes: 0,
+            stale_processes: 0,
+            refusals: Err(reason),
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct Allocator {
     pub others: Vec<(BufferKind, AllocatorKind)>,
     /// Listed buffers that are not in [`Snapshot::buffers`], because only the first in some order were wanted.
     pub buffers_left_out: u64,
+    /// Allocations that the program was refused. Documents do not have it.
+    pub refused: u64,
 }
 
 /// One kind of memory of an allocator.

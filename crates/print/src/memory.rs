@@ -400,6 +400,7 @@ mod tests {
             kinds: PerKind::from_fn(|of| (of == Kind::Dram).then(|| kind(1 << 20, (7, 4096)))),
             others: vec![(BufferKind::Host, kind(1 << 10, (0, 0))), (BufferKind::Other, kind(100, (1, 50)))],
             buffers_left_out: 0,
+            refused: 0,
         };
         snapshot.allocators = vec![allocator(0), allocator(1)];
         let id = snapshot.allocators[0].id.clone();

@@ -31,6 +31,7 @@ pub(crate) fn machine() -> Snapshot {
         kinds: PerKind::from_fn(|_| None),
         others: Vec::new(),
         buffers_left_out: 0,
+        refused: 0,
     });
     snapshot
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::sample::Problem;
-use ttmon_model::{Missing, Peaks, Sample, Snapshot};
+use ttmon_model::{Missing, Peaks, Refusals, Sample, Snapshot};
 use ttmon_source::ledgers::Found;
 use ttmon_source::read::boot_time;
 use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
@@ -79,6 +79,7 @@ struct Past {
     /// What all scans did not read because of a limit.
     cut: u64,
     peaks: Peaks,
+    refusals: Refusals,
     leaving: Leaving,
 }
 
@@ -94,6 +95,7 @@ impl Past {
             scans: 0,
             cut: 0,
             peaks: Peaks::default(),
+            refusals: Refusals::default(),
             leaving: Leaving::default(),
         }
     }
@@ -143,6 +145,7 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
     let before = past.before.as_deref();
     let mut snapshot = Snapshot::derive(&sample, past.before_scan.as_deref().map(|before| &before.sample));
     past.peaks.apply(&mut snapshot);
+    past.refusals.apply(&mut snapshot, departed.iter().map(|departed| &departed.last));
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {
         if let Some(millis) = sample.clock_jump(&before.sample) {

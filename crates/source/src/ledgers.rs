@@ -396,6 +396,7 @@ fn row(row: &Row) -> LedgerRow {
         used: row.used,
         allocated: row.geometry.as_ref().map(|_| row.allocated),
         count: row.count,
+        refused: row.failed,
         peak: row.peak,
         peak_time: UnixTime(row.peak_time),
         unlisted_count: row.unlisted_count,

@@ -79,6 +79,18 @@ impl Tracked {
         self.open.get(&device).into_iter().flatten().filter_map(|index| self.allocators.get(*index))
     }
 
+    /// Allocations that programs were refused, by device; those without an allocator are left out.
+    pub(super) fn refusals(&self) -> HashMap<DeviceId, u64> {
+        let mut refusals: HashMap<DeviceId, u64> = HashMap::new();
+        for allocator in &self.allocators {
+            for device in &allocator.devices {
+                let count = refusals.entry(*device).or_default();
+                *count = count.saturating_add(allocator.refused);
+            }
+        }
+        refusals
+    }
+
     /// Whether memory that was reported may lie on this row without being counted there.
     pub(super) fn may_be_on(&self, row: &Row<'_>) -> bool {
         match self.homeless {
@@ -312,6 +324,7 @@ fn take(
             kinds,
             others,
             buffers_left_out: allocator.buffers_left_out,
+            refused: allocator.refused(),
         });
     }
     let first = tracked.allocators.len() - ledger.allocators.len();

@@ -95,6 +95,8 @@ macro_rules! rows {
                 "Heartbeat alive", Performance, None, "Whether the heartbeat moved within a second or more." .from(Attr::Heartbeat).rate(Samples::TwoSlow).metric("ttmon_device_heartbeat_alive").kept();
             let therm_trip_count: Reading<u64> = file(ThermTrips Class "tt_therm_trip_count" Decimal Dynamic U32_VALID, true, since(None, v(2, 7), None)),
                 "Thermal trips", Performance, Count, "Shutdowns by over-temperature since power-on." .counter("ttmon_device_therm_trips_total").kept();
+            made "throttling" = |d| Member::get(&d.throttling()),
+                "Throttling", Performance, None, "Whether the AI clock of a chip in use is held down at its temperature or power limit." .metric("ttmon_device_throttling");
             let pcie_gen: Reading<u64> = file(LinkSpeed Pci "current_link_speed" LinkSpeed Slow GENERATION, false, KERNEL),
                 "PCIe generation", Pcie, None, "Generation of the link now; low while idle may be deliberate." .metric("ttmon_device_pcie_gen");
             let pcie_width: Reading<u64> = file(LinkWidth Pci "current_link_width" Decimal Slow LANES, false, KERNEL),
@@ -103,6 +105,8 @@ macro_rules! rows {
                 "PCIe generation max", Pcie, None, "Highest generation of the chip." .metric("ttmon_device_pcie_gen_max");
             let pcie_width_max: Reading<u64> = file(LinkWidthMax Pci "max_link_width" Decimal Static LANES, false, KERNEL),
                 "PCIe width max", Pcie, None, "Most lanes of the chip." .metric("ttmon_device_pcie_width_max");
+            let pcie_degraded: Reading<bool> = or(RemoteChip),
+                "PCIe degraded", Pcie, None, "Whether the link has fewer lanes than the chip and its slot allow." .from(Attr::LinkWidth).metric("ttmon_device_pcie_degraded");
             let pcie_to_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
                 "PCIe to device", Pcie, BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_bytes_per_second").kept().charts(&[Chart::new(6, "pcie_to")]);
             let pcie_from_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
@@ -138,11 +142,15 @@ macro_rules! rows {
             part "memory.untracked_processes" (memory.untracked_processes),
                 "Untracked processes", Memory, Count, "Processes that hold the chip and tell nobody what they use." .metric("ttmon_device_memory_untracked_processes").kept();
             part "memory.holders" (memory.holders),
-                "Holders", Memory, Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through.";
+                "Holders", Memory, Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through." .metric("ttmon_device_memory_holders");
             part "memory.hidden_processes" (memory.hidden_processes),
                 "Hidden processes", Memory, Count, "Open files of processes in other pid namespaces, which cannot be named." .metric("ttmon_device_memory_hidden_processes");
             part "memory.stale_bytes" (memory.stale_bytes),
                 "Stale bytes", Memory, Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure." .metric("ttmon_device_memory_stale_bytes");
+            part "memory.stale_processes" (memory.stale_processes),
+                "Stale processes", Memory, Count, "Processes that have exited while their device file is still open." .metric("ttmon_device_memory_stale_processes");
+            part "memory.refusals" (memory.refusals),
+                "Refused allocations", Memory, Count, "Allocations that tracked programs were refused; from the service: since it started." .counter("ttmon_device_memory_refusals_total");
             files {
                 CardType Class "tt_card_type" Word Static ANY_BUT_ONES, false, CLASS_1_28;
                 HwmonName Hwmon "name" Word Static ANY_BUT_ONES, false, HWMON;

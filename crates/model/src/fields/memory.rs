@@ -20,6 +20,7 @@ table! {
         .charts(&[Chart::new(10, "cb").part("Circular buffers", Kind::Cb), Chart::new(11, "trace").part("Traces", Kind::Trace)]);
     part "allocated" (figure.allocated), "allocated", Memory, Bytes, "What the allocators took, padding included." .metric("ttmon_memory_allocated_bytes").kept();
     part "free" (free), "free", Memory, Bytes, "Capacity less allocated, else total less used." .metric("ttmon_memory_free_bytes");
+    part "largest_free_per_bank" (largest_free_per_bank), "largest", Memory, Bytes, "Largest free block of a bank; of several allocators, the smallest of theirs." .metric("ttmon_memory_largest_free_per_bank_bytes");
     part "peak" (figure.peak), "peak", Memory, Bytes, "Highest used." .metric("ttmon_memory_peak_bytes");
     part "peak_time" (figure.peak_time), "peak time", Memory, Time, "When that was.";
     part "count" (figure.count), "count", Memory, Count, "Live buffers." .metric("ttmon_memory_buffers");

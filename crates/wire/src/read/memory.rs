@@ -78,6 +78,7 @@ fn allocator(item: &Item<'_>, owners: &Owners) -> Option<Allocator> {
         kinds: PerKind::from_fn(|of| kind(of.name())),
         others: OTHERS.into_iter().filter_map(|of| Some((of, kind(of.name())?))).collect(),
         buffers_left_out: 0,
+        refused: 0,
     })
 }
 

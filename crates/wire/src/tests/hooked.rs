@@ -149,6 +149,7 @@ fn row(kind: Kind, buffers: &[&LedgerBuffer]) -> LedgerRow {
         peak_time: UnixTime(NOW.0 - 9 * SECOND),
         capacity: Some(geometry.banks * geometry.bank_bytes),
         has_per_core: buffers.iter().any(|buffer| buffer.is_per_core),
+        refused: 0,
         has_unknown_blocks: buffers.iter().any(|buffer| !buffer.is_per_core && buffer.per_bank.is_none()),
         ..LedgerRow::empty(BufferKind::Of(kind))
     }

@@ -1,0 +1,58 @@
+//! Refused allocations of each device, as a count that only grows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::identity::{DeviceId, ProcessKey};
+use crate::ledger::LedgerSample;
+use crate::snapshot::Snapshot;
+
+/// Counts refused allocations by device since this was made. A process that ends takes its ledger along; its refusals stay counted.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    /// By allocator: what was counted of it.
+    counted: BTreeMap<(ProcessKey, String), Counted>,
+    totals: BTreeMap<DeviceId, u64>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    count: u64,
+    devices: Vec<DeviceId>,
+}
+
+impl Refusals {
+    /// Adds what a snapshot and the last content of ledgers of ended programs have, and writes the totals into the snapshot.
+    pub fn apply<'a>(&mut self, snapshot: &mut Snapshot, departed: impl Iterator<Item = &'a LedgerSample> + Clone) {
+        for allocator in &snapshot.allocators {
+            let key = (allocator.process, allocator.id.clone());
+            // Every allocator is remembered: its program may be refused something and end before the next snapshot.
+            let counted = self.counted.entry(key).or_insert_with(|| Counted { count: 0, devices: allocator.devices.clone() });
+            add(&mut self.totals, counted, allocator.refused);
+        }
+        for sample in departed.clone() {
+            let Ok(ledger) = &sample.content else { continue };
+            for allocator in &ledger.allocators {
+                let id = format!("{}.{}.{}", sample.owner.pid, allocator.slot, allocator.generation);
+                if let Some(counted) = self.counted.get_mut(&(sample.owner, id)) {
+                    add(&mut self.totals, counted, allocator.refused());
+                }
+            }
+        }
+        let kept: BTreeSet<ProcessKey> =
+            snapshot.processes.iter().map(|process| process.key).chain(departed.map(|sample| sample.owner)).collect();
+        self.counted.retain(|(process, _), _| kept.contains(process));
+        for device in &mut snapshot.devices {
+            if let Some(total) = self.totals.get(&device.id) {
+                device.memory.refusals = Ok(*total);
+            }
+        }
+    }
+}
+
+fn add(totals: &mut BTreeMap<DeviceId, u64>, counted: &mut Counted, count: u64) {
+    let new = count.saturating_sub(counted.count);
+    counted.count = counted.count.max(count);
+    for device in counted.devices.iter().filter(|_| new > 0) {
+        *totals.entry(*device).or_default() += new;
+    }
+}
