@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 
 use ttmon_model::ledger::{BufferKind, BufferLayout};
 use ttmon_model::units::UnixTime;
-use ttmon_source::recorder;
 use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunGroup, RunKind, RunOverhead, RunProcess, RunRefusal, RunReport};
 
 use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, RefusedOnChips};
@@ -102,7 +101,7 @@ impl Account {
     fn refusal(&self, refused: &RefusedOnChips<'_>) -> RunRefusal {
         let failure = refused.failure;
         RunRefusal {
-            refusal: recorder::refusal(failure),
+            refusal: ttmon_recorder::refusal(failure),
             place: self.names(refused.places),
             chips: self.chips(refused.places),
             time_s: self.seconds(failure.time),

@@ -13,9 +13,9 @@ use std::time::Duration;
 use tar::{Builder, EntryType, Header};
 use ttmon_model::attributes::{ATTRIBUTES, Place};
 use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
+use ttmon_reads::isolate::Reader;
+use ttmon_reads::{Lane, Pace, Request, Want};
 use ttmon_source::Root;
-use ttmon_source::isolate::Reader;
-use ttmon_source::read::{Lane, Pace, Request, Want};
 
 /// The directory that everything is packed into.
 const TOP: &str = "ttmon-bundle";

@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::handover::{self, Receiver};
 use ttmon_ledger::reader::Region;
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::units::UnixTime;
-use ttmon_source::handover::{self, Receiver};
 
 use crate::limits::{
     HANDED_BYTES_OF_USER_MAX, HANDED_DEAD_BYTES_MAX, HANDED_DEAD_BYTES_OF_USER_MAX, HANDED_DEAD_TIME, HANDED_MAX, HANDED_MEASURE_INTERVAL,

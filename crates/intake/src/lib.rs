@@ -11,6 +11,7 @@ mod counters;
 mod dump;
 mod follow;
 mod handed;
+pub mod handover;
 pub mod limits;
 mod lines;
 mod listen;

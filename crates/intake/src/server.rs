@@ -24,7 +24,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use ttmon_source::handover::Receiver;
+use crate::handover::Receiver;
 use ttmon_wire::allocation::{Step, Wait};
 
 use crate::answer::Plan;

@@ -17,8 +17,8 @@ use ttmon_ledger::layout::WriterKind;
 use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, Seen};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
-use ttmon_source::locks;
 use ttmon_source::served::{self, Storage};
+use ttmon_sys::locks;
 
 use crate::limits::{MEMORY_BYTES_OF_USER_MAX, STATE_PART_OF_USER};
 use crate::owner::View;

@@ -18,8 +18,8 @@ use ttmon_ledger::writer::{Environment, Seen};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_model::{Sample, Source};
+use ttmon_reads::{Lane, Pace, Pool, Request, Want};
 use ttmon_source::ledgers::Found;
-use ttmon_source::read::{Lane, Pace, Pool, Request, Want};
 
 use crate::counters::Counters;
 use crate::dump::{self, About, Content, Dump, Viewer};

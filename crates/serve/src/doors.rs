@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use ttmon_source::locks;
+use ttmon_sys::locks;
 use ttmon_sys::refuse_descriptors;
 
 /// Why the service cannot listen.

@@ -7,7 +7,7 @@ use ttmon_model::sample::{ProcessFacts, ProcessSample, Users, Workload};
 use ttmon_model::snapshot::{Allocator, Device};
 use ttmon_model::units::{Amperes, BytesPerSecond, Celsius, Rpm, UnixTime, Volts, Watts, WordsPerSecond};
 use ttmon_model::{Kind, Missing, PerKind, Sample, Snapshot};
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 use ttmon_source::{Isolation, Machine, Options, Root};
 
 #[path = "../../wire/src/tests/machine.rs"]

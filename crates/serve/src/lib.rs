@@ -46,7 +46,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner, descriptors};
+use ttmon_reads::descriptors;
+use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
 
 pub use access::{Token, TokenError};
 pub use doors::{DoorError, RemoteListening, may_listen};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use ttmon_model::{Sample, Snapshot};
+use ttmon_reads::boot_time;
 use ttmon_source::Departed;
 use ttmon_source::ledgers::Found;
-use ttmon_source::read::boot_time;
 
 use crate::access::View;
 use crate::limits::READY_MAX;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::sample::Problem;
 use ttmon_model::{Missing, Peaks, Refusals, Sample, Snapshot};
+use ttmon_reads::boot_time;
 use ttmon_source::ledgers::Found;
-use ttmon_source::read::boot_time;
 use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
 use crate::happenings::{What, differences};

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use ttmon_model::Snapshot;
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
-use ttmon_source::read::boot_time;
+use ttmon_reads::boot_time;
 
 use crate::access::{Token, View};
 use crate::chips::Chips;

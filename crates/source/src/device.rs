@@ -12,9 +12,9 @@ use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, DEVICES_MAX};
 use ttmon_model::sample::{Beat, Counted, Problem};
 use ttmon_model::{Arch, Attr, Missing, Raw, Reading};
 
-use crate::read::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
 use crate::root::Root;
 use crate::users;
+use ttmon_reads::{Failure, LaneReply, Pace, Reply, Request, Want, read_small};
 
 /// More broken files of one device than this are told in one line.
 const PROBLEMS_PER_DEVICE_MAX: usize = 4;

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use ttmon_model::Missing;
 
 use crate::budget::{Budget, Resource};
-use crate::directory;
 use crate::ledgers::names_ledger;
 use crate::purse::Purse;
-use crate::read::Failure;
 use crate::root::Root;
 use crate::users::{OpenFile, device_of};
+use ttmon_reads::Failure;
+use ttmon_reads::directory;
 
 /// Open files named like a ledger that are tried: a program may hold others' to read them, or inherit its parent's.
 const CANDIDATES_MAX: usize = 64;

@@ -10,25 +10,17 @@
 //! ```
 //!
 //! A read of one of the driver's files may block for seconds, in a way that not even a signal ends, while another
-//! tool resets the chip. So all reads go in [batches](read) to worker threads with a deadline, and where the program can
-//! still fork those threads live in a [process of their own](isolate) that can be left behind.
+//! tool resets the chip. So all reads go in [batches](ttmon_reads) to worker threads with a deadline, and where the program can
+//! still fork those threads live in a [process of their own](ttmon_reads::isolate) that can be left behind.
 
 pub mod budget;
 mod cluster;
-pub mod descriptors;
 mod device;
-mod directory;
 mod examined;
-mod faults;
-pub mod handover;
-pub mod isolate;
 pub mod ledgers;
-pub mod locks;
 mod machine;
 mod process;
 mod purse;
-pub mod read;
-pub mod recorder;
 mod regions;
 mod root;
 pub mod served;

@@ -27,11 +27,11 @@ use ttmon_model::sample::Origin;
 use ttmon_model::units::UnixTime;
 
 use crate::ledgers::{Detail, Found};
-use crate::read::{LaneReply, Pace, boot_time};
 use crate::root::Root;
 use devices::Devices;
 use files::Files;
 use scan::Scan;
+use ttmon_reads::{LaneReply, Pace, boot_time};
 
 /// How a machine is read.
 #[derive(Clone, Debug)]
@@ -323,7 +323,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::isolate::Reader;
+    use ttmon_reads::isolate::Reader;
 
     #[test]
     fn a_dead_reading_process_costs_no_sample() {

@@ -11,8 +11,8 @@ use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Missing, Reading};
 
-use crate::read::{Pace, Reply, Request, Want, read_small};
 use crate::users::OpenFile;
+use ttmon_reads::{Pace, Reply, Request, Want, read_small};
 
 /// Clocks and units a process's figures are in.
 #[derive(Clone, Copy, Debug)]

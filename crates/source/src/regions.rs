@@ -12,9 +12,9 @@ use ttmon_model::region::{self, Region};
 use ttmon_model::sample::{Problem, RegionSample};
 
 use crate::budget::{Budget, Resource};
-use crate::directory;
-use crate::read::{Owner, Pace, Reply, Request, Want};
 use crate::root::Root;
+use ttmon_reads::directory;
+use ttmon_reads::{Owner, Pace, Reply, Request, Want};
 
 /// A region's file.
 #[derive(Clone, Debug, PartialEq)]

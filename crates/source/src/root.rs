@@ -5,8 +5,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::directory;
-use crate::faults::{Fault, Faults};
+use ttmon_reads::directory;
+use ttmon_reads::faults::{Fault, Faults};
 
 /// The directories a machine is read from.
 #[derive(Clone, Debug)]

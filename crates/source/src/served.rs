@@ -19,8 +19,8 @@ use ttmon_model::identity::ProcessKey;
 use ttmon_model::sample::ProcessSample;
 use ttmon_model::{Missing, Reading, Source};
 
-use crate::directory;
 use crate::ledgers::{Found, open_file};
+use ttmon_reads::directory;
 
 /// Files of one directory looked at: more than a service has peers.
 const FILES_MAX: usize = 4096;

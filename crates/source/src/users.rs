@@ -13,8 +13,8 @@ use ttmon_model::{Missing, Reading};
 
 use crate::budget::Budget;
 use crate::examined::{End, Examined};
-use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
+use ttmon_reads::{Pace, Reply, Request, Want};
 
 /// The driver's list of a device.
 pub(crate) fn request(root: &Root, id: DeviceId, pace: Pace) -> Request {

@@ -1,6 +1,7 @@
 //! System calls that no crate offers as safe functions. Only for programs of ours: a function here runs before `main`.
 
 mod heap;
+pub mod locks;
 pub mod process;
 mod socket;
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use ttmon_model::check::{self, Finding, Request, Verdict};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 
 use crate::cli::{CheckArgs, Everywhere};
 use crate::failure::Failure;

@@ -14,8 +14,8 @@ use ttmon_doctor::{Facts, Finding, Python, Service, Verdict, examine};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_print::text;
+use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 use ttmon_source::{Machine, Reach};
 use ttmon_wire::{Layout, SnapshotJson};
 

@@ -9,10 +9,10 @@ use ttmon_ask::{Events, Service, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_model::event::{BufferEvent, Op};
 use ttmon_print::Style;
+use ttmon_reads::Pace;
+use ttmon_recorder::Recorder;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
-use ttmon_source::recorder::Recorder;
 
 use crate::cli::EventsArgs;
 use crate::failure::{Failure, complain};

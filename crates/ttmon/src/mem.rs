@@ -8,8 +8,8 @@ use std::time::Duration;
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_print::Style;
+use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 use ttmon_source::{Reach, Root};
 use ttmon_wire::{Layout, MemoryJson, MemoryParts, SnapshotJson};
 

@@ -10,10 +10,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use ttmon_files::Existing;
 use ttmon_model::Snapshot;
+use ttmon_reads::Pace;
+use ttmon_recorder::Recorder;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
-use ttmon_source::recorder::Recorder;
 use ttmon_wire::recording::Writer;
 
 use crate::cli::RecordArgs;

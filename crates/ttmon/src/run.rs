@@ -27,8 +27,8 @@ use ttmon_account::{Account, Checks, CommandEnd, Limit, Size};
 use ttmon_files::Existing;
 use ttmon_model::Sample;
 use ttmon_print::Style;
+use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 use ttmon_source::{Reach, read_cluster};
 use ttmon_wire::Layout;
 

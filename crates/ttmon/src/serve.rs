@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level::pipe};
 
+use ttmon_reads::Pace;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 
 use crate::cli::ServeArgs;
 use crate::failure::{Failure, complain};

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ttmon_ask::{Events, Place as ServicePlace, Roots, Service, Trouble};
 use ttmon_model::Snapshot;
+use ttmon_reads::Pace;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 
 use crate::failure::{Failure, complain};
 use crate::meant::{Context, Place};

@@ -10,7 +10,7 @@ use ttmon_model::Snapshot;
 use ttmon_model::fields::Samples;
 use ttmon_model::units::UnixTime;
 use ttmon_print::{CsvOptions, Style};
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};

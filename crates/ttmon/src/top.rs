@@ -8,9 +8,9 @@ use jiff::tz::TimeZone;
 use signal_hook::low_level::emulate_default_handler;
 use ttmon_ask::{Place as ServicePlace, Roots, Service};
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
+use ttmon_reads::Pace;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Remote, Replay, Settings, Theme, Themes, View};
 
 use crate::cli::TopArgs;

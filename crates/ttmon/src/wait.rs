@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ttmon_model::{Missing, Snapshot};
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 
 use crate::cli::WaitArgs;
 use crate::failure::{Failure, complain};

@@ -1,6 +1,6 @@
 //! `ttmon who`: who holds which device.
 
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::Failure;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::plain::Files;
 use super::root::Root;
 use super::snapshot::load;
+use crate::package;
 use crate::project::{self, Project};
 use crate::service::Service;
 
@@ -25,8 +26,7 @@ const STREAMS: usize = 100;
 const CROWDED: Duration = Duration::from_secs(15);
 
 pub(super) fn run(project: &Project) -> Result<(), String> {
-    project::run(&mut project.cargo(&["build", "--release", "--quiet", "--package", "ttmon"]))?;
-    let program = project.metadata()?.target.join("release/ttmon");
+    let program = package::program::build(project)?;
     println!("bench host: {}\n", load());
     sampler(&program)?;
     scrapes(&program)?;

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::cost::{Cost, Launcher};
 use super::snapshot::load;
+use crate::package;
 use crate::project::{self, Project};
 
 const BUFFERS: u32 = 1_000_000;
@@ -22,7 +23,7 @@ const ROWS: [Row; 2] = [
 ];
 
 pub(super) fn run(project: &Project) -> Result<(), String> {
-    project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon"]))?;
+    let program = package::program::build(project)?;
     project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon-client", "--example", "many_buffers"]))?;
     let launcher = Launcher::build(project)?;
     let release = project.metadata()?.target.join("release");
@@ -32,7 +33,7 @@ pub(super) fn run(project: &Project) -> Result<(), String> {
     println!("\n{:<44} {:>7} {:>7} {:>8} {:>7}  verdict", format!("with {BUFFERS} buffers"), "CPU s", "limit", "peak MB", "limit");
     for row in &ROWS {
         let arguments: Vec<&str> = row.arguments.iter().copied().chain(["--pid", &pid]).collect();
-        let costs = (0..RUNS).map(|_| launcher.measure(&release.join("ttmon"), &arguments)).collect::<Result<Vec<_>, _>>()?;
+        let costs = (0..RUNS).map(|_| launcher.measure(&program, &arguments)).collect::<Result<Vec<_>, _>>()?;
         println!("{}", line(row, &costs));
     }
     println!("\nThe least of {RUNS} runs. The output is thrown away.");

@@ -14,7 +14,8 @@ use super::sleepers::Sleepers;
 use super::snapshot::load;
 use super::statistics::Durations;
 use super::terminal::Terminal;
-use crate::project::{self, Project};
+use crate::package::program;
+use crate::project::Project;
 
 /// A row of the table, and what it promises.
 struct Case {
@@ -45,18 +46,13 @@ const HOUR_RSS_KB_MAX: u64 = 16_000;
 const CROWD: usize = 2_000;
 const CROWD_RATIO_MAX: f64 = 1.2;
 
-fn build(project: &Project) -> Result<PathBuf, String> {
-    project::run(&mut project.cargo(&["build", "--release", "--quiet", "--package", "ttmon"]))?;
-    Ok(project.metadata()?.target.join("release/ttmon"))
-}
-
 /// Its memory after as many looks as an hour has.
 pub(super) fn run_hour(project: &Project) -> Result<(), String> {
-    hour(&build(project)?)
+    hour(&program::build(project)?)
 }
 
 pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
-    let program = build(project)?;
+    let program = program::build(project)?;
     let time = Duration::from_secs(seconds);
     println!("bench top: {}, {seconds} s a row\n", load());
     println!("| devices | screen | share of a core | plain reading | ratio | RSS kB | all of it kB | bytes/s | limits |");

@@ -31,8 +31,8 @@ pub(crate) fn all() -> Vec<Boot> {
     vec![
         Boot { board: "n150", drivers: DRIVERS.to_vec(), scenarios: every() },
         Boot { board: "p150", drivers: DRIVERS.to_vec(), scenarios: every() },
-        Boot { board: "t3k", drivers: newest(), scenarios: vec!["values", "unbind", "reload"] },
-        Boot { board: "n300", drivers: newest(), scenarios: vec!["values", "reset", "unbind"] },
+        Boot { board: "t3k", drivers: newest(), scenarios: every() },
+        Boot { board: "n300", drivers: newest(), scenarios: every() },
     ]
 }
 

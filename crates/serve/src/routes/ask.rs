@@ -7,7 +7,7 @@ use hyper::header::HeaderName;
 use ttmon_model::DeviceId;
 use ttmon_model::fields::DeviceField;
 use ttmon_model::units::UnixTime;
-use ttmon_source::read::boot_time;
+use ttmon_reads::boot_time;
 use ttmon_wire::MemoryParts;
 
 use super::Parameter;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
+use ttmon_reads::boot_time;
 use ttmon_source::budget::Budget;
 use ttmon_source::ledgers::{self, Detail, Found};
-use ttmon_source::read::boot_time;
 use ttmon_wire::{BuffersJson, DevicesJson, Layout, MemoryJson, MemoryParts, ProcessesJson, SCHEMA, SnapshotJson, rounded};
 
 use super::{Answer, aged, ask};

@@ -13,9 +13,9 @@ use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use serde_json::json;
 use tokio::sync::mpsc;
+use ttmon_recorder::{News, Recorder, Scene};
 use ttmon_source::Departed;
 use ttmon_source::ledgers::Found;
-use ttmon_source::recorder::{News, Recorder, Scene};
 use ttmon_wire::{Layout, SCHEMA, event_line};
 
 use super::documents::aside;

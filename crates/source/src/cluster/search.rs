@@ -14,8 +14,8 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::limits::CLUSTER_BYTES_MAX;
 
 use crate::cluster::parse_cluster;
-use crate::directory;
 use crate::root::Root;
+use ttmon_reads::directory;
 
 /// The name that UMD gives it.
 const NAME: &str = "cluster_descriptor.yaml";

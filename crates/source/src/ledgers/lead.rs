@@ -10,8 +10,8 @@ use ttmon_model::sample::ProcessSample;
 use super::{Found, found, is_own, open_memfd, open_memory};
 use crate::budget::Resource;
 use crate::examined::{End, OpenFiles};
-use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
+use ttmon_reads::{Pace, Reply, Request, Want};
 
 /// Longest list of mappings read; TT-Metal under Python has some 1,500 lines of 100 bytes.
 pub(crate) const MAPS_BYTES_MAX: usize = 1024 * 1024;

@@ -17,8 +17,8 @@ use super::numbers::Numbers;
 use super::slots::{self, Slots};
 use super::{Error, LANE_OF_COUNTERS, LANE_OF_DRIVER, LANE_OF_SLOW, Now, Options, Reach};
 use crate::device::{self, Known, Part, Retry};
-use crate::read::{Lane, LaneReply, Pace, Request, read_small};
 use crate::root::Root;
+use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
 
 /// The devices of a machine.
 #[derive(Debug)]

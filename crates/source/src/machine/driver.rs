@@ -4,8 +4,8 @@ use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::units::Version;
 use ttmon_model::{Missing, Reading};
 
-use crate::read::{Pace, Reply, Request, Want};
 use crate::root::Root;
+use ttmon_reads::{Pace, Reply, Request, Want};
 
 /// The file with the driver's version.
 pub(super) fn driver_request(root: &Root, pace: Pace) -> Request {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Error, Isolation, Options};
-use crate::isolate::{REPLY_BYTES_MAX, Reader};
-use crate::read::{Lane, LaneReply, Pool, Request};
 use crate::root::Root;
+use ttmon_reads::isolate::{REPLY_BYTES_MAX, Reader};
+use ttmon_reads::{Lane, LaneReply, Pool, Request};
 
 #[derive(Debug)]
 pub(super) struct Files {
@@ -89,7 +89,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::{Pace, Want};
+    use ttmon_reads::{Pace, Want};
 
     #[test]
     fn replies_of_a_frame_fit_into_it() {

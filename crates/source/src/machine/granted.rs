@@ -4,8 +4,8 @@ use super::Error;
 use super::files::Files;
 use crate::budget::{Budget, Resource};
 use crate::purse::Purse;
-use crate::read::{Failure, Lane, LaneReply, Reply, Request};
 use crate::root::Root;
+use ttmon_reads::{Failure, Lane, LaneReply, Reply, Request};
 
 /// What is read of a process.
 pub(super) struct Wanted {

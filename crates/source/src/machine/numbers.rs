@@ -9,8 +9,8 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::sample::Proven;
 
 use crate::cluster::search::search;
-use crate::read::Pace;
 use crate::root::Root;
+use ttmon_reads::Pace;
 
 /// A cluster descriptor that was not found is looked for again after this long.
 const SEARCH_PAUSE: Duration = Duration::from_secs(30);

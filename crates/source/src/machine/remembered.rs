@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ttmon_model::sample::ProcessSample;
 
 use crate::process::{self, Scale, Shape};
-use crate::read::{Pace, Reply, Request};
+use ttmon_reads::{Pace, Reply, Request};
 
 /// Known processes read in full in one sample.
 const IN_FULL_PER_SAMPLE: usize = 16;

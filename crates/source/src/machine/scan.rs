@@ -24,11 +24,11 @@ use crate::examined::Examined;
 use crate::ledgers::{Found, Lead};
 use crate::process::{self, Program, Scale};
 use crate::purse::Purse;
-use crate::read::{Lane, LaneReply, Pace, Reply, Request, read_small};
 use crate::regions;
 use crate::root::Root;
 use crate::served;
 use crate::users::{self, OpenFile};
+use ttmon_reads::{Lane, LaneReply, Pace, Reply, Request, read_small};
 
 /// No driver up to this one prints memory in `fdinfo`, so there is no use in looking for it.
 const FDINFO_NOT_BEFORE: Version = Version::new(2, 11, 0);

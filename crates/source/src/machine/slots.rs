@@ -15,9 +15,9 @@ use ttmon_model::limits::DEVICES_MAX;
 use ttmon_model::{Arch, Attr};
 
 use crate::device::Known;
-use crate::read::read_small;
 use crate::root::Root;
 use crate::served;
+use ttmon_reads::read_small;
 
 /// Longest list of PCI devices read.
 const LIST_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -17,8 +17,8 @@ use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Reach};
 use crate::budget::{Budget, Resource};
 use crate::ledgers::{self, Detail, Found, Lead};
 use crate::process::{self, Program};
-use crate::read::{Lane, LaneReply, Pace, Request, read_small};
 use crate::root::Root;
+use ttmon_reads::{Lane, LaneReply, Pace, Request, read_small};
 
 /// Every process has its turn again within so many samples.
 const SWEPT_AGAIN_WITHIN: usize = 60;

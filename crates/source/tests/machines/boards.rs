@@ -6,7 +6,7 @@ use ttmon_model::attributes::{FROM_DEVICE, TO_DEVICE};
 use ttmon_model::fields::{DEVICE, Value};
 use ttmon_model::snapshot::{Health, State};
 use ttmon_model::{Arch, Missing, Reading, Snapshot};
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 use ttmon_source::{Options, read_cluster};
 
 use crate::tree::{GALAXY_CHIP, N300, Tree, device, galaxy_chip, n300};

@@ -8,8 +8,8 @@ use ttmon_model::identity::UniqueId;
 use ttmon_model::snapshot::Status;
 use ttmon_model::{DeviceId, Kind, Missing, Reading, Snapshot, Source};
 
+use ttmon_reads::Pace;
 use ttmon_source::Options;
-use ttmon_source::read::Pace;
 
 use crate::tree::{Tree, device};
 

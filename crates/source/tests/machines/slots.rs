@@ -7,7 +7,7 @@ use std::path::Path;
 use ttmon_model::select::Selection;
 use ttmon_model::snapshot::State;
 use ttmon_model::{DeviceId, Missing, Snapshot};
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 use ttmon_source::{Machine, Options};
 
 use crate::tree::{N300, Tree, device};

@@ -5,7 +5,7 @@ use std::fs;
 use ttmon_model::attributes::{ATTRIBUTES, Format, Place};
 use ttmon_model::snapshot::State;
 use ttmon_model::{Missing, Snapshot};
-use ttmon_source::read::Pace;
+use ttmon_reads::Pace;
 use ttmon_source::{Error, Options};
 
 use crate::tree::{N300, Tree, device, n300};

@@ -8,8 +8,8 @@ use ttmon_model::ledger::{
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind, Missing, PerKind, Sample, Snapshot, Source};
+use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
-use ttmon_source::read::Pace;
 use ttmon_source::{Ledgers, Options, Reach};
 
 use crate::tree::{N300, Tree, device};

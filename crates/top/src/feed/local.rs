@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use ttmon_ask::Service;
 use ttmon_model::select::Selection;
 use ttmon_model::{ProcessKey, Sample, Snapshot};
+use ttmon_recorder::{Recorder, Scene};
 use ttmon_source::ledgers::Detail;
-use ttmon_source::recorder::{Recorder, Scene};
 use ttmon_source::{Error, Machine};
 
 use super::served::Served;

@@ -10,8 +10,8 @@ use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
 use ttmon_account::Digest;
+use ttmon_intake::handover::{self, Handed, Receiver};
 use ttmon_ledger::reader::Region;
-use ttmon_source::handover::{self, Handed, Receiver};
 use ttmon_source::{Life, Root};
 
 /// Messages taken in one go.

@@ -9,7 +9,6 @@ use ttmon_model::memory::Kind;
 use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
-use ttmon_source::recorder;
 
 /// More than a screen nobody reads.
 const LINES_MAX: usize = 24;
@@ -207,7 +206,7 @@ impl Writer<'_> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
         for refusal in refusals.iter().take(REFUSALS) {
-            let words = recorder::refusal(refusal.failure).words(&self.account.names(refusal.places));
+            let words = ttmon_recorder::refusal(refusal.failure).words(&self.account.names(refusal.places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 240))));
             let largest: Vec<String> = refusal.failure.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use ttmon_intake::handover::Receiver;
 use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 use ttmon_serve::{Keeper, Past};
-use ttmon_source::handover::Receiver;
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Machine, Reach};
 

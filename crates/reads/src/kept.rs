@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Failure, IDLE_BATCHES_MAX, Lane, Request};
+use crate::{Failure, IDLE_BATCHES_MAX, Lane, Request};
 
 /// More than this many are never kept: 32 devices and a thousand processes.
 const FILES_MAX: usize = 2048;

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, RawDir};
 const BUFFER_BYTES: usize = 8 * 1024;
 
 /// Hands over each name until one breaks, in the order of the file system.
-pub(crate) fn names(path: &Path, mut each: impl FnMut(&OsStr) -> ControlFlow<()>) -> io::Result<()> {
+pub fn names(path: &Path, mut each: impl FnMut(&OsStr) -> ControlFlow<()>) -> io::Result<()> {
     let directory = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
     let mut entries = RawDir::new(directory, &mut buffer);

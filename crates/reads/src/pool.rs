@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::{Failure, Kept, Lane, LaneReply, Plan, Reply, boot_time, read_one};
 use crate::faults::Faults;
+use crate::{Failure, Kept, Lane, LaneReply, Plan, Reply, boot_time, read_one};
 
 /// Workers that read at the same time while all goes well. More would only wait for each other.
 const WORKERS: usize = 2;

@@ -20,11 +20,14 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmon_ledger::layout::NAME;
 use ttmon_model::{Missing, region};
 
-use crate::directory;
-use crate::faults::{Fault, Faults};
-
+pub mod descriptors;
+pub mod directory;
+pub mod faults;
+pub mod isolate;
 mod kept;
 mod pool;
+
+use faults::{Fault, Faults};
 
 use kept::{Kept, Plan};
 pub use pool::Pool;
@@ -47,7 +50,7 @@ pub struct Request {
 
 impl Request {
     /// Most bytes of a reply.
-    pub(crate) fn reply_bytes_max(&self) -> usize {
+    pub fn reply_bytes_max(&self) -> usize {
         /// A range of addresses, an inode and a name.
         const LINE_BYTES_MAX: usize = 256;
         match self.want {
@@ -78,8 +81,9 @@ pub enum Want {
 
 /// Whose a plain file is, as its reply begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) uid: u32,
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
     mode: u32,
 }
 
@@ -95,14 +99,14 @@ impl Owner {
     }
 
     /// The owner at the beginning of a reply, and the file's bytes.
-    pub(crate) fn split(reply: &[u8]) -> (Option<Self>, &[u8]) {
+    pub fn split(reply: &[u8]) -> (Option<Self>, &[u8]) {
         let Some((owner, content)) = reply.split_at_checked(Self::BYTES) else { return (None, &[]) };
         let word = |at: usize| u32::from_le_bytes([owner[at], owner[at + 1], owner[at + 2], owner[at + 3]]);
         (Some(Self { uid: word(0), mode: word(4) }), content)
     }
 
     /// The user who alone may write the file, root and its group aside; none where everybody may.
-    pub(crate) fn only_writer(self) -> Option<u32> {
+    pub fn only_writer(self) -> Option<u32> {
         const OTHERS_WRITE: u32 = 0o002;
         (self.mode & OTHERS_WRITE == 0).then_some(self.uid)
     }
@@ -367,7 +371,7 @@ impl From<Failure> for io::Error {
 }
 
 /// Reads a small file of the file system at once: one that is known not to block, or that the user named.
-pub(crate) fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }

@@ -11,24 +11,28 @@ use rustix::io::Errno;
 
 /// What happens instead of, or before, a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
+    /// The read fails with this number.
     Errno(i32),
+    /// The read never returns.
     Hang,
+    /// The read waits first.
     Slow(Duration),
 }
 
 /// Injected errors of a root; empty for a real machine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Faults(Vec<(PathBuf, Fault)>);
+pub struct Faults(Vec<(PathBuf, Fault)>);
 
 impl Faults {
     /// Reads the file of a root. One that is not there, or a line that is not understood, injects nothing.
-    pub(crate) fn load(base: &Path) -> Self {
+    pub fn load(base: &Path) -> Self {
         let text = fs::read_to_string(base.join(".ttmon-faults")).unwrap_or_default();
         Self(text.lines().filter_map(|line| parse_line(base, line)).collect())
     }
 
-    pub(crate) fn find(&self, path: &Path) -> Option<Fault> {
+    /// The fault of a path.
+    pub fn find(&self, path: &Path) -> Option<Fault> {
         self.0.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, fault)| *fault)
     }
 }

@@ -18,12 +18,12 @@ use fork::Fork;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::descriptors;
-use crate::read::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
+use crate::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
 /// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What the requests of one frame may return together: less than a frame, by the lengths around each reply.
-pub(crate) const REPLY_BYTES_MAX: usize = FRAME_BYTES_MAX - 8 * 1024 * 1024;
+pub const REPLY_BYTES_MAX: usize = FRAME_BYTES_MAX - 8 * 1024 * 1024;
 /// How long the parent waits for an answer beyond what the reads themselves may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// Files the reading process would like to be able to have open: those of 32 devices and some hundred processes.
@@ -64,7 +64,8 @@ impl Reader {
         }
     }
 
-    pub(crate) fn new(stream: UnixStream, child: i32) -> Self {
+    /// A reader behind a socket of its own, the child `child` (0: none to wait for).
+    pub fn new(stream: UnixStream, child: i32) -> Self {
         Self { stream, child, is_stuck: false, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() }
     }
 

@@ -13,8 +13,8 @@ use ttmon_model::snapshot::Allocator;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
-use crate::ledgers::{Found, buffer_kind, tag};
-use crate::{Departed, End};
+use ttmon_source::ledgers::{Found, buffer_kind, tag};
+use ttmon_source::{Departed, End};
 
 /// Events of one ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
