@@ -1,0 +1,75 @@
+//! The rules that come with the program: limits that the device publishes itself, and memory.
+
+use crate::condition::Condition;
+use crate::duration;
+use crate::rule::{Rule, Severity};
+
+/// Name, severity, when, for, clear, clear_for, summary.
+type Row = (&'static str, Severity, &'static str, &'static str, &'static str, &'static str, &'static str);
+
+const CRITICAL: Severity = Severity::Critical;
+const WARNING: Severity = Severity::Warning;
+
+// Names are a promise: configuration files and silences refer to them. Every field has a metric.
+#[rustfmt::skip] // one row a line
+const ROWS: &[Row] = &[
+    ("hot", CRITICAL, "temperature >= temperature_limit", "0s", "temperature < 95% * temperature_limit", "1m", "temperature {temperature} of {temperature_limit}"),
+    ("warm", WARNING, "temperature >= 90% * temperature_limit and temperature < temperature_limit", "1m", "temperature < 85% * temperature_limit", "1m", "temperature {temperature} of {temperature_limit}"),
+    ("current-limit", CRITICAL, "current >= current_limit", "10s", "current < 90% * current_limit", "1m", "current {current} of {current_limit}"),
+    ("throttling", WARNING, "throttling == true", "30s", "", "1m", "AI clock held at {aiclk_mhz} of {aiclk_limit_mhz}: temperature {temperature}, power {power}"),
+    ("thermal-trip", CRITICAL, "increase(therm_trip_count, 10m) > 0", "0s", "", "1m", "shut down by over-temperature: {therm_trip_count} times since power-on"),
+    ("gone", CRITICAL, "state == \"gone\"", "0s", "", "10s", "unplugged, unbound, or the driver was unloaded"),
+    ("unreadable", CRITICAL, "state == \"unreadable\"", "5s", "", "10s", "{health_reasons}"),
+    ("reset", WARNING, "state == \"resetting\"", "0s", "", "10s", "the chip is being reset"),
+    ("starting", WARNING, "state == \"starting\"", "2m", "", "10s", "{health_reasons}"),
+    ("heartbeat-stopped", WARNING, "heartbeat_alive == false", "5s", "", "1m", "the firmware's heartbeat has stopped"),
+    ("link-degraded", WARNING, "pcie_degraded == true and memory.holders > 0", "1m", "", "1m", "PCIe link has {pcie_width} of {pcie_width_max} lanes"),
+    ("dram-full", WARNING, "memory.used >= 95% * memory.total", "0s", "memory.used < 90% * memory.total", "1m", "DRAM nearly full: {memory.used} of {memory.total}"),
+    ("largest-free", WARNING, "memory.kinds.dram.largest_free_per_bank < 16M", "1m", "memory.kinds.dram.largest_free_per_bank >= 32M", "1m", "largest free block of DRAM is {memory.kinds.dram.largest_free_per_bank} per bank, {memory.kinds.dram.free} are free"),
+    ("refusal", WARNING, "increase(memory.refusals, 5m) > 0", "0s", "", "1m", "a program was refused memory: {memory.refusals} times in all"),
+    ("growth", WARNING, "growth(memory.used, 30m) > 2% * memory.total", "10m", "", "10m", "DRAM grows and is not freed: {memory.used} of {memory.total}"),
+    ("stale-holder", WARNING, "memory.stale_processes > 0 or memory.stale_bytes > 0", "1m", "", "1m", "left by ended processes: {memory.stale_processes} open device files, {memory.stale_bytes} reported"),
+];
+
+/// The built-in rules.
+pub fn builtin() -> Vec<Rule> {
+    ROWS.iter().filter_map(rule).collect()
+}
+
+fn rule(&(name, severity, when, for_, clear, clear_for, summary): &Row) -> Option<Rule> {
+    Some(Rule {
+        name: name.to_owned(),
+        when: Condition::parse(when).ok()?,
+        for_: duration::parse(for_)?,
+        clear: if clear.is_empty() { None } else { Some(Condition::parse(clear).ok()?) },
+        clear_for: duration::parse(clear_for)?,
+        severity,
+        summary: summary.to_owned(),
+        is_builtin: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::CLEAR_FOR_MIN;
+    use crate::rule::is_name;
+    use ttmon_model::fields::DeviceField;
+
+    #[test]
+    fn every_row_is_a_rule_and_has_a_metric() {
+        let rules = builtin();
+        assert_eq!(rules.len(), ROWS.len());
+        for (index, rule) in rules.iter().enumerate() {
+            assert!(is_name(&rule.name) && rule.clear_for >= CLEAR_FOR_MIN, "{}", rule.name);
+            assert!(rules[..index].iter().all(|other| other.name != rule.name), "{} twice", rule.name);
+            for condition in [Some(&rule.when), rule.clear.as_ref()].into_iter().flatten() {
+                assert!(condition.promql().is_ok(), "{}: {:?}", rule.name, condition.promql());
+            }
+            for part in rule.summary.split('{').skip(1) {
+                let name = part.split('}').next().expect("a name");
+                assert!(DeviceField::find(name).is_some(), "{}: {name}", rule.name);
+            }
+        }
+    }
+}

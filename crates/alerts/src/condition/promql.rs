@@ -1,0 +1,71 @@
+//! Conditions as PromQL over the metrics that the service serves.
+
+use ttmon_model::fields::DeviceField;
+
+use super::{Comparison, Function, Measured, Op, Operand};
+use crate::duration;
+
+/// What joins series of one device, whatever else labels them.
+const DEVICE: &str = "on (instance, device)";
+
+pub(super) fn condition(any: &[Vec<Comparison>]) -> Result<String, String> {
+    let all = |all: &Vec<Comparison>| {
+        let parts: Result<Vec<String>, String> = all.iter().map(comparison).collect();
+        parts.map(|parts| parts.join(&format!(" and {DEVICE} ")))
+    };
+    let parts: Result<Vec<String>, String> = any.iter().map(all).collect();
+    parts.map(|parts| parts.join(" or "))
+}
+
+fn comparison(comparison: &Comparison) -> Result<String, String> {
+    let Comparison { left: Measured { field, over }, op, right } = comparison;
+    if let Operand::Text(text) = right {
+        return words(field, *op, text);
+    }
+    let factor = field.unit.base().factor;
+    let left = match over {
+        None => series(field)?,
+        Some((Function::Increase, span)) => format!("increase({}[{}])", series(field)?, duration::shown(*span)),
+        Some((Function::Growth, span)) => {
+            let (series, span) = (series(field)?, duration::shown(*span));
+            format!("(min_over_time({series}[{span}]) - max_over_time({series}[{span}] offset {span}))")
+        }
+    };
+    let right = match right {
+        Operand::Number(number) => shown(number * factor),
+        Operand::Bool(truth) => u8::from(*truth).to_string(),
+        Operand::Field(times, other) => {
+            // Series of one kind of memory have one label more.
+            let joined = if kind(field) == kind(other) { "" } else { "on (instance, device) " };
+            let times = times * factor / other.unit.base().factor;
+            let times = if times == 1.0 { String::new() } else { format!("{} * ", shown(times)) };
+            format!("{joined}({times}{})", series(other)?)
+        }
+        Operand::Text(_) => return Err("a text has no number".to_owned()),
+    };
+    Ok(format!("{left} {} {right}", op.name()))
+}
+
+/// States and healths are series of their own, 1 for the one that it is.
+fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, String> {
+    let name = field.name();
+    if name != "state" && name != "health" {
+        return Err(format!("{name} is text, and no metric"));
+    }
+    let is = u8::from(op == Op::Equal);
+    Ok(format!("ttmon_device_{name}{{{name}=\"{text}\"}} == {is}"))
+}
+
+fn series(field: &DeviceField) -> Result<String, String> {
+    let metric = field.metric.ok_or_else(|| format!("{} has no metric", field.name()))?;
+    Ok(kind(field).map_or_else(|| metric.name.to_owned(), |kind| format!("{}{{kind=\"{kind}\"}}", metric.name)))
+}
+
+fn kind(field: &DeviceField) -> Option<&'static str> {
+    if let DeviceField::OfKind(kind, _) = field { Some(kind.name()) } else { None }
+}
+
+/// Without an exponent, which PromQL reads and people do not.
+fn shown(number: f64) -> String {
+    format!("{number}")
+}

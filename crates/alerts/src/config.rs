@@ -1,0 +1,302 @@
+//! The table `[alerts]` of the configuration file.
+//!
+//! ```toml
+//! [[alerts.rule]]
+//! name = "too-warm"
+//! when = "temperature >= 85"
+//! for = "1m"
+//! clear = "temperature < 80"
+//! severity = "warning"
+//!
+//! [[alerts.webhook]]
+//! url_file = "/etc/ttmon/webhook.url"
+//! ```
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use crate::builtin::builtin;
+use crate::condition::Condition;
+use crate::duration;
+use crate::limits::{
+    ARGUMENTS_MAX, CLEAR_FOR_DEFAULT, CLEAR_FOR_MIN, COMMAND_TIMEOUT_DEFAULT, COMMAND_TIMEOUT_MAX, DURATION_MAX, RECEIVERS_MAX,
+    RESEND_DEFAULT, RESEND_RANGE, RULES_MAX,
+};
+use crate::rule::{Rule, Severity, is_name};
+
+/// Rules and receivers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Built-in rules and those of files.
+    pub rules: Vec<Rule>,
+    /// Who is told.
+    pub receivers: Vec<Receiver>,
+}
+
+/// Somebody who is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receiver {
+    /// Its name in metrics and messages.
+    pub name: String,
+    /// It is told of alerts that are at least so bad.
+    pub severity: Severity,
+    /// How it is told.
+    pub how: How,
+}
+
+/// How a receiver is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// A program is started, and reads the message.
+    Command {
+        /// The program's path and its arguments.
+        argv: Vec<String>,
+        /// How long it may take.
+        timeout: Duration,
+    },
+    /// The message is posted.
+    Webhook {
+        /// Where.
+        url: UrlFrom,
+        /// File with a token for the header `Authorization: Bearer`.
+        bearer_file: Option<PathBuf>,
+        /// Certificates to trust instead of the system's.
+        ca: Option<PathBuf>,
+    },
+    /// Alerts are posted to an Alertmanager, again and again.
+    Alertmanager {
+        /// Where, without the path of its API.
+        url: UrlFrom,
+        /// File with a token for the header `Authorization: Bearer`.
+        bearer_file: Option<PathBuf>,
+        /// Certificates to trust instead of the system's.
+        ca: Option<PathBuf>,
+        /// How often.
+        resend: Duration,
+    },
+}
+
+/// Where an address is written. Some addresses are secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UrlFrom {
+    /// In the configuration.
+    Text(String),
+    /// In a file that nobody else can read.
+    File(PathBuf),
+}
+
+/// What is wrong with the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn wrong<T>(why: impl Into<String>) -> Result<T, ConfigError> {
+    Err(ConfigError(why.into()))
+}
+
+/// Takes one entry of a list in.
+type AddEntry = fn(&mut Config, &Keys<'_>) -> Result<(), ConfigError>;
+
+impl Default for Config {
+    /// The built-in rules, and nobody to tell.
+    fn default() -> Self {
+        Self { rules: builtin(), receivers: Vec::new() }
+    }
+}
+
+impl Config {
+    /// Reads a whole configuration file and takes its table `alerts` in, if there is one. Rules of the same name change or replace those
+    /// that are there; receivers are added.
+    pub fn read(&mut self, text: &str) -> Result<(), ConfigError> {
+        let file: Table = text.parse().map_err(|error: toml::de::Error| ConfigError(error.to_string()))?;
+        let Some(table) = file.get("alerts") else { return Ok(()) };
+        let Some(table) = table.as_table() else { return wrong("alerts is a table: [alerts]") };
+        if table.get("builtin").map(|value| value.as_bool().ok_or_else(|| takes("builtin", "true or false"))).transpose()? == Some(false) {
+            self.rules.retain(|rule| !rule.is_builtin);
+        }
+        for (key, value) in table {
+            let each: Option<AddEntry> = match key.as_str() {
+                "builtin" => None,
+                "rule" => Some(Self::add_rule),
+                "command" => Some(|config, keys| config.add_receiver("command", keys, command(keys))),
+                "webhook" => Some(|config, keys| config.add_receiver("webhook", keys, webhook(keys))),
+                "alertmanager" => Some(|config, keys| config.add_receiver("alertmanager", keys, alertmanager(keys))),
+                _ => return wrong(format!("alerts.{key}: unknown key (builtin, rule, command, webhook, alertmanager)")),
+            };
+            let Some(each) = each else { continue };
+            let Some(entries) = value.as_array() else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
+            for (number, entry) in (1..).zip(entries) {
+                let Some(table) = entry.as_table() else { return wrong(format!("alerts.{key} is a list of tables: [[alerts.{key}]]")) };
+                let keys = Keys(table);
+                let named = keys.text("name")?.unwrap_or_else(|| format!("number {number}"));
+                each(self, &keys).map_err(|why| ConfigError(format!("alerts.{key} {named}: {why}")))?;
+            }
+        }
+        if self.rules.len() > RULES_MAX {
+            return wrong(format!("more than {RULES_MAX} rules"));
+        }
+        if self.receivers.len() > RECEIVERS_MAX { wrong(format!("more than {RECEIVERS_MAX} receivers")) } else { Ok(()) }
+    }
+
+    fn add_rule(&mut self, keys: &Keys<'_>) -> Result<(), ConfigError> {
+        keys.only(&["name", "when", "for", "clear", "clear_for", "severity", "summary", "enabled"])?;
+        let Some(name) = keys.text("name")?.filter(|name| is_name(name)) else {
+            return wrong("name takes lower-case letters, digits, - and _, at most 64");
+        };
+        let place = self.rules.iter().position(|rule| rule.name == name);
+        if keys.truth("enabled")? == Some(false) {
+            place.map(|place| self.rules.remove(place));
+            return Ok(());
+        }
+        let condition = |key: &str| {
+            let parsed = keys.text(key)?.map(|text| Condition::parse(&text).map_err(|why| ConfigError(format!("{key}: {why}"))));
+            parsed.transpose()
+        };
+        let when = condition("when")?;
+        let mut rule = match (place, &when) {
+            (Some(place), _) => self.rules[place].clone(),
+            (None, Some(when)) => Rule {
+                name,
+                when: when.clone(),
+                for_: Duration::ZERO,
+                clear: None,
+                clear_for: CLEAR_FOR_DEFAULT,
+                severity: Severity::Warning,
+                summary: summary(when),
+                is_builtin: false,
+            },
+            (None, None) => return wrong("when is missing, and no built-in rule has this name"),
+        };
+        if let Some(when) = when.filter(|when| *when != rule.when) {
+            // What ended another condition, and what was told of it, need not fit this one.
+            (rule.summary, rule.clear, rule.when) = (summary(&when), None, when);
+        }
+        rule.clear = condition("clear")?.or(rule.clear);
+        rule.for_ = keys.duration("for", Duration::ZERO, DURATION_MAX)?.unwrap_or(rule.for_);
+        rule.clear_for = keys.duration("clear_for", CLEAR_FOR_MIN, DURATION_MAX)?.unwrap_or(rule.clear_for);
+        rule.severity = keys.severity()?.unwrap_or(rule.severity);
+        rule.summary = keys.text("summary")?.unwrap_or(rule.summary);
+        match place {
+            Some(place) => self.rules[place] = rule,
+            None => self.rules.push(rule),
+        }
+        Ok(())
+    }
+
+    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>, how: Result<How, ConfigError>) -> Result<(), ConfigError> {
+        let how = how?;
+        let number = self.receivers.iter().filter(|other| other.how.sort() == sort).count() + 1;
+        let name = keys.text("name")?.unwrap_or_else(|| format!("{sort}-{number}"));
+        if !is_name(&name) {
+            return wrong("name takes lower-case letters, digits, - and _, at most 64");
+        }
+        if self.receivers.iter().any(|other| other.name == name) {
+            return wrong("another receiver has this name");
+        }
+        self.receivers.push(Receiver { name, severity: keys.severity()?.unwrap_or(Severity::Info), how });
+        Ok(())
+    }
+}
+
+impl How {
+    /// Its key in the configuration.
+    pub fn sort(&self) -> &'static str {
+        match self {
+            Self::Command { .. } => "command",
+            Self::Webhook { .. } => "webhook",
+            Self::Alertmanager { .. } => "alertmanager",
+        }
+    }
+}
+
+/// The condition, and the values of its fields.
+fn summary(when: &Condition) -> String {
+    let values: Vec<String> = when.fields().iter().map(|name| format!("{name} {{{name}}}")).collect();
+    // A brace in a text of the condition would be taken for a field.
+    format!("{} ({})", when.to_string().replace(['{', '}'], ""), values.join(", "))
+}
+
+fn command(keys: &Keys<'_>) -> Result<How, ConfigError> {
+    keys.only(&["name", "severity", "argv", "timeout"])?;
+    let words = keys.0.get("argv").and_then(Value::as_array).filter(|words| (1..=ARGUMENTS_MAX).contains(&words.len()));
+    let argv: Option<Vec<String>> = words.and_then(|words| words.iter().map(|word| word.as_str().map(str::to_owned)).collect());
+    let is_plain = |argv: &Vec<String>| argv[0].starts_with('/') && argv.iter().all(|word| !word.contains('\0'));
+    let Some(argv) = argv.filter(is_plain) else {
+        return wrong("argv takes a list of texts, the first of which is the absolute path of a program; there is no shell");
+    };
+    let timeout = keys.duration("timeout", Duration::from_secs(1), COMMAND_TIMEOUT_MAX)?;
+    Ok(How::Command { argv, timeout: timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT) })
+}
+
+fn webhook(keys: &Keys<'_>) -> Result<How, ConfigError> {
+    keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca"])?;
+    Ok(How::Webhook { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")? })
+}
+
+fn alertmanager(keys: &Keys<'_>) -> Result<How, ConfigError> {
+    keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca", "resend"])?;
+    let resend = keys.duration("resend", RESEND_RANGE.0, RESEND_RANGE.1)?.unwrap_or(RESEND_DEFAULT);
+    Ok(How::Alertmanager { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")?, resend })
+}
+
+fn takes(key: &str, what: &str) -> ConfigError {
+    ConfigError(format!("{key} takes {what}"))
+}
+
+/// The keys of one entry.
+struct Keys<'a>(&'a Table);
+
+impl Keys<'_> {
+    fn only(&self, known: &[&str]) -> Result<(), ConfigError> {
+        match self.0.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => wrong(format!("unknown key {key} (there are {})", known.join(", "))),
+            None => Ok(()),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, ConfigError> {
+        let value = self.0.get(key).map(|value| value.as_str().map(str::to_owned).ok_or_else(|| takes(key, "text")));
+        value.transpose()
+    }
+
+    fn truth(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+        self.0.get(key).map(|value| value.as_bool().ok_or_else(|| takes(key, "true or false"))).transpose()
+    }
+
+    fn duration(&self, key: &str, least: Duration, most: Duration) -> Result<Option<Duration>, ConfigError> {
+        let parsed = self.text(key)?.map(|text| duration::parse(&text).filter(|value| (least..=most).contains(value)));
+        let range = || format!("a duration of {} to {}, such as 30s, 5m, 1h", duration::shown(least), duration::shown(most));
+        parsed.map(|parsed| parsed.ok_or_else(|| takes(key, &range()))).transpose()
+    }
+
+    fn severity(&self) -> Result<Option<Severity>, ConfigError> {
+        let named = self.text("severity")?.map(|name| Severity::from_name(&name));
+        named.map(|named| named.ok_or_else(|| takes("severity", "info, warning or critical"))).transpose()
+    }
+
+    fn path(&self, key: &str) -> Result<Option<PathBuf>, ConfigError> {
+        let path = self.text(key)?.map(PathBuf::from);
+        path.map(|path| if path.is_absolute() { Ok(path) } else { Err(takes(key, "an absolute path")) }).transpose()
+    }
+
+    fn url(&self) -> Result<UrlFrom, ConfigError> {
+        match (self.text("url")?, self.path("url_file")?) {
+            (Some(url), None) => Ok(UrlFrom::Text(url)),
+            (None, Some(path)) => Ok(UrlFrom::File(path)),
+            _ => wrong("give either url or url_file"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

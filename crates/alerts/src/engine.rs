@@ -1,0 +1,213 @@
+//! The state of every rule on every device, from one snapshot to the next.
+//!
+//! ```text
+//!           when            for                      clear, clear_for
+//!   idle ──────────► pending ────► firing ──────────────────────────────► idle
+//!          ◄──────────                 ▲──── when it is not clear again ────┘
+//!           not when                     (the time for clear_for begins anew)
+//! ```
+//!
+//! A value that is missing begins no alert, and ends one as if it were clear: nothing is known to be wrong any more.
+
+mod listing;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ttmon_model::snapshot::Location;
+use ttmon_model::units::UnixTime;
+use ttmon_model::{ChipIdentity, Device, DeviceId, Snapshot};
+
+use crate::condition::vanished;
+use crate::limits::{RESOLVED_MAX, RESOLVED_SPAN};
+use crate::rule::Rule;
+use crate::window::Window;
+
+pub use listing::{Alert, Change, Event, Listing, Phase, Saved};
+
+/// Judges snapshots by rules.
+#[derive(Debug)]
+pub struct Engine {
+    rules: Vec<Arc<Rule>>,
+    /// Nothing fires for so long after the first snapshot.
+    grace: Duration,
+    started: Option<Duration>,
+    chips: BTreeMap<DeviceId, Chip>,
+    resolved: VecDeque<Alert>,
+    /// Alerts of an earlier run, until their devices are seen.
+    saved: Vec<Saved>,
+}
+
+/// A chip, and how each rule stands there.
+#[derive(Debug)]
+struct Chip {
+    identity: ChipIdentity,
+    is_remote: bool,
+    states: Vec<RuleState>,
+}
+
+#[derive(Debug, Default)]
+struct RuleState {
+    standing: Standing,
+    when: Vec<Window>,
+    clear: Vec<Window>,
+}
+
+#[derive(Debug, Default)]
+enum Standing {
+    #[default]
+    Idle,
+    Pending {
+        since: Duration,
+        alert: Alert,
+    },
+    Firing {
+        alert: Alert,
+        /// Since when it is clear, and the time then.
+        clear: Option<(Duration, UnixTime)>,
+    },
+}
+
+impl Engine {
+    /// An engine with these rules.
+    pub fn new(rules: Vec<Rule>, grace: Duration) -> Self {
+        let rules = rules.into_iter().map(Arc::new).collect();
+        Self { rules, grace, started: None, chips: BTreeMap::new(), resolved: VecDeque::new(), saved: Vec::new() }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Arc<Rule>] {
+        &self.rules
+    }
+
+    /// Takes over what fired in an earlier run, so that it is neither announced again nor forgotten.
+    pub fn restore(&mut self, saved: Vec<Saved>) {
+        self.saved = saved;
+    }
+
+    /// Judges a snapshot taken at a moment of a clock that does not jump.
+    pub fn observe(&mut self, at: Duration, snapshot: &Snapshot) -> Vec<Event> {
+        let started = *self.started.get_or_insert(at);
+        let may_fire = at.saturating_sub(started) >= self.grace;
+        let mut events = Vec::new();
+        for device in &snapshot.devices {
+            self.meet(device, snapshot.time, &mut events);
+        }
+        for (id, chip) in &mut self.chips {
+            let listed = snapshot.device(*id);
+            // What left with its gateway is the gateway's alert.
+            if listed.is_none() && chip.is_remote {
+                continue;
+            }
+            let mut device = listed.cloned().unwrap_or_else(|| vanished(*id));
+            chip.identity.complete(&mut device);
+            let moment = Moment { at, time: snapshot.time, may_fire };
+            for (rule, state) in self.rules.iter().zip(&mut chip.states) {
+                events.extend(state.judge(rule, &device, moment));
+            }
+        }
+        for event in events.iter().filter(|event| event.change == Change::Resolved) {
+            if self.resolved.len() == RESOLVED_MAX {
+                self.resolved.pop_front();
+            }
+            self.resolved.push_back(event.alert.clone());
+        }
+        let oldest = snapshot.time.0.saturating_sub(u64::try_from(RESOLVED_SPAN.as_nanos()).unwrap_or(u64::MAX));
+        self.resolved.retain(|alert| alert.resolved.is_some_and(|time| time.0 >= oldest));
+        events
+    }
+
+    /// Gets to know a device. Another chip in the place of one has none of its alerts.
+    fn meet(&mut self, device: &Device, time: UnixTime, events: &mut Vec<Event>) {
+        let is_remote = device.location == Location::Remote;
+        if self.chips.get_mut(&device.id).is_some_and(|chip| chip.identity.meet(device)) {
+            return;
+        }
+        let mut states: Vec<RuleState> = self.rules.iter().map(|rule| RuleState::new(rule)).collect();
+        for (rule, state) in self.rules.iter().zip(&mut states) {
+            if let Some(saved) = self.saved.iter().find(|saved| saved.rule == rule.name && saved.device == device.id) {
+                let alert = Alert { phase: Phase::Firing, fired: Some(saved.fired), ..Alert::new(rule, device, saved.since) };
+                state.standing = Standing::Firing { alert, clear: None };
+            }
+        }
+        self.saved.retain(|saved| saved.device != device.id);
+        let chip = Chip { identity: ChipIdentity::of(device), is_remote, states };
+        for state in self.chips.insert(device.id, chip).into_iter().flat_map(|old| old.states) {
+            if let Standing::Firing { alert, .. } = state.standing {
+                events.push(Event { change: Change::Resolved, alert: alert.ended(time) });
+            }
+        }
+    }
+
+    /// What stands how: firing first, then pending, then resolved.
+    pub fn listing(&self) -> Listing {
+        let standing = self.chips.values().flat_map(|chip| &chip.states).filter_map(|state| match &state.standing {
+            Standing::Idle => None,
+            Standing::Pending { alert, .. } | Standing::Firing { alert, .. } => Some(alert),
+        });
+        let mut alerts: Vec<Alert> = standing.chain(&self.resolved).cloned().collect();
+        alerts.sort_by_key(|alert| (alert.phase, std::cmp::Reverse(alert.rule.severity), alert.rule.name.clone(), alert.device));
+        Listing { alerts }
+    }
+}
+
+/// When a snapshot was taken, and whether alerts may fire.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    at: Duration,
+    time: UnixTime,
+    may_fire: bool,
+}
+
+impl RuleState {
+    fn new(rule: &Rule) -> Self {
+        let clear = rule.clear.as_ref().map_or_else(Vec::new, |clear| clear.windows());
+        Self { standing: Standing::Idle, when: rule.when.windows(), clear }
+    }
+
+    fn judge(&mut self, rule: &Arc<Rule>, device: &Device, Moment { at, time, may_fire }: Moment) -> Option<Event> {
+        let holds = rule.when.judge(at, device, &mut self.when);
+        let is_clear = match &rule.clear {
+            // What is missing is not known to be wrong.
+            Some(clear) => clear.judge(at, device, &mut self.clear) != Some(false) && holds != Some(true),
+            None => holds != Some(true),
+        };
+        if matches!(self.standing, Standing::Idle) && holds == Some(true) {
+            self.standing = Standing::Pending { since: at, alert: Alert::new(rule, device, time) };
+        }
+        match &mut self.standing {
+            Standing::Idle => None,
+            Standing::Pending { .. } if holds != Some(true) => {
+                self.standing = Standing::Idle;
+                None
+            }
+            Standing::Pending { since, alert } => {
+                alert.summary = rule.summary_of(device);
+                if !may_fire || at.saturating_sub(*since) < rule.for_ {
+                    return None;
+                }
+                let alert = Alert { phase: Phase::Firing, fired: Some(time), ..alert.clone() };
+                self.standing = Standing::Firing { alert: alert.clone(), clear: None };
+                Some(Event { change: Change::Fired, alert })
+            }
+            Standing::Firing { alert, clear } if !is_clear => {
+                alert.summary = rule.summary_of(device);
+                *clear = None;
+                None
+            }
+            Standing::Firing { alert, clear } => {
+                let (since, ended) = *clear.get_or_insert((at, time));
+                if at.saturating_sub(since) < rule.clear_for {
+                    return None;
+                }
+                let alert = alert.clone().ended(ended);
+                self.standing = Standing::Idle;
+                Some(Event { change: Change::Resolved, alert })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

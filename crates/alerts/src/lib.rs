@@ -1,0 +1,33 @@
+//! Alerts of one host.
+//!
+//! ```text
+//!  rules (built in, TOML) ─┐
+//!  snapshots, their time ──┴─► Engine ─► events: fired, resolved ─┬─► Outbox ─► messages for webhooks and commands
+//!                                 └────► listing: pending, firing, resolved ──► Alertmanager, API, `ttmon top`
+//! ```
+//!
+//! A rule compares fields of the model's field table, for each device by itself. This crate is pure: it opens no file, asks no clock and
+//! starts no thread. The service runs the actions.
+
+mod builtin;
+mod condition;
+mod config;
+mod duration;
+mod engine;
+mod limits;
+mod message;
+mod outbox;
+mod rule;
+mod silence;
+mod window;
+
+pub use builtin::builtin;
+pub use condition::{Condition, ConditionError};
+pub use config::{Config, ConfigError, How, Receiver, UrlFrom};
+pub use duration::{parse as parse_duration, shown as shown_duration};
+pub use engine::{Alert, Change, Engine, Event, Listing, Phase, Saved};
+pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
+pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};
+pub use outbox::Outbox;
+pub use rule::{Rule, Severity, is_name};
+pub use silence::{Silence, SilenceError};

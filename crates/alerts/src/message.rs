@@ -1,0 +1,137 @@
+//! Alerts as JSON: for the API, for webhooks and commands, for Alertmanager.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use ttmon_model::units::UnixTime;
+
+use crate::duration;
+use crate::engine::{Alert, Event, Listing, Phase};
+use crate::rule::Rule;
+use crate::silence::Silence;
+
+/// Version of the document that webhooks and commands get; a number that grows if it ever means something else.
+const SCHEMA: u64 = 1;
+
+/// Who sends a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// Version of the program.
+    pub version: &'a str,
+    /// Name of the machine.
+    pub host: &'a str,
+    /// `local`, or `sim` for a simulated machine.
+    pub origin: &'a str,
+    /// Whether it is only a test of the way there.
+    pub is_test: bool,
+}
+
+/// One alert as a document.
+pub fn alert_document(alert: &Alert) -> Value {
+    let time = |time: Option<UnixTime>| time.map(UnixTime::rfc3339);
+    let chip = |name: &str| alert.chip.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
+    json!({
+        "rule": alert.rule.name,
+        "severity": alert.rule.severity.name(),
+        "state": alert.phase.name(),
+        "device": alert.device.0,
+        "board": chip("board"),
+        "bdf": chip("bdf"),
+        "asic_id": chip("asic_id"),
+        "since": alert.since.rfc3339(),
+        "fired": time(alert.fired),
+        "resolved": time(alert.resolved),
+        "summary": alert.summary,
+    })
+}
+
+/// A rule as a document, with what it is in PromQL.
+fn rule_document(rule: &Rule) -> Value {
+    json!({
+        "name": rule.name,
+        "severity": rule.severity.name(),
+        "when": rule.when.to_string(),
+        "for": duration::shown(rule.for_),
+        "clear": rule.clear.as_ref().map(ToString::to_string),
+        "clear_for": duration::shown(rule.clear_for),
+        "summary": rule.summary,
+        "builtin": rule.is_builtin,
+        "alert_name": rule.alert_name(),
+        "promql": rule.when.promql().ok(),
+    })
+}
+
+/// What the API answers with: alerts, rules, silences.
+pub fn listing_document<'a>(
+    sender: Sender<'_>,
+    now: UnixTime,
+    rules: impl Iterator<Item = &'a Rule>,
+    listing: &Listing,
+    silences: &[Silence],
+) -> Value {
+    let alert = |alert: &Alert| {
+        let mut document = alert_document(alert);
+        let until = silences.iter().filter(|silence| silence.covers(alert, now)).map(|silence| silence.until).max();
+        document["silenced_until"] = json!(until.map(UnixTime::rfc3339));
+        document
+    };
+    json!({
+        "schema": SCHEMA,
+        "version": sender.version,
+        "host": sender.host,
+        "time": now.rfc3339(),
+        "origin": sender.origin,
+        "alerts": listing.alerts.iter().map(alert).collect::<Vec<_>>(),
+        "rules": rules.map(rule_document).collect::<Vec<_>>(),
+        "silences": silences.iter().filter(|silence| now < silence.until).map(Silence::document).collect::<Vec<_>>(),
+    })
+}
+
+/// The body of a message to a webhook, and what a command reads: alerts that fired or ended.
+pub fn message_body(sender: Sender<'_>, now: UnixTime, events: &[Event]) -> String {
+    let message = json!({
+        "schema": SCHEMA,
+        "source": "ttmon",
+        "version": sender.version,
+        "host": sender.host,
+        "time": now.rfc3339(),
+        "origin": sender.origin,
+        "test": sender.is_test,
+        "alerts": events.iter().map(|event| alert_document(&event.alert)).collect::<Vec<_>>(),
+    });
+    format!("{message}\n")
+}
+
+/// The body for Alertmanager's `POST /api/v2/alerts`. What fires ends by itself after four times `resend`, unless it is sent again.
+pub fn alertmanager_body<'a>(sender: Sender<'_>, now: UnixTime, alerts: impl Iterator<Item = &'a Alert>, resend: Duration) -> String {
+    let later = now.0.saturating_add(u64::try_from(resend.as_nanos()).unwrap_or(u64::MAX).saturating_mul(4));
+    let posted = |alert: &Alert| {
+        let mut labels = Map::new();
+        let mut add = |name: &str, value: &str| {
+            labels.insert(name.to_owned(), json!(value));
+        };
+        add("alertname", &alert.rule.alert_name());
+        add("severity", alert.rule.severity.name());
+        add("source", "ttmon");
+        add("instance", sender.host);
+        add("device", &alert.device.to_string());
+        alert.chip.iter().for_each(|(name, value)| add(name, value));
+        if sender.origin != "local" {
+            add("origin", sender.origin);
+        }
+        if sender.is_test {
+            add("test", "true");
+        }
+        let ends = alert.resolved.filter(|_| alert.phase == Phase::Resolved).unwrap_or(UnixTime(later));
+        json!({
+            "labels": labels,
+            "annotations": {
+                "summary": format!("{} device {}: {}", sender.host, alert.device, alert.rule.name),
+                "description": alert.summary,
+            },
+            "startsAt": alert.fired.unwrap_or(alert.since).rfc3339(),
+            "endsAt": ends.rfc3339(),
+        })
+    };
+    Value::Array(alerts.map(posted).collect()).to_string()
+}

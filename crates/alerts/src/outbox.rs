@@ -1,0 +1,39 @@
+//! What webhooks and commands are told: each alert once when it begins and once when it ends, silences left out.
+
+use std::collections::BTreeSet;
+
+use ttmon_model::DeviceId;
+use ttmon_model::units::UnixTime;
+
+use crate::engine::{Change, Event, Listing, Phase};
+use crate::silence::Silence;
+
+/// Which alerts were announced.
+#[derive(Clone, Debug, Default)]
+pub struct Outbox {
+    announced: BTreeSet<(String, DeviceId)>,
+}
+
+impl Outbox {
+    /// Alerts that were announced before: by an earlier run of the service.
+    pub fn restored(announced: impl IntoIterator<Item = (String, DeviceId)>) -> Self {
+        Self { announced: announced.into_iter().collect() }
+    }
+
+    /// What is to be announced now. An alert whose silence ends is announced then; one that ends silenced, after it was announced, too.
+    pub fn take(&mut self, events: &[Event], listing: &Listing, silences: &[Silence], now: UnixTime) -> Vec<Event> {
+        let mut told = Vec::new();
+        for event in events.iter().filter(|event| event.change == Change::Resolved) {
+            if self.announced.remove(&(event.alert.rule.name.clone(), event.alert.device)) {
+                told.push(event.clone());
+            }
+        }
+        for alert in listing.alerts.iter().filter(|alert| alert.phase == Phase::Firing) {
+            let is_silenced = silences.iter().any(|silence| silence.covers(alert, now));
+            if !is_silenced && self.announced.insert((alert.rule.name.clone(), alert.device)) {
+                told.push(Event { change: Change::Fired, alert: alert.clone() });
+            }
+        }
+        told
+    }
+}

@@ -1,0 +1,92 @@
+//! Silences: alerts of a rule that nobody is told of for a while. Each is a small file of the service.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+use ttmon_model::units::UnixTime;
+
+use crate::engine::Alert;
+use crate::rule::is_name;
+
+/// A silence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// The rule; `None` is every one.
+    pub rule: Option<String>,
+    /// The device; `None` is every one.
+    pub device: Option<u32>,
+    /// When it ends.
+    pub until: UnixTime,
+    /// Why, for others.
+    pub comment: String,
+}
+
+/// Why a file is no silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SilenceError;
+
+impl fmt::Display for SilenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is no silence that this ttmon can read")
+    }
+}
+
+impl std::error::Error for SilenceError {}
+
+impl Silence {
+    /// Reads the text of a file.
+    pub fn parse(text: &str) -> Result<Self, SilenceError> {
+        let document: Value = serde_json::from_str(text).map_err(|_| SilenceError)?;
+        let rule = match &document["rule"] {
+            Value::Null => None,
+            Value::String(name) if is_name(name) => Some(name.clone()),
+            _ => return Err(SilenceError),
+        };
+        let device = match &document["device"] {
+            Value::Null => None,
+            device => Some(device.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or(SilenceError)?),
+        };
+        let until = document["until"].as_str().and_then(UnixTime::parse_rfc3339).ok_or(SilenceError)?;
+        Ok(Self { rule, device, until, comment: document["comment"].as_str().unwrap_or_default().to_owned() })
+    }
+
+    /// The document that [`Silence::parse`] reads.
+    pub fn document(&self) -> Value {
+        json!({"rule": self.rule, "device": self.device, "until": self.until.rfc3339(), "comment": self.comment})
+    }
+
+    /// The name of its file: one silence for each rule and device.
+    pub fn file_name(&self) -> String {
+        let device = self.device.map_or_else(|| "all".to_owned(), |id| id.to_string());
+        format!("{}.{device}.json", self.rule.as_deref().unwrap_or("ALL"))
+    }
+
+    /// Whether nobody is told of an alert now because of it.
+    pub fn covers(&self, alert: &Alert, now: UnixTime) -> bool {
+        now < self.until
+            && self.rule.as_ref().is_none_or(|rule| *rule == alert.rule.name)
+            && self.device.is_none_or(|device| device == alert.device.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silences_are_written_and_read() {
+        let until = UnixTime(1_700_000_000_000_000_000);
+        for (rule, device, name) in
+            [(Some("hot"), Some(3), "hot.3.json"), (None, None, "ALL.all.json"), (Some("hot"), None, "hot.all.json")]
+        {
+            let silence = Silence { rule: rule.map(str::to_owned), device, until, comment: "fan is \"out\"".to_owned() };
+            assert_eq!(Silence::parse(&silence.document().to_string()), Ok(silence.clone()));
+            assert_eq!(silence.file_name(), name);
+        }
+        for text in
+            ["", "[]", "{}", r#"{"rule": "../x", "until": "2026-01-01T00:00:00Z"}"#, r#"{"device": -1, "until": "2026-01-01T00:00:00Z"}"#]
+        {
+            assert_eq!(Silence::parse(text), Err(SilenceError), "{text}");
+        }
+    }
+}

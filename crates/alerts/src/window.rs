@@ -1,0 +1,132 @@
+//! What a value did within a span of time, in a few numbers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::limits::WINDOW_PARTS;
+
+/// The recent past of one value of one device, in parts of the span.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    span: Duration,
+    parts: VecDeque<Part>,
+    last: Option<f64>,
+    /// The first part with a value, so that a short past is not taken for a long one.
+    first: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    number: u64,
+    lowest: f64,
+    highest: f64,
+    increase: f64,
+}
+
+impl Window {
+    pub(crate) fn new(span: Duration) -> Self {
+        Self { span, parts: VecDeque::new(), last: None, first: None }
+    }
+
+    fn number(&self, at: Duration) -> u64 {
+        let part = (self.span.as_nanos() / u128::from(WINDOW_PARTS)).max(1);
+        u64::try_from(at.as_nanos() / part).unwrap_or(u64::MAX)
+    }
+
+    /// Adds a value. A missing one leaves a hole.
+    pub(crate) fn add(&mut self, at: Duration, value: Option<f64>) {
+        let number = self.number(at);
+        // A clock that goes back begins anew.
+        if self.parts.back().is_some_and(|part| part.number > number) {
+            *self = Self::new(self.span);
+        }
+        while self.parts.front().is_some_and(|part| part.number + 2 * WINDOW_PARTS <= number) {
+            self.parts.pop_front();
+        }
+        let Some(value) = value.filter(|value| value.is_finite()) else { return };
+        // A counter that falls has begun again, or a process has left with its share: neither is an increase.
+        let increase = self.last.map_or(0.0, |last| (value - last).max(0.0));
+        self.last = Some(value);
+        self.first.get_or_insert(number);
+        match self.parts.back_mut().filter(|part| part.number == number) {
+            Some(part) => {
+                (part.lowest, part.highest) = (part.lowest.min(value), part.highest.max(value));
+                part.increase += increase;
+            }
+            None => self.parts.push_back(Part { number, lowest: value, highest: value, increase }),
+        }
+    }
+
+    /// By how much a counter rose within the span.
+    pub(crate) fn increase(&self, at: Duration) -> Option<f64> {
+        self.last?;
+        let now = self.number(at);
+        Some(self.parts.iter().filter(|part| part.number + WINDOW_PARTS > now).map(|part| part.increase).sum())
+    }
+
+    /// The lowest value of the span less the highest of the span before: what has grown and not come back.
+    pub(crate) fn growth(&self, at: Duration) -> Option<f64> {
+        let now = self.number(at);
+        // Both spans must have been seen whole.
+        self.first.filter(|first| first.saturating_add(2 * WINDOW_PARTS - 1) <= now)?;
+        let is_recent = |part: &&Part| part.number + WINDOW_PARTS > now;
+        let lowest = self.parts.iter().filter(is_recent).map(|part| part.lowest).reduce(f64::min)?;
+        let highest = self.parts.iter().filter(|part| !is_recent(part)).map(|part| part.highest).reduce(f64::max)?;
+        Some(lowest - highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn fed(values: impl IntoIterator<Item = f64>) -> (Window, Duration) {
+        let mut window = Window::new(MINUTE);
+        let mut at = Duration::from_secs(1000);
+        for value in values {
+            at += Duration::from_secs(1);
+            window.add(at, Some(value));
+        }
+        (window, at)
+    }
+
+    #[test]
+    fn an_increase_is_forgotten_after_the_span() {
+        let (mut window, at) = fed([7.0, 7.0, 9.0]);
+        assert_eq!(window.increase(at), Some(2.0));
+        for second in 1..=70 {
+            window.add(at + Duration::from_secs(second), Some(9.0));
+        }
+        assert_eq!(window.increase(at + Duration::from_secs(50)), Some(2.0));
+        assert_eq!(window.increase(at + Duration::from_secs(70)), Some(0.0));
+        assert_eq!(Window::new(MINUTE).increase(at), None, "nothing was seen");
+        let (fallen, at) = fed([9.0, 2.0, 3.0]);
+        assert_eq!(fallen.increase(at), Some(1.0));
+    }
+
+    #[test]
+    fn growth_is_what_stays() {
+        let (leak, at) = fed((0..300).map(f64::from));
+        assert!(leak.growth(at).is_some_and(|growth| (0.0..10.0).contains(&growth)), "{:?}", leak.growth(at));
+        // A model that is loaded once, and a load that comes and goes.
+        let (step, at) = fed((0..300).map(|second| if second < 200 { 0.0 } else { 50.0 }));
+        assert_eq!(step.growth(at), Some(0.0));
+        let (wave, at) = fed((0..300).map(|second| f64::from(second % 20)));
+        assert!(wave.growth(at).is_some_and(|growth| growth < 0.0));
+        let (short, at) = fed((0..100).map(f64::from));
+        assert_eq!(short.growth(at), None, "two spans have not passed");
+    }
+
+    #[test]
+    fn a_window_is_bounded_and_survives_a_clock_that_goes_back() {
+        let (mut window, at) = fed((0..5000).map(f64::from));
+        assert!(window.parts.len() <= 2 * usize::try_from(WINDOW_PARTS).unwrap() + 1);
+        window.add(at - Duration::from_secs(3000), Some(1.0));
+        assert_eq!(window.increase(at), Some(0.0));
+        window.add(at, None);
+        window.add(at, Some(f64::NAN));
+        assert_eq!(window.increase(at), Some(0.0));
+    }
+}
