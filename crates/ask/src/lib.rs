@@ -7,6 +7,7 @@
 mod events;
 mod past;
 mod place;
+mod post;
 mod roots;
 mod stream;
 #[cfg(feature = "tls")]
@@ -26,6 +27,7 @@ use ttmon_model::sample::Origin;
 pub use events::Events;
 pub use past::{Past, Series};
 pub use place::{BadPlace, Place};
+pub use post::{PostError, Target, post};
 pub use roots::RootsError;
 pub use tls::Roots;
 pub use trouble::Trouble;

@@ -1,0 +1,195 @@
+//! Posts a message to a receiver on this host or another: a webhook, an Alertmanager.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::stream::{self, Deadline};
+use crate::{BadPlace, Place, Roots, Trouble, status};
+
+/// Longest first line of an answer that is read.
+const LINE_BYTES_MAX: u64 = 4096;
+
+/// An address with a path: `http://HOST[:PORT]/PATH`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    place: Place,
+    path: String,
+}
+
+/// Some addresses are secrets: it is in no message.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Target(..)")
+    }
+}
+
+impl FromStr for Target {
+    type Err = BadPlace;
+
+    fn from_str(text: &str) -> Result<Self, BadPlace> {
+        let (scheme, rest) = text.split_once("://").ok_or(BadPlace)?;
+        let port = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(BadPlace),
+        };
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let behind_address = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
+        let place = if behind_address.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") };
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        if !path.bytes().all(is_plain) {
+            return Err(BadPlace);
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Self { place: format!("{scheme}://{place}").parse()?, path })
+    }
+}
+
+impl Target {
+    /// Whether nobody on the way can read what is sent: TLS, or this host talking to itself.
+    pub fn is_private(&self) -> bool {
+        self.place.is_private()
+    }
+
+    /// Whether it is reached by TLS.
+    pub fn is_secret(&self) -> bool {
+        matches!(self.place, Place::Tcp { is_secret: true, .. })
+    }
+
+    /// The same place, with more behind its path.
+    pub fn joined(&self, path: &str) -> Self {
+        Self { place: self.place.clone(), path: format!("{}{path}", self.path.trim_end_matches('/')) }
+    }
+}
+
+/// Why a message was not taken.
+#[derive(Debug)]
+pub enum PostError {
+    /// There was no answer.
+    Trouble(Trouble),
+    /// The answer names another address.
+    Redirect(u16),
+    /// The answer is no.
+    Status(u16),
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trouble(trouble) => trouble.fmt(f),
+            Self::Redirect(status) => write!(f, "answers with a redirect ({status}), which is not followed; give the final address"),
+            Self::Status(status) => write!(f, "answers with status {status}"),
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
+
+/// Posts JSON, and returns once the receiver has said that it took it. All of it, from connecting on, has one deadline; only the look
+/// at the host's name takes as long as the resolver likes.
+pub fn post(target: &Target, roots: Option<&Roots>, bearer: Option<&str>, body: &str, patience: Duration) -> Result<(), PostError> {
+    let mut stream = stream::open(&target.place, roots, Deadline::after(patience)).map_err(PostError::Trouble)?;
+    let silent = |error| PostError::Trouble(Trouble::silent(error));
+    let bearer = bearer.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{bearer}\r\n",
+        target.path,
+        target.place.host_header(),
+        body.len(),
+    );
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).and_then(|()| stream.flush()).map_err(silent)?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line).map_err(silent)?;
+    match std::str::from_utf8(&line).ok().and_then(status) {
+        None => Err(PostError::Trouble(Trouble::Strange("it does not speak HTTP".to_owned()))),
+        Some(200..=299) => Ok(()),
+        Some(status @ 300..=399) => Err(PostError::Redirect(status)),
+        Some(status) => Err(PostError::Status(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    #[test]
+    fn addresses_are_read() {
+        for (text, host, path) in [
+            ("http://example.org", "example.org:80", "/"),
+            ("https://example.org/a/b?c=d", "example.org:443", "/a/b?c=d"),
+            ("http://127.0.0.1:9093/", "127.0.0.1:9093", "/"),
+            ("http://[::1]:9093?x", "[::1]:9093", "/?x"),
+            ("https://[::1]/x", "[::1]:443", "/x"),
+        ] {
+            let target: Target = text.parse().unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!((target.place.host_header().as_str(), target.path.as_str()), (host, path));
+            assert_eq!(format!("{target:?}"), "Target(..)");
+        }
+        for text in [
+            "",
+            "example.org",
+            "unix:/x",
+            "http://",
+            "http://a b/",
+            "http://a/b c",
+            "http://a/\r\nX: y",
+            "http://u:p@a/",
+            "ftp://a",
+            "http://a/#b",
+        ] {
+            assert_eq!(text.parse::<Target>(), Err(BadPlace), "{text}");
+        }
+        let target: Target = "http://a:1/am/".parse().expect("a target");
+        assert_eq!(target.joined("/api/v2/alerts").path, "/am/api/v2/alerts");
+    }
+
+    /// Posts to a server that answers so, and returns what it read.
+    fn answered(answer: &'static str, bearer: Option<&str>) -> (Result<(), PostError>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let target: Target = format!("http://{}/hook", listener.local_addr().expect("an address")).parse().expect("a target");
+        let server = thread::spawn(move || {
+            let (mut peer, _) = listener.accept().expect("a peer");
+            let mut heard = Vec::new();
+            let mut bytes = [0; 1024];
+            while !heard.ends_with(b"{}") {
+                let count = peer.read(&mut bytes).expect("bytes");
+                heard.extend_from_slice(&bytes[..count]);
+            }
+            peer.write_all(answer.as_bytes()).expect("an answer");
+            String::from_utf8(heard).expect("text")
+        });
+        let result = post(&target, None, bearer, "{}", Duration::from_secs(20));
+        (result, server.join().expect("a server"))
+    }
+
+    #[test]
+    fn a_message_is_taken_or_not() {
+        let (result, heard) = answered("HTTP/1.1 204 No Content\r\n\r\n", Some("sesame"));
+        assert!(result.is_ok(), "{result:?}");
+        assert!(
+            heard.starts_with("POST /hook HTTP/1.1\r\nHost: 127.0.0.1:") && heard.contains("Authorization: Bearer sesame\r\n"),
+            "{heard}"
+        );
+        assert!(heard.contains("Content-Length: 2\r\n"), "{heard}");
+        let told = |answer| answered(answer, None).0.map_err(|error| error.to_string());
+        assert_eq!(
+            told("HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n"),
+            Err("answers with a redirect (302), which is not followed; give the final address".to_owned())
+        );
+        assert_eq!(told("HTTP/1.0 500 No\r\n\r\n"), Err("answers with status 500".to_owned()));
+        assert_eq!(told("hello\n"), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
+        assert_eq!(told(""), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
+    }
+
+    #[test]
+    fn a_silent_receiver_costs_the_time_given() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let target: Target = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a target");
+        let result = post(&target, None, None, "{}", Duration::from_millis(50));
+        assert!(matches!(result, Err(PostError::Trouble(Trouble::Late))), "{result:?}");
+    }
+}
