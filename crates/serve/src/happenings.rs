@@ -76,6 +76,19 @@ pub enum What {
     },
     /// It can be read again.
     Readable,
+    /// An alert fired, or ended.
+    Alert {
+        /// Of which device.
+        device: u32,
+        /// Of which rule.
+        rule: String,
+        /// How bad it is.
+        severity: &'static str,
+        /// Whether it fired.
+        is_firing: bool,
+        /// What is wrong, or was.
+        summary: String,
+    },
 }
 
 impl What {
@@ -91,6 +104,7 @@ impl What {
             Self::Gap { .. } => "gap",
             Self::Unreadable { .. } => "unreadable",
             Self::Readable => "readable",
+            Self::Alert { .. } => "alert",
         }
     }
 }
@@ -120,6 +134,13 @@ impl Happening {
             What::Clock { millis } => document["jump_s"] = json!(*millis as f64 / 1000.0),
             What::Gap { missed } => document["missed"] = json!(missed),
             What::Unreadable { why } => document["reason"] = json!(why),
+            What::Alert { device, rule, severity, is_firing, summary } => {
+                document["device"] = json!(device);
+                document["rule"] = json!(rule);
+                document["severity"] = json!(severity);
+                document["state"] = json!(if *is_firing { "firing" } else { "resolved" });
+                document["summary"] = json!(summary);
+            }
         }
         document
     }

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!  devices ──► sampler ──► newest snapshot ──┬─► /api/v1, /metrics    at any number of readers, none of whom
-//!              (thread)    history           └─► streams of events     touches the machine
+//!              (thread)    history           ├─► streams of events     touches the machine
+//!                                            └─► alerts (thread) ──► receivers (a thread each)
 //!  processes ──► scan ──► sampler
 //!                (thread)
 //! ```
 //!
 //! [`Host::prepare`] opens the machine and the doors, and forks the reading processes: it must come before any thread is
-//! started. [`Host::start`] starts the threads: the sampler, the scan, and the one that answers; [`Running::stop`] ends them.
+//! started. [`Host::start`] starts the threads: the sampler, the scan, the alerts, and the one that answers; [`Running::stop`] ends them.
 //! This is the only crate that knows async, and only behind [`Host::start`].
 
 mod access;
+mod alerting;
 mod body;
 mod chips;
 mod crowd;
@@ -50,6 +52,7 @@ use ttmon_reads::descriptors;
 use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
 
 pub use access::{Token, TokenError};
+pub use alerting::{DeliveryError, SILENCES, deliver, read_silences};
 pub use doors::{DoorError, RemoteListening, may_listen};
 pub use happenings::{Happening, What};
 #[cfg(fuzzing)]
@@ -87,8 +90,10 @@ pub struct Options {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether each process has metrics of its own.
     pub process_metrics: bool,
-    /// Where the allocation socket keeps its state, if there is one: /readyz tells when it is full.
+    /// Where the allocation socket keeps its state, if there is one: /readyz tells when it is full. Silences are there, too.
     pub state: Option<PathBuf>,
+    /// Rules of alerts, and who is told of them.
+    pub alerts: ttmon_alerts::Config,
 }
 
 /// Why the service does not start.
@@ -167,6 +172,7 @@ impl Host {
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;
+        service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
         Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, tls } })
     }
@@ -177,18 +183,24 @@ impl Host {
     }
 
     /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped
-    /// when the thread that looks ends, and one with the thread that answers, however that comes about.
-    pub fn start<E: Send + 'static>(self, keeper: Option<Keeper>, ends: [E; 2]) -> Result<Running, StartError> {
+    /// when the thread that looks ends, one with the thread that answers, and one with the thread that judges alerts, however that
+    /// comes about.
+    pub fn start<E: Send + 'static>(self, keeper: Option<Keeper>, ends: [E; 3]) -> Result<Running, StartError> {
         let Self { devices, scanner, service, doors } = self;
         service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
         let (stop_http, http_stopped) = oneshot::channel();
         let (for_sampler, for_http) = (Arc::clone(&service), Arc::clone(&service));
-        let [sampler_ends, http_ends] = ends;
+        let [sampler_ends, http_ends, alerts_ends] = ends;
+        let for_alerts = Arc::clone(&service);
+        let (samples, mut threads) = alerting::start(&service).map_err(StartError::Thread)?;
+        let judging = move || alerting::run(&for_alerts, &samples);
+        threads.push(spawn("alerts", alerts_ends, judging).map_err(StartError::Thread)?);
         let sampling = move || sampler::run(devices, scanner, &for_sampler, &sampler_stopped);
         let sampler = spawn("sampler", sampler_ends, sampling).map_err(StartError::Thread)?;
         let answering = spawn("http", http_ends, move || http::run(doors, &for_http, http_stopped)).map_err(StartError::Thread)?;
-        Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads: vec![sampler, answering] })
+        threads.extend([sampler, answering]);
+        Ok(Running { service, stop_sampler: Some(stop_sampler), stop_http: Some(stop_http), threads })
     }
 }
 
@@ -228,6 +240,7 @@ impl Running {
         let mut ended = Ok(());
         drop(self.stop_sampler.take());
         drop(self.stop_http.take());
+        self.service.alerting.stop();
         let deadline = Instant::now() + STOP_TIMEOUT;
         for thread in self.threads.drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {

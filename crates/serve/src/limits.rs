@@ -92,3 +92,23 @@ pub(crate) const STATE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 pub(crate) const TOKEN_BYTES_MIN: usize = 16;
 /// Longest token that is read.
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
+/// Samples that wait for the thread that judges alerts: it takes a millisecond for one.
+pub(crate) const ALERT_SAMPLES_MAX: usize = 8;
+/// Changes of alerts that wait for one receiver: 32 chips by 16 rules, both ways. For one more the oldest is dropped.
+pub(crate) const MAILBOX_EVENTS_MAX: usize = 1024;
+/// How long a webhook or an Alertmanager may take, from connecting to its answer.
+pub(crate) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a message to a webhook is tried.
+pub(crate) const DELIVERY_TRIES: u32 = 3;
+/// How long to wait before another try.
+pub(crate) const RETRY_WAIT: Duration = Duration::from_secs(5);
+/// How often silences are read.
+pub(crate) const SILENCES_EVERY: Duration = Duration::from_secs(2);
+/// Silences that are read.
+pub(crate) const SILENCES_MAX: usize = 256;
+/// Longest file of a silence.
+pub(crate) const SILENCE_BYTES_MAX: usize = 4096;
+/// Longest list of alerts that a restart takes over: 256 devices by 128 rules are more, and none has them.
+pub(crate) const SAVED_BYTES_MAX: usize = 1024 * 1024;
+/// Longest address or token of a receiver.
+pub(crate) const ALERT_SECRET_BYTES_MAX: usize = 4096;

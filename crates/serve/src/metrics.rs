@@ -14,7 +14,7 @@ use ttmon_model::snapshot::{Health, State};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Reading, Snapshot};
 
-pub(crate) use service::{Counters, Own};
+pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, Own};
 pub(crate) use writer::Dialect;
 use writer::{Family, Sort, Writer};
 

@@ -47,6 +47,7 @@ pub(crate) enum Answer {
     Recorders,
     History,
     Events,
+    Alerts,
     OpenApi,
     Metrics,
     Healthz,
@@ -173,6 +174,13 @@ pub(crate) const ROUTES: &[Route] = &[
         ],
         answer: Answer::Events,
     },
+    Route {
+        path: "/api/v1/alerts",
+        id: "alerts",
+        summary: "Alerts that fire, are pending or ended within 15 minutes; rules, silences and receivers.",
+        parameters: &[],
+        answer: Answer::Alerts,
+    },
     Route { path: "/api/v1/openapi.json", id: "openapi", summary: "This description.", parameters: &[], answer: Answer::OpenApi },
     Route {
         path: "/metrics",
@@ -237,6 +245,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::Recorders => recorders::events(service, view, question, ask::recorders(&parameters)?).await,
         Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
         Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?).await,
+        Answer::Alerts => documents::alerts(service),
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {
             let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();

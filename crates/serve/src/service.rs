@@ -11,6 +11,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_reads::boot_time;
 
 use crate::access::{Token, View};
+use crate::alerting::Alerting;
 use crate::chips::Chips;
 use crate::crowd::Crowd;
 use crate::happenings::{Happening, Journal, What};
@@ -40,6 +41,7 @@ pub(crate) struct Service {
     figures: Mutex<Figures>,
     keeper: OnceLock<Keeper>,
     chips: Mutex<Chips>,
+    pub(crate) alerting: Alerting,
     /// Answers that cost much.
     pub(crate) turns: Turns,
     /// Streams of events.
@@ -88,6 +90,7 @@ impl Service {
             figures: Mutex::default(),
             keeper: OnceLock::new(),
             chips: Mutex::default(),
+            alerting: Alerting::new(ttmon_alerts::Config::default()),
             turns: Turns::default(),
             streams: Crowd::new(STREAMS_MAX),
             recorder_places: Places::new(RECORDER_STREAMS_MAX),
@@ -113,6 +116,7 @@ impl Service {
         if let Some(keeper) = self.keeper.get() {
             (keeper.found)(&published.ledgers);
         }
+        self.alerting.offer(&published);
         *lock(&self.newest) = Some(published);
         self.pulse.send_modify(|pulse| *pulse += 1);
     }
@@ -238,6 +242,7 @@ impl Service {
             problems: fresh.as_ref().map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
             events: lock(&self.journal).count(),
+            alerts: self.alerting.figures(),
             heard: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
         };
         let own = own.text(&self.counters, dialect);

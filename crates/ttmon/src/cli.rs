@@ -1,6 +1,7 @@
 //! The command line as typed. What it means is decided in `meant.rs`.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
+mod alerts;
 mod plain;
 
 use std::ffi::OsString;
@@ -10,6 +11,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::names::Name;
+
+pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
 
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
@@ -237,6 +240,8 @@ pub(crate) enum Command {
     /// Without a flag it checks --healthy. Performance data follows a `|`. Exit codes: 0 ok, 1 warning, 2 critical, 3 unknown, a
     /// wrong command line, or no device.
     Check(CheckArgs),
+    /// List, test and silence the alerts of this host.
+    Alerts(AlertsArgs),
     /// Memory of tracked processes: by kind, by buffer, against an earlier look.
     Mem(MemArgs),
     /// List allocations and frees of tracked processes, the last 65,536 of each.
@@ -546,6 +551,9 @@ pub(crate) struct ServeArgs {
     /// Give each process metrics of its own.
     #[arg(long)]
     pub(crate) process_metrics: bool,
+    /// Configuration file of alerts instead of /etc/ttmon/config.toml and the user's own; also TTMON_CONFIG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Do not tell each event; errors and dumps are told all the same.
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -1,5 +1,6 @@
 //! `ttmon`: the doorman. Parses, calls, prints the error, chooses the exit code.
 
+mod alerts;
 mod alias;
 mod check;
 mod cli;
@@ -107,6 +108,10 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
         Some(Command::Check(args)) => check::run(&cli.common, args),
         Some(Command::Doctor(args)) => doctor::run(&cli.common, args),
+        Some(Command::Alerts(args)) => {
+            let devices: Vec<String> = cli.common.device.iter().chain(&cli.common.id).cloned().collect();
+            alerts::run(&Context::new(&cli.common, &[])?, &devices, &args.command)
+        }
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),

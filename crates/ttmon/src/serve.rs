@@ -26,7 +26,7 @@ use crate::meant::Context;
 use crate::open::Placed;
 
 pub(crate) use host::token;
-pub(crate) use places::{api_places, served};
+pub(crate) use places::{api_places, served, state as state_directory};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let intake = reading.map(|reading| intake::prepare(context, args, &placed, reading, opened)).transpose()?;
     let stopper = || signals.stopper().map_err(|error| cannot("take over signals", &error));
     let intake = intake.map(|intake| intake.start(stopper()?)).transpose()?;
-    let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper()?, stopper()?])?;
+    let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper()?, stopper()?, stopper()?])?;
     complain(&announcement);
     systemd::notify("READY=1");
     while let Signal::Statistics = signals.next() {

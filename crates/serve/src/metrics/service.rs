@@ -28,10 +28,14 @@ mod families {
     pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: Sort::Gauge, unit: "", help: "Event streams now open." };
     pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
     pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: Sort::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
+    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: Sort::Gauge, unit: "", help: "Devices for which a rule of alerts fires." };
+    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: Sort::Counter, unit: "", help: "Messages about alerts, by result: sent, failed." };
+    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: Sort::Counter, unit: "", help: "Changes of alerts that a receiver was not told of: its queue was full, or it did not take the message." };
+    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: Sort::Counter, unit: "", help: "Samples that alerts were not judged by, because their queue was full." };
 }
 
 /// All of them, with their labels.
-pub(super) const ALL: [(Family<'static>, &str); 19] = [
+pub(super) const ALL: [(Family<'static>, &str); 23] = [
     (families::BUILD_INFO, "version, origin"),
     (families::UP, ""),
     (families::AGE, ""),
@@ -51,6 +55,10 @@ pub(super) const ALL: [(Family<'static>, &str); 19] = [
     (families::STREAMS, ""),
     (families::DROPPED, "reason"),
     (families::HEARD, "what"),
+    (families::ALERTS, "rule, severity"),
+    (families::MESSAGES, "receiver, result"),
+    (families::UNTOLD, "receiver"),
+    (families::UNJUDGED, ""),
 ];
 
 /// What happens at the doors, counted. Each is its own number; nothing is read together with another.
@@ -132,6 +140,46 @@ pub(crate) struct Own {
     pub(crate) events: u64,
     /// What the allocation socket counted.
     pub(crate) heard: Vec<(&'static str, u64)>,
+    pub(crate) alerts: AlertFigures,
+}
+
+/// Figures of alerts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AlertFigures {
+    /// Each rule: name, severity, devices.
+    pub(crate) firing: Vec<(String, &'static str, usize)>,
+    pub(crate) messages: Vec<MessageFigures>,
+    /// Samples that were not judged.
+    pub(crate) dropped: u64,
+}
+
+/// Figures of one receiver of alerts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MessageFigures {
+    pub(crate) receiver: String,
+    pub(crate) sent: u64,
+    pub(crate) failed: u64,
+    pub(crate) dropped: u64,
+}
+
+impl AlertFigures {
+    fn write(&self, out: &mut Writer) {
+        out.family(&families::ALERTS);
+        for (rule, severity, devices) in &self.firing {
+            out.value(&[], &[("rule", rule), ("severity", severity)], *devices as f64);
+        }
+        out.family(&families::MESSAGES);
+        for MessageFigures { receiver, sent, failed, .. } in &self.messages {
+            out.value(&[], &[("receiver", receiver), ("result", "sent")], *sent as f64);
+            out.value(&[], &[("receiver", receiver), ("result", "failed")], *failed as f64);
+        }
+        out.family(&families::UNTOLD);
+        for MessageFigures { receiver, dropped, .. } in &self.messages {
+            out.value(&[], &[("receiver", receiver)], *dropped as f64);
+        }
+        out.family(&families::UNJUDGED);
+        out.value(&[], &[], self.dropped as f64);
+    }
 }
 
 impl Own {
@@ -173,6 +221,7 @@ impl Own {
         for (what, count) in &self.heard {
             out.value(&[], &[("what", what)], *count as f64);
         }
+        self.alerts.write(&mut out);
         out.into_text()
     }
 }

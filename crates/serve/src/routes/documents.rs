@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hyper::Response;
 use serde_json::{Value, json};
+use ttmon_alerts::Sender;
 use ttmon_model::ledger::LedgerSample;
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
@@ -40,6 +41,14 @@ pub(super) async fn part(service: &Arc<Service>, what: Answer, view: View) -> Re
     };
     let text = aside(move || text(&newest, form, view, version)).await?;
     Ok(aged(text, age))
+}
+
+/// Alerts, rules, silences and receivers: nothing of a process.
+pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
+    let newest = service.fresh().map_err(Problem::Stale)?;
+    let snapshot = &newest.snapshot;
+    let sender = Sender { version: service.version, host: &snapshot.host, origin: snapshot.origin.name(), is_test: false };
+    Ok(aged(format!("{}\n", service.alerting.document(sender)), newest.age().as_secs()))
 }
 
 /// The text of a form that is JSON, with a newline.

@@ -1,6 +1,7 @@
 //! The description of the paths, OpenAPI 3.1: made from the table of paths and the tables of fields.
 
 use serde_json::{Map, Value, json};
+use ttmon_alerts::Severity;
 use ttmon_model::event::Op;
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, PROCESS, PROCESS_KIND};
 use ttmon_model::snapshot::Status;
@@ -37,6 +38,7 @@ pub(super) fn document(version: &str) -> String {
                 "History": history(),
                 "Events": events(),
                 "Recorded": recorded(),
+                "Alerts": document_of(&[("alerts", json!({"type": "array", "items": alert()})), ("rules", anything()), ("silences", anything()), ("receivers", anything()), ("samples_dropped", json!({"type": "integer", "minimum": 0}))]),
             },
         },
     });
@@ -99,6 +101,7 @@ fn content(answer: Answer) -> Value {
         Answer::Recorders => json!({"text/event-stream": text, "application/json": {"schema": reference("Recorded")}}),
         Answer::History => json("History"),
         Answer::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
+        Answer::Alerts => json("Alerts"),
         Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
         Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
         Answer::Healthz | Answer::Readyz => json!({"text/plain": text}),
@@ -195,6 +198,26 @@ fn buffer() -> Value {
         },
         "required": ["pid", "allocator", "kind", "address", "size", "devices", "age_s", "tag"],
     })
+}
+
+fn alert() -> Value {
+    let time = || json!({"type": ["string", "null"], "format": "date-time"});
+    let text = || json!({"type": ["string", "null"]});
+    let mut properties = json!({
+        "rule": {"type": "string"},
+        "severity": {"enum": Severity::ALL.map(Severity::name)},
+        "state": {"enum": ["firing", "pending", "resolved"]},
+        "device": {"type": "integer", "minimum": 0},
+        "summary": {"type": "string"},
+    });
+    for name in ["since", "fired", "resolved", "silenced_until"] {
+        properties[name] = time();
+    }
+    for name in ["board", "bdf", "asic_id"] {
+        properties[name] = text();
+    }
+    let required: Vec<String> = properties.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+    json!({"type": "object", "properties": properties, "required": required})
 }
 
 fn history() -> Value {

@@ -59,6 +59,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         process_metrics: args.process_metrics,
         state: None,
+        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real))?,
     })
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn runtime() -> Option<PathBuf> {
 }
 
 /// Where the state is kept: in memory, wherever that is.
-pub(super) fn state() -> PathBuf {
+pub(crate) fn state() -> PathBuf {
     let usual = runtime().map(|directory| directory.join("state"));
     usual.filter(|directory| ttmon_intake::is_in_memory(directory)).unwrap_or_else(|| in_memory(geteuid().as_raw()))
 }

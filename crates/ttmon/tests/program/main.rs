@@ -1,6 +1,7 @@
 //! The program as a person or a script runs it.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod alerts;
 mod check;
 mod cli;
 mod doctor;

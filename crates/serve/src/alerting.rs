@@ -1,0 +1,196 @@
+//! Alerts: judges each snapshot by the rules, in a thread of its own, and hands what happened to the receivers.
+//!
+//! ```text
+//!  sampler ──► queue (8) ──► alerts ──► mailbox of each receiver ──► its thread ──► command, webhook, Alertmanager
+//! ```
+//!
+//! Nothing here is waited for: a full queue leaves a sample out, a full mailbox its oldest entries, and both are counted.
+
+mod deliver;
+mod mailbox;
+mod state;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver as Samples, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ttmon_alerts::{Change, Config, Engine, Event, Listing, Outbox, Rule, START_GRACE, Sender, Silence, listing_document};
+use ttmon_model::units::UnixTime;
+
+use crate::happenings::What;
+use crate::limits::{ALERT_SAMPLES_MAX, SILENCES_EVERY};
+use crate::metrics::{AlertFigures, Count};
+use crate::newest::Published;
+use crate::service::{Service, now};
+
+pub use deliver::{DeliveryError, deliver};
+use mailbox::Mailbox;
+pub use state::{SILENCES, read_silences};
+
+/// What the service knows of alerts, for those who ask.
+#[derive(Debug)]
+pub(crate) struct Alerting {
+    rules: Vec<Arc<Rule>>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    queue: Mutex<Option<SyncSender<Arc<Published>>>>,
+    dropped: Count,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    listing: Arc<Listing>,
+    silences: Arc<[Silence]>,
+}
+
+impl Alerting {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            rules: config.rules.into_iter().map(Arc::new).collect(),
+            mailboxes: config.receivers.into_iter().map(|receiver| Arc::new(Mailbox::new(receiver))).collect(),
+            queue: Mutex::default(),
+            dropped: Count::default(),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// Hands a snapshot over. It never waits: one that finds the queue full is left out.
+    pub(crate) fn offer(&self, published: &Arc<Published>) {
+        let mut queue = lock(&self.queue);
+        match queue.as_ref().map(|queue| queue.try_send(Arc::clone(published))) {
+            Some(Err(TrySendError::Full(_))) => self.dropped.add_one(),
+            Some(Err(TrySendError::Disconnected(_))) => *queue = None,
+            Some(Ok(())) | None => {}
+        }
+    }
+
+    /// Ends the threads after what they do now.
+    pub(crate) fn stop(&self) {
+        *lock(&self.queue) = None;
+        self.mailboxes.iter().for_each(|mailbox| mailbox.close());
+    }
+
+    /// What the scrape says.
+    pub(crate) fn figures(&self) -> AlertFigures {
+        let listing = Arc::clone(&lock(&self.shown).listing);
+        let firing = |rule: &Arc<Rule>| listing.firing().filter(|alert| alert.rule.name == rule.name).count();
+        AlertFigures {
+            firing: self.rules.iter().map(|rule| (rule.name.clone(), rule.severity.name(), firing(rule))).collect(),
+            messages: self.mailboxes.iter().map(|mailbox| mailbox.figures()).collect(),
+            dropped: self.dropped.get(),
+        }
+    }
+
+    /// The document of `/api/v1/alerts`.
+    pub(crate) fn document(&self, sender: Sender<'_>) -> Value {
+        let Shown { listing, silences } = lock(&self.shown).clone();
+        let mut document = listing_document(sender, now(), self.rules.iter().map(AsRef::as_ref), &listing, &silences);
+        document["receivers"] = json!(self.mailboxes.iter().map(|mailbox| mailbox.document()).collect::<Vec<_>>());
+        document["samples_dropped"] = json!(self.dropped.get());
+        document
+    }
+}
+
+/// Threads of receivers.
+type Threads = Vec<JoinHandle<io::Result<()>>>;
+
+/// Starts the queue, and the thread of each receiver. The thread that judges is [`run`].
+pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published>>, Threads)> {
+    let (queue, samples) = std::sync::mpsc::sync_channel(ALERT_SAMPLES_MAX);
+    *lock(&service.alerting.queue) = Some(queue);
+    let spawn = |mailbox: &Arc<Mailbox>| {
+        let (mailbox, version) = (Arc::clone(mailbox), service.version);
+        crate::spawn("alert", (), move || {
+            mailbox.work(version);
+            Ok(())
+        })
+    };
+    let threads: io::Result<Threads> = service.alerting.mailboxes.iter().map(spawn).collect();
+    Ok((samples, threads?))
+}
+
+/// Judges snapshots until there are no more.
+pub(crate) fn run(service: &Service, samples: &Samples<Arc<Published>>) -> io::Result<()> {
+    let alerting = &service.alerting;
+    let rules = alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect();
+    let mut judge = Judge::new(rules, service.state.clone());
+    while let Ok(published) = samples.recv() {
+        judge.take(service, &published);
+    }
+    Ok(())
+}
+
+struct Judge {
+    engine: Engine,
+    outbox: Outbox,
+    state: Option<PathBuf>,
+    silences: Arc<[Silence]>,
+    /// When silences were read last.
+    silences_at: Option<Duration>,
+    saved: Vec<ttmon_alerts::Saved>,
+}
+
+impl Judge {
+    fn new(rules: Vec<Rule>, state: Option<PathBuf>) -> Self {
+        let saved = state.as_deref().map_or_else(Vec::new, state::read_saved);
+        let outbox = Outbox::restored(saved.iter().map(|saved| (saved.rule.clone(), saved.device)));
+        let mut engine = Engine::new(rules, START_GRACE);
+        engine.restore(saved.clone());
+        Self { engine, outbox, state, silences: Arc::default(), silences_at: None, saved }
+    }
+
+    fn take(&mut self, service: &Service, published: &Published) {
+        let (at, time) = (published.sample.at, published.sample.time);
+        let events = self.engine.observe(at, &published.snapshot);
+        if self.silences_at.is_none_or(|last| at.saturating_sub(last) >= SILENCES_EVERY) {
+            self.silences = self.state.as_deref().map_or_else(Vec::new, read_silences).into();
+            self.silences_at = Some(at);
+        }
+        let listing = Arc::new(self.engine.listing());
+        let told = self.outbox.take(&events, &listing, &self.silences, time);
+        for mailbox in &service.alerting.mailboxes {
+            mailbox.put(&published.snapshot, &told, &listing, &self.silences);
+        }
+        for event in &events {
+            service.note(at, time, happened(event));
+        }
+        self.save(&listing);
+        *lock(&service.alerting.shown) = Shown { listing, silences: Arc::clone(&self.silences) };
+    }
+
+    /// A restart goes on from here. Where it cannot be written, alerts are announced again after it.
+    fn save(&mut self, listing: &Listing) {
+        let saved = listing.saved();
+        if saved != self.saved {
+            self.state.as_deref().into_iter().for_each(|state| state::write_saved(state, &saved));
+            self.saved = saved;
+        }
+    }
+}
+
+fn happened(event: &Event) -> What {
+    What::Alert {
+        device: event.alert.device.0,
+        rule: event.alert.rule.name.clone(),
+        severity: event.alert.rule.severity.name(),
+        is_firing: event.change == Change::Fired,
+        summary: event.alert.summary.clone(),
+    }
+}
+
+/// What is behind these locks is whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The time of the wall clock, for messages.
+fn wall_time() -> UnixTime {
+    now()
+}
+
+#[cfg(test)]
+mod tests;

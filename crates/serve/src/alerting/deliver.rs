@@ -1,0 +1,135 @@
+//! Delivers one message to one receiver.
+
+use std::fmt;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use ttmon_alerts::{How, UrlFrom};
+use ttmon_ask::{PostError, Roots, RootsError, Target, post};
+
+use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
+
+/// Where Alertmanager takes alerts.
+const ALERTS_PATH: &str = "/api/v2/alerts";
+/// What a command has in its environment, where the service has it: enough to reach a desktop, and none of the service's secrets.
+const ENVIRONMENT: [&str; 5] = ["HOME", "LANG", "USER", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Why a message was not delivered. It names no address: some are secrets.
+#[derive(Debug)]
+pub enum DeliveryError {
+    /// A file cannot be used.
+    File(&'static str, io::Error),
+    /// The address is none.
+    Url,
+    /// The token could be read on its way.
+    Exposed,
+    /// There is nothing to trust.
+    Roots(RootsError),
+    /// The receiver did not take it.
+    Post(PostError),
+    /// The command could not be started.
+    Start(io::Error),
+    /// The command took too long, and was killed.
+    Late(Duration),
+    /// The command failed.
+    Failed(String),
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(key, error) => write!(f, "{key}: {error}"),
+            Self::Url => f.write_str("the address is none: give http://HOST[:PORT]/PATH or https://"),
+            Self::Exposed => f.write_str("the token could be read on its way; use https://"),
+            Self::Roots(error) => error.fmt(f),
+            Self::Post(error) => error.fmt(f),
+            Self::Start(error) => write!(f, "cannot be started: {error}"),
+            Self::Late(limit) => write!(f, "took longer than {} s and was killed", limit.as_secs()),
+            Self::Failed(status) => write!(f, "failed: {status}"),
+        }
+    }
+}
+
+impl std::error::Error for DeliveryError {}
+
+/// Delivers a body made for this sort of receiver. It takes as long as the receiver's limit, at most.
+pub fn deliver(how: &How, body: &str) -> Result<(), DeliveryError> {
+    match how {
+        How::Command { argv, timeout } => command(argv, *timeout, body),
+        How::Webhook { url, bearer_file, ca } => posted(&target(url)?, bearer_file.as_deref(), ca.as_deref(), body),
+        How::Alertmanager { url, bearer_file, ca, .. } => {
+            posted(&target(url)?.joined(ALERTS_PATH), bearer_file.as_deref(), ca.as_deref(), body)
+        }
+    }
+}
+
+fn target(url: &UrlFrom) -> Result<Target, DeliveryError> {
+    let text = match url {
+        UrlFrom::Text(text) => text.clone(),
+        UrlFrom::File(path) => secret("url_file", path)?,
+    };
+    text.parse().map_err(|_| DeliveryError::Url)
+}
+
+/// Read each time, so that a secret can be changed while the service runs.
+fn secret(key: &'static str, path: &Path) -> Result<String, DeliveryError> {
+    let bytes = ttmon_files::read_secret(path, ALERT_SECRET_BYTES_MAX).map_err(|error| DeliveryError::File(key, error))?;
+    let text = String::from_utf8(bytes).ok().map(|text| text.trim().to_owned());
+    let is_plain = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    text.filter(is_plain).ok_or_else(|| DeliveryError::File(key, io::Error::new(io::ErrorKind::InvalidData, "it is not one line of text")))
+}
+
+fn posted(target: &Target, bearer_file: Option<&Path>, ca: Option<&Path>, body: &str) -> Result<(), DeliveryError> {
+    let bearer = bearer_file.map(|path| secret("bearer_file", path)).transpose()?;
+    if bearer.is_some() && !target.is_private() {
+        return Err(DeliveryError::Exposed);
+    }
+    let roots = target.is_secret().then(|| Roots::read(ca)).transpose().map_err(DeliveryError::Roots)?;
+    post(target, roots.as_ref(), bearer.as_deref(), body, WEBHOOK_TIMEOUT).map_err(DeliveryError::Post)
+}
+
+/// Runs a program without a shell. It reads the message as a file, so that one that does not read delays nothing.
+fn command(argv: &[String], timeout: Duration, body: &str) -> Result<(), DeliveryError> {
+    let [program, arguments @ ..] = argv else { return Err(DeliveryError::Start(io::ErrorKind::NotFound.into())) };
+    let mut input =
+        std::fs::File::from(memfd_create("ttmon-alert", MemfdFlags::CLOEXEC).map_err(|error| DeliveryError::Start(error.into()))?);
+    input.write_all(body.as_bytes()).and_then(|()| input.seek(SeekFrom::Start(0))).map_err(DeliveryError::Start)?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::from(input)).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env_clear().env("PATH", PATH).current_dir("/").process_group(0);
+    command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    let mut child = command.spawn().map_err(DeliveryError::Start)?;
+    let has_ended = ends_within(&child, timeout);
+    if !has_ended {
+        // What it started goes with it. Its number is its own until it is waited for.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    }
+    let status = child.wait().map_err(DeliveryError::Start)?;
+    match () {
+        () if !has_ended => Err(DeliveryError::Late(timeout)),
+        () if status.success() => Ok(()),
+        () => Err(DeliveryError::Failed(status.to_string())),
+    }
+}
+
+fn ends_within(child: &Child, timeout: Duration) -> bool {
+    let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return false };
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}

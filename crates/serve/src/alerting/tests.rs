@@ -1,0 +1,278 @@
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+use crate::fixture;
+use crate::metrics::Processes;
+use ttmon_alerts::{How, Receiver, Severity, UrlFrom};
+use ttmon_model::units::Celsius;
+use ttmon_model::{Sample, Snapshot};
+
+/// Enough for a process on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        thread::yield_now();
+    }
+}
+
+fn webhook(address: std::net::SocketAddr) -> Receiver {
+    let how = How::Webhook { url: UrlFrom::Text(format!("http://{address}/hook")), bearer_file: None, ca: None };
+    Receiver { name: "hook".to_owned(), severity: Severity::Warning, how }
+}
+
+fn service(receivers: Vec<Receiver>, state: Option<&Path>) -> Arc<Service> {
+    let mut service = Service::new("0", Duration::from_secs(1), Processes::Left, None);
+    let config = Config { receivers, ..Config::default() };
+    service.alerting = Alerting::new(config);
+    service.state = state.map(Path::to_owned);
+    Arc::new(service)
+}
+
+/// The machine at a second, with one chip at this temperature. It has a limit of 100 degrees.
+fn published(second: u64, degrees: f64) -> Arc<Published> {
+    static MACHINE: OnceLock<Snapshot> = OnceLock::new();
+    let mut snapshot = MACHINE.get_or_init(|| fixture::with_devices(1)).clone();
+    let time = UnixTime(1_000_000_000 * (1_700_000_000 + second));
+    snapshot.time = time;
+    let device = &mut snapshot.devices[0];
+    (device.temperature, device.temperature_limit) = (Ok(Celsius(degrees)), Ok(Celsius(100.0)));
+    (device.memory.dram.used, device.therm_trip_count) = (Ok(0), Ok(0));
+    let sample = Sample { at: Duration::from_secs(1000 + second), time, ..fixture::sample() };
+    Arc::new(Published::new(second, snapshot, sample, Vec::new(), Vec::new()))
+}
+
+fn judge(service: &Service) -> Judge {
+    Judge::new(service.alerting.rules.iter().map(|rule| rule.as_ref().clone()).collect(), service.state.clone())
+}
+
+/// Reads one request and answers it.
+fn taken(listener: &TcpListener, answer: &str) -> Value {
+    let (mut peer, _) = listener.accept().expect("a peer");
+    let text = request(&mut peer);
+    peer.write_all(answer.as_bytes()).expect("an answer");
+    let (_, body) = text.split_once("\r\n\r\n").expect("a body");
+    serde_json::from_str(body).expect("JSON")
+}
+
+fn request(peer: &mut TcpStream) -> String {
+    let mut text = String::new();
+    let mut bytes = [0; 4096];
+    loop {
+        let count = peer.read(&mut bytes).expect("bytes");
+        text.push_str(std::str::from_utf8(&bytes[..count]).expect("text"));
+        let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+        if count == 0 || (body.is_some() && body == length) {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn an_alert_reaches_a_webhook_and_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let service = service(vec![webhook(listener.local_addr().expect("an address"))], None);
+    let mut judge = judge(&service);
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mailbox = Arc::clone(&service.alerting.mailboxes[0]);
+    let working = thread::spawn(move || mailbox.work("0"));
+    let message = taken(&listener, "HTTP/1.1 200 OK\r\n\r\n");
+    let [alert] = message["alerts"].as_array().expect("alerts").as_slice() else { panic!("{message}") };
+    assert_eq!((&alert["rule"], &alert["state"], &alert["device"]), (&json!("hot"), &json!("firing"), &json!(0)));
+    assert_eq!((&alert["summary"], &message["test"]), (&json!("temperature 105 °C of 100 °C"), &json!(false)));
+    until("sent", || service.alerting.mailboxes[0].figures().sent == 1);
+    // What the API, the scrape and the journal say.
+    let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
+    assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "firing");
+    let scrape = service.scrape(crate::metrics::Dialect::Text);
+    assert!(scrape.contains("ttmon_alerts_firing{rule=\"hot\",severity=\"critical\"} 1\n"), "{scrape}");
+    assert!(scrape.contains("ttmon_alert_messages_total{receiver=\"hook\",result=\"sent\"} 1\n"), "{scrape}");
+    let told = service.happenings_after(0).into_iter().map(|happening| happening.json()["state"].clone()).collect::<Vec<_>>();
+    assert_eq!(told, ["firing"]);
+    (11..=80).for_each(|second| judge.take(&service, &published(second, 50.0)));
+    assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "resolved");
+    service.alerting.stop();
+    working.join().expect("a thread");
+}
+
+/// Whoever answers nobody delays no sample: what does not fit is left out and counted.
+#[test]
+fn a_full_queue_and_a_dead_receiver_delay_no_sample() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let service = service(vec![webhook(listener.local_addr().expect("an address"))], None);
+    let (samples, threads) = start(&service).expect("threads");
+    // Nobody judges: the queue is full after a few, and publishing goes on.
+    for second in 0..100 {
+        service.publish(Duration::from_secs(second), published(second, 105.0));
+    }
+    assert_eq!(service.alerting.figures().dropped, 100 - ALERT_SAMPLES_MAX as u64);
+    // A receiver that takes the connection and says nothing: the judge goes on.
+    let mut judge = judge(&service);
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let (peer, _) = listener.accept().expect("a peer");
+    for second in 11..1000 {
+        judge.take(&service, &published(second, if second / 100 % 2 == 0 { 105.0 } else { 50.0 }));
+    }
+    assert_eq!(service.alerting.figures().messages[0].sent, 0);
+    drop((samples, peer));
+    service.alerting.stop();
+    threads.into_iter().for_each(|thread| drop(thread.join().expect("a thread")));
+}
+
+#[test]
+fn a_full_mailbox_drops_the_oldest_and_counts() {
+    let service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], None);
+    let mut judge = judge(&service);
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let listing = judge.engine.listing();
+    let event = Event { change: Change::Fired, alert: listing.firing().next().expect("an alert").clone() };
+    let (mailbox, seen) = (&service.alerting.mailboxes[0], published(11, 105.0));
+    (0..2000).for_each(|_| mailbox.put(&seen.snapshot, std::slice::from_ref(&event), &listing, &[]));
+    let document = mailbox.document();
+    assert_eq!(document["waiting"], crate::limits::MAILBOX_EVENTS_MAX);
+    assert_eq!(document["dropped"], 2001 - crate::limits::MAILBOX_EVENTS_MAX);
+}
+
+#[test]
+fn a_restart_announces_nothing_twice() {
+    let state = tempfile::tempdir().expect("a directory");
+    let first = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
+    let mut before = judge(&first);
+    (0..=10).for_each(|second| before.take(&first, &published(second, 105.0)));
+    assert_eq!(first.alerting.mailboxes[0].document()["waiting"], 1);
+    let second = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
+    let mut after = judge(&second);
+    (20..=60).for_each(|second_of| after.take(&second, &published(second_of, 105.0)));
+    assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 0);
+    (61..=130).for_each(|second_of| after.take(&second, &published(second_of, 50.0)));
+    assert_eq!(second.alerting.mailboxes[0].document()["waiting"], 1, "its end is told");
+    // Whatever is in the file.
+    for text in ["", "nonsense", "[]", "{\"firing\": [{}, {\"rule\": \"../x\", \"device\": 0}]}"] {
+        fs::write(state.path().join("alerts.json"), text).expect("a file");
+        assert_eq!(state::read_saved(state.path()), [], "{text}");
+    }
+}
+
+#[test]
+fn silences_are_files_that_nobody_else_can_write() {
+    let state = tempfile::tempdir().expect("a directory");
+    let folder = state.path().join(SILENCES);
+    fs::create_dir(&folder).expect("a directory");
+    let silence =
+        Silence { rule: Some("hot".to_owned()), device: None, until: UnixTime(4_000_000_000_000_000_000), comment: String::new() };
+    let file = folder.join(silence.file_name());
+    fs::write(&file, silence.document().to_string()).expect("a file");
+    for (mode, is_read) in [(0o600, true), (0o644, true), (0o666, false), (0o620, false)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("a mode");
+        assert_eq!(read_silences(state.path()).len(), usize::from(is_read), "{mode:o}");
+    }
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
+    fs::write(folder.join("broken.json"), "{").expect("a file");
+    assert_eq!(read_silences(state.path()), [silence]);
+    let service = service(vec![webhook("127.0.0.1:9".parse().expect("an address"))], Some(state.path()));
+    let mut judge = judge(&service);
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
+    let document = service.alerting.document(sender);
+    assert!(document["alerts"][0]["silenced_until"].is_string() && document["silences"][0]["rule"] == "hot", "{document}");
+    assert_eq!(service.alerting.mailboxes[0].document()["waiting"], 0);
+    fs::remove_file(&file).expect("no file");
+    (11..=15).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    assert_eq!(service.alerting.mailboxes[0].document()["waiting"], 1, "it goes on, and the silence has ended");
+}
+
+fn run(argv: &[&str], timeout: Duration, body: &str) -> Result<(), String> {
+    let argv = argv.iter().map(|&word| word.to_owned()).collect();
+    deliver(&How::Command { argv, timeout }, body).map_err(|why| why.to_string())
+}
+
+#[test]
+fn a_command_reads_the_message_without_a_shell() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    // Larger than a pipe holds.
+    let body = format!("{{\"alerts\": \"{}\"}}", "x".repeat(1 << 20));
+    assert_eq!(run(&["/usr/bin/tee", &path("$HOME; touch x")], LONG, &body), Ok(()));
+    assert_eq!(fs::read_to_string(path("$HOME; touch x")).expect("what it read"), body);
+    assert_eq!(fs::read_dir(directory.path()).expect("files").count(), 1);
+    assert_eq!(run(&["/bin/false"], LONG, &body), Err("failed: exit status: 1".to_owned()));
+    assert!(run(&["/nonexistent/program"], LONG, "").is_err_and(|why| why.starts_with("cannot be started: ")));
+    assert!(run(&[], LONG, "").is_err());
+    // It has none of the service's secrets.
+    assert_eq!(run(&["/bin/sh", "-c", "test -z \"$CARGO_MANIFEST_DIR\" && test -n \"$PATH\" && test \"$(pwd)\" = /"], LONG, ""), Ok(()));
+}
+
+/// A command that hangs is killed with what it started.
+#[test]
+fn a_command_has_its_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).expect("a FIFO");
+    let script = format!("sleep 1000 > {} & sleep 1000", fifo.display());
+    let reading = thread::spawn(move || fs::read(&fifo).expect("its end").len());
+    let told = run(&["/bin/sh", "-c", &script], Duration::from_secs(1), "");
+    assert_eq!(told, Err("took longer than 1 s and was killed".to_owned()));
+    assert_eq!(reading.join().expect("a thread"), 0, "the one in the background is gone, too");
+}
+
+#[test]
+fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str, mode: u32| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+        path
+    };
+    let told = |url: UrlFrom, bearer_file| deliver(&How::Webhook { url, bearer_file, ca: None }, "{}").map_err(|why| why.to_string());
+    let open = file("open", "http://127.0.0.1:9/", 0o644);
+    assert!(told(UrlFrom::File(open), None).is_err_and(|why| why.starts_with("url_file: other users may read it")));
+    let odd = file("odd", "two\nlines", 0o600);
+    assert_eq!(told(UrlFrom::File(odd.clone()), None), Err("url_file: it is not one line of text".to_owned()));
+    let token = file("token", "sesame\n", 0o600);
+    let far = UrlFrom::Text("http://192.0.2.1/".to_owned());
+    assert_eq!(told(far, Some(token.clone())), Err("the token could be read on its way; use https://".to_owned()));
+    assert!(told(UrlFrom::Text("nonsense".to_owned()), None).is_err_and(|why| why.starts_with("the address is none")));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = file("address", &format!("http://{}/secret\n", listener.local_addr().expect("an address")), 0o600);
+    let asked = thread::spawn(move || {
+        let (mut peer, _) = listener.accept().expect("a peer");
+        let text = request(&mut peer);
+        peer.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("an answer");
+        text
+    });
+    assert_eq!(told(UrlFrom::File(address), Some(token)), Ok(()));
+    let text = asked.join().expect("a request");
+    assert!(text.starts_with("POST /secret HTTP/1.1\r\n") && text.contains("\r\nAuthorization: Bearer sesame\r\n"), "{text}");
+}
+
+#[test]
+fn alertmanager_is_told_what_fires_until_it_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = UrlFrom::Text(format!("http://{}", listener.local_addr().expect("an address")));
+    let how = How::Alertmanager { url, bearer_file: None, ca: None, resend: Duration::from_secs(60) };
+    let service = service(vec![Receiver { name: "am".to_owned(), severity: Severity::Info, how }], None);
+    let mut judge = judge(&service);
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    let mailbox = Arc::clone(&service.alerting.mailboxes[0]);
+    let working = thread::spawn(move || mailbox.work("0"));
+    let posted = taken(&listener, "HTTP/1.1 200 OK\r\n\r\n");
+    let [alert] = posted.as_array().expect("a list").as_slice() else { panic!("{posted}") };
+    assert_eq!(alert["labels"]["alertname"], "TtmonHot");
+    assert_eq!((&alert["labels"]["severity"], &alert["labels"]["device"]), (&json!("critical"), &json!("0")));
+    let ends = alert["endsAt"].as_str().and_then(UnixTime::parse_rfc3339).expect("a time");
+    let left = ends.0.saturating_sub(now().0) / 1_000_000_000;
+    assert!((180..=240).contains(&left), "{left} s");
+    service.alerting.stop();
+    working.join().expect("a thread");
+}

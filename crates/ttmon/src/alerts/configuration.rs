@@ -1,0 +1,49 @@
+//! Rules and receivers of the configuration files.
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ttmon_alerts::Config;
+use ttmon_model::limits::SETTINGS_BYTES_MAX;
+
+use crate::failure::Failure;
+use crate::top::config_directory;
+
+const SYSTEM: &str = "/etc/ttmon/config.toml";
+
+/// Reads the named file, else the system's and then the user's own. Without `is_for_real` only a named file is read: a simulated machine
+/// tells nobody of this one's receivers by accident.
+pub(crate) fn read(named: Option<&Path>, is_for_real: bool) -> Result<Config, Failure> {
+    let variable = || env::var_os("TTMON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let mut config = Config::default();
+    match named.map(Path::to_owned).or_else(variable) {
+        Some(path) => add(&mut config, &path, true)?,
+        None if is_for_real => {
+            let own = config_directory().map(|directory| directory.join("config.toml"));
+            for path in [PathBuf::from(SYSTEM)].iter().chain(&own) {
+                add(&mut config, path, false)?;
+            }
+        }
+        None => {}
+    }
+    Ok(config)
+}
+
+/// Alerts start programs: a file that others can write has none. One without alerts is the monitor's settings, and its own affair.
+fn add(config: &mut Config, path: &Path, is_named: bool) -> Result<(), Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
+    let text = match ttmon_files::read_text(path, SETTINGS_BYTES_MAX) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_named => return Ok(()),
+        Err(error) => return Err(failed(&error)),
+    };
+    if !text.contains("alerts") {
+        return Ok(());
+    }
+    let trusted = ttmon_files::read_trusted(path, SETTINGS_BYTES_MAX);
+    let bytes = trusted.map_err(|error| failed(&format!("{error}; it has alerts, so it must be yours or root's, and chmod go-w")))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8 text"))?;
+    config.read(&text).map_err(|why| failed(&why))
+}

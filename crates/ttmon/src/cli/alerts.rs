@@ -1,0 +1,53 @@
+//! `ttmon alerts` as typed.
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Flags of `alerts`.
+#[derive(Debug, Args)]
+pub(crate) struct AlertsArgs {
+    #[command(subcommand)]
+    pub(crate) command: AlertsCommand,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AlertsCommand {
+    /// List alerts and rules of the running service; without one, the rules of the configuration.
+    List {
+        /// Configuration file instead of /etc/ttmon/config.toml and the user's own [also: TTMON_CONFIG].
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Send a test alert of a rule to every receiver of the configuration; exits 1 if one does not take it.
+    Test {
+        /// Name of the rule.
+        rule: String,
+        /// Configuration file instead of /etc/ttmon/config.toml and the user's own [also: TTMON_CONFIG].
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Silence a rule: its alerts are listed, but not sent. A silence is a file in the service's state directory.
+    Silence(SilenceArgs),
+}
+
+/// Flags of `alerts silence`.
+#[derive(Debug, Args)]
+pub(crate) struct SilenceArgs {
+    /// Name of the rule, or all.
+    pub(crate) rule: String,
+    /// How long [default: 1h].
+    #[arg(long = "for", value_name = "TIME", default_value = "1h")]
+    pub(crate) time: String,
+    /// Reason, shown to others.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) comment: String,
+    /// End the silence instead.
+    #[arg(long)]
+    pub(crate) end: bool,
+    /// State directory of the service [default: /run/ttmon/state as root, else below $XDG_RUNTIME_DIR].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
