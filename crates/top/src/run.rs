@@ -16,6 +16,7 @@ use ttmon_model::cluster::Cluster;
 use ttmon_model::limits::SETTINGS_BYTES_MAX;
 use ttmon_model::units::UnixTime;
 
+use crate::alerts::Alerts;
 use crate::clock::Clock;
 use crate::columns::{COLUMNS, HOST};
 use crate::event::Event;
@@ -57,6 +58,8 @@ pub struct Options {
     pub is_read_only: bool,
     /// What the user should know at once.
     pub message: Option<String>,
+    /// Rules of alerts.
+    pub rules: Vec<ttmon_alerts::Rule>,
 }
 
 /// How it ended.
@@ -91,7 +94,8 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
     let mut hosts = Vec::new();
     for (index, feed) in feeds.into_iter().enumerate() {
         let (ask, asked) = mpsc::channel();
-        hosts.push(Host { place: feed.place(), is_recording: matches!(feed, Feed::Replay(_)), ..Host::default() });
+        let alerts = Alerts::new(options.rules.clone());
+        hosts.push(Host { place: feed.place(), is_recording: matches!(feed, Feed::Replay(_)), alerts, ..Host::default() });
         feed.start(index, options.settings.refresh, asked, events.clone())?;
         requests.push(ask);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 
-use crate::alerts::{Alerts, Grade};
+use crate::alerts::Grade;
 use crate::event::Event;
 use crate::feed::{JUMP_NANOS, News, Request};
 use crate::history::History;
@@ -154,7 +154,7 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     let last = host.live.as_ref().map(|live| live.time);
     // A recording that goes back has not come to what happens next.
     if state.replay.is_some() && last.is_some_and(|last| last > snapshot.time) {
-        (host.history, host.alerts) = (History::default(), Alerts::default());
+        (host.history, host.alerts) = (History::default(), host.alerts.emptied());
         host.buffer_events.clear();
     }
     // Otherwise it may be the same look once more, with its buffers.

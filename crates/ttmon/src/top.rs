@@ -28,7 +28,12 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
-    let (settings, config, message) = settings(args)?;
+    let (settings, config, mut message) = settings(args)?;
+    let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real));
+    let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
+        message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
+        ttmon_alerts::builtin()
+    });
     let (feeds, simulation) = match &args.replay {
         Some(path) => (vec![replay(context, path)?], None),
         None if !args.connect.is_empty() => (remotes(context, args)?, None),
@@ -47,6 +52,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         cluster: if let Some(path) = &context.cluster { Some(cluster(path)?) } else { None },
         is_read_only: args.read_only,
         message,
+        rules,
     };
     let end = ttmon_top::run(feeds, options);
     // The simulated machine ends with the screen that shows it, before this program may die of a signal.

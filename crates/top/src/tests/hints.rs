@@ -360,14 +360,14 @@ fn a_garbled_screen_and_a_broken_feed() {
 #[test]
 fn alerts_are_counted_listed_and_seen_in_a_replay() {
     let mut snapshot = machine::galaxy();
-    snapshot.devices[3].health = Health::Critical;
-    snapshot.devices[20].health = Health::Warning;
+    snapshot.devices[3].temperature = snapshot.devices[3].temperature_limit;
+    snapshot.devices[20].memory.dram.used = snapshot.devices[20].memory.dram.total;
     for device in 10..15 {
         snapshot.devices[device].state = DeviceState::Resetting;
     }
     let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
     let status = status_line(&state);
-    assert!(status.contains("device 3 critical"), "the worst of a moment comes first: {status}");
+    assert!(status.contains("device 3 hot"), "the worst of a moment comes first: {status}");
     assert!(status.contains("+5: a") || status.contains("+6: a"), "{status}");
     update(&mut state, Event::News(0, playing()));
     let status = status_line(&state);
@@ -375,15 +375,17 @@ fn alerts_are_counted_listed_and_seen_in_a_replay() {
     assert_eq!(press(&mut state, Chord::Char('a')), Vec::<Effect>::new());
     assert_eq!(state.dialog, Some(Dialog::Alerts { scroll: 0 }));
     let screen = text(&drawn(&state));
-    assert!(screen.contains("Alerts (7)") && screen.contains("device 20 warning") && screen.contains("device 14: resetting"), "{screen}");
+    assert!(screen.contains("Alerts (7)") && screen.contains("device 20 dram-full") && screen.contains("device 14 reset: "), "{screen}");
     press(&mut state, Chord::Char('a'));
     assert_eq!(state.dialog, None);
     // With time the newest comes first, whatever it is.
-    let mut next = snapshot.clone();
-    next.time = UnixTime(snapshot.time.0 + SECOND);
-    next.devices[10].state = DeviceState::Ok;
-    update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
-    assert!(state.alerts()[0].1.text.starts_with("device 10 is back"));
+    for second in 1..=11 {
+        let mut next = snapshot.clone();
+        next.time = UnixTime(snapshot.time.0 + second * SECOND);
+        next.devices[10].state = DeviceState::Ok;
+        update(&mut state, Event::News(0, News::Snapshot(Box::new(next))));
+    }
+    assert_eq!(state.alerts()[0].1.text, "device 10 reset resolved after 1s");
 }
 
 /// Numbers keep their units, and each value has where it comes from and how old it is, at every size.
