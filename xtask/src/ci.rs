@@ -3,6 +3,7 @@
 //! A stage is a row of [`STAGES`]. Stages are independent: all of them run, and the gate fails if one failed. A stage that cannot be
 //! tried on this machine says so loudly. Tests are counted from what they print.
 
+mod alertmanager;
 mod api;
 mod driver_vm;
 mod loom;
@@ -75,6 +76,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "root", kind: Kind::Required, run: as_root },
     Stage { name: "adversary", kind: Kind::Required, run: adversary },
     Stage { name: "prometheus", kind: Kind::Optional, run: prometheus::run },
+    Stage { name: "alertmanager", kind: Kind::Required, run: alertmanager::run },
     Stage { name: "api", kind: Kind::Optional, run: api::run },
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },
     Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
