@@ -1,8 +1,13 @@
-/// Gives freed pages back to the system. glibc keeps those between pieces in use; other allocators give them back by themselves.
+/// Gives freed pages back to the system. glibc keeps those between pieces in use, mimalloc keeps all for a second.
 pub fn release_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no conditions; other threads may allocate meanwhile.
     unsafe {
         libc::malloc_trim(0);
+    }
+    #[cfg(target_env = "musl")]
+    // SAFETY: no conditions; other threads may allocate meanwhile. The program's allocator is mimalloc.
+    unsafe {
+        libmimalloc_sys::mi_collect(true);
     }
 }

@@ -88,6 +88,10 @@ impl Opened {
     /// The same of all devices.
     pub(crate) fn whole(&mut self) -> Result<Snapshot, Failure> {
         let sample = self.machine.sample()?;
+        // Before the second list of the same length.
+        if sample.ledgers.iter().filter_map(|ledger| ledger.content.as_ref().ok()).any(|ledger| ledger.is_listed) {
+            ttmon_sys::release_freed_memory();
+        }
         let snapshot = Snapshot::derive(&sample, self.previous.as_ref());
         self.previous = Some(sample);
         Ok(snapshot)

@@ -352,6 +352,7 @@ fn add_buffers(ledger: &Ledger, allocators: &[Allocator], buffers: &mut Vec<Buff
         Arc::new(BufferAllocator { id: id.clone(), process: *process, devices: devices.clone() })
     };
     let allocators: Vec<Arc<BufferAllocator>> = allocators.iter().map(shared).collect();
+    buffers.reserve(ledger.buffers.len());
     buffers.extend(ledger.buffers.iter().filter_map(|entry| {
         let allocator = Arc::clone(allocators.get(usize::from(entry.allocator))?);
         Some(Buffer { allocator, entry: entry.clone() })
