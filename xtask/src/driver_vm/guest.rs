@@ -112,7 +112,7 @@ impl Guest<'_> {
     /// The monitors were started while the firmware was not ready.
     fn check_late(&mut self, monitors: &Monitors) -> Result<(), String> {
         let expected = Expected::starting();
-        let baseline = Baseline::unknown();
+        let baseline = Baseline::unknown(self.chips.count);
         self.judge(scenarios::LATE, monitors, Mark::now(), &expected, &baseline);
         self.chips.make_ready()
     }

@@ -19,7 +19,7 @@ const PCI: &str = "/sys/bus/pci";
 pub(super) struct Chips {
     is_blackhole: bool,
     /// Devices on PCI Express.
-    count: usize,
+    pub(super) count: usize,
     /// PCI address of each, once they were seen.
     addresses: RefCell<Vec<String>>,
     /// File of the driver that was loaded last.

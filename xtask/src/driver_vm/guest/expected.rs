@@ -39,6 +39,8 @@ pub(super) struct Expected {
 pub(super) struct Baseline {
     victim: u64,
     rows: BTreeMap<u64, Row>,
+    /// How many local devices there will be, as long as none was seen.
+    unknown_rows: usize,
 }
 
 struct Row {
@@ -65,6 +67,12 @@ impl Expected {
     /// The driver has the device, its firmware does not answer yet.
     pub(super) fn starting() -> Self {
         Self { scope: Scope::All, ..Self::unread("starting", "no_source", "START", "the firmware does not answer yet") }
+    }
+
+    /// Every register of every chip reads all ones.
+    pub(super) fn all_ones() -> Self {
+        let why = "cannot be read: the value read cannot be true";
+        Self { scope: Scope::All, ..Self::unread("unreadable", "out_of_range", "UNREAD", why) }
     }
 
     /// The window of the heartbeat (1 s) must pass first.
@@ -146,7 +154,7 @@ impl Expected {
             let is_shown = row.via.is_none() || matches!(self.state, "gone" | "resetting");
             is_shown && (self.scope == Scope::All || **id == baseline.victim || row.via == Some(baseline.victim))
         });
-        let affected = affected.count().max(1);
+        let affected = affected.count().max(baseline.unknown_rows);
         for word in WORDS {
             let count = if self.word == Some(word) { affected } else { 0 };
             if found(word) != count {
@@ -164,12 +172,12 @@ impl Baseline {
     pub(super) fn new(document: &Value, victim: u64) -> Self {
         let row = |device: &Value| Row { identity: IDENTITY.map(|field| device[field].clone()), via: device["via"].as_u64() };
         let rows = rows(document).unwrap_or_default().into_iter().map(|(id, device)| (id, row(device))).collect();
-        Self { victim, rows }
+        Self { victim, rows, unknown_rows: 0 }
     }
 
     /// Before any device was seen.
-    pub(super) fn unknown() -> Self {
-        Self { victim: 0, rows: BTreeMap::new() }
+    pub(super) fn unknown(devices: usize) -> Self {
+        Self { victim: 0, rows: BTreeMap::new(), unknown_rows: devices }
     }
 
     /// Whether one device only is on PCIe.

@@ -69,16 +69,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         remedy: remedy!("sudo modprobe tenstorrent"),
     },
     Scenario {
-        name: "remove",
-        disturb: Chips::remove,
-        expected: |_| Expected::gone(Scope::Victim),
-        restore: Chips::rescan,
-        remedy: |_, is_lone| if is_lone { "pci/rescan" } else { "" },
-    },
-    Scenario {
         name: "all-ones",
         disturb: |chips| chips.set_rules(&["* dead 1"]),
-        expected: |_| Expected::unread("unreadable", "out_of_range", "UNREAD", "cannot be read: the value read cannot be true"),
+        expected: |_| Expected::all_ones(),
         restore: |chips| chips.set_rules(&[]),
         remedy: remedy!("tt-smi -r"),
     },
@@ -128,6 +121,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             Ok(())
         },
         remedy: remedy!("ttmon run -- COMMAND"),
+    },
+    Scenario {
+        // The last one: a device that was found by a rescan is probed last when the driver is loaded again, so its number changes.
+        name: "remove",
+        disturb: Chips::remove,
+        expected: |_| Expected::gone(Scope::Victim),
+        restore: Chips::rescan,
+        remedy: |_, is_lone| if is_lone { "pci/rescan" } else { "" },
     },
 ];
 
