@@ -23,7 +23,7 @@ fn main() {
 
 fn build(out: &Path) -> Vec<(&'static str, PathBuf)> {
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
-    for source in ["hook", "client", "ledger", "stub"] {
+    for source in ["hook", "client", "ledger", "pystack", "stub"] {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());
     }
     let target = out.join("libraries");

@@ -39,6 +39,8 @@ fn read_all(region: &Region) {
     assert!(listing.entries.iter().all(|entry| (entry.tag as usize) < listing.tags.len()));
     assert!(listing.entries.iter().chain(&listing.left).all(|entry| (entry.operation as usize) < listing.tags.len()));
     assert!(listing.left.len() <= (1 << 20) + 4096 && totals.launches.len() <= 256 && totals.coverage.len() <= 64 && totals.shared.len() <= 64);
+    let stacks = region.stacks().expect("memory does not end");
+    assert!(stacks.len() <= 65_536 && (0..=stacks.len()).all(|number| stacks.frames(number).count() <= 64));
     let circulars = region.circulars(&totals).expect("memory does not end");
     assert!(circulars.len() <= 65_536 && circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
     let failures = region.failures().expect("memory does not end");

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 0 | live entries of the ledger to begin with, up to 24 |
 //! | 1 | bit 0: its writer stopped in the middle of an event; bit 1: longer records, as of a later version |
-//! | then 12 each | table (0 header, 1 allocators ... 5 events, 6 circulars ... 10 left, 11 shared, 12 entries; bit 7: while it is read), width 1, 2, 4 or 8, offset u16 in it, value u64 |
+//! | then 12 each | table (0 header, 1 allocators ... 5 events, 6 circulars ... 10 left, 11 shared, 12 stacks, 13 frames, 14 codes, 15 entries; bit 7: while it is read), width 1, 2, 4 or 8, offset u16 in it, value u64 |
 
 use super::encoder::Shape;
 
@@ -25,7 +25,9 @@ pub struct Patch {
 }
 
 /// Offsets of the tables of [`Shape::small`], and where they end.
-const TABLES: [usize; 14] = [0, 0x1000, 0x2400, 0x4400, 0x4600, 0x4800, 0x7000, 0x7100, 0x7180, 0x7380, 0x8380, 0x8580, 0x8780, 0x8D80];
+const TABLES: [usize; 17] = [
+    0, 0x1000, 0x2400, 0x4400, 0x4600, 0x4800, 0x7800, 0x7900, 0x7980, 0x7B80, 0x8B80, 0x8D80, 0x8F80, 0x8FA0, 0x8FE0, 0x93E0, 0x99E0,
+];
 
 pub fn decode(input: &[u8]) -> (Start, Vec<Patch>) {
     let (head, rest) = input.split_at(input.len().min(2));
@@ -42,8 +44,8 @@ pub fn decode(input: &[u8]) -> (Start, Vec<Patch>) {
 impl Patch {
     fn decode(bytes: &[u8; 12]) -> Self {
         let [table, width, low, high, value @ ..] = *bytes;
-        let table_start = TABLES[usize::from(table & 0x7F) % 13];
-        let table_bytes = TABLES[usize::from(table & 0x7F) % 13 + 1] - table_start;
+        let table_start = TABLES[usize::from(table & 0x7F) % 16];
+        let table_bytes = TABLES[usize::from(table & 0x7F) % 16 + 1] - table_start;
         let offset = table_start + usize::from(u16::from_le_bytes([low, high])) % table_bytes;
         Self { is_late: table & 0x80 != 0, offset, width: 1 << (width % 4), value }
     }

@@ -14,7 +14,10 @@ const COVERAGE: u8 = 8;
 const FAILURES: u8 = 9;
 const LEFT: u8 = 10;
 const SHARED: u8 = 11;
-const ENTRIES: u8 = 12;
+const STACKS: u8 = 12;
+const FRAMES: u8 = 13;
+const CODES: u8 = 14;
+const ENTRIES: u8 = 15;
 const LATE: u8 = 0x80;
 
 fn patch(table: u8, offset: u16, value: u64) -> Vec<u8> {
@@ -33,7 +36,7 @@ fn main() -> std::io::Result<()> {
     write("whole", [20, 0], &[])?;
     write("stopped", [20, 1], &[])?;
     write("longer_records", [20, 2], &[])?;
-    write("future_version", [20, 0], &[patch(HEADER, 0x008, 0x1000_0000_0002)])?;
+    write("future_version", [20, 0], &[patch(HEADER, 0x008, 0x1000_0000_0003)])?;
     write("table_overlaps", [20, 0], &[patch(HEADER, 0x018, 0x2400)])?;
     write("table_outside", [20, 0], &[patch(HEADER, 0x068, u64::MAX - 7)])?;
     write("stride_zero", [20, 0], &[patch(HEADER, 0x020, 4)])?;
@@ -45,13 +48,13 @@ fn main() -> std::io::Result<()> {
     write("entry_of_nonsense", [20, 0], &[patch(ENTRIES, 0x28, u64::MAX), patch(ENTRIES, 0x50, u64::MAX), patch(ENTRIES, 0x80, 7)])?;
     let event = [
         patch(LATE | HEADER, 0x200, 44),
-        patch(LATE | EVENTS, 21 * 40 + 24, 21 << 32 | 3),
-        patch(LATE | EVENTS, 21 * 40 + 16, 2 << 56 | 64),
-        patch(LATE | EVENTS, 22 * 40 + 24, 22 << 32 | 23),
-        patch(LATE | EVENTS, 22 * 40 + 16, 1 << 56 | 64),
+        patch(LATE | EVENTS, 21 * 48 + 24, 21 << 32 | 3),
+        patch(LATE | EVENTS, 21 * 48 + 16, 2 << 56 | 64),
+        patch(LATE | EVENTS, 22 * 48 + 24, 22 << 32 | 23),
+        patch(LATE | EVENTS, 22 * 48 + 16, 1 << 56 | 64),
     ];
     write("replay", [20, 0], &event)?;
-    write("repair", [20, 0], &[patch(LATE | HEADER, 0x200, 42), patch(LATE | EVENTS, 21 * 40 + 16, 8 << 56)])?;
+    write("repair", [20, 0], &[patch(LATE | HEADER, 0x200, 42), patch(LATE | EVENTS, 21 * 48 + 16, 8 << 56)])?;
     let circular = [
         patch(HEADER, 0x290, 8),
         patch(ROWS, 4 * 256 + 0x40, 1 << 8 | 2),
@@ -75,6 +78,15 @@ fn main() -> std::io::Result<()> {
     ];
     let shared = [patch(HEADER, 0x348, u64::MAX), patch(SHARED, 0x00, 1 | 1 << 32), patch(SHARED, 0x40, u64::MAX), patch(SHARED, 0x48, u64::MAX)];
     write("shared", [20, 0], &shared)?;
+    let stacks = [
+        patch(HEADER, 0x380, u64::MAX),
+        patch(HEADER, 0x388, 8),
+        patch(HEADER, 0x390, u64::MAX),
+        patch(STACKS, 0x00, 1 | 0xFFFF << 32),
+        patch(FRAMES, 0x08, 1 | 7 << 32),
+        patch(CODES, 0x208, u64::MAX),
+    ];
+    write("stacks", [20, 0], &stacks)?;
     write("left_and_marked", [20, 1], &left)?;
     Ok(())
 }

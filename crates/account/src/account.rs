@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ttmon_ledger::layout::COST_ONE_IN;
 use ttmon_ledger::reader::Failure;
+use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::memory::Kind;
 use ttmon_model::{DeviceId, Sample, Snapshot};
@@ -145,6 +146,8 @@ pub struct Leftover<'a> {
 pub struct RefusedOnChips<'a> {
     /// What was refused.
     pub failure: &'a Failure,
+    /// The same in the words of the model.
+    pub refusal: Refusal,
     /// Its chips.
     pub places: &'a [ChipPlace],
 }
@@ -309,7 +312,7 @@ impl Account {
             for failure in &digest.failures {
                 let index = digest.allocators.iter().position(|allocator| allocator.slot == failure.allocator);
                 let places = index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice);
-                refusals.push(RefusedOnChips { failure, places });
+                refusals.push(RefusedOnChips { failure, refusal: ttmon_recorder::refusal(failure, &digest.lines), places });
             }
         }
         refusals.sort_by_key(|refusal| refusal.failure.time);

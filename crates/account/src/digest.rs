@@ -2,10 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ttmon_ledger::layout::{flag, status};
 use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
 use ttmon_model::ledger::{BufferKind, Ledger};
+use ttmon_model::stack::SourceLine;
+use ttmon_source::Lines;
 use ttmon_source::ledgers::{self, buffer_kind};
 
 /// Groups kept of each peak; the rest is one more.
@@ -36,6 +39,8 @@ pub struct Digest {
     pub left: Vec<Left>,
     /// What it was refused.
     pub failures: Vec<Failure>,
+    /// The lines behind the numbers of its stacks.
+    pub lines: Lines,
 }
 
 /// An allocator of it.
@@ -68,9 +73,11 @@ pub struct DigestRow {
     pub groups: Vec<Group>,
 }
 
-/// Buffers with one tag and one operation.
+/// Buffers with one tag and one operation, of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
+    /// Where the program asked for them.
+    pub line: Option<Arc<SourceLine>>,
     /// Their tag.
     pub tag: Option<String>,
     /// The operation that made them.
@@ -87,7 +94,7 @@ const OTHER: &str = "(other)";
 impl Group {
     /// Whether it says who made it.
     pub fn is_named(&self) -> bool {
-        self.operation.is_some() || self.tag.as_deref().is_some_and(|tag| tag != OTHER)
+        self.line.is_some() || self.operation.is_some() || self.tag.as_deref().is_some_and(|tag| tag != OTHER)
     }
 }
 
@@ -104,6 +111,8 @@ pub struct Left {
     pub tag: Option<String>,
     /// The operation that made it.
     pub operation: Option<String>,
+    /// Where the program asked for it.
+    pub line: Option<Arc<SourceLine>>,
     /// It belongs to the program cache, which lives as long as its device.
     pub is_cached: bool,
 }
@@ -120,7 +129,8 @@ fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) ->
     let totals = &listing.totals;
     let places = ledgers::without_buffers(region, totals).map_err(|_| ReadError::NotReady)?;
     let identity = region.identity();
-    let left = Leftovers::of(&listing);
+    let lines = Lines::read(region)?;
+    let left = Leftovers::of(&listing, &lines);
     let mut allocators: Vec<DigestAllocator> = Vec::new();
     for allocator in &totals.allocators {
         // What is never freed is there until the process ends, and nobody notes when that is.
@@ -137,7 +147,7 @@ fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) ->
                 at_end: if is_torn_down { row.left_last.1 } else { row.used },
                 cached,
                 leaked,
-                groups: set.map_or(Vec::new(), |set| groups(set, &listing)),
+                groups: set.map_or(Vec::new(), |set| groups(set, &listing, &lines)),
             }
         });
         let rows = rows.collect();
@@ -156,12 +166,14 @@ fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) ->
         allocators,
         left: left.largest(left_max),
         failures: region.failures()?,
+        lines,
     })
 }
 
 /// The buffers of a ledger that nobody freed. There may be a million.
 struct Leftovers<'a> {
     listing: &'a Listing,
+    lines: &'a Lines,
     /// By row: count and bytes of the program cache's, and of others.
     sums: HashMap<(u16, u8), (Sum, Sum)>,
 }
@@ -169,14 +181,14 @@ struct Leftovers<'a> {
 type Sum = (u64, u64);
 
 impl<'a> Leftovers<'a> {
-    fn of(listing: &'a Listing) -> Self {
+    fn of(listing: &'a Listing, lines: &'a Lines) -> Self {
         let mut sums: HashMap<(u16, u8), (Sum, Sum)> = HashMap::new();
         for entry in listing.entries.iter().chain(&listing.left) {
             let (cached, others) = sums.entry((entry.allocator, entry.kind)).or_default();
             let sum = if is_cached(entry) { cached } else { others };
             *sum = (sum.0 + 1, sum.1.saturating_add(entry.size));
         }
-        Self { listing, sums }
+        Self { listing, lines, sums }
     }
 
     /// The program cache's, and the rest. What is in no list, because there was too much of it, is not the cache's as far as
@@ -191,7 +203,7 @@ impl<'a> Leftovers<'a> {
         let mut entries: Vec<&Entry> = self.listing.entries.iter().chain(&self.listing.left).collect();
         entries.sort_unstable_by_key(|entry| (Reverse(entry.size), entry.allocator, entry.address));
         entries.truncate(most);
-        entries.into_iter().filter_map(|entry| leftover(entry, self.listing)).collect()
+        entries.into_iter().filter_map(|entry| leftover(entry, self.listing, self.lines)).collect()
     }
 }
 
@@ -199,13 +211,14 @@ fn is_cached(entry: &Entry) -> bool {
     entry.flags & flag::CACHE != 0
 }
 
-fn leftover(entry: &Entry, listing: &Listing) -> Option<Left> {
+fn leftover(entry: &Entry, listing: &Listing, lines: &Lines) -> Option<Left> {
     Some(Left {
         allocator: listing.totals.allocators.iter().position(|allocator| allocator.slot == entry.allocator)?,
         kind: buffer_kind(entry.kind),
         entry: *entry,
         tag: text(&listing.tags, entry.tag),
         operation: text(&listing.tags, entry.operation),
+        line: lines.line(entry.stack).cloned(),
         is_cached: is_cached(entry),
     })
 }
@@ -215,27 +228,28 @@ fn text(tags: &[String], id: u32) -> Option<String> {
     ledgers::tag(tags, id).filter(|text| !text.is_empty()).cloned()
 }
 
-fn groups(set: &PeakSet, listing: &Listing) -> Vec<Group> {
-    let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
+fn groups(set: &PeakSet, listing: &Listing, lines: &Lines) -> Vec<Group> {
+    let mut sums: HashMap<(u32, u32, Option<&Arc<SourceLine>>), (u64, u64)> = HashMap::new();
     for member in set.members(&listing.entries) {
-        let sum = sums.entry((member.tag, member.operation)).or_default();
+        let sum = sums.entry((member.tag, member.operation, lines.line(member.stack))).or_default();
         *sum = (sum.0.saturating_add(member.size), sum.1 + 1);
     }
     let rest = set.unlisted.1.saturating_add(set.lost.1);
     let mut groups: Vec<Group> = sums
         .into_iter()
-        .map(|((tag, operation), (bytes, count))| Group {
+        .map(|((tag, operation, line), (bytes, count))| Group {
+            line: line.cloned(),
             tag: text(&listing.tags, tag),
             operation: text(&listing.tags, operation),
             bytes,
             count,
         })
         .collect();
-    groups.sort_by(|a, b| (b.bytes, &a.tag, &a.operation).cmp(&(a.bytes, &b.tag, &b.operation)));
+    groups.sort_by(|a, b| (b.bytes, &a.line, &a.tag, &a.operation).cmp(&(a.bytes, &b.line, &b.tag, &b.operation)));
     let cut = groups.split_off(groups.len().min(GROUPS_MAX));
     let other = cut.iter().fold((rest, set.unlisted.0 + set.lost.0), |sum, group| (sum.0.saturating_add(group.bytes), sum.1 + group.count));
     if other.1 > 0 {
-        groups.push(Group { tag: Some(OTHER.to_owned()), operation: None, bytes: other.0, count: other.1 });
+        groups.push(Group { line: None, tag: Some(OTHER.to_owned()), operation: None, bytes: other.0, count: other.1 });
     }
     groups
 }

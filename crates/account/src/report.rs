@@ -95,13 +95,14 @@ impl Account {
             age_s: seconds_between(entry.time, self.span.1),
             tag: left.tag.clone(),
             operation: left.operation.clone(),
+            line: left.line.clone(),
         }
     }
 
     fn refusal(&self, refused: &RefusedOnChips<'_>) -> RunRefusal {
         let failure = refused.failure;
         RunRefusal {
-            refusal: ttmon_recorder::refusal(failure),
+            refusal: refused.refusal.clone(),
             place: self.names(refused.places),
             chips: self.chips(refused.places),
             time_s: self.seconds(failure.time),
@@ -127,8 +128,8 @@ fn process(digest: &Digest) -> RunProcess<'_> {
     }
 }
 
-fn group(Group { tag, operation, bytes, count }: Group) -> RunGroup {
-    RunGroup { tag, operation, bytes, count }
+fn group(Group { line, tag, operation, bytes, count }: Group) -> RunGroup {
+    RunGroup { line, tag, operation, bytes, count }
 }
 
 /// To the millisecond; 0 where the second time is earlier.

@@ -20,7 +20,7 @@ use crate::operation::{self, Name};
 use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator, Description};
-use crate::{cost, identity, thread};
+use crate::{cost, identity, stack, thread};
 
 /// `uint64_t AllocatorImpl::allocate_buffer(Buffer*)`: the address; throws when there is no room.
 ///
@@ -212,20 +212,27 @@ unsafe fn per_core_flag(library: &Library, buffer: usize) -> u16 {
     if is_per_core { flag::PER_CORE } else { 0 }
 }
 
+/// Who asks for a buffer.
+#[derive(Clone, Copy)]
+struct Origin<'a> {
+    name: Option<&'a Name>,
+    stack: u32,
+}
+
 /// What is allocated, and where.
 fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16) {
     let name = operation::current();
-    let name = name.as_ref();
+    let from = Origin { name: name.as_ref(), stack: stack::current() };
     let mut is_due = false;
     let is_known = tables::to_add(facts.kind, address, |session, tables| {
         tables.hit(session, Feature::Allocations);
         let Some(known) = tables.find_mut(this) else { return false };
         is_due = known.pace.tick() && !known.is_unchecked;
-        record(session, known, facts, address, flags, name);
+        record(session, known, facts, address, flags, from);
         true
     });
     if is_known == Some(false) {
-        quietly(|| first_allocated(library, this, buffer, facts, address, flags, name));
+        quietly(|| first_allocated(library, this, buffer, facts, address, flags, from));
     }
     if is_due {
         quietly(|| check::compare(call, library, this));
@@ -234,25 +241,25 @@ fn allocated(call: &Call, library: &'static Library, this: usize, buffer: usize,
 
 /// The first buffer of an allocator whose device was not seen to open.
 #[cold]
-fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, name: Option<&Name>) {
+fn first_allocated(library: &'static Library, this: usize, buffer: usize, facts: &Facts, address: u64, flags: u16, from: Origin<'_>) {
     // SAFETY: the buffer was just allocated in it, on that device.
     let description = unsafe { describe(library, this, buffer::device(library, buffer)) };
     tables::with(|session, tables| {
         if let Some(known) = tables.open(session, &description) {
-            record(session, known, facts, address, flags, name);
+            record(session, known, facts, address, flags, from);
         }
     });
 }
 
 #[inline]
-fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, name: Option<&Name>) {
-    let operation = operation::number(session, name);
+fn record(session: &mut Session<'_>, known: &mut Allocator, facts: &Facts, address: u64, flags: u16, from: Origin<'_>) {
+    let operation = operation::number(session, from.name);
     if flags & flag::PER_CORE != 0 && !known.is_unchecked {
         known.is_unchecked = true;
         hit(Feature::PerCore);
         session.check(known.id, SelfCheck::PerCore);
     }
-    known.insert(session, facts, address, flags, operation);
+    known.insert(session, facts, address, flags, (operation, from.stack));
 }
 
 /// A buffer that is not laid out as known: what is not recorded is said.
@@ -347,7 +354,7 @@ fn refused(witness: &Witness, message: &[u8]) {
     // SAFETY: the buffer is the caller's and lives; the allocator has asked it the same before it threw.
     let Some(facts) = (unsafe { buffer::facts(library, argument) }) else { return };
     quietly(|| {
-        let name = operation::current();
+        let (name, stack) = (operation::current(), stack::current());
         // SAFETY: it has just refused a buffer on that device.
         let (asked, description) = unsafe {
             let device = buffer::device(library, argument);
@@ -359,7 +366,7 @@ fn refused(witness: &Witness, message: &[u8]) {
             let Some(known) = tables.open(session, &description) else { return };
             let Facts { kind, size, .. } = facts;
             let per_bank = known.taken(&facts);
-            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, name, message }.record(session, known);
+            RefusedRequest { what: Refused::OutOfMemory, kind, size, per_bank, statistics, name, stack, message }.record(session, known);
         });
     });
 }
@@ -376,7 +383,7 @@ fn not_freed(witness: &Witness, _message: &[u8]) {
         quietly(|| {
             tables::with(|session, tables| {
                 if let Some(known) = tables.find(this) {
-                    let buffer = known.buffer(session, &facts, 0, 0);
+                    let buffer = known.buffer(session, &facts, 0, (0, 0));
                     session.restore(Key { allocator: known.id, kind, address }, &buffer);
                 }
             });

@@ -33,6 +33,7 @@ pub(crate) enum Feature {
     SelfCheck,
     PerCore,
     Operations,
+    Stacks,
 }
 
 struct Row {
@@ -64,6 +65,7 @@ const ROWS: &[Row] = &[
     Row { feature: Feature::SelfCheck, name: "self-check", needs: &[Symbol::Statistics] },
     Row { feature: Feature::PerCore, name: "per-core buffers", needs: &[Symbol::IsPerCore] },
     Row { feature: Feature::Operations, name: "operations", needs: &[] },
+    Row { feature: Feature::Stacks, name: "stacks", needs: &[] },
 ];
 
 /// Calls of the time before there was a ledger: chips are named before their device is open.
@@ -100,6 +102,8 @@ fn aside(feature: Feature, library: &Library) -> Option<&'static str> {
             Some("neither Buffer's functions nor its old layout are known")
         }
         Feature::Operations if !crate::operation::is_wanted() => Some("not asked for (ttmon run --ops)"),
+        Feature::Stacks if !crate::stack::is_wanted() => Some("not asked for (ttmon run --stacks)"),
+        Feature::Stacks => crate::stack::aside(),
         _ => None,
     }
 }
@@ -109,6 +113,14 @@ fn aside(feature: Feature, library: &Library) -> Option<&'static str> {
 pub(crate) fn step_aside(session: &mut Session<'_>, feature: Feature, reason: &str) {
     if let Some(row) = ROWS.iter().find(|row| row.feature == feature) {
         session.cover(feature as u8, row.name, Coverage::SteppedAside, reason);
+    }
+}
+
+/// A feature works after all.
+#[cold]
+pub(crate) fn found(session: &mut Session<'_>, feature: Feature) {
+    if let Some(row) = ROWS.iter().find(|row| row.feature == feature) {
+        session.cover(feature as u8, row.name, Coverage::Found, "");
     }
 }
 
@@ -122,6 +134,6 @@ mod tests {
             assert_eq!(row.feature as usize, number, "{}", row.name);
             assert!(row.name.len() < 40);
         }
-        assert_eq!(ROWS.len(), Feature::Operations as usize + 1);
+        assert_eq!(ROWS.len(), Feature::Stacks as usize + 1);
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Hot {
     pub(crate) hybrid: AtomicU8,
     /// `operation`: whether operations are named, as [`is_set`] knows it.
     pub(crate) operations: AtomicU8,
+    /// `stack`: whether stacks are noted, as [`is_set`] knows it.
+    pub(crate) stacks: AtomicU8,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64);
@@ -31,6 +33,7 @@ pub(crate) static HOT: Hot = Hot {
     loaders: AtomicU32::new(0),
     hybrid: AtomicU8::new(UNKNOWN),
     operations: AtomicU8::new(UNKNOWN),
+    stacks: AtomicU8::new(UNKNOWN),
 };
 
 const UNKNOWN: u8 = 0;

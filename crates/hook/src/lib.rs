@@ -30,6 +30,7 @@ mod operation;
 mod program;
 mod refusal;
 mod regions;
+mod stack;
 mod symbols;
 mod tables;
 mod thread;

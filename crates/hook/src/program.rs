@@ -23,7 +23,7 @@ use crate::library::Library;
 use crate::refusal::RefusedRequest;
 use crate::symbols::Symbol;
 use crate::tables::{self, Allocator};
-use crate::{cost, memory, opening, operation};
+use crate::{cost, memory, opening, operation, stack};
 
 /// Ranges of one circular buffer that are looked at.
 const RANGES_MAX: usize = 256;
@@ -396,8 +396,8 @@ fn clashed(witness: &Witness, message: &[u8]) {
         let Some(known) = known else { return };
         // SAFETY: the device is open, and its allocator with it; nobody holds its lock here.
         let statistics = unsafe { Asked::new(known.library, known.pointer) }.statistics(1).unwrap_or_default();
-        let name = operation::current();
-        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, message };
+        let (name, stack) = (operation::current(), stack::current());
+        let clash = RefusedRequest { what: Refused::Clash, kind: kind::L1, size: 0, per_bank: 0, statistics, name, stack, message };
         tables::with(|session, _| clash.record(session, &known));
     });
 }

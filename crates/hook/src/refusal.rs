@@ -18,6 +18,7 @@ pub(crate) struct RefusedRequest<'a> {
     /// What the allocator itself says of the kind.
     pub(crate) statistics: Statistics,
     pub(crate) name: Option<Name>,
+    pub(crate) stack: u32,
     /// As it was thrown.
     pub(crate) message: &'a [u8],
 }
@@ -37,6 +38,7 @@ impl RefusedRequest<'_> {
             largest_free_per_bank: self.statistics.largest_free,
             tag: hooked::tag(session),
             operation,
+            stack: self.stack,
             message: words_of(self.message, &mut words),
         });
     }

@@ -228,13 +228,14 @@ impl Allocator {
 
     /// Puts a buffer into the ledger.
     #[inline]
-    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &Facts, address: u64, flags: u16, operation: u32) {
+    pub(crate) fn insert(&self, session: &mut Session<'_>, facts: &Facts, address: u64, flags: u16, origin: (u32, u32)) {
         let key = Key { allocator: self.id, kind: facts.kind, address };
         // What it could not record is counted in the ledger.
-        let _ = session.insert(key, &self.buffer(session, facts, flags, operation));
+        let _ = session.insert(key, &self.buffer(session, facts, flags, origin));
     }
 
-    pub(crate) fn buffer(&self, session: &Session<'_>, facts: &Facts, flags: u16, operation: u32) -> Buffer {
+    /// The origin is operation and stack.
+    pub(crate) fn buffer(&self, session: &Session<'_>, facts: &Facts, flags: u16, (operation, stack): (u32, u32)) -> Buffer {
         Buffer {
             size: facts.size,
             per_bank: if facts.kind == kind::HOST { 0 } else { u32::try_from(self.taken(facts)).unwrap_or(0) },
@@ -244,6 +245,7 @@ impl Allocator {
             flags,
             tag: hooked::tag(session),
             operation,
+            stack,
         }
     }
 }

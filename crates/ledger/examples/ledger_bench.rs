@@ -255,7 +255,7 @@ fn read_beside(live: u64) -> Run {
                 while !is_over.load(SeqCst) {
                     // Header, allocators and rows; then the first entries.
                     let _ = file.read_at(&mut bytes[..0x52000], 0);
-                    let _ = file.read_at(&mut bytes[..64 * 1024], 0x6E_9000);
+                    let _ = file.read_at(&mut bytes[..64 * 1024], 0xFE_9000);
                     thread::sleep(Duration::from_millis(100));
                 }
             });

@@ -1,11 +1,15 @@
-//! The bytes of a ledger, version 1.2. docs/ledger.md has the same tables with the reasons.
+//! The bytes of a ledger, version 2.0. docs/ledger.md has the same tables with the reasons.
+
+mod stacks;
+
+pub use stacks::{code, stack};
 
 /// `TTMONLDG`, stored last when a ledger is made.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMONLDG");
 /// A reader refuses any other.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// A reader accepts this and any later.
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 0;
 /// Name of the memfd; it stands in `/proc/PID/maps` as `/memfd:ttmon-ledger (deleted)`.
 pub const NAME: &str = "ttmon-ledger";
 
@@ -50,7 +54,7 @@ pub const TAGS: Table = Table::after(ROWS, 4096, 64);
 /// Members of peak sets that are gone from the entries.
 pub const GRAVEYARD: Table = Table::after(TAGS, 16_384, 64);
 /// The flight recorder.
-pub const EVENTS: Table = Table::after(GRAVEYARD, 65_536, 40);
+pub const EVENTS: Table = Table::after(GRAVEYARD, 65_536, 48);
 /// Circular and dataflow buffers of programs.
 pub const CIRCULARS: Table = Table::after(EVENTS, 65_536, 32);
 /// Programs launched, by chip.
@@ -63,15 +67,21 @@ pub const FAILURES: Table = Table::after(COVERAGE, 64, 1024);
 pub const LEFT: Table = Table::after(FAILURES, 4096, 64);
 /// Peaks of chips that several allocators share.
 pub const SHARED: Table = Table::after(LEFT, 64, 256);
+/// Stacks: where a program asked for memory.
+pub const STACKS: Table = Table::after(SHARED, 65_536, 8);
+/// Frames of the stacks, each stack's one after another, innermost first.
+pub const FRAMES: Table = Table::after(STACKS, 1 << 19, 8);
+/// Functions that frames name.
+pub const CODES: Table = Table::after(FRAMES, 8192, 512);
 /// Entries, as many as fit.
 pub const fn entries(capacity: u32) -> Table {
-    Table::after(SHARED, capacity, 64)
+    Table::after(CODES, capacity, 64)
 }
 
 const _: () = assert!(ROWS.records == ALLOCATORS.records * KINDS);
 const _: () = assert!(EVENTS.records.is_power_of_two());
 const _: () = assert!(FAILURES.records.is_power_of_two() && CIRCULARS.records.is_power_of_two() && LAUNCHES.records.is_power_of_two());
-const _: () = assert!(entries(ENTRIES_MAX).offset == 0x6E_9000 && entries(ENTRIES_MAX).end() == 0x46E_9000);
+const _: () = assert!(entries(ENTRIES_MAX).offset == 0xFE_9000 && entries(ENTRIES_MAX).end() == 0x4FE_9000);
 
 /// Offsets in the header.
 pub mod header {
@@ -130,6 +140,13 @@ pub mod header {
     /// The table of shared chips, 16 bytes.
     pub const SHARED_TABLE: u64 = 0x338;
     pub const SHARED_USED: u64 = 0x348;
+    /// Three tables of 16 bytes: stacks, frames, codes.
+    pub const STACK_TABLES: u64 = 0x350;
+    pub const STACKS_USED: u64 = 0x380;
+    pub const FRAMES_USED: u64 = 0x388;
+    pub const CODES_USED: u64 = 0x390;
+    /// Allocations whose stack found no room.
+    pub const STACKS_REFUSED: u64 = 0x398;
 
     /// TT_VISIBLE_DEVICES is set and stands there whole.
     pub const VISIBLE_WHOLE: u32 = 1;
@@ -256,10 +273,13 @@ pub mod entry {
     pub const CORES: u64 = 0x2C;
     pub const FLAGS: u64 = 0x2E;
     pub const TAG: u64 = 0x30;
+    pub const OPERATION: u64 = 0x32;
     pub const REFS: u64 = 0x34;
     pub const THREAD: u64 = 0x38;
-    pub const OPERATION: u64 = 0x3C;
-    /// In a graveyard record: the peak event it belongs to, over thread and operation.
+    pub const STACK: u64 = 0x3C;
+    /// In a graveyard record: the stack, over the references.
+    pub const GRAVE_STACK: u64 = 0x34;
+    /// In a graveyard record: the peak event it belongs to, over thread and stack.
     pub const PEAK_EVENT: u64 = 0x38;
 
     pub const FREE: u8 = 0;
@@ -367,7 +387,8 @@ pub mod failure {
     pub const TAG: u64 = 0x48;
     pub const OPERATION: u64 = 0x4C;
     pub const MESSAGE_LENGTH: u64 = 0x50;
-    /// Eight of 32 bytes: address u64, size u64, per bank u32, tag u32, operation u32, flags u32.
+    pub const STACK: u64 = 0x58;
+    /// Eight of 32 bytes: address u64, size u64, per bank u32, tag u16, operation u16, stack u32, flags u32.
     pub const LARGEST: u64 = 0x60;
     pub const LARGEST_BYTES: u64 = 32;
     pub const LARGEST_MAX: usize = 8;
@@ -386,6 +407,8 @@ pub mod event {
     pub const WHOLE: u64 = 0x18;
     pub const PER_BANK: u64 = 0x20;
     pub const PAGE: u64 = 0x24;
+    pub const STACK: u64 = 0x28;
+    pub const OPERATION: u64 = 0x2C;
 
     pub const SIZE_MASK: u64 = super::SIZE_END - 1;
     pub const ROW_SHIFT: u32 = 40;

@@ -23,6 +23,7 @@ mod recount;
 mod replay;
 mod rows;
 mod shared;
+mod stacks;
 mod tags;
 mod totals;
 
@@ -42,6 +43,7 @@ pub use list::{Listing, Live};
 pub use peak::PeakSet;
 pub use rows::{Allocator, Chip, Geometry, Marked, Row, SelfCheck};
 pub use shared::{SharedChip, SharedPeak};
+pub use stacks::{Code, Stacks};
 pub use totals::{Mark, Totals};
 
 use crate::layout::{VERSION_MAJOR, VERSION_MINOR};
@@ -126,6 +128,11 @@ impl Region {
         failures::read(self)
     }
 
+    /// Where the program asked for memory: what the numbers in entries, events and failures that were read before mean.
+    pub fn stacks(&self) -> Result<Stacks, ReadError> {
+        stacks::read(self)
+    }
+
     /// The recorded events after number `after`; 0 asks for all there are.
     pub fn events(&self, after: u64) -> Result<Recorded, ReadError> {
         events::read(self, after)
@@ -185,8 +192,14 @@ impl fmt::Display for ReadError {
             Self::TooShort => f.write_str("shorter than a ledger"),
             Self::NotReady => f.write_str("no ledger yet"),
             Self::TooMany => f.write_str("too many live entries"),
+            Self::Version { major, minor } if *major < VERSION_MAJOR => {
+                write!(f, "ledger of version {major}.{minor} by an older ttmon (this one reads {VERSION_MAJOR}.x): start the program again")
+            }
             Self::Version { major, minor } => {
-                write!(f, "ledger of version {major}.{minor}; this program reads {VERSION_MAJOR}.x from {VERSION_MAJOR}.{VERSION_MINOR} on")
+                write!(
+                    f,
+                    "ledger of version {major}.{minor} by a newer ttmon (this one reads {VERSION_MAJOR}.{VERSION_MINOR} and later {VERSION_MAJOR}.x)"
+                )
             }
             Self::Geometry(rule) => write!(f, "broken ledger: {rule}"),
             Self::Io(kind) => write!(f, "cannot be read: {kind}"),

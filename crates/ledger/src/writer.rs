@@ -27,6 +27,7 @@ mod protocol;
 mod repair;
 mod shared;
 mod slots;
+mod stacks;
 mod start;
 mod store;
 mod sweep;
@@ -48,6 +49,7 @@ pub use environment::{Environment, Seen};
 pub use failures::Failure;
 pub use hosted::{Hosted, Owner};
 pub use marks::RowFigures;
+pub use stacks::Frame;
 pub use store::{Repeated, Stored};
 
 use crate::{
@@ -402,6 +404,7 @@ pub struct Buffer {
     pub flags: u16,
     pub tag: u32,
     pub operation: u32,
+    pub stack: u32,
 }
 
 /// A live buffer.

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use ttmon_ledger::layout::{CIRCULARS, Coverage, LEFT, Lost, WriterKind, header, kind};
+use ttmon_ledger::layout::{CIRCULARS, CODES, Coverage, Lost, WriterKind, header, kind};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
     AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen,
@@ -69,7 +69,9 @@ fn nothing_is_written_where_no_room_was_made() {
     hosted.make_room().unwrap();
     assert_eq!(hosted.session().add_circular(&circular), Err(Lost::NoMemory));
     hosted.session().cover(1, "launches", Coverage::Found, "");
-    let (from, to) = (CIRCULARS.offset, LEFT.end());
+    assert_eq!(hosted.session().code("a.py", "f", 1), None);
+    assert_eq!(hosted.session().add_stack(1, &[], false), 0);
+    let (from, to) = (CIRCULARS.offset, CODES.end());
     let mut bytes = vec![1; usize::try_from(to - from).unwrap()];
     file.read_exact_at(&mut bytes, from).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));

@@ -11,9 +11,9 @@ use made::{circular, key, open, refused, writer};
 use proptest::prelude::*;
 use raw::{Raw, Truth};
 use ttmon_ledger::{
-    layout::{Coverage, Lost, Op, Refused, flag},
+    layout::{Coverage, Lost, Op, Refused, flag, stack},
     reader::{Listing, Marked, Region},
-    writer::{AllocatorId, Buffer, Circular, Failure, RowFigures, SelfCheck, Writer},
+    writer::{AllocatorId, Buffer, Circular, Failure, Frame, RowFigures, SelfCheck, Writer},
 };
 
 fn raw(writer: &Writer) -> Raw {
@@ -207,15 +207,16 @@ fn a_failure_names_the_largest_of_its_row() {
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
     let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
+    let stack = session.add_stack(3, &[], false);
     // More than the table lists, so that the largest of all is unlisted.
     for number in 0..1500_u64 {
-        let buffer = Buffer { size: number, per_bank: 64, tag, operation, flags: flag::CACHE, ..Buffer::default() };
+        let buffer = Buffer { size: number, per_bank: 64, tag, operation, stack, flags: flag::CACHE, ..Buffer::default() };
         session.insert(key(id, 0, number * 64), &buffer).expect("room");
         session.insert(key(id, 1, number * 64), &sized(1 << 30)).expect("room");
     }
     session.remove(key(id, 0, 1499 * 64)).expect("live");
     let message = "x".repeat(500);
-    session.failed(&Failure { tag, operation, message: &message, ..refused(id, 0, 1 << 50) });
+    session.failed(&Failure { tag, operation, stack, message: &message, ..refused(id, 0, 1 << 50) });
     session.failed(&Failure { what: Refused::Clash, ..refused(id, 2, 7) });
     for _ in 0..70 {
         session.failed(&refused(id, 0, 5));
@@ -229,7 +230,61 @@ fn a_failure_names_the_largest_of_its_row() {
     assert_eq!(sizes, (1491..=1498).rev().collect::<Vec<_>>());
     let first = &failures[0].largest[0];
     assert_eq!((first.address, first.per_bank, first.flags), (1498 * 64, 64, flag::CACHE));
-    assert_eq!((first.tag.as_str(), first.operation.as_str()), ("layer 7", "ttnn::matmul"));
+    assert_eq!((first.tag.as_str(), first.operation.as_str(), first.stack), ("layer 7", "ttnn::matmul", 1));
+}
+
+#[test]
+fn stacks_are_known_by_their_hash() {
+    let writer = writer(1024);
+    assert_eq!(writer.stack(1), None, "no ledger yet");
+    let mut session = writer.session().expect("session");
+    let long = format!("/{}/model.py", "long".repeat(200));
+    let inner = session.code("/lib/ttnn/decorators.py", "FastOperation.__call__", 200).expect("room");
+    let outer = session.code(&long, "forward", 10).expect("room");
+    assert_eq!((inner, outer), (0, 1));
+    assert_eq!(session.code("/lib/ttnn/decorators.py", "FastOperation.__call__", 200), Some(inner), "the same texts");
+    assert_eq!(session.code("/lib/ttnn/decorators.py", "FastOperation.__call__", 201), Some(2), "another function");
+    let frames = [Frame { code: inner, line: 214 }, Frame { code: outer, line: 14 }];
+    assert_eq!(session.add_stack(0xABC, &frames, false), 1);
+    assert_eq!(session.add_stack(0xABC, &frames, false), 1, "another thread was first");
+    // The same place in the index.
+    assert_eq!(session.add_stack(0xABC | 1 << 40, &[Frame { code: outer, line: 15 }; 70], true), 2);
+    drop(session);
+    assert_eq!([0xABC, 0xABC | 1 << 40, 5].map(|hash| writer.stack(hash)), [Some(1), Some(2), None]);
+    let stacks = region(&writer).stacks().expect("stacks");
+    let lines = |number| stacks.frames(number).map(|(code, line)| (code.function.as_str(), line)).collect::<Vec<_>>();
+    assert_eq!(lines(1), [("FastOperation.__call__", 214), ("forward", 14)]);
+    assert_eq!((lines(2).len(), stacks.is_cut(2), stacks.refused), (64, true, 0));
+    let (code, _) = stacks.frames(1).nth(1).expect("two frames");
+    assert!(code.is_file_cut && code.file.len() == 375 && code.file.ends_with("/model.py"));
+}
+
+#[test]
+fn a_full_table_of_stacks_is_said() {
+    let writer = writer(1024);
+    let mut session = writer.session().expect("session");
+    for hash in 1..=65_536 {
+        assert_eq!(u64::from(session.add_stack(hash, &[], false)), hash);
+    }
+    assert_eq!(session.add_stack(70_000, &[], false), stack::TABLE_FULL);
+    drop(session);
+    assert_eq!((writer.stack(65_536), writer.stack(70_001)), (Some(65_536), Some(stack::TABLE_FULL)));
+    assert_eq!(list(&writer).totals.stacks, (65_536, 2));
+
+    // Frames are used up first.
+    let writer = self::writer(1024);
+    let mut session = writer.session().expect("session");
+    let code = session.code("a.py", "f", 1).expect("room");
+    let frames = [Frame { code, line: 1 }; 64];
+    assert_eq!((1..=8193).map(|hash| session.add_stack(hash, &frames, false)).last(), Some(stack::TABLE_FULL));
+    drop(session);
+    assert_eq!(list(&writer).totals.stacks, (8192, 1));
+
+    // And functions before those.
+    let writer = self::writer(1024);
+    let mut session = writer.session().expect("session");
+    assert!((0..8192).all(|line| session.code("a.py", "f", line) == Some(line)));
+    assert_eq!((session.code("a.py", "f", 9000), session.code("a.py", "f", 8191)), (None, Some(8191)));
 }
 
 #[test]
@@ -423,16 +478,18 @@ fn self_checks() {
 
 /// What made the peak is asked for when it is long gone.
 #[test]
-fn a_member_of_the_peak_keeps_its_operation() {
+fn a_member_of_the_peak_keeps_its_operation_and_stack() {
     let writer = writer(1024);
     let mut session = writer.session().expect("session");
     let id = open(&mut session, 0);
     let (tag, operation) = (session.tag("layer 7"), session.tag("ttnn::matmul"));
-    session.insert(key(id, 0, 64), &Buffer { size: 4096, per_bank: 64, tag, operation, ..Buffer::default() }).expect("room");
+    let stacks = (1..=9).map(|hash| session.add_stack(hash, &[], false)).max();
+    assert_eq!(stacks, Some(9));
+    session.insert(key(id, 0, 64), &Buffer { size: 4096, per_bank: 64, tag, operation, stack: 9, ..Buffer::default() }).expect("room");
     session.remove(key(id, 0, 64)).expect("there");
     drop(session);
     let listing = region(&writer).list().expect("list");
     let [set] = listing.peak_sets.as_slice() else { panic!("one peak") };
     let [gone] = set.gone.as_slice() else { panic!("one member, which is gone: {set:?}") };
-    assert_eq!((gone.size, gone.tag, gone.operation, gone.refs), (4096, tag, operation, 1));
+    assert_eq!((gone.size, gone.tag, gone.operation, gone.refs, gone.stack), (4096, tag, operation, 1, 9));
 }

@@ -107,7 +107,7 @@ fn made_as_promised() {
     assert_eq!(flags, libc::FD_CLOEXEC);
     let path = format!("/proc/self/fd/{descriptor}");
     let about = fs::metadata(&path).expect("metadata");
-    assert_eq!((about.len(), std::os::unix::fs::MetadataExt::mode(&about) & 0o777), (0x46E_9000, 0o400));
+    assert_eq!((about.len(), std::os::unix::fs::MetadataExt::mode(&about) & 0o777), (0x4FE_9000, 0o400));
     assert_eq!(fs::read_link(path).expect("link").to_string_lossy(), "/memfd:ttmon-ledger (deleted)");
     let raw = Raw::of(descriptor);
     let stat = fs::read_to_string("/proc/self/stat").expect("stat");

@@ -1,7 +1,10 @@
 //! What a flight recorder tells: one change of a process's memory at a time, and what a program was refused.
 
+use std::sync::Arc;
+
 use crate::identity::DeviceId;
 use crate::ledger::BufferKind;
+use crate::stack::SourceLine;
 use crate::units::{UnixTime, size};
 
 /// Something that happened to a process's memory.
@@ -37,6 +40,8 @@ pub struct BufferEvent {
     pub overrun: Option<u64>,
     /// What stood in the way, of the last that were refused.
     pub refusal: Option<Refusal>,
+    /// Where the program asked for the buffer.
+    pub line: Option<Arc<SourceLine>>,
 }
 
 /// What happened.
@@ -143,6 +148,8 @@ pub struct Refusal {
     pub operation: String,
     /// What the program was told.
     pub message: String,
+    /// Where the program asked.
+    pub line: Option<Arc<SourceLine>>,
 }
 
 /// Why something was refused.
@@ -167,6 +174,8 @@ pub struct Large {
     pub tag: String,
     /// The operation it was made by.
     pub operation: String,
+    /// Where the program asked for it.
+    pub line: Option<Arc<SourceLine>>,
 }
 
 impl Refusal {
@@ -183,9 +192,14 @@ impl Refusal {
         }
     }
 
+    /// ` at models/decoder.py:42 Decoder.forward`, where that is known.
+    fn at(&self) -> String {
+        self.line.as_ref().map_or_else(String::new, |line| format!(" at {line}"))
+    }
+
     fn out_of_memory(&self, place: &str) -> String {
         let kind = self.kind.name().to_uppercase();
-        let mut text = format!("asked {} {kind} on {place}", size(self.size));
+        let mut text = format!("asked {} {kind} on {place}{}", size(self.size), self.at());
         if self.per_bank == 0 || self.banks == 0 {
             return text;
         }
@@ -217,13 +231,21 @@ impl Refusal {
         match (number("allocated at "), number("region ends at "), number("grow to "), number("max L1 size of ")) {
             (Some(buffer), Some(end), ..) if end > buffer => {
                 let reach = size(end - buffer);
-                format!("circular buffers of a program reach {reach} into the L1 buffer at {buffer:#x} on {place}: they end at {end:#x}")
+                format!(
+                    "circular buffers of a program reach {reach} into the L1 buffer at {buffer:#x} on {place}{}: they end at {end:#x}",
+                    self.at()
+                )
             }
             (.., Some(end), Some(most)) if end > most => {
-                format!("circular buffers of a program grow to {} on {place}, {} beyond what a core has", size(end), size(end - most))
+                format!(
+                    "circular buffers of a program grow to {} on {place}{}, {} beyond what a core has",
+                    size(end),
+                    self.at(),
+                    size(end - most)
+                )
             }
-            _ if message.is_empty() => format!("circular buffers of a program clash with L1 on {place}"),
-            _ => format!("circular buffers of a program clash with L1 on {place}: {message}"),
+            _ if message.is_empty() => format!("circular buffers of a program clash with L1 on {place}{}", self.at()),
+            _ => format!("circular buffers of a program clash with L1 on {place}{}: {message}", self.at()),
         }
     }
 }
@@ -245,6 +267,7 @@ mod tests {
             largest: Vec::new(),
             operation: String::new(),
             message: "\n  Out of Memory: not enough space\nbacktrace:\n".to_owned(),
+            line: None,
         }
     }
 

@@ -221,11 +221,12 @@ pub struct LedgerFeature {
 }
 
 impl LedgerFeature {
-    /// That it is not followed, and why. What is followed on request only (operations), and was not asked for, is no news.
+    /// That it is not followed, and why. What is followed on request only (operations, stacks), and was not asked for, is no news;
+    /// neither is a program without Python.
     pub fn not_followed(&self) -> Option<String> {
         match (self.state, self.reason.as_deref()) {
             (FeatureState::Found, _) => None,
-            (_, Some(reason)) if reason.starts_with("not asked for") => None,
+            (_, Some(reason)) if reason.starts_with("not asked for") || reason.starts_with("no_python") => None,
             (_, Some(reason)) => Some(format!("{} ({reason})", self.name)),
             (_, None) => Some(self.name.clone()),
         }

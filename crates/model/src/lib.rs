@@ -26,6 +26,7 @@ pub mod region;
 pub mod sample;
 pub mod select;
 pub mod snapshot;
+pub mod stack;
 pub mod units;
 
 pub use attributes::{Attr, Raw};

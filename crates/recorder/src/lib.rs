@@ -14,7 +14,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 
 use ttmon_source::ledgers::{Found, buffer_kind, tag};
-use ttmon_source::{Departed, End};
+use ttmon_source::{Departed, End, Lines};
 
 /// Events of one ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
@@ -36,6 +36,8 @@ struct FollowedLedger {
     last: u64,
     /// Its allocators, for when the process is gone from the snapshot and its last events are told.
     allocators: Vec<Allocator>,
+    /// The lines of its stacks, as far as events named them.
+    lines: Arc<Lines>,
     /// Its end was told.
     is_over: bool,
 }
@@ -69,6 +71,7 @@ struct Batch {
     recorded: Recorded,
     /// What the last refused requests among them were about.
     failures: Vec<Failure>,
+    lines: Arc<Lines>,
     /// When and how the ledger's program went, if it has.
     end: Option<(u64, End)>,
 }
@@ -142,7 +145,13 @@ impl Recorder {
         });
         let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
         let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
-        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), recorded, failures, end })
+        // Stacks are only added: they are read again where an event names a new one.
+        let named = recorded.events.iter().map(|event| event.stack).chain(failures.iter().map(|failure| failure.stack));
+        if named.filter(|stack| *stack < layout::stack::NO_PYTHON).max().is_some_and(|stack| stack > known.lines.len()) {
+            known.lines = Lines::read(&found.region).map_or_else(|_| known.lines.clone(), Arc::new);
+        }
+        let lines = known.lines.clone();
+        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), recorded, failures, lines, end })
     }
 }
 
@@ -254,6 +263,7 @@ impl Batch {
             tag: None,
             overrun: None,
             refusal: None,
+            line: None,
         };
         match self.item(position)? {
             Item::Overrun(_) | Item::End(_) if !has_any_meant() => None,
@@ -288,7 +298,8 @@ impl Batch {
             refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
             program: is_of_program.then_some(u64::from(record.page)),
             tag: tag(&self.recorded.tags, record.tag).cloned(),
-            refusal: failure.map(refusal),
+            refusal: failure.map(|failure| refusal(failure, &self.lines)),
+            line: self.lines.line(record.stack).cloned(),
             ..plain.clone()
         }
     }
@@ -312,7 +323,7 @@ fn op(record: &Record) -> Option<Op> {
 }
 
 /// What a ledger says of a request that was refused.
-pub fn refusal(failure: &Failure) -> Refusal {
+pub fn refusal(failure: &Failure, lines: &Lines) -> Refusal {
     Refusal {
         what: match failure.what {
             layout::Refused::OutOfMemory => Refused::OutOfMemory,
@@ -333,10 +344,12 @@ pub fn refusal(failure: &Failure) -> Refusal {
                 per_bank: u64::from(large.per_bank),
                 tag: large.tag.clone(),
                 operation: large.operation.clone(),
+                line: lines.line(large.stack).cloned(),
             })
             .collect(),
         operation: failure.operation.clone(),
         message: failure.message.clone(),
+        line: lines.line(failure.stack).cloned(),
     }
 }
 

@@ -18,6 +18,7 @@ mod cluster;
 mod device;
 mod examined;
 pub mod ledgers;
+mod lines;
 mod machine;
 mod process;
 mod purse;
@@ -27,6 +28,7 @@ pub mod served;
 mod users;
 
 pub use cluster::{ClusterError, parse_cluster, read_cluster};
+pub use lines::Lines;
 pub use machine::{Departed, DeviceReader, End, Error, Isolation, Ledgers, Machine, Options, Reach, Scanned, Scanner, Scope};
 pub use process::Life;
 pub use root::Root;

@@ -263,6 +263,9 @@ pub(crate) enum Command {
         /// Name the operation behind each buffer, too.
         #[arg(long)]
         ops: bool,
+        /// Do not note Python lines.
+        #[arg(long)]
+        no_stacks: bool,
     },
     /// Record what is seen, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends it.
     Record(RecordArgs),
@@ -466,6 +469,12 @@ pub(crate) struct RunArgs {
     /// Name the operation behind each buffer by its native stack (about 5 us an allocation).
     #[arg(long)]
     pub(crate) ops: bool,
+    /// Note the Python line behind each buffer [default; TTMON_STACKS=0 turns it off].
+    #[arg(long, overrides_with = "no_stacks")]
+    pub(crate) stacks: bool,
+    /// Do not note Python lines.
+    #[arg(long)]
+    pub(crate) no_stacks: bool,
     /// Fail when more than BYTES (default 0) were never freed; the program cache's do not count.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub(crate) fail_on_leak: Option<String>,

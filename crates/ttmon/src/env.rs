@@ -6,11 +6,11 @@ use crate::failure::Failure;
 use crate::run::library;
 
 /// `export NAME='value'`, which sh, bash, zsh and fish all take: `eval "$(ttmon env)"`.
-pub(crate) fn run(ops: bool) -> Result<String, Failure> {
+pub(crate) fn run(ops: bool, stacks: bool) -> Result<String, Failure> {
     let library = library::find().map_err(Failure::new)?;
     let preload = library::preload(env::var_os(library::PRELOAD).as_deref(), &library);
     let preload = preload.to_str().ok_or_else(|| Failure::new("LD_PRELOAD is not valid UTF-8; unset it first"))?;
-    let mut lines = vec![(library::PRELOAD, preload), ("TTMON_TRACKING", "1")];
+    let mut lines = vec![(library::PRELOAD, preload), ("TTMON_TRACKING", "1"), ("TTMON_STACKS", if stacks { "1" } else { "0" })];
     if ops {
         lines.push(("TTMON_OPS", "1"));
     }

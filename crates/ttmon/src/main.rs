@@ -116,7 +116,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Run(args)) => run::run(&cli.common, args),
-        Some(Command::Env { ops }) => Output::Stdout.write(env::run(*ops)?.as_bytes()),
+        Some(Command::Env { ops, no_stacks }) => Output::Stdout.write(env::run(*ops, !no_stacks)?.as_bytes()),
         Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),

@@ -9,6 +9,7 @@ mod embedded;
 mod epilogue;
 pub(crate) mod library;
 mod program;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tool_environment;
@@ -184,6 +185,14 @@ fn command(args: &RunArgs, path: Option<&OsStr>, linkage: Linkage, library: &Pat
     }
     if args.ops {
         command.set("TTMON_OPS", "1");
+    }
+    let stacks = match (args.stacks, args.no_stacks) {
+        (true, _) => Some("1"),
+        (_, true) => Some("0"),
+        _ => env::var_os("TTMON_STACKS").is_none().then_some("1"),
+    };
+    if let Some(stacks) = stacks {
+        command.set("TTMON_STACKS", stacks);
     }
     if linkage.takes_preload() {
         command.set(library::PRELOAD, library::preload(env::var_os(library::PRELOAD).as_deref(), library));

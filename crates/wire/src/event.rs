@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
 use ttmon_model::units::UnixTime;
 
+use crate::line::{line, line_json};
 use crate::read::item::Item;
 use crate::read::memory::buffer_kind;
 use crate::{Layout, ReadError};
@@ -37,6 +38,9 @@ fn event_json(event: &BufferEvent) -> Value {
     if event.op == Op::Unref {
         map.insert("dropped".to_owned(), true.into());
     }
+    if event.line.is_some() {
+        map.insert("line".to_owned(), line_json(event.line.as_deref()));
+    }
     if let Some(program) = event.program {
         map.insert("program".to_owned(), program.into());
     }
@@ -61,6 +65,7 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
             "per_bank": Some(large.per_bank).filter(|per_bank| *per_bank > 0),
             "tag": text(&large.tag),
             "op": text(&large.operation),
+            "line": line_json(large.line.as_deref()),
         })
     });
     let document = json!({
@@ -105,6 +110,7 @@ pub(crate) fn event(item: &Item<'_>) -> Option<BufferEvent> {
         tag: item.text("tag").ok(),
         overrun: item.whole("count").ok(),
         refusal: None,
+        line: line(item, "line"),
     };
     event.refusal = refusal(item, &event);
     Some(event)
@@ -126,6 +132,7 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         per_bank: whole(item, "per_bank"),
         tag: text(item, "tag"),
         operation: text(item, "op"),
+        line: line(item, "line"),
     };
     Some(Refusal {
         what,
@@ -138,13 +145,16 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         largest: item.list("top").unwrap_or_default().iter().map(large).collect(),
         operation: text(item, "operation"),
         message: text(item, "message"),
+        line: event.line.clone(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use ttmon_model::ledger::BufferKind;
+    use ttmon_model::stack::SourceLine;
     use ttmon_model::{DeviceId, Kind};
 
     fn event(op: Op) -> BufferEvent {
@@ -164,12 +174,14 @@ mod tests {
             tag: Some("layer \"7\"".to_owned()),
             overrun: None,
             refusal: None,
+            line: None,
         }
     }
 
     #[test]
     fn every_sort_is_read_back() {
-        let large = Large { address: 0x2000, size: 77, per_bank: 0, tag: String::new(), operation: "matmul".to_owned() };
+        let at = |line| Some(Arc::new(SourceLine { file: "/me/model.py".into(), line, function: "forward".into() }));
+        let large = Large { address: 0x2000, size: 77, per_bank: 0, tag: String::new(), operation: "matmul".to_owned(), line: at(9) };
         let refusal = |what| Refusal {
             what,
             kind: BufferKind::Of(Kind::L1),
@@ -181,14 +193,15 @@ mod tests {
             largest: vec![large.clone()],
             operation: "add".to_owned(),
             message: "no\nroom".to_owned(),
+            line: at(7),
         };
         for op in Op::ALL {
             let mut event = event(op);
             match op {
                 Op::Ref | Op::Unref => event.refs = Some(3),
-                Op::Alloc => event.program = Some(9),
-                Op::OutOfMemory => (event.address, event.refusal) = (None, Some(refusal(Refused::OutOfMemory))),
-                Op::Clash => (event.address, event.refusal) = (None, Some(refusal(Refused::Clash))),
+                Op::Alloc => (event.program, event.line) = (Some(9), at(5)),
+                Op::OutOfMemory => (event.address, event.line, event.refusal) = (None, at(7), Some(refusal(Refused::OutOfMemory))),
+                Op::Clash => (event.address, event.line, event.refusal) = (None, at(7), Some(refusal(Refused::Clash))),
                 Op::Overrun => {
                     let BufferEvent { time, pid, .. } = event;
                     let nothing = BufferEvent { number: None, kind: None, allocator: None, address: None, size: None, tag: None, ..event };

@@ -1,14 +1,16 @@
 //! The document of `ttmon run --report`.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{Refusal, Refused};
 use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature};
+use ttmon_model::stack::SourceLine;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{DeviceId, Kind};
 
-use crate::{refusal_json, rounded};
+use crate::{line_json, refusal_json, rounded};
 
 /// Version of this document; keys are added, never renamed.
 const SCHEMA: u32 = 1;
@@ -105,10 +107,11 @@ pub struct RunKind {
     pub groups: Vec<RunGroup>,
 }
 
-/// Buffers at a peak with one tag and one operation.
+/// Buffers at a peak with one tag and one operation, of one line.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "docs/run.md has the keys")]
 pub struct RunGroup {
+    pub line: Option<Arc<SourceLine>>,
     pub tag: Option<String>,
     pub operation: Option<String>,
     pub bytes: u64,
@@ -133,6 +136,7 @@ pub struct RunBuffer {
     pub age_s: f64,
     pub tag: Option<String>,
     pub operation: Option<String>,
+    pub line: Option<Arc<SourceLine>>,
 }
 
 /// A request that was refused.
@@ -271,6 +275,7 @@ fn peak_set(on_chip: &RunDevice) -> Vec<Value> {
                 "kind": kind.name(),
                 "tag": group.tag,
                 "op": group.operation,
+                "line": line_json(group.line.as_deref()),
                 "bytes": group.bytes,
                 "count": group.count,
             })
@@ -295,6 +300,7 @@ fn buffer(buffer: &RunBuffer) -> Value {
         "age_s": buffer.age_s,
         "tag": buffer.tag,
         "op": buffer.operation,
+        "line": line_json(buffer.line.as_deref()),
     })
 }
 
@@ -306,6 +312,7 @@ fn refusal(refused: &RunRefusal) -> Value {
     document.insert("unmapped".to_owned(), unmapped_of(&refused.chips).into());
     document.insert("asked".to_owned(), refused.refusal.size.into());
     document.insert("tag".to_owned(), refused.tag.clone().into());
+    document.insert("line".to_owned(), line_json(refused.refusal.line.as_deref()));
     document.into()
 }
 

@@ -2,9 +2,10 @@
 
 use super::bytes::{u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
+use super::header::Counters;
 use super::replay::Record;
 use super::rows::{Geometry, place_of};
-use super::tags;
+use super::{stacks, tags};
 use crate::layout::{SIZE_END, entry};
 
 /// A buffer.
@@ -42,6 +43,9 @@ pub struct Entry {
     pub thread: u32,
     /// The tag that names the operation which made it; 0 is unknown.
     pub operation: u32,
+    /// Where the program asked for it: a number of [`Region::stacks`](super::Region::stacks), or as [`layout::stack`](crate::layout::stack)
+    /// says; 0 is unknown.
+    pub stack: u32,
 }
 
 impl Entry {
@@ -66,10 +70,11 @@ impl Entry {
             layout: u8_at(record, entry::LAYOUT),
             cores: u16_at(record, entry::CORES),
             flags: u16_at(record, entry::FLAGS),
-            tag: u32_at(record, entry::TAG),
+            tag: u16_at(record, entry::TAG).into(),
             refs: u32_at(record, entry::REFS),
             thread: u32_at(record, entry::THREAD),
-            operation: u32_at(record, entry::OPERATION),
+            operation: u16_at(record, entry::OPERATION).into(),
+            stack: u32_at(record, entry::STACK),
         };
         let is_sane = kind == u8_at(record, entry::KIND) && entry.size < SIZE_END && entry.event != Self::NO_EVENT;
         is_sane.then_some(entry)
@@ -101,15 +106,17 @@ impl Entry {
             tag: record.tag,
             refs: 1,
             thread: 0,
-            operation: 0,
+            operation: record.operation,
+            stack: record.stack,
         }
     }
 
-    /// Leaves only tags that have a text among those.
+    /// Leaves only tags that have a text and stacks that have a record.
     #[inline]
-    pub(super) fn know_tags(&mut self, used: u32) {
-        self.tag = tags::known(self.tag, used);
-        self.operation = tags::known(self.operation, used);
+    pub(super) fn know_names(&mut self, counters: &Counters) {
+        self.tag = tags::known(self.tag, counters.tags_used);
+        self.operation = tags::known(self.operation, counters.tags_used);
+        self.stack = stacks::known(self.stack, counters.stacks_used);
     }
 
     /// Takes from the entry itself what its event did not carry.
@@ -118,6 +125,5 @@ impl Entry {
         self.cores = u16_at(record, entry::CORES);
         self.flags = u16_at(record, entry::FLAGS);
         self.thread = u32_at(record, entry::THREAD);
-        self.operation = u32_at(record, entry::OPERATION);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::header::Counters;
 use super::replay::{self, Record};
-use super::{ReadError, Region, tags};
+use super::{ReadError, Region, stacks, tags};
 use crate::layout::Op;
 
 /// Events, and how many of them were gone before they were read.
@@ -45,6 +45,10 @@ pub struct Event {
     pub page: u32,
     /// References after a REF or UNREF, otherwise 0.
     pub refs: u32,
+    /// The tag that names the operation; 0 is unknown.
+    pub operation: u32,
+    /// Where the program asked for the buffer, as an entry's.
+    pub stack: u32,
 }
 
 pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
@@ -81,6 +85,8 @@ pub(super) fn read(region: &Region, after: u64) -> Result<Recorded, ReadError> {
                 per_bank,
                 page: record.page,
                 refs,
+                operation: tags::known(record.operation, counters.tags_used),
+                stack: stacks::known(record.stack, counters.stacks_used),
             })
         })
         .collect();

@@ -3,7 +3,7 @@
 use super::bytes::{position, text_at, u8_at, u16_at, u32_at, u64_at};
 use super::clock::Converter;
 use super::header::Counters;
-use super::{ReadError, Region, tags};
+use super::{ReadError, Region, stacks, tags};
 use crate::layout::{Refused, failure};
 
 /// An allocation that was refused, or circular buffers that were.
@@ -37,6 +37,8 @@ pub struct Failure {
     pub tag: String,
     /// Text of the operation.
     pub operation: String,
+    /// Where the program asked, as an entry's.
+    pub stack: u32,
     /// The largest live buffers of that row, largest first.
     pub largest: Vec<Large>,
     /// What the program was told, or the beginning of it.
@@ -58,6 +60,8 @@ pub struct Large {
     pub tag: String,
     /// Text of the operation that made it.
     pub operation: String,
+    /// Where the program asked for it, as an entry's.
+    pub stack: u32,
     /// Bits of [`layout::flag`](crate::layout::flag).
     pub flags: u16,
 }
@@ -75,14 +79,15 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, ReadError> {
     region.source.chunks(table, 0, table.records, &mut scratch, |_, chunk| {
         again.extend(chunk.chunks_exact(stride).map(|record| u64_at(record, failure::NUMBER)));
     })?;
-    let texts = tags::read(region, Counters::read(&region.source, tables)?.tags_used)?;
+    let counters = Counters::read(&region.source, tables)?;
+    let texts = tags::read(region, counters.tags_used)?;
     let converter = region.converter();
     let mut failures: Vec<Failure> = bytes
         .chunks_exact(stride)
         .zip(again)
         // The number is stored last and taken away first: the same on both sides is a whole record.
         .filter(|(record, number)| *number != 0 && u64_at(record, failure::NUMBER) == *number)
-        .filter_map(|(record, _)| Failure::decode(record, &texts, &converter))
+        .filter_map(|(record, _)| Failure::decode(record, &texts, counters.stacks_used, &converter))
         .collect();
     failures.sort_unstable_by_key(|failure| failure.number);
     failures.dedup_by_key(|failure| failure.number);
@@ -90,7 +95,7 @@ pub(super) fn read(region: &Region) -> Result<Vec<Failure>, ReadError> {
 }
 
 impl Failure {
-    fn decode(record: &[u8], texts: &[String], converter: &Converter) -> Option<Self> {
+    fn decode(record: &[u8], texts: &[String], stacks_used: u32, converter: &Converter) -> Option<Self> {
         let text = |id: u32| texts.get(id as usize).cloned().unwrap_or_default();
         let count = u32_at(record, failure::LARGEST_COUNT).min(8);
         let message = text_at(record, failure::MESSAGE, failure::MESSAGE_BYTES);
@@ -111,7 +116,8 @@ impl Failure {
             largest_free_per_bank: u64_at(record, failure::LARGEST_FREE_PER_BANK),
             tag: text(u32_at(record, failure::TAG)),
             operation: text(u32_at(record, failure::OPERATION)),
-            largest: (0..count).map(|number| Large::decode(record, number, &text)).collect(),
+            stack: stacks::known(u32_at(record, failure::STACK), stacks_used),
+            largest: (0..count).map(|number| Large::decode(record, number, stacks_used, &text)).collect(),
             is_message_cut: u64_at(record, failure::MESSAGE_LENGTH) > message.len() as u64,
             message,
         })
@@ -119,14 +125,15 @@ impl Failure {
 }
 
 impl Large {
-    fn decode(record: &[u8], number: u32, text: &impl Fn(u32) -> String) -> Self {
+    fn decode(record: &[u8], number: u32, stacks_used: u32, text: &impl Fn(u32) -> String) -> Self {
         let at = failure::LARGEST + failure::LARGEST_BYTES * u64::from(number);
         Self {
             address: u64_at(record, at),
             size: u64_at(record, at + 8),
             per_bank: u32_at(record, at + 16),
-            tag: text(u32_at(record, at + 20)),
-            operation: text(u32_at(record, at + 24)),
+            tag: text(u16_at(record, at + 20).into()),
+            operation: text(u16_at(record, at + 22).into()),
+            stack: stacks::known(u32_at(record, at + 24), stacks_used),
             flags: u16_at(record, at + 28),
         }
     }

@@ -94,13 +94,16 @@ pub(super) struct Tables {
     pub(super) failures: Table,
     pub(super) left: Table,
     pub(super) shared: Table,
+    pub(super) stacks: Table,
+    pub(super) frames: Table,
+    pub(super) codes: Table,
 }
 
 /// A newer minor version may have longer records, but not so much longer that reading them takes for ever.
 const STRIDE_GROWTH_MAX: u32 = 4;
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-const KNOWN: [Table; 12] = [
+const KNOWN: [Table; 15] = [
     layout::ALLOCATORS,
     layout::ROWS,
     layout::TAGS,
@@ -113,6 +116,9 @@ const KNOWN: [Table; 12] = [
     layout::FAILURES,
     layout::LEFT,
     layout::SHARED,
+    layout::STACKS,
+    layout::FRAMES,
+    layout::CODES,
 ];
 
 impl Tables {
@@ -126,12 +132,28 @@ impl Tables {
             return Err(ReadError::TooShort);
         }
         let mut tables = KNOWN;
-        let places =
-            (header::TABLES..).step_by(16).take(6).chain((header::MORE_TABLES..).step_by(16).take(5)).chain([header::SHARED_TABLE]);
+        let first = (header::TABLES..).step_by(16).take(6).chain((header::MORE_TABLES..).step_by(16).take(5));
+        let places = first.chain([header::SHARED_TABLE]).chain((header::STACK_TABLES..).step_by(16));
         for (at, table) in places.zip(&mut tables) {
             *table = check(bytes, at, *table, u64::from(header_bytes)..region_bytes)?;
         }
-        let [allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared] = tables;
+        let [
+            allocators,
+            rows,
+            tags,
+            graveyard,
+            events,
+            entries,
+            circulars,
+            launches,
+            coverage,
+            failures,
+            left,
+            shared,
+            stacks,
+            frames,
+            codes,
+        ] = tables;
         if rows.records != allocators.records * layout::KINDS {
             return Err(ReadError::Geometry("not eight rows for each allocator"));
         }
@@ -139,7 +161,23 @@ impl Tables {
         if tables.windows(2).any(|pair| pair[0].end() > pair[1].offset) {
             return Err(ReadError::Geometry("tables overlap"));
         }
-        Ok(Self { allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared })
+        Ok(Self {
+            allocators,
+            rows,
+            tags,
+            graveyard,
+            events,
+            entries,
+            circulars,
+            launches,
+            coverage,
+            failures,
+            left,
+            shared,
+            stacks,
+            frames,
+            codes,
+        })
     }
 }
 
@@ -151,7 +189,7 @@ fn check(bytes: &[u8], at: u64, known: Table, inside: std::ops::Range<u64>) -> R
     if !(1..=known.records).contains(&table.records) {
         return Err(ReadError::Geometry("number of records"));
     }
-    // 2^20 records of 256 bytes at most: the product cannot overflow, the sum can.
+    // 2^20 records of some KiB at most: the product cannot overflow, the sum can.
     let end = table.offset.checked_add(u64::from(table.records) * u64::from(table.stride));
     if table.offset < inside.start || !table.offset.is_multiple_of(8) || end.is_none_or(|end| end > inside.end) {
         return Err(ReadError::Geometry("a table outside the region"));
@@ -178,6 +216,10 @@ pub(super) struct Counters {
     pub(super) coverage_used: u32,
     pub(super) left_used: u32,
     pub(super) shared_used: u32,
+    pub(super) stacks_used: u32,
+    pub(super) frames_used: u32,
+    pub(super) codes_used: u32,
+    pub(super) stacks_refused: u64,
     pub(super) failures: u64,
     /// Count and bytes.
     pub(super) left_forgotten: (u64, u64),
@@ -189,7 +231,7 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Where they end in the header.
-    pub(super) const END: u64 = header::SHARED_USED + 8;
+    pub(super) const END: u64 = header::STACKS_REFUSED + 8;
 
     pub(super) fn read(source: &Source, tables: &Tables) -> Result<Self, ReadError> {
         let mut bytes = [0; position(Self::END - header::SEQ)];
@@ -222,6 +264,10 @@ impl Counters {
             coverage_used: used(header::COVERAGE_USED, tables.coverage),
             left_used: used(header::LEFT_USED, tables.left),
             shared_used: used(header::SHARED_USED, tables.shared),
+            stacks_used: used(header::STACKS_USED, tables.stacks),
+            frames_used: used(header::FRAMES_USED, tables.frames),
+            codes_used: used(header::CODES_USED, tables.codes),
+            stacks_refused: field(header::STACKS_REFUSED),
             failures: field(header::FAILURES),
             left_forgotten: (field(header::LEFT_FORGOTTEN_COUNT), field(header::LEFT_FORGOTTEN_BYTES)),
             mark_event: field(header::MARK_EVENT),

@@ -218,12 +218,12 @@ impl Copy {
             (_, true) => frame.events() + 1,
             _ => u64::MAX,
         };
-        let (rows, tags_used) = (&mut frame.rows, frame.counters.tags_used);
+        let (rows, counters) = (&mut frame.rows, &frame.counters);
         let (mut gone, mut left) = (Vec::new(), Vec::new());
         let mut sums = vec![Sum::default(); rows.len()];
         let mut bad = self.nonsense.len() as u64;
         self.entries.retain_mut(|entry| {
-            entry.know_tags(tags_used);
+            entry.know_names(counters);
             if entry.event == Entry::NO_EVENT {
                 // The replay took it away.
                 return false;

@@ -137,8 +137,9 @@ fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -
     region.source.chunks(table, 0, table.records, &mut Vec::new(), |_, chunk| {
         for record in chunk.chunks_exact(table.stride as usize) {
             if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
-                (entry.thread, entry.operation, entry.refs) = (0, entry.refs, 1);
-                entry.know_tags(frame.counters.tags_used);
+                // The stack lies where the references of an entry are.
+                (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
+                entry.know_names(&frame.counters);
                 each(entry, u64_at(record, entry::PEAK_EVENT));
             }
         }

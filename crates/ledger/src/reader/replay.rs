@@ -23,6 +23,8 @@ pub(super) struct Record {
     pub(super) tag: u32,
     pub(super) per_bank: u32,
     pub(super) page: u32,
+    pub(super) stack: u32,
+    pub(super) operation: u32,
 }
 
 impl Record {
@@ -41,6 +43,8 @@ impl Record {
             tag: (whole >> event::TAG_SHIFT & event::TAG_MASK) as u32,
             per_bank: u32_at(bytes, event::PER_BANK),
             page: u32_at(bytes, event::PAGE),
+            stack: u32_at(bytes, event::STACK),
+            operation: u32_at(bytes, event::OPERATION),
         };
         (whole >> event::NUMBER_SHIFT == number & 0xFFFF_FFFF).then_some(record)
     }
@@ -84,7 +88,7 @@ pub(super) fn records(region: &Region, first: u64, last: u64, mut each: impl FnM
 pub(super) enum Change {
     /// Its entry was freed.
     Gone,
-    /// It has this entry now; layout, cores, flags, thread and operation are not known yet.
+    /// It has this entry now; layout, cores, flags and thread are not known yet.
     Live(Entry),
     /// It has the entry it had, with so many references.
     Refs(u32),

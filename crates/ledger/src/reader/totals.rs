@@ -55,6 +55,8 @@ pub struct Totals {
     pub circulars_used: u32,
     /// What recording cost the program: calls that were measured, and the nanoseconds of them all.
     pub cost: (u64, u64),
+    /// Stacks there are, and allocations whose stack found no room.
+    pub stacks: (u32, u64),
 }
 
 /// A mark that the program made.
@@ -116,6 +118,7 @@ impl Frame {
             mark: self.mark,
             circulars_used: self.counters.circulars_used,
             cost: self.counters.cost,
+            stacks: (self.counters.stacks_used, self.counters.stacks_refused),
         }
     }
 

@@ -54,7 +54,7 @@ impl Writer {
 }
 
 impl Books {
-    /// The record of an event that comes soon. One of 40 bytes may begin in one line and end in the next.
+    /// The record of an event that comes soon. One of 48 bytes may begin in one line and end in the next.
     #[inline]
     fn fetch_event(&self) {
         let next = self.region.header(header::SEQ).load(Relaxed) / 2 + 1;

@@ -21,6 +21,7 @@ use super::{
     lock::Lock,
     memory::{self, Backing, PAGE, Region, Words, position},
     slots::Overflow,
+    stacks::Stacks,
     tags::Tags,
 };
 
@@ -50,6 +51,7 @@ pub(super) struct Books {
     pub(super) sharing: Words,
     pub(super) overflow: Overflow,
     pub(super) tags: Tags,
+    pub(super) stacks: Stacks,
     pub(super) circulars: Circulars,
     pub(super) sweep_cursor: AtomicU32,
     pub(super) grave_cursor: AtomicU32,
@@ -155,6 +157,7 @@ impl Books {
             self.index.release();
             self.overflow.release();
             self.tags.release();
+            self.stacks.release();
             self.circulars.release();
             self.figures.release();
             self.sharing.release();

@@ -20,6 +20,8 @@ pub(super) struct Fact {
     pub(super) tag: u32,
     /// Word 4: bytes per bank and page size, or the count of references.
     pub(super) detail: u64,
+    /// Word 5: stack and operation.
+    pub(super) origin: u64,
 }
 
 /// An event that has begun: its number and its time.
@@ -46,7 +48,7 @@ impl Books {
 
     #[inline]
     fn record(&self, event: Event, op: Op, fact: &Fact) {
-        let [time, address, what, whole, detail] = self.region.event(event.n);
+        let [time, address, what, whole, detail, origin] = self.region.event(event.n);
         // The old record stops being whole before it changes, the new one is whole after: pairs with the reader's check of
         // this word.
         protocol::withdraw(whole, 0);
@@ -54,6 +56,7 @@ impl Books {
         address.set(fact.address);
         what.set(fact.size.min(layout::SIZE_MASK) | (fact.row as u64 & 0xFFFF) << layout::ROW_SHIFT | (op as u64) << layout::OP_SHIFT);
         detail.set(fact.detail);
+        origin.set(fact.origin);
         let place = u64::from(fact.slot) & layout::SLOT_MASK | (u64::from(fact.tag) & layout::TAG_MASK) << layout::TAG_SHIFT;
         whole.publish(place | event.n << layout::NUMBER_SHIFT);
     }
@@ -72,8 +75,8 @@ impl Books {
         record.set(entry::PER_BANK, detail);
         let shape = (number as u64 & 0xFFFF) | u64::from(kind) << 16 | u64::from(buffer.layout) << 24;
         record.set(entry::ROW, shape | u64::from(buffer.cores) << 32 | u64::from(buffer.flags) << 48);
-        record.set(entry::TAG, pair(buffer.tag, 1));
-        record.set(entry::THREAD, pair(self.lock.owner(), buffer.operation));
+        record.set(entry::TAG, pair(names(buffer.tag, buffer.operation), 1));
+        record.set(entry::THREAD, pair(self.lock.owner(), buffer.stack));
         record.publish(entry::STATE, event.n << 8 | u64::from(entry::LIVE));
 
         let row = self.region.row(number);
@@ -95,7 +98,8 @@ impl Books {
         self.index.put(hash, slot);
         let op = if is_listed { Op::Alloc } else { Op::UnlistedAlloc };
         let slot = if is_listed { slot } else { 0 };
-        let fact = Fact { row: number, address, size: buffer.size, slot, tag: buffer.tag, detail };
+        let origin = pair(buffer.stack, buffer.operation);
+        let fact = Fact { row: number, address, size: buffer.size, slot, tag: buffer.tag, detail, origin };
         self.sweep_a_little();
         self.end(event, op, &fact);
     }
@@ -115,8 +119,9 @@ impl Books {
             address: record.get(entry::ADDRESS),
             size,
             slot: if is_listed { slot } else { 0 },
-            tag: low(record.get(entry::TAG)),
+            tag: tag_of(record),
             detail,
+            origin: origin_of(record),
         };
         self.index.remove(hash, slot);
         self.clear_slot(slot, record);
@@ -149,20 +154,21 @@ impl Books {
     /// Sets the references of a live entry. An unlisted one has no slot that an event could name: no event.
     pub(super) fn set_references(&self, time: u64, op: Op, slot: u32, references: u32) {
         let record = self.record_in(slot);
-        let tag = low(record.get(entry::TAG));
+        let names = low(record.get(entry::TAG));
         if !self.is_listed(slot) {
-            record.set(entry::TAG, pair(tag, references));
+            record.set(entry::TAG, pair(names, references));
             return;
         }
         let event = self.begin(time);
-        record.set(entry::TAG, pair(tag, references));
+        record.set(entry::TAG, pair(names, references));
         let fact = Fact {
             row: row_of(record),
             address: record.get(entry::ADDRESS),
             size: record.get(entry::SIZE),
             slot,
-            tag,
+            tag: tag_of(record),
             detail: u64::from(references),
+            origin: origin_of(record),
         };
         self.end(event, op, &fact);
     }
@@ -184,6 +190,30 @@ pub(super) fn row_of(record: Record<'_>) -> usize {
     (record.get(entry::ROW) & 0xFFFF) as usize
 }
 
+/// Tag and operation as an entry has them.
+const fn names(tag: u32, operation: u32) -> u32 {
+    tag & 0xFFFF | operation << 16
+}
+
+/// The tag of an entry.
+pub(super) fn tag_of(record: Record<'_>) -> u32 {
+    low(record.get(entry::TAG)) & 0xFFFF
+}
+
+/// The tag that names the operation of an entry.
+pub(super) fn operation_of(record: Record<'_>) -> u32 {
+    low(record.get(entry::TAG)) >> 16
+}
+
+/// The stack of an entry.
+pub(super) fn stack_of(record: Record<'_>) -> u32 {
+    high(record.get(entry::THREAD))
+}
+
+fn origin_of(record: Record<'_>) -> u64 {
+    pair(stack_of(record), operation_of(record))
+}
+
 /// The references of an entry.
 pub(super) fn references_of(record: Record<'_>) -> u32 {
     high(record.get(entry::TAG))
@@ -200,6 +230,8 @@ pub(super) fn creation_of(record: Record<'_>) -> Option<u64> {
     (state & 0xFF == u64::from(entry::LIVE)).then_some(state >> 8)
 }
 
-const _: () = assert!(EVENTS.stride == 40 && layout::WHOLE == 3 * 8 && layout::PER_BANK == 4 * 8 && layout::PAGE == layout::PER_BANK + 4);
+const _: () = assert!(EVENTS.stride == 48 && layout::WHOLE == 3 * 8 && layout::PER_BANK == 4 * 8 && layout::PAGE == layout::PER_BANK + 4);
 const _: () = assert!(entry::PAGE == entry::PER_BANK + 4 && entry::REFS == entry::TAG + 4);
-const _: () = assert!(entry::KIND == entry::ROW + 2 && entry::CORES == entry::ROW + 4 && entry::OPERATION == entry::THREAD + 4);
+const _: () = assert!(entry::KIND == entry::ROW + 2 && entry::CORES == entry::ROW + 4 && entry::STACK == entry::THREAD + 4);
+const _: () = assert!(entry::OPERATION == entry::TAG + 2 && layout::STACK == 5 * 8 && layout::OPERATION == layout::STACK + 4);
+const _: () = assert!(crate::layout::TAGS.records <= 1 << 16);

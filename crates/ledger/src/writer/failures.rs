@@ -8,9 +8,8 @@ use super::{
     AllocatorId, Key, Session,
     books::Books,
     coverage::write_text,
-    event::Fact,
-    event::row_of,
-    memory::{Record, high, low, pair},
+    event::{Fact, row_of, stack_of},
+    memory::{Record, low, pair},
 };
 
 /// An allocation that was refused, or circular buffers that were.
@@ -36,6 +35,8 @@ pub struct Failure<'a> {
     pub tag: u32,
     /// Tag that names the operation.
     pub operation: u32,
+    /// Where the program asked.
+    pub stack: u32,
     /// What the program is told; the first 383 bytes are kept.
     pub message: &'a str,
 }
@@ -69,19 +70,21 @@ impl Session<'_> {
         set(failure::LARGEST_FREE_PER_BANK, failed.largest_free_per_bank);
         set(failure::TAG, pair(failed.tag, failed.operation));
         set(failure::MESSAGE_LENGTH, failed.message.len() as u64);
+        set(failure::STACK, failed.stack.into());
         for ((slot, _), at) in largest.iter().take(found as usize).zip((failure::LARGEST..).step_by(32)) {
             let record = books.record_in(*slot);
             set(at, record.get(entry::ADDRESS));
             set(at + 8, record.get(entry::SIZE));
             set(at + 16, pair(low(record.get(entry::PER_BANK)), low(record.get(entry::TAG))));
-            set(at + 24, pair(high(record.get(entry::THREAD)), low(record.get(entry::ROW) >> 48)));
+            set(at + 24, pair(stack_of(record), low(record.get(entry::ROW) >> 48)));
         }
         write_text(&books.region, FAILURES, at, failure::MESSAGE, failure::MESSAGE_BYTES, failed.message);
         word(failure::NUMBER).store(count, Release);
         books.region.header(header::FAILURES).store(count, Release);
         let per_bank = failed.per_bank.min(u64::from(u32::MAX));
         let slot = u32::from(failed.what as u8);
-        let fact = Fact { row: number, size: failed.size, slot, tag: failed.tag, detail: per_bank, ..Fact::default() };
+        let origin = pair(failed.stack, failed.operation);
+        let fact = Fact { row: number, size: failed.size, slot, tag: failed.tag, detail: per_bank, origin, ..Fact::default() };
         books.end(event, Op::Failed, &fact);
     }
 }

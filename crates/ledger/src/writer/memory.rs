@@ -38,7 +38,7 @@ pub(super) const fn pair(low: u32, high: u32) -> u64 {
 }
 
 /// A u64 of the layout as a position in memory.
-#[allow(clippy::cast_possible_truncation, reason = "the region is 71 MiB long; numbers beyond it are masked or refused before use")]
+#[allow(clippy::cast_possible_truncation, reason = "the region is 80 MiB long; numbers beyond it are masked or refused before use")]
 pub(super) const fn position(number: u64) -> usize {
     number as usize
 }
@@ -284,11 +284,11 @@ impl Region {
 
     /// The record of event `n`.
     #[inline]
-    pub(super) fn event(&self, n: u64) -> &[AtomicU64; 5] {
-        let offset = position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 40;
-        debug_assert!(offset + 40 <= self.bytes);
+    pub(super) fn event(&self, n: u64) -> &[AtomicU64; 6] {
+        let offset = position(layout::EVENTS.offset) + position(n & u64::from(self.events - 1)) * 48;
+        debug_assert!(offset + 48 <= self.bytes);
         // SAFETY: as in `at`, for the words of a record.
-        unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 5]>() }
+        unsafe { &*self.start.as_ptr().add(offset).cast::<[AtomicU64; 6]>() }
     }
 
     /// The entry in `slot`; the capacity is a power of two, so that no slot leads outside.

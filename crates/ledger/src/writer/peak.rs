@@ -10,8 +10,8 @@ use crate::layout::{entry, row};
 
 use super::{
     books::Books,
-    event::{Event, creation_of, row_of},
-    memory::{Record, Row, high, low, pair},
+    event::{Event, creation_of, row_of, stack_of},
+    memory::{Record, Row, low, pair},
 };
 
 /// Places looked at for a record before it is given up, and members then given up unseen: a full graveyard must not slow
@@ -67,8 +67,8 @@ impl Books {
         for offset in [entry::STATE, entry::ADDRESS, entry::SIZE, entry::TIME, entry::PER_BANK, entry::ROW] {
             grave.set(offset, record.get(offset));
         }
-        // The peak event takes the operation's place, and that the place of the references.
-        grave.set(entry::TAG, pair(low(record.get(entry::TAG)), high(record.get(entry::THREAD))));
+        // The peak event takes the place of the stack, and that the place of the references.
+        grave.set(entry::TAG, pair(low(record.get(entry::TAG)), stack_of(record)));
         grave.publish(entry::PEAK_EVENT, peak_event);
     }
 

@@ -29,6 +29,7 @@ use super::{
     memory::{self, Backing, PAGE, Region, Words, pair, position},
     shared::SHARING,
     slots::Overflow,
+    stacks::Stacks,
     tags::Tags,
 };
 
@@ -169,6 +170,7 @@ pub(super) fn books_over(region: Region, clock: Clock, pid: libc::pid_t, (descri
         index,
         overflow: Overflow::new(),
         tags: Tags::new(),
+        stacks: Stacks::new(),
         circulars: Circulars::new(),
         figures,
         dead: AtomicU64::new(0),
@@ -186,8 +188,9 @@ pub(super) fn write_header(region: &Region, config: &Config, clock: Clock, ident
     let tables = [layout::ALLOCATORS, layout::ROWS, layout::TAGS, layout::GRAVEYARD, events, layout::entries(region.capacity)];
     let more = [layout::CIRCULARS, layout::LAUNCHES, layout::COVERAGE, layout::FAILURES, layout::LEFT];
     let places = (header::TABLES..).step_by(16).take(tables.len()).chain((header::MORE_TABLES..).step_by(16));
-    let places = places.take(tables.len() + more.len()).chain([header::SHARED_TABLE]);
-    for (table, at) in tables.iter().chain(&more).chain([&layout::SHARED]).zip(places) {
+    let places = places.take(tables.len() + more.len()).chain([header::SHARED_TABLE]).chain((header::STACK_TABLES..).step_by(16));
+    let last = [layout::SHARED, layout::STACKS, layout::FRAMES, layout::CODES];
+    for (table, at) in tables.iter().chain(&more).chain(&last).zip(places) {
         set(at, table.offset);
         set(at + 8, pair(table.records, table.stride));
     }
@@ -375,8 +378,8 @@ mod tests {
     #[test]
     fn the_capacity_is_halved_until_it_fits() {
         assert_eq!(capacity_within(1 << 20, u64::MAX), Some(1 << 20));
-        assert_eq!(capacity_within(1 << 20, 0x46E_8FFF), Some(1 << 19));
-        assert_eq!(capacity_within(1 << 20, 0x6E_9000 + 64 * 1024), Some(1 << 10));
-        assert_eq!(capacity_within(1 << 20, 0x6E_9000), None);
+        assert_eq!(capacity_within(1 << 20, 0x4FE_8FFF), Some(1 << 19));
+        assert_eq!(capacity_within(1 << 20, 0xFE_9000 + 64 * 1024), Some(1 << 10));
+        assert_eq!(capacity_within(1 << 20, 0xFE_9000), None);
     }
 }

@@ -52,7 +52,8 @@ fn what_is_written_is_read() {
         let allocator = writer.session().unwrap().open_allocator(&spec(&chips)).unwrap();
         let tag = writer.session().unwrap().tag("layer 7");
         let operation = writer.session().unwrap().tag("ttnn::relu");
-        let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation };
+        let stack = writer.session().unwrap().add_stack(7, &[], false);
+        let buffer = Buffer { size: 4096, per_bank: 352, page: 1024, layout: 3, cores: 64, flags: 1, tag, operation, stack };
         writer.session().unwrap().insert(key(allocator, 0, 0x4000), &buffer).unwrap();
         report::allocate(&mut writer.session().unwrap(), key(allocator, 0, 0x4000), &buffer).unwrap();
         thread::sleep(Duration::from_millis(20));
@@ -66,7 +67,7 @@ fn what_is_written_is_read() {
         assert_whole(&listing);
         let entry = listing.entries[0];
         assert_eq!((entry.address, entry.size, entry.per_bank, entry.page), (0x4000, 4096, 352, 1024));
-        assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs), (3, 64, 1, operation, 2));
+        assert_eq!((entry.layout, entry.cores, entry.flags, entry.operation, entry.refs, entry.stack), (3, 64, 1, operation, 2, 1));
         assert_eq!(listing.tags[entry.tag as usize], "layer 7");
         assert!((before..after - 15_000_000).contains(&entry.time), "{before} {} {after}", entry.time);
         let read_allocator = &listing.totals.allocators[0];

@@ -26,7 +26,10 @@ pub(crate) struct Shape {
     pub(crate) failures: u32,
     pub(crate) left: u32,
     pub(crate) shared: u32,
-    /// Bytes more that each record has than version 1.2's.
+    pub(crate) stacks: u32,
+    pub(crate) frames: u32,
+    pub(crate) codes: u32,
+    /// Bytes more that each record has than version 2.0's.
     pub(crate) longer: u32,
 }
 
@@ -34,6 +37,7 @@ impl Shape {
     /// As the page says, with room for so many entries.
     pub(crate) fn full(entries: u32) -> Self {
         let more = Self { circulars: 65_536, launches: 256, coverage: 64, failures: 64, left: 4096, shared: 64, ..Self::small() };
+        let more = Self { stacks: 65_536, frames: 1 << 19, codes: 8192, ..more };
         Self { allocators: 256, tags: 4096, graveyard: 16_384, events: 65_536, entries, longer: 0, ..more }
     }
 
@@ -51,6 +55,9 @@ impl Shape {
             failures: 4,
             left: 8,
             shared: 2,
+            stacks: 4,
+            frames: 8,
+            codes: 2,
             longer: 0,
         }
     }
@@ -72,6 +79,9 @@ pub(crate) struct Encoder {
     pub(crate) failures: Place,
     pub(crate) left: Place,
     pub(crate) shared: Place,
+    pub(crate) stacks: Place,
+    pub(crate) frames: Place,
+    pub(crate) codes: Place,
 }
 
 impl Encoder {
@@ -86,31 +96,51 @@ impl Encoder {
         let rows = place(shape.allocators * 8, 256);
         let tags = place(shape.tags, 64);
         let graveyard = place(shape.graveyard, 64);
-        let events = place(shape.events, 40);
+        let events = place(shape.events, 48);
         let circulars = place(shape.circulars, 32);
         let launches = place(shape.launches, 32);
         let coverage = place(shape.coverage, 128);
         let failures = place(shape.failures, 1024);
         let left = place(shape.left, 64);
         let shared = place(shape.shared, 256);
+        let stacks = place(shape.stacks, 8);
+        let frames = place(shape.frames, 8);
+        let codes = place(shape.codes, 512);
         let entries = place(shape.entries, 64);
         let bytes = vec![0; usize::try_from(next).unwrap()];
-        let mut new =
-            Self { bytes, allocators, rows, tags, graveyard, events, entries, circulars, launches, coverage, failures, left, shared };
+        let mut new = Self {
+            bytes,
+            allocators,
+            rows,
+            tags,
+            graveyard,
+            events,
+            entries,
+            circulars,
+            launches,
+            coverage,
+            failures,
+            left,
+            shared,
+            stacks,
+            frames,
+            codes,
+        };
         new.header();
         new
     }
 
     fn header(&mut self) {
         self.text(0x000, b"TTMONLDG");
-        self.put16(0x008, 1);
-        self.put16(0x00A, 2);
+        self.put16(0x008, 2);
+        self.put16(0x00A, 0);
         self.put32(0x00C, 4096);
         self.put64(0x010, self.bytes.len() as u64);
         let places = [self.allocators, self.rows, self.tags, self.graveyard, self.events, self.entries];
         let more = [self.circulars, self.launches, self.coverage, self.failures, self.left];
-        let at = (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)).chain([0x338]);
-        for (at, place) in at.zip(places.into_iter().chain(more).chain([self.shared])) {
+        let at = (0x018..0x078).step_by(16).chain((0x2A0..0x2F0).step_by(16)).chain([0x338, 0x350, 0x360, 0x370]);
+        let last = [self.shared, self.stacks, self.frames, self.codes];
+        for (at, place) in at.zip(places.into_iter().chain(more).chain(last)) {
             self.put64(at, place.offset);
             self.put32(at + 8, place.records);
             self.put32(at + 12, place.stride);
@@ -214,6 +244,7 @@ pub(crate) struct Entry {
     pub(crate) refs: u32,
     pub(crate) thread: u32,
     pub(crate) operation: u32,
+    pub(crate) stack: u32,
 }
 
 impl Entry {
@@ -235,6 +266,7 @@ impl Entry {
             refs: 1,
             thread: n + 3,
             operation: 0,
+            stack: 0,
         }
     }
 
@@ -250,8 +282,8 @@ impl Entry {
                 | u64::from(self.layout) << 24
                 | u64::from(self.cores) << 32
                 | u64::from(self.flags) << 48,
-            u64::from(self.tag) | u64::from(self.refs) << 32,
-            u64::from(self.thread) | u64::from(self.operation) << 32,
+            u64::from(self.tag) | u64::from(self.operation) << 16 | u64::from(self.refs) << 32,
+            u64::from(self.thread) | u64::from(self.stack) << 32,
         ]
     }
 }
@@ -277,12 +309,13 @@ pub(crate) fn filled(shape: Shape, count: u32, size: u64) -> Encoder {
 }
 
 /// The event that made this entry, as it lies in the ring.
-pub(crate) fn event_words(op: u64, slot: u32, entry: &Entry) -> [u64; 5] {
+pub(crate) fn event_words(op: u64, slot: u32, entry: &Entry) -> [u64; 6] {
     [
         entry.time,
         entry.address,
         entry.size | u64::from(entry.row) << 40 | op << 56,
         u64::from(slot) | u64::from(entry.tag) << 20 | entry.event << 32,
         u64::from(entry.per_bank) | u64::from(entry.page) << 32,
+        u64::from(entry.stack) | u64::from(entry.operation) << 32,
     ]
 }

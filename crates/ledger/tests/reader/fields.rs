@@ -18,8 +18,8 @@ fn shapes() -> [Shape; 2] {
 #[test]
 fn the_full_layout_is_as_long_as_the_page_says() {
     let region = Encoder::new(Shape::full(1 << 20));
-    assert_eq!(region.bytes.len(), 0x46E_9000);
-    assert_eq!(region.entries.offset, 0x6E_9000);
+    assert_eq!(region.bytes.len(), 0x4FE_9000);
+    assert_eq!(region.entries.offset, 0xFE_9000);
 }
 
 #[test]
@@ -186,6 +186,46 @@ fn entries_and_tags() {
 }
 
 #[test]
+fn stacks() {
+    for shape in shapes() {
+        let mut region = filled(shape, 3, 4096);
+        for (record, file, function) in [(0, "/home/me/model.py", "Decoder.forward"), (1, "/lib/ttnn/decorators.py", "__call__")] {
+            let at = Encoder::at(region.codes, record);
+            region.put32(at, 10 * (record + 1));
+            region.put32(at + 4, record);
+            region.text(at + 8, file.as_bytes());
+            region.text(at + 0x180, function.as_bytes());
+        }
+        for (record, code, line) in [(0, 1, 21), (1, 0, 14), (2, 9, 1), (3, 0, 0)] {
+            let at = Encoder::at(region.frames, record);
+            region.put32(at, code);
+            region.put32(at + 4, line);
+        }
+        // The second has a function that is not there, and more frames than there are.
+        region.put64(Encoder::at(region.stacks, 0), 2 << 32);
+        region.put64(Encoder::at(region.stacks, 1), 2 | 60 << 32 | 1 << 48);
+        for (at, count) in [(0x380, 2), (0x388, 4), (0x390, 2), (0x398, 7)] {
+            region.put64(at, count);
+        }
+        for (slot, stack) in [(0, 1), (1, 3), (2, u32::MAX)] {
+            region.entry(slot, &Entry { stack, ..Entry::example(u64::from(slot) + 1, 0, 4096) });
+        }
+        let ledger = open(&region.bytes).unwrap();
+        let listing = ledger.list().unwrap();
+        assert_eq!(listing.entries.iter().map(|entry| entry.stack).collect::<Vec<_>>(), [1, 0, u32::MAX], "3 is no stack");
+        assert_eq!(listing.totals.stacks, (2, 7));
+        let stacks = ledger.stacks().unwrap();
+        let frames = |number| stacks.frames(number).map(|(code, line)| format!("{}:{line}", code.function)).collect::<Vec<_>>();
+        assert_eq!((frames(1), stacks.is_cut(1)), (vec!["__call__:21".into(), "Decoder.forward:14".into()], false));
+        assert_eq!((frames(2), stacks.is_cut(2)), (vec!["Decoder.forward:0".into()], true));
+        assert!([0, 3, u32::MAX].into_iter().all(|number| frames(number).is_empty()));
+        let (code, _) = stacks.frames(1).next().unwrap();
+        assert_eq!((code.file.as_str(), code.is_file_cut, code.first_line), ("/lib/ttnn/decorators.py", true, 20));
+        assert_eq!((stacks.len(), stacks.refused), (2, 7));
+    }
+}
+
+#[test]
 fn free_and_dead_entries_are_not_live() {
     let mut region = filled(Shape::small(), 6, 100);
     region.put64(Encoder::at(region.entries, 0), 0);
@@ -223,7 +263,7 @@ fn free_and_dead_entries_are_not_live() {
 fn events() {
     for shape in shapes() {
         let mut region = filled(shape, 10, 64);
-        let entry = Entry { tag: 3, row: 9, ..Entry::example(11, 9, 64) };
+        let entry = Entry { tag: 3, row: 9, operation: 2, stack: 5, ..Entry::example(11, 9, 64) };
         let at = region.events.offset + 11 * u64::from(region.events.stride);
         for (word, value) in event_words(3, 5, &entry).into_iter().enumerate() {
             region.put64(at + 8 * word as u64, value);
@@ -245,6 +285,8 @@ fn events() {
             per_bank: 0,
             page: entry.page,
             refs: entry.per_bank,
+            operation: 2,
+            stack: 0,
         };
         assert_eq!(recorded.events[1], expected);
         assert_eq!((recorded.events[0].op, recorded.events[0].per_bank), (Op::Alloc, 11));
@@ -301,5 +343,6 @@ fn read(slot: u32, entry: &Entry) -> Read {
         refs: entry.refs,
         thread: entry.thread,
         operation: entry.operation,
+        stack: entry.stack,
     }
 }

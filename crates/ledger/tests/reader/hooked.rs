@@ -163,7 +163,7 @@ fn failures() {
         region.put64(at + 0x60, 0x10_0040);
         region.put64(at + 0x68, 1 << 30);
         region.put32(at + 0x70, 96);
-        region.put32(at + 0x74, 1);
+        region.put16(at + 0x74, 1);
         region.put16(at + 0x7C, 1);
         region.text(at + 0x180, b"Out of Memory");
         region.put64(at, 6);
@@ -179,7 +179,8 @@ fn failures() {
         assert_eq!((failure.free_per_bank, failure.largest_free_per_bank), (500, 400));
         assert_eq!((failure.tag.as_str(), failure.operation.as_str()), ("layer 7", ""));
         assert_eq!((failure.message.as_str(), failure.is_message_cut), ("Out of Memory", true));
-        let large = Large { address: 0x10_0040, size: 1 << 30, per_bank: 96, tag: "layer 7".into(), operation: String::new(), flags: 1 };
+        let large =
+            Large { address: 0x10_0040, size: 1 << 30, per_bank: 96, tag: "layer 7".into(), operation: String::new(), stack: 0, flags: 1 };
         assert_eq!(failure.largest, [large]);
     }
 }

@@ -28,6 +28,8 @@ fn read_all(region: &Region) {
     assert!(listing.left.len() <= (1 << 20) + 4096);
     assert!(totals.launches.len() <= 256 && totals.coverage.len() <= 64);
     assert!(totals.coverage.iter().all(|feature| feature.name.len() <= 3 * 40 && feature.reason.len() <= 3 * 72));
+    let stacks = region.stacks().unwrap();
+    assert!(stacks.len() <= 65_536 && (0..=stacks.len()).all(|number| stacks.frames(number).count() <= 64));
     let circulars = region.circulars(&totals).unwrap();
     assert!(circulars.len() <= 65_536);
     assert!(circulars.iter().all(|circular| circular.cores.iter().all(|&core| core < 64)));
@@ -74,11 +76,13 @@ fn versions() {
     let mut region = Encoder::new(Shape::small());
     region.put16(0x00A, 7);
     assert!(open(&region.bytes).is_ok(), "a later minor version");
-    region.put16(0x00A, 1);
-    assert_eq!(refused(&region.bytes), ReadError::Version { major: 1, minor: 1 }, "it has not the tables");
-    assert_eq!(refused(&region.bytes).to_string(), "ledger of version 1.1; this program reads 1.x from 1.2 on");
+    region.put16(0x008, 1);
+    region.put16(0x00A, 2);
+    assert_eq!(refused(&region.bytes), ReadError::Version { major: 1, minor: 2 }, "it has not the tables");
+    let old = "ledger of version 1.2 by an older ttmon (this one reads 2.x): start the program again";
+    assert_eq!(refused(&region.bytes).to_string(), old);
     region.put16(0x00A, 7);
-    for major in [0, 2, u16::MAX] {
+    for major in [0, 3, u16::MAX] {
         region.put16(0x008, major);
         assert_eq!(refused(&region.bytes), ReadError::Version { major, minor: 7 });
         assert!(refused(&region.bytes).to_string().contains(&format!("{major}.7")));
@@ -199,8 +203,10 @@ fn odd_for_ever() {
 fn random_bytes_behind_a_good_geometry() {
     let mut region = Encoder::new(Shape::full(1 << 14));
     let mut state = 0x1234_5678_9ABC_DEF0_u64;
-    for offset in
-        (0x080..region.bytes.len() as u64).step_by(8).filter(|offset| !(0x2A0..0x2F0).contains(offset) && !(0x338..0x348).contains(offset))
+    for offset in (0x080..region.bytes.len() as u64)
+        .step_by(8)
+        .filter(|offset| !(0x2A0..0x2F0).contains(offset) && !(0x338..0x348).contains(offset))
+        .filter(|offset| !(0x350..0x380).contains(offset))
     {
         state ^= state << 13;
         state ^= state >> 7;

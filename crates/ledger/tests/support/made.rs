@@ -41,6 +41,7 @@ pub fn refused(allocator: AllocatorId, kind: u8, size: u64) -> Failure<'static> 
         largest_free_per_bank: 5,
         tag: 0,
         operation: 0,
+        stack: 0,
         message: "Out of Memory: Not enough space",
     }
 }

@@ -19,13 +19,13 @@ const ROWS: usize = 0x51000;
 const TAGS: usize = 0xD1000;
 const GRAVEYARD: usize = 0x11_1000;
 const EVENTS: usize = 0x21_1000;
-const CIRCULARS: usize = 0x49_1000;
-const LAUNCHES: usize = 0x69_1000;
-const COVERAGE: usize = 0x69_3000;
-const FAILURES: usize = 0x69_5000;
-const LEFT: usize = 0x6A_5000;
-const SHARED: usize = 0x6E_5000;
-const ENTRIES: usize = 0x6E_9000;
+const CIRCULARS: usize = 0x51_1000;
+const LAUNCHES: usize = 0x71_1000;
+const COVERAGE: usize = 0x71_3000;
+const FAILURES: usize = 0x71_5000;
+const LEFT: usize = 0x72_5000;
+const SHARED: usize = 0x76_5000;
+const ENTRIES: usize = 0xFE_9000;
 const ROW_BYTES: usize = 256;
 
 pub struct Raw(Vec<u8>);
@@ -124,7 +124,7 @@ impl Raw {
 
     /// The op, row, address and size of event `n`, if its record is whole.
     pub fn event(&self, n: u64) -> Option<(u8, usize, u64, u64)> {
-        let at = EVENTS + usize::try_from(n % 65536).expect("small") * 40;
+        let at = EVENTS + usize::try_from(n % 65536).expect("small") * 48;
         let word = self.word(at + 16);
         let is_whole = self.word(at + 24) >> 32 == n & 0xFFFF_FFFF;
         is_whole.then(|| {
@@ -295,7 +295,7 @@ impl Raw {
                 creation: state >> 8,
                 size,
                 per_bank: self.half(at + 0x20),
-                tag: self.half(at + 0x30),
+                tag: u32::try_from(self.short(at + 0x30)).expect("16 bits"),
                 refs: self.half(at + 0x34),
                 thread: self.half(at + 0x38),
             };

@@ -80,6 +80,7 @@ mod tests {
             tag: Some("layer 7".to_owned()),
             overrun: None,
             refusal: None,
+            line: None,
         };
         let mut events: Vec<BufferEvent> =
             [Op::Alloc, Op::Free, Op::FreeAll, Op::Open, Op::Close, Op::Clash].into_iter().map(event).collect();

@@ -289,6 +289,7 @@ fn a_frozen_moment_knows_nothing_of_what_came_later() {
         tag: Some(tag.to_owned()),
         overrun: None,
         refusal: None,
+        line: None,
     };
     update(&mut state, Event::News(0, News::BufferEvents(vec![event(0, "before"), event(2, "later")])));
     state.here_mut().device = allocator.devices.first().copied();

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ttmon_account::{Account, ChipPlace, CommandEnd, Group, Leftover, OfKind, OnChip, buffers, thousands};
+use ttmon_model::event::Large;
 use ttmon_model::ledger::BufferKind;
 use ttmon_model::memory::Kind;
+use ttmon_model::stack::SourceLine;
 use ttmon_print::quantity::exact_percent;
 use ttmon_print::text::{self, Cut};
 use ttmon_print::{Style, percent, size};
+
+use super::source::SourceTexts;
 
 /// More than a screen nobody reads.
 const LINES_MAX: usize = 24;
@@ -16,6 +20,8 @@ const LINES_MAX: usize = 24;
 const GROUPS: usize = 3;
 const REFUSALS: usize = 3;
 const LEFTOVERS: usize = 3;
+/// Longer texts of source lines are cut.
+const SOURCE_COLUMNS: usize = 60;
 /// Longer tags are cut.
 const TAG_COLUMNS: usize = 40;
 /// Of the command: at least so much, and at most so much.
@@ -28,7 +34,7 @@ const PROGRAM: &str = "ttmon: ";
 
 /// The lines; on a terminal none is wider than that.
 pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) -> Vec<String> {
-    let writer = Writer { account, style };
+    let writer = Writer { account, style, texts: SourceTexts::new(account.span.0) };
     let mut lines = vec![writer.head(columns)];
     if !account.is_empty() {
         lines.extend(writer.chips());
@@ -51,6 +57,7 @@ pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) ->
 struct Writer<'a> {
     account: &'a Account,
     style: &'a Style<'a>,
+    texts: SourceTexts,
 }
 
 impl Writer<'_> {
@@ -126,13 +133,12 @@ impl Writer<'_> {
                 chips.filter(|(_, of_kind)| of_kind.peak > 0).max_by_key(|(place, of_kind)| (of_kind.peak, std::cmp::Reverse(**place)));
             if let Some((place, of_kind)) = highest {
                 let groups = self.groups(&of_kind.groups, of_kind.peak);
-                if !groups.is_empty() {
-                    lines.push(format!(
-                        "  at the {} peak of {}:   {}",
-                        kind.name().to_uppercase(),
-                        self.account.name(*place),
-                        groups.join("   ")
-                    ));
+                let head = format!("  at the {} peak of {}:", kind.name().to_uppercase(), self.account.name(*place));
+                if of_kind.groups.iter().any(|group| group.line.is_some()) {
+                    lines.push(head);
+                    lines.extend(groups.into_iter().map(|group| format!("    {group}")));
+                } else if !groups.is_empty() {
+                    lines.push(format!("{head}   {}", groups.join("   ")));
                 }
             }
         }
@@ -142,28 +148,26 @@ impl Writer<'_> {
     /// The largest groups, those with numbered tags as one: `2.1GB tag "layer *" (64 buffers)`.
     fn groups(&self, groups: &[Group], peak: u64) -> Vec<String> {
         let label = |group: &Group| label(group.tag.as_deref(), group.operation.as_deref());
-        let mut families: BTreeMap<String, Vec<&Group>> = BTreeMap::new();
+        let mut families: BTreeMap<(Option<&SourceLine>, String), Vec<&Group>> = BTreeMap::new();
         for group in groups.iter().filter(|group| group.is_named()) {
-            families.entry(family(&label(group))).or_default().push(group);
+            families.entry((group.line.as_deref(), family(&label(group)))).or_default().push(group);
         }
         let mut told: Vec<(u64, u64, String)> = families
             .into_iter()
-            .map(|(family, groups)| {
+            .map(|((line, family), groups)| {
                 let bytes = groups.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
-                let text = if let [only] = groups.as_slice() { label(only) } else { family };
-                (bytes, groups.iter().map(|group| group.count).sum(), text)
+                let name = if let [only] = groups.as_slice() { label(only) } else { family };
+                let count = groups.iter().map(|group| group.count).sum();
+                let several = if count > 1 { format!(" ({})", buffers(count)) } else { String::new() };
+                let name = [line.map(ToString::to_string).unwrap_or_default(), name];
+                let name = name.iter().filter(|name| !name.is_empty()).cloned().collect::<Vec<_>>().join(" ");
+                (bytes, count, format!("{name}{several}{}", self.source(line)))
             })
             .collect();
         told.sort_by(|a, b| (b.0, &a.2).cmp(&(a.0, &b.2)));
         told.truncate(GROUPS);
         let named: u64 = told.iter().map(|(bytes, ..)| *bytes).fold(0, u64::saturating_add);
-        let mut parts: Vec<String> = told
-            .iter()
-            .map(|(bytes, count, text)| {
-                let several = if *count > 1 { format!(" ({})", buffers(*count)) } else { String::new() };
-                format!("{} {}{several}", size(*bytes), self.style.clean(text))
-            })
-            .collect();
+        let mut parts: Vec<String> = told.iter().map(|(bytes, _, text)| format!("{} {}", size(*bytes), self.style.clean(text))).collect();
         // Without a single tag there is nothing to tell.
         if !parts.is_empty() && peak > named {
             parts.push(format!("{} other", size(peak - named)));
@@ -171,19 +175,53 @@ impl Writer<'_> {
         parts
     }
 
+    /// `: self.w = ttnn.from_torch(w)`, where the file can be read.
+    fn source(&self, line: Option<&SourceLine>) -> String {
+        line.and_then(|line| self.texts.line(line)).map_or_else(String::new, |text| format!(": {}", cut(&text, SOURCE_COLUMNS)))
+    }
+
     /// The largest buffers that nobody freed: a line for each group of chips, the one with the most first.
     fn leaks(&self) -> Vec<String> {
         let left = self.account.left(false);
         let line = |(places, (count, _)): (&[ChipPlace], (u64, u64))| {
             let here = left.iter().filter(|leftover| leftover.places == places);
+            if here.clone().any(|leftover| leftover.left.line.is_some()) {
+                return self.leaks_by_line(places, here, count);
+            }
             let mut parts: Vec<String> = here.take(LEFTOVERS).map(|leftover| self.leftover(leftover)).collect();
             let more = count.saturating_sub(parts.len() as u64);
             if more > 0 {
                 parts.push(if parts.is_empty() { buffers(more) } else { format!("{} more", thousands(more)) });
             }
-            format!("  left at exit on {}:  {}", self.account.names(places), parts.join("   "))
+            vec![format!("  left at exit on {}:  {}", self.account.names(places), parts.join("   "))]
         };
-        self.account.leaked_by_chips().into_iter().map(line).collect()
+        self.account.leaked_by_chips().into_iter().flat_map(line).collect()
+    }
+
+    /// The lines that asked for most of what nobody freed.
+    fn leaks_by_line<'a>(&self, places: &[ChipPlace], left: impl Iterator<Item = &'a Leftover<'a>>, count: u64) -> Vec<String> {
+        let mut sums: BTreeMap<Option<&SourceLine>, (u64, u64)> = BTreeMap::new();
+        for leftover in left {
+            let sum = sums.entry(leftover.left.line.as_deref()).or_default();
+            *sum = (sum.0.saturating_add(leftover.left.entry.size), sum.1 + 1);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
+        let mut lines = vec![format!("  left at exit on {}:", self.account.names(places))];
+        let mut told = 0;
+        for (line, (bytes, several)) in sums.iter().take(LEFTOVERS) {
+            told += several;
+            let name = line.map_or_else(|| "no line".to_owned(), ToString::to_string);
+            lines.push(format!(
+                "    {} {}",
+                size(*bytes),
+                self.style.clean(&format!("{name} ({}){}", buffers(*several), self.source(*line)))
+            ));
+        }
+        if count > told {
+            lines.push(format!("    {} more", thousands(count - told)));
+        }
+        lines
     }
 
     /// `64.0MB DRAM 0x4a01000 tag "layer 7" age 1m02s`
@@ -206,9 +244,9 @@ impl Writer<'_> {
         let refusals = self.account.refusals();
         let mut lines: Vec<String> = Vec::new();
         for refusal in refusals.iter().take(REFUSALS) {
-            let words = ttmon_recorder::refusal(refusal.failure).words(&self.account.names(refusal.places));
+            let words = refusal.refusal.words(&self.account.names(refusal.places));
             lines.push(format!("  {}", self.style.clean(&cut(&words, 240))));
-            let largest: Vec<String> = refusal.failure.largest.iter().take(3).map(|large| self.large(large)).collect();
+            let largest: Vec<String> = refusal.refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
                 lines.push(format!("    largest there:  {}", largest.join("   ")));
             }
@@ -219,9 +257,10 @@ impl Writer<'_> {
         lines
     }
 
-    fn large(&self, large: &ttmon_ledger::reader::Large) -> String {
+    fn large(&self, large: &Large) -> String {
         let [tag, operation] = [&large.tag, &large.operation].map(|text| Some(text.as_str()).filter(|text| !text.is_empty()));
-        format!("{} {:#x}{}", size(large.size), large.address, self.label(tag, operation))
+        let line = large.line.as_ref().map_or_else(String::new, |line| format!(" {}", self.style.clean(&line.to_string())));
+        format!("{} {:#x}{line}{}", size(large.size), large.address, self.label(tag, operation))
     }
 
     /// What is not as it should be with the figures themselves.

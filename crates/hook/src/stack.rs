@@ -1,0 +1,195 @@
+//! Where the program asks for memory: the Python frames of this thread, as a number of the ledger's table of stacks.
+//!
+//! Asked for by `TTMON_STACKS=1`, which `ttmon run` sets. An interpreter is looked for at the first allocation, and believed once all
+//! frames of one stack were found to be as known. What is not known gives no stacks, and coverage says why.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{
+    AtomicU8, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use ttmon_client::hooked;
+use ttmon_ledger::layout::stack::NO_PYTHON;
+use ttmon_ledger::writer::Frame;
+use ttmon_pystack::{FRAMES_MAX, Python, Unknown, Walk};
+
+use crate::coverage::{Feature, found, hit, step_aside};
+use crate::edge::quietly;
+use crate::hot::{self, HOT};
+
+/// Nobody has looked, or no interpreter was there yet.
+const NEW: u8 = 0;
+/// A thread writes `PYTHON`.
+const WRITING: u8 = 1;
+/// It is written, and was not probed yet.
+const FOUND: u8 = 2;
+const KNOWN: u8 = 3;
+const ASIDE: u8 = 4;
+
+static STATE: AtomicU8 = AtomicU8::new(NEW);
+/// Allocations without an interpreter.
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+/// Stacks that were not as known, before one was.
+static FAILED: AtomicU32 = AtomicU32::new(0);
+/// So many of them, and the interpreter is left aside: a thread may be in the middle of something strange once.
+const FAILED_MAX: u32 = 8;
+/// An index of `REASONS`.
+static REASON: AtomicU8 = AtomicU8::new(0);
+
+const REASONS: [&str; 6] = [
+    "no_python: there is no Python in this process",
+    "unknown_interpreter: a version of Python that is not known",
+    "unknown_interpreter: a free-threaded Python",
+    "unknown_interpreter: a Python that does not describe itself",
+    "unknown_interpreter: a Python with another layout",
+    "unknown_interpreter: process_vm_readv is refused",
+];
+
+struct Place(UnsafeCell<MaybeUninit<Python>>);
+
+// SAFETY: written once, by the thread that made STATE `WRITING`, and read only after that thread stored a later state.
+unsafe impl Sync for Place {}
+
+static PYTHON: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    hot::is_set(c"TTMON_STACKS", &HOT.stacks)
+}
+
+/// Why stacks that are wanted are not noted.
+pub(crate) fn aside() -> Option<&'static str> {
+    match STATE.load(Acquire) {
+        KNOWN | FOUND => None,
+        ASIDE => REASONS.get(usize::from(REASON.load(Relaxed))).copied(),
+        _ if LOOKS.load(Relaxed) > 0 => REASONS.first().copied(),
+        _ => None,
+    }
+}
+
+/// The stack that this thread allocates at; 0 where none is wanted or none can be told.
+#[inline]
+pub(crate) fn current() -> u32 {
+    if !is_wanted() {
+        return 0;
+    }
+    // Acquire: the interpreter was written before.
+    match STATE.load(Acquire) {
+        KNOWN => number(),
+        ASIDE => 0,
+        state => quietly(|| look(state)).unwrap_or(0),
+    }
+}
+
+/// The interpreter, in a state from `FOUND` on.
+#[inline]
+fn python() -> &'static Python {
+    // SAFETY: written before that state was stored, and never again.
+    unsafe { (*PYTHON.0.get()).assume_init_ref() }
+}
+
+#[inline]
+fn number() -> u32 {
+    let mut walk = Walk::new();
+    // SAFETY: its layout was probed, and this thread is inside a call of the program into TT-Metal.
+    if !unsafe { python().walk(&mut walk) } {
+        return NO_PYTHON;
+    }
+    hooked::writer().stack(walk.hash).unwrap_or_else(|| quietly(|| add(&walk)).unwrap_or(0))
+}
+
+/// A stack that was not seen before. What its frames are is read without the ledger's lock.
+#[cold]
+fn add(walk: &Walk) -> u32 {
+    let mut frames = [Frame::default(); FRAMES_MAX];
+    let mut count = 0;
+    for (frame, raw) in frames.iter_mut().zip(walk.frames()) {
+        let resolved = python().resolve(*raw).unwrap_or_default();
+        let (file, function) = (resolved.file.as_str(), resolved.function.as_str());
+        let code = hooked::with(|session| session.code(file, function, resolved.first_line).ok_or_else(|| session.refuse_stack()));
+        match code {
+            Some(Ok(code)) => *frame = Frame { code, line: resolved.line },
+            Some(Err(refused)) => return refused,
+            None => return 0,
+        }
+        count += 1;
+    }
+    hit(Feature::Stacks);
+    let frames = frames.get(..count).unwrap_or_default();
+    hooked::with(|session| session.add_stack(walk.hash, frames, walk.is_cut)).unwrap_or(0)
+}
+
+#[cold]
+fn look(state: u8) -> u32 {
+    match state {
+        NEW => find(),
+        FOUND => probe(),
+        _ => 0,
+    }
+}
+
+/// Looks for an interpreter, at every 2^k-th allocation as long as there is none: a program may load one later.
+fn find() -> u32 {
+    if !LOOKS.fetch_add(1, Relaxed).wrapping_add(1).is_power_of_two() {
+        return NO_PYTHON;
+    }
+    match Python::find() {
+        None => {
+            tell_aside(0);
+            NO_PYTHON
+        }
+        Some(Err(unknown)) => leave(unknown),
+        Some(Ok(found)) => {
+            if STATE.compare_exchange(NEW, WRITING, AcqRel, Acquire).is_err() {
+                return 0;
+            }
+            // SAFETY: this thread alone has made the state `WRITING`, and nobody reads before it is another.
+            unsafe { (*PYTHON.0.get()).write(found) };
+            STATE.store(FOUND, Release);
+            probe()
+        }
+    }
+}
+
+fn probe() -> u32 {
+    match python().probe() {
+        None => NO_PYTHON,
+        Some(Ok(())) => {
+            // Another thread may have left it aside meanwhile: that holds.
+            let _ = STATE.compare_exchange(FOUND, KNOWN, AcqRel, Acquire);
+            hooked::with(|session| found(session, Feature::Stacks));
+            if STATE.load(Acquire) == KNOWN { number() } else { 0 }
+        }
+        Some(Err(unknown)) => {
+            if FAILED.fetch_add(1, Relaxed) + 1 >= FAILED_MAX || unknown == Unknown::NoCopies {
+                return leave(unknown);
+            }
+            0
+        }
+    }
+}
+
+/// No stacks from now on.
+fn leave(unknown: Unknown) -> u32 {
+    let reason = match unknown {
+        Unknown::Version(..) => 1,
+        Unknown::FreeThreaded => 2,
+        Unknown::NoTable => 3,
+        Unknown::Layout => 4,
+        Unknown::NoCopies => 5,
+    };
+    REASON.store(reason, Relaxed);
+    STATE.store(ASIDE, Release);
+    tell_aside(reason);
+    0
+}
+
+fn tell_aside(reason: u8) {
+    let reason = REASONS.get(usize::from(reason)).copied().unwrap_or_default();
+    hooked::with(|session| step_aside(session, Feature::Stacks, reason));
+}
+
+/// One stack after another has the frames of one walk.
+const _: () = assert!(FRAMES_MAX == ttmon_ledger::layout::stack::FRAMES_MAX);

@@ -1,0 +1,112 @@
+//! Where the program asked for memory, as the writer noted it.
+
+use super::bytes::{text_at, u32_at, u64_at};
+use super::header::Counters;
+use super::{ReadError, Region};
+use crate::layout::{code, stack};
+
+/// Every stack of a ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stacks {
+    stacks: Vec<Stack>,
+    frames: Vec<(u32, u32)>,
+    codes: Vec<Code>,
+    /// Allocations whose stack found no room.
+    pub refused: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stack {
+    first: u32,
+    count: u32,
+    is_cut: bool,
+}
+
+/// A function of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Its file, as the interpreter names it.
+    pub file: String,
+    /// Whether that is only the end of the name.
+    pub is_file_cut: bool,
+    /// Its qualified name, or the beginning of that.
+    pub function: String,
+    /// Where it begins; 0 is unknown.
+    pub first_line: u32,
+}
+
+impl Stacks {
+    /// The frames of a stack, innermost first: function, and line or 0. None of a number that is not a stack's.
+    pub fn frames(&self, number: u32) -> impl Iterator<Item = (&Code, u32)> {
+        let stack = self.stack(number).copied().unwrap_or(Stack { first: 0, count: 0, is_cut: false });
+        let frames = self.frames.iter().skip(stack.first as usize).take(stack.count as usize);
+        frames.filter_map(|&(code, line)| Some((self.codes.get(code as usize)?, line)))
+    }
+
+    /// Whether the stack had more frames than are kept.
+    pub fn is_cut(&self, number: u32) -> bool {
+        self.stack(number).is_some_and(|stack| stack.is_cut)
+    }
+
+    /// How many there are: numbers go from 1 to this.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.stacks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.stacks.is_empty()
+    }
+
+    fn stack(&self, number: u32) -> Option<&Stack> {
+        self.stacks.get(number.checked_sub(1)? as usize)
+    }
+}
+
+/// Reads them all: at most some MiB, and nothing of a process without stacks.
+pub(super) fn read(region: &Region) -> Result<Stacks, ReadError> {
+    let tables = &region.header.tables;
+    // Counts first: what they count was written before.
+    let counters = Counters::read(&region.source, tables)?;
+    let mut found = Stacks { refused: counters.stacks_refused, ..Stacks::default() };
+    if counters.stacks_used == 0 {
+        return Ok(found);
+    }
+    let mut scratch = Vec::new();
+    region.source.chunks(tables.codes, 0, counters.codes_used, &mut scratch, |_, chunk| {
+        found.codes.extend(chunk.chunks_exact(tables.codes.stride as usize).map(Code::decode));
+    })?;
+    region.source.chunks(tables.frames, 0, counters.frames_used, &mut scratch, |_, chunk| {
+        found.frames.extend(chunk.chunks_exact(tables.frames.stride as usize).map(|frame| (u32_at(frame, 0), u32_at(frame, 4))));
+    })?;
+    region.source.chunks(tables.stacks, 0, counters.stacks_used, &mut scratch, |_, chunk| {
+        found.stacks.extend(chunk.chunks_exact(tables.stacks.stride as usize).map(|record| Stack::decode(u64_at(record, 0))));
+    })?;
+    Ok(found)
+}
+
+impl Stack {
+    #[allow(clippy::cast_possible_truncation, reason = "fields of fewer bits")]
+    fn decode(record: u64) -> Self {
+        let count = (record >> stack::COUNT_SHIFT) as u32 & 0xFFFF;
+        let count = count.min(stack::FRAMES_MAX as u32);
+        Self { first: record as u32, count, is_cut: record >> stack::FLAGS_SHIFT & stack::CUT != 0 }
+    }
+}
+
+impl Code {
+    fn decode(record: &[u8]) -> Self {
+        Self {
+            file: text_at(record, code::FILE, code::FILE_BYTES),
+            is_file_cut: u64::from(u32_at(record, code::FLAGS)) & code::FILE_CUT != 0,
+            function: text_at(record, code::FUNCTION, code::FUNCTION_BYTES),
+            first_line: u32_at(record, code::FIRST_LINE),
+        }
+    }
+}
+
+/// A stack's number, or 0 where it has no record among those.
+#[inline]
+pub(super) fn known(number: u32, used: u32) -> u32 {
+    if number <= used || matches!(number, stack::NO_PYTHON | stack::TABLE_FULL) { number } else { 0 }
+}

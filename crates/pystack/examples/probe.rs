@@ -1,0 +1,60 @@
+//! What the tests load into interpreters: the frames of the calling thread as text.
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use ttmon_pystack::{Python, Walk};
+
+static PYTHON: OnceLock<Option<Python>> = OnceLock::new();
+
+/// Writes a line for each frame, `FILE:LINE:FUNCTION`, into a buffer and returns their length; negative where there are none:
+/// -1 no interpreter, -2 an unknown one, -3 a layout that is not known, -4 no frames.
+///
+/// # Safety
+/// `buffer` has `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pystack_probe(buffer: *mut u8, bytes: usize) -> isize {
+    let python = match PYTHON.get() {
+        Some(Some(python)) => python,
+        Some(None) => return -3,
+        None => match Python::find() {
+            None => return -1,
+            Some(Err(_)) => return -2,
+            Some(Ok(python)) => {
+                let known = PYTHON.get_or_init(|| python.probe().is_some_and(|known| known.is_ok()).then_some(python));
+                let Some(python) = known else { return -3 };
+                python
+            }
+        },
+    };
+    let mut walk = Walk::new();
+    // SAFETY: it was probed, and the caller comes from Python.
+    if !unsafe { python.walk(&mut walk) } {
+        return -4;
+    }
+    let mut text = String::new();
+    for frame in walk.frames() {
+        match python.resolve(*frame) {
+            Some(resolved) => {
+                let _ = writeln!(text, "{}:{}:{}", resolved.file.as_str(), resolved.line, resolved.function.as_str());
+            }
+            None => text.push_str("?\n"),
+        }
+    }
+    let length = text.len().min(bytes);
+    // SAFETY: the caller's buffer, of that length.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer, length) };
+    isize::try_from(length).unwrap_or(-5)
+}
+
+/// The hash of the calling thread's frames, so often; 0 where there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn pystack_hash(times: u32) -> u64 {
+    let Some(Some(python)) = PYTHON.get() else { return 0 };
+    let mut walk = Walk::new();
+    for _ in 0..times {
+        // SAFETY: as above.
+        unsafe { python.walk(&mut walk) };
+    }
+    walk.hash
+}

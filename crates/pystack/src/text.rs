@@ -1,0 +1,48 @@
+//! A text of limited length, without memory from the program's heap.
+
+/// At most `N` bytes of UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Text<N> {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], length: 0 }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.bytes.get(..self.length).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+
+    /// Adds a character, if it fits.
+    pub(crate) fn push(&mut self, character: char) -> bool {
+        let mut encoded = [0; 4];
+        let encoded = character.encode_utf8(&mut encoded).as_bytes();
+        let Some(place) = self.bytes.get_mut(self.length..self.length + encoded.len()) else { return false };
+        place.copy_from_slice(encoded);
+        self.length += encoded.len();
+        true
+    }
+}
+
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_text_takes_no_more() {
+        let mut text = Text::<4>::new();
+        assert!(text.push('a') && text.push('é') && !text.push('é') && text.push('b') && !text.push('c'));
+        assert_eq!(text.as_str(), "aéb");
+    }
+}

@@ -1,0 +1,280 @@
+//! The frames of the calling thread.
+
+use std::mem::MaybeUninit;
+
+use crate::layout::{Layout, OWNER_NOT_PYTHON, Unknown};
+use crate::line::{self, Format};
+use crate::memory;
+use crate::object;
+use crate::symbols::{self, Symbols};
+use crate::text::Text;
+
+/// Most frames of a walk: the innermost are kept.
+pub const FRAMES_MAX: usize = 64;
+/// Most links that a walk follows, with frames that are no function's among them.
+const STEPS_MAX: usize = 256;
+/// From 3.14 on an address has tags in bits that no object's address has.
+const TAGS: usize = 7;
+
+/// A frame as it was found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Raw {
+    code: usize,
+    instruction: usize,
+}
+
+/// What a walk found, innermost first.
+#[derive(Debug)]
+pub struct Walk {
+    /// The first `count` are written.
+    frames: [MaybeUninit<Raw>; FRAMES_MAX],
+    count: usize,
+    /// Whether there were more frames.
+    pub is_cut: bool,
+    /// The same for the same frames at the same instructions; never 0.
+    pub hash: u64,
+}
+
+impl Walk {
+    /// One without frames.
+    pub const fn new() -> Self {
+        Self { frames: [MaybeUninit::uninit(); FRAMES_MAX], count: 0, is_cut: false, hash: 0 }
+    }
+
+    /// The frames.
+    pub fn frames(&self) -> &[Raw] {
+        let written = self.frames.get(..self.count).unwrap_or_default();
+        // SAFETY: `follow` counts what it has written, and `MaybeUninit<Raw>` is laid out as `Raw`.
+        unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) }
+    }
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resolved {
+    /// The file's name as the interpreter has it, or the end of it.
+    pub file: Text<1024>,
+    /// The function's qualified name; before 3.11 its plain one.
+    pub function: Text<256>,
+    /// Where the function begins.
+    pub first_line: u32,
+    /// 0 where the instruction has none.
+    pub line: u32,
+}
+
+/// An interpreter in this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Python {
+    symbols: Symbols,
+    layout: Layout,
+}
+
+impl Python {
+    /// The interpreter of this process; `None` if there is none.
+    pub fn find() -> Option<Result<Self, Unknown>> {
+        let symbols = match symbols::find()? {
+            Ok(symbols) => symbols,
+            Err(unknown) => return Some(Err(unknown)),
+        };
+        let (major, minor) = symbols.version;
+        Some(Layout::of(major, minor, symbols.runtime).map(|layout| Self { symbols, layout }))
+    }
+
+    /// Whether the frames of this thread are laid out as known: every one is found and resolved by copies alone. `None` where the
+    /// thread has no frames to judge by. To be asked until it was answered, before [`Python::walk`].
+    pub fn probe(&self) -> Option<Result<(), Unknown>> {
+        if memory::word(self.symbols.code_type).is_none() {
+            return Some(Err(Unknown::NoCopies));
+        }
+        let mut walk = Walk::new();
+        let thread = self.thread()?;
+        let is_known = self.follow(&Copied, thread, &mut walk).is_some_and(|()| walk.count > 0);
+        let is_empty = walk.count == 0 && self.first::<Copied>(&Copied, thread) == Some(0);
+        if is_empty {
+            return None;
+        }
+        let is_resolved = is_known && walk.frames().iter().all(|frame| self.resolve(*frame).is_some());
+        Some(if is_resolved { Ok(()) } else { Err(Unknown::Layout) })
+    }
+
+    /// The frames of this thread; false where it has no Python or no frames.
+    ///
+    /// # Safety
+    /// [`Python::probe`] has found the layout to be known, and this thread is inside a call from Python, or is no thread of Python's.
+    #[inline]
+    pub unsafe fn walk(&self, walk: &mut Walk) -> bool {
+        (walk.count, walk.is_cut, walk.hash) = (0, false, 0);
+        let Some(thread) = self.thread() else { return false };
+        self.follow(&Plain(()), thread, walk).is_some() && walk.count > 0
+    }
+
+    /// The state of this thread.
+    #[inline]
+    fn thread(&self) -> Option<usize> {
+        // SAFETY: the interpreter's own function under its own name, without arguments; it reads a cell of this thread.
+        let thread = unsafe {
+            let function: extern "C" fn() -> usize = std::mem::transmute(self.symbols.this_thread);
+            function()
+        };
+        is_address(thread).then_some(thread)
+    }
+
+    /// The innermost frame's address, 0 for none.
+    #[inline]
+    fn first<R: Read>(&self, read: &R, thread: usize) -> Option<usize> {
+        let first = read.word(thread + self.layout.thread_frame)?;
+        match self.layout.cframe {
+            Some(frame) if is_address(first) => read.word(first + frame),
+            Some(_) => None,
+            None => Some(first),
+        }
+    }
+
+    /// Follows the chain; `None` where it leads nowhere.
+    #[inline]
+    fn follow<R: Read>(&self, read: &R, thread: usize, walk: &mut Walk) -> Option<()> {
+        let layout = &self.layout;
+        let mut frame = self.first(read, thread)?;
+        let mut hash = SEED;
+        for _ in 0..STEPS_MAX {
+            if frame == 0 {
+                break;
+            }
+            if !is_address(frame) {
+                return None;
+            }
+            let code = read.word(frame + layout.code)? & !TAGS;
+            let is_python = match layout.owner {
+                Some(owner) => read.byte(frame + owner)? < OWNER_NOT_PYTHON,
+                None => true,
+            };
+            if is_python {
+                if !is_address(code) || read.word(code + layout.object_type)? != self.symbols.code_type {
+                    return None;
+                }
+                let Some(place) = walk.frames.get_mut(walk.count) else {
+                    walk.is_cut = true;
+                    break;
+                };
+                let instruction = match layout.format {
+                    Format::Pairs => read.half(frame + layout.instruction)? as usize,
+                    Format::Locations => read.word(frame + layout.instruction)?,
+                };
+                place.write(Raw { code, instruction });
+                walk.count += 1;
+                // Besides the address what tells another function at the same address: its file, its lines, its length.
+                let names = read.word(code + layout.file)? ^ read.word(code + layout.line_table)?.rotate_left(32);
+                let shape = read.half(code + layout.first_line)? as usize ^ read.word(code + SIZE)?.rotate_left(32);
+                hash = mixed(mixed(hash, code ^ instruction.rotate_left(32)), names ^ shape.rotate_left(13));
+            }
+            frame = read.word(frame + layout.previous)?;
+        }
+        walk.hash = hash.max(1);
+        Some(())
+    }
+
+    /// File, function and line of a frame that this thread has just walked; `None` where something is not what it should be.
+    pub fn resolve(&self, frame: Raw) -> Option<Resolved> {
+        let (layout, symbols) = (&self.layout, &self.symbols);
+        let field = |offset: usize| memory::word(frame.code + offset);
+        let first_line = memory::half(frame.code + layout.first_line)?;
+        let offset = match layout.format {
+            // In instructions of two bytes; -1 before the first.
+            Format::Pairs => u32::try_from(frame.instruction).ok().and_then(|number| number.checked_mul(2)).unwrap_or(0),
+            Format::Locations => {
+                let begin = frame.code.checked_add(layout.instructions)?;
+                // Just before the first, where nothing was executed yet.
+                u32::try_from(frame.instruction.saturating_sub(begin)).ok()?
+            }
+        };
+        let table = object::bytes(layout, symbols, field(layout.line_table)?)?;
+        Some(Resolved {
+            file: object::text(layout, symbols, field(layout.file)?)?,
+            function: object::text(layout, symbols, field(layout.function)?)?,
+            first_line,
+            line: line::find(layout.format, table, first_line, offset).unwrap_or(0),
+        })
+    }
+}
+
+/// In an object of variable length: how long it is. A plain object has its contents there.
+const SIZE: usize = 16;
+const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+#[inline]
+fn mixed(hash: u64, word: usize) -> u64 {
+    (hash ^ word as u64).wrapping_mul(0xA076_1D64_78BD_642F).rotate_left(29)
+}
+
+/// Whether it can be the address of something that is aligned.
+#[inline]
+fn is_address(number: usize) -> bool {
+    number & 7 == 0 && (0x1000..1 << 47).contains(&number)
+}
+
+/// How memory is read.
+trait Read {
+    fn word(&self, at: usize) -> Option<usize>;
+    fn half(&self, at: usize) -> Option<u32>;
+    fn byte(&self, at: usize) -> Option<u8>;
+}
+
+/// The kernel copies it.
+struct Copied;
+
+impl Read for Copied {
+    fn word(&self, at: usize) -> Option<usize> {
+        memory::word(at)
+    }
+
+    fn half(&self, at: usize) -> Option<u32> {
+        memory::half(at)
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        let mut byte = [0];
+        memory::read(at, &mut byte)?;
+        Some(byte[0])
+    }
+}
+
+/// Plain reads: made by [`Python::walk`] alone, whose caller promises that the structures are laid out as known.
+struct Plain(());
+
+impl Read for Plain {
+    #[inline(always)]
+    fn word(&self, at: usize) -> Option<usize> {
+        // SAFETY: a field of a live structure of the interpreter: the thread's state, a frame of this thread, which nobody changes while it
+        // is inside a call, or a code object, which its frame keeps alive.
+        Some(unsafe { (at as *const usize).read() })
+    }
+
+    #[inline(always)]
+    fn half(&self, at: usize) -> Option<u32> {
+        // SAFETY: as above.
+        Some(unsafe { (at as *const u32).read() })
+    }
+
+    #[inline(always)]
+    fn byte(&self, at: usize) -> Option<u8> {
+        // SAFETY: as above.
+        Some(unsafe { (at as *const u8).read() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program without Python.
+    #[test]
+    fn a_program_without_python_has_none() {
+        assert!(Python::find().is_none());
+    }
+}

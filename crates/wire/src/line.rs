@@ -1,0 +1,24 @@
+//! A line of a program's source as a document.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use ttmon_model::stack::SourceLine;
+
+use crate::read::item::Item;
+
+/// `{"file", "line", "function"}`, or null.
+pub fn line_json(line: Option<&SourceLine>) -> Value {
+    match line {
+        Some(SourceLine { file, line, function }) => json!({"file": **file, "line": line, "function": **function}),
+        None => Value::Null,
+    }
+}
+
+/// The line of an item, if it has one.
+pub(crate) fn line(item: &Item<'_>, name: &str) -> Option<Arc<SourceLine>> {
+    let item = item.part(name)?;
+    let text = |name| item.text(name).unwrap_or_default().as_str().into();
+    let line = item.whole("line").ok().and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+    Some(Arc::new(SourceLine { file: text("file"), line, function: text("function") }))
+}
