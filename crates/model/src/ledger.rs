@@ -7,6 +7,7 @@ use crate::identity::ProcessKey;
 use crate::kernels::{KernelType, KernelTypes};
 use crate::memory::{Kind, PerKind};
 use crate::missing::Reading;
+use crate::stack::SourceLine;
 use crate::units::UnixTime;
 
 /// One ledger, or why it could not be read.
@@ -362,6 +363,10 @@ pub struct LedgerBuffer {
     pub time: UnixTime,
     /// The tag it was allocated under.
     pub tag: Option<Arc<str>>,
+    /// The operation that made it, where it was named.
+    pub operation: Option<Arc<str>>,
+    /// The line that asked for it, where it was noted.
+    pub line: Option<Arc<SourceLine>>,
     /// It has an address of its own on each core.
     pub is_per_core: bool,
     /// Of a kernel.

@@ -12,6 +12,7 @@ pub mod cluster;
 mod derive;
 pub mod event;
 pub mod fields;
+pub mod groups;
 mod health;
 pub mod identity;
 pub mod kernels;

@@ -150,6 +150,8 @@ mod tests {
             refs: 1,
             time: UnixTime(time),
             tag: (tag > 0).then(|| tag.to_string().into()),
+            operation: None,
+            line: None,
             is_per_core: false,
             kernel_type: None,
         }

@@ -216,7 +216,8 @@ pub fn buffers<'a>(
     if !mark.is_empty() {
         writeln!(out, "{mark}")?;
     }
-    let heading = ["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", "tag"].map(str::to_owned);
+    let last = if snapshot.buffers.iter().any(|buffer| buffer.entry.line.is_some()) { "line and tag" } else { "tag" };
+    let heading = ["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", last].map(str::to_owned);
     writeln!(out, "{}", buffer_row(&heading, style))?;
     for buffer in buffers {
         writeln!(out, "{}", buffer_row(&cells(snapshot, buffer), style))?;
@@ -253,10 +254,12 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
     ]
 }
 
-/// Its tag, and of a kernel its type.
+/// Its line, its tag, and of a kernel its type.
 fn described(entry: &LedgerBuffer) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
-    entry.tag.as_deref().into_iter().chain(kernel_type.as_deref()).collect::<Vec<_>>().join(" ")
+    let line = entry.line.as_ref().map(ToString::to_string);
+    let tag = entry.tag.as_deref().map(|tag| if line.is_some() { format!("\"{tag}\"") } else { tag.to_owned() });
+    line.into_iter().chain(tag).chain(kernel_type).collect::<Vec<_>>().join(" ")
 }
 
 /// Numbers stay whole; a long tag loses its end.

@@ -31,6 +31,7 @@ use ttmon_model::sample::ProcessSample;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Reading, Source};
 
+use crate::Lines;
 use crate::budget::{Budget, Resource};
 
 pub(crate) use lead::{Lead, maps_request, names_ledger};
@@ -187,19 +188,21 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
         }
     }
     if let Some(detail) = wanted {
-        add_buffers(&mut ledger, &totals, detail, &entries, &tags);
+        // Lines that cannot be read are lines that are not there.
+        let lines = if totals.stacks.0 > 0 { Lines::read(region).unwrap_or_default() } else { Lines::default() };
+        add_buffers(&mut ledger, &totals, detail, (&entries, &tags), &lines);
     }
     Ok(ledger)
 }
 
 /// Adds the buffers that are wanted, and what the list says of each row.
-fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, entries: &[Entry], tags: &[String]) {
+fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, tags): (&[Entry], &[String]), lines: &Lines) {
     let places = Places::of(totals);
     let tags: Vec<Arc<str>> = tags.iter().map(|tag| tag.as_str().into()).collect();
     // By allocator and kind: whether a buffer is per core, whether the bytes per bank of another are unknown.
     let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
     let buffers = entries.iter().filter_map(|entry| {
-        let buffer = buffer(entry, &places, &tags)?;
+        let buffer = buffer(entry, &places, &tags, lines)?;
         let seen = seen.get_mut(usize::from(buffer.allocator))?.get_mut(usize::from(entry.kind))?;
         seen.0 |= buffer.is_per_core;
         seen.1 |= !buffer.is_per_core && buffer.per_bank.is_none();
@@ -418,7 +421,7 @@ fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
     })
 }
 
-fn buffer(entry: &Entry, places: &Places, tags: &[Arc<str>]) -> Option<LedgerBuffer> {
+fn buffer(entry: &Entry, places: &Places, tags: &[Arc<str>], lines: &Lines) -> Option<LedgerBuffer> {
     Some(LedgerBuffer {
         allocator: u16::try_from(places.get(entry.allocator)?).ok()?,
         kind: buffer_kind(entry.kind),
@@ -431,6 +434,8 @@ fn buffer(entry: &Entry, places: &Places, tags: &[Arc<str>]) -> Option<LedgerBuf
         refs: entry.refs,
         time: UnixTime(entry.time),
         tag: tag(tags, entry.tag).cloned(),
+        operation: tag(tags, entry.operation).cloned(),
+        line: lines.line(entry.stack).cloned(),
         is_per_core: entry.flags & flag::PER_CORE != 0,
         kernel_type: kernel_type(entry),
     })

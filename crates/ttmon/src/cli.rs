@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::mem::By;
 use crate::names::Name;
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
@@ -440,9 +441,15 @@ pub(crate) struct MemArgs {
     /// Order of the buffers [default: size].
     #[arg(long, value_name = "BY")]
     pub(crate) sort: Option<Order>,
-    /// Only the first N buffers.
+    /// Only the first N buffers, or groups of --by.
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
+    /// Group the live buffers by the Python line, tag or operation that asked for them, most bytes first.
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) by: Option<By>,
+    /// With --by: also bytes of buffers younger than SECONDS.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) since: Option<f64>,
     /// Compare with an earlier `ttmon mem --json --buffers` in FILE: new, gone, grown.
     #[arg(long, value_name = "FILE")]
     pub(crate) diff: Option<PathBuf>,

@@ -1,17 +1,20 @@
 //! `ttmon mem`: the memory of tracked processes.
 
+mod by;
 mod reports;
 
 use std::io::Write;
 use std::time::Duration;
 
+use ttmon_model::groups::{self, BufferGroup};
 use ttmon_model::order::BufferOrder;
+use ttmon_model::units::UnixTime;
 use ttmon_model::{Kind, Missing, Snapshot};
 use ttmon_print::Style;
 use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Reach, Root};
-use ttmon_wire::{Layout, MemoryJson, MemoryParts, SnapshotJson};
+use ttmon_wire::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJson};
 
 use crate::cli::{MemArgs, Order};
 use crate::diff;
@@ -25,6 +28,8 @@ use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
+pub(crate) use by::By;
+
 /// Shows it once, or again and again.
 pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
@@ -32,8 +37,8 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     let earlier = args.diff.as_deref().map(diff::read).transpose()?;
     let detail = match args.top {
         _ if args.banks || args.blocks || args.csv.is_some() => Detail::Blocks,
-        Some(most) if args.buffers => Detail::First(order(args), most),
-        _ if args.buffers || earlier.is_some() => Detail::Buffers,
+        Some(most) if args.buffers && args.by.is_none() => Detail::First(order(args), most),
+        _ if args.buffers || args.by.is_some() || earlier.is_some() => Detail::Buffers,
         _ => Detail::Totals,
     };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
@@ -105,7 +110,7 @@ fn path(args: &MemArgs) -> String {
     let has_blocks = args.blocks || args.csv.is_some();
     let parts = [
         args.pid.map(|pid| format!("pid={pid}")),
-        (args.buffers || args.diff.is_some()).then(|| "buffers=true".to_owned()),
+        (args.buffers || args.by.is_some() || args.diff.is_some()).then(|| "buffers=true".to_owned()),
         (args.banks || has_blocks).then(|| "banks=true".to_owned()),
         has_blocks.then(|| "blocks=true".to_owned()),
     ];
@@ -132,7 +137,16 @@ fn check(context: &Context, args: &MemArgs, refresh: Option<Duration>) -> Result
     if args.sort.is_some() && !args.buffers {
         return Err(Failure::usage("--sort orders the list of --buffers; give --buffers too"));
     }
-    if args.top.is_some() && !args.buffers {
+    if args.since.is_some() && args.by.is_none() {
+        return Err(Failure::usage("--since counts new buffers of groups; give --by too"));
+    }
+    if args.since.is_some_and(|seconds| !seconds.is_finite() || seconds < 0.0) {
+        return Err(Failure::usage("--since takes seconds, 0 or more"));
+    }
+    if args.by.is_some() && (args.diff.is_some() || args.csv.is_some()) {
+        return Err(Failure::usage("--by groups what is live now; --diff and --csv have no groups"));
+    }
+    if args.top.is_some() && !args.buffers && args.by.is_none() {
         return Err(Failure::usage("--top shortens the list of --buffers; give --buffers too"));
     }
     Ok(())
@@ -182,8 +196,21 @@ fn keep_process(snapshot: &mut Snapshot, pid: u32) {
 /// Sorts and shortens the list of buffers as asked for. Returns how many buffers `--top` leaves out.
 fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> usize {
     let read = snapshot.allocators.iter().map(|allocator| allocator.buffers_left_out).sum::<u64>();
-    let left_out = order(args).keep_first(&mut snapshot.buffers, args.top.unwrap_or(usize::MAX));
+    // Of groups --top leaves groups out, and not buffers.
+    let most = args.top.filter(|_| args.by.is_none()).unwrap_or(usize::MAX);
+    let left_out = order(args).keep_first(&mut snapshot.buffers, most);
     left_out + usize::try_from(read).unwrap_or(usize::MAX)
+}
+
+/// The groups that are asked for, and how many `--top` leaves out.
+fn grouped(snapshot: &Snapshot, by: By, args: &MemArgs) -> (Vec<BufferGroup>, usize) {
+    let since =
+        Duration::try_from_secs_f64(args.since.unwrap_or(0.0)).map_or(u64::MAX, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+    let since = UnixTime(snapshot.time.0.saturating_sub(since));
+    let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.entry), by.meant(), since);
+    let left_out = groups.len().saturating_sub(args.top.unwrap_or(usize::MAX));
+    groups.truncate(args.top.unwrap_or(usize::MAX));
+    (groups, left_out)
 }
 
 fn order(args: &MemArgs) -> BufferOrder {
@@ -203,11 +230,15 @@ fn render(
     terminal: Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let groups = args.by.map(|by| grouped(snapshot, by, args));
     if json {
         let layout = if args.watch { Layout::Line } else { Layout::Pretty };
         let parts = MemoryParts { buffers: args.buffers, buffers_left_out: left_out, banks: args.banks, blocks: args.blocks };
-        let document = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
-        ttmon_wire::write(&document, layout, out)?;
+        let memory = MemoryJson { snapshot: SnapshotJson { snapshot, version: VERSION }, parts };
+        match &groups {
+            Some((groups, left_out)) => ttmon_wire::write(&GroupedMemoryJson { memory, groups, left_out: *left_out }, layout, out)?,
+            None => ttmon_wire::write(&memory, layout, out)?,
+        }
         return Ok(());
     }
     let style = style(snapshot, terminal);
@@ -220,7 +251,10 @@ fn render(
     if args.buffers {
         ttmon_print::buffers(snapshot, snapshot.buffers.iter(), left_out, &style, out)?;
     }
-    if !args.banks && !args.blocks && !args.buffers {
+    if let (Some(by), Some((groups, left_out))) = (args.by, &groups) {
+        ttmon_print::groups(snapshot, groups, (by.meant(), args.since), *left_out, &style, out)?;
+    }
+    if !args.banks && !args.blocks && !args.buffers && args.by.is_none() {
         ttmon_print::memory(snapshot, args.all, &style, out)?;
     }
     Ok(ttmon_print::memory_end(snapshot, &style, out)?)

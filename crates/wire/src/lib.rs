@@ -31,7 +31,7 @@ use device::DeviceJson;
 pub use document::Document;
 pub use event::{event_line, read_event, refusal_json};
 pub use line::line_json;
-pub use memory::{MemoryJson, MemoryParts};
+pub use memory::{GroupedMemoryJson, MemoryJson, MemoryParts};
 pub use moment::{moment_line, read_moment};
 pub use parts::{BuffersJson, DevicesJson, ProcessesJson};
 use process::ProcessJson;

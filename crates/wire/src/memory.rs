@@ -1,7 +1,9 @@
 //! The document of `ttmon mem`: the snapshot's, with the allocators of tracked processes, their buffers and their blocks.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
 use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, Field};
+use ttmon_model::groups::{BufferGroup, GroupKey};
 use ttmon_model::ledger::{BufferLayout, LedgerFeature, LedgerSelfCheck};
 use ttmon_model::memory::Source;
 use ttmon_model::snapshot::{Allocator, AllocatorKind, Block, Buffer};
@@ -9,6 +11,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{DeviceId, Kind};
 
 use crate::SnapshotJson;
+use crate::line::line_json;
 use crate::table::{Reasons, kernel_types_entry};
 use crate::value::ReadingJson;
 
@@ -19,6 +22,30 @@ pub struct MemoryJson<'a> {
     pub snapshot: SnapshotJson<'a>,
     /// What was asked for besides.
     pub parts: MemoryParts,
+}
+
+/// The same with its buffers by line, tag or operation.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupedMemoryJson<'a> {
+    /// The document.
+    pub memory: MemoryJson<'a>,
+    /// The groups.
+    pub groups: &'a [BufferGroup],
+    /// How many groups were not asked for.
+    pub left_out: usize,
+}
+
+impl Serialize for GroupedMemoryJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.memory.entries(&mut map)?;
+        if self.left_out > 0 {
+            map.serialize_entry("groups_left_out", &self.left_out)?;
+        }
+        let now = self.memory.snapshot.snapshot.time;
+        map.serialize_entry("groups", &self.groups.iter().map(|group| group_json(group, now)).collect::<Vec<_>>())?;
+        map.end()
+    }
 }
 
 /// Parts of the document that are there when they are asked for.
@@ -36,9 +63,16 @@ pub struct MemoryParts {
 
 impl Serialize for MemoryJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let snapshot = self.snapshot.snapshot;
         let mut map = serializer.serialize_map(None)?;
-        self.snapshot.entries(&mut map)?;
+        self.entries(&mut map)?;
+        map.end()
+    }
+}
+
+impl MemoryJson<'_> {
+    fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let snapshot = self.snapshot.snapshot;
+        self.snapshot.entries(map)?;
         let open = || snapshot.allocators.iter().filter(|allocator| allocator.is_open);
         let allocators = open().map(|allocator| AllocatorJson { allocator, has_banks: self.parts.banks });
         map.serialize_entry("allocators", &allocators.collect::<Vec<_>>())?;
@@ -52,7 +86,7 @@ impl Serialize for MemoryJson<'_> {
             }
             map.serialize_entry("buffers", &BuffersJson { buffers: &snapshot.buffers, now: snapshot.time })?;
         }
-        map.end()
+        Ok(())
     }
 }
 
@@ -262,11 +296,27 @@ impl Serialize for BufferJson<'_> {
         map.serialize_entry("refs", &entry.refs)?;
         map.serialize_entry("age_s", &age_seconds(entry.time, self.now))?;
         map.serialize_entry("tag", &entry.tag.as_deref())?;
+        if let Some(operation) = entry.operation.as_deref() {
+            map.serialize_entry("op", operation)?;
+        }
+        if entry.line.is_some() {
+            map.serialize_entry("line", &line_json(entry.line.as_deref()))?;
+        }
         if let Some(kernel_type) = entry.kernel_type {
             map.serialize_entry("kernel_type", kernel_type.name())?;
         }
         map.end()
     }
+}
+
+fn group_json(group: &BufferGroup, now: UnixTime) -> Value {
+    let (name, key) = match &group.key {
+        GroupKey::Line(line) => ("line", line_json(line.as_deref())),
+        GroupKey::Text(text) => ("name", text.as_deref().into()),
+    };
+    let oldest = group.oldest.and_then(|oldest| age_seconds(oldest, now));
+    let BufferGroup { bytes, count, largest, since, .. } = group;
+    json!({name: key, "bytes": bytes, "count": count, "largest": largest, "oldest_age_s": oldest, "since_bytes": since})
 }
 
 /// An address as a hexadecimal text.

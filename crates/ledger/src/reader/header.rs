@@ -48,7 +48,8 @@ impl Header {
             return Err(ReadError::NotReady);
         }
         let (major, minor) = (u16_at(&bytes, header::VERSION_MAJOR), u16_at(&bytes, header::VERSION_MINOR));
-        if major != layout::VERSION_MAJOR || minor < layout::VERSION_MINOR {
+        // Every minor version from the first, 2.0, on.
+        if major != layout::VERSION_MAJOR {
             return Err(ReadError::Version { major, minor });
         }
         let tables = Tables::decode(&bytes, source.length())?;

@@ -183,6 +183,8 @@ fn buffer(item: &Item<'_>, now: UnixTime, owners: &Owners) -> Option<Buffer> {
             refs: u32::try_from(item.whole("refs").ok()?).unwrap_or(u32::MAX),
             time: item.float("age_s").map_or(UnixTime(0), |age| before(now, age)),
             tag: item.text("tag").ok().map(Arc::from),
+            operation: item.text("op").ok().map(Arc::from),
+            line: crate::line::line(item, "line"),
             is_per_core: false,
             kernel_type: item.meaning("kernel_type", KernelType::from_name).ok(),
         },

@@ -168,6 +168,8 @@ fn buffer(allocator: u16, kind: Kind, address: u64, per_bank: u32, size: u64) ->
         refs: 1,
         time: UnixTime(NOW.0 - 5 * SECOND),
         tag: None,
+        operation: None,
+        line: None,
         is_per_core: false,
         kernel_type: None,
     }

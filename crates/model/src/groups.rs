@@ -1,0 +1,115 @@
+//! Live buffers by who asked for them.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::ledger::LedgerBuffer;
+use crate::stack::SourceLine;
+use crate::units::UnixTime;
+
+/// What buffers are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBy {
+    /// The line that asked for them.
+    Line,
+    /// Their tag.
+    Tag,
+    /// The operation that made them.
+    Op,
+}
+
+/// What the buffers of a group have in common; `None` where nothing is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GroupKey {
+    /// A line.
+    Line(Option<Arc<SourceLine>>),
+    /// A tag or an operation.
+    Text(Option<Arc<str>>),
+}
+
+/// Some live buffers. Bytes are per chip, as asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferGroup {
+    /// What they have in common.
+    pub key: GroupKey,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many there are.
+    pub count: u64,
+    /// Bytes of the largest.
+    pub largest: u64,
+    /// When the oldest was allocated, where that is known.
+    pub oldest: Option<UnixTime>,
+    /// Bytes of those that were allocated since a time.
+    pub since: u64,
+}
+
+/// The groups of some buffers, most bytes first. `since` counts those that were allocated at that time or later.
+pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: UnixTime) -> Vec<BufferGroup> {
+    let mut found: HashMap<GroupKey, BufferGroup> = HashMap::new();
+    for buffer in buffers {
+        let key = match by {
+            GroupBy::Line => GroupKey::Line(buffer.line.clone()),
+            GroupBy::Tag => GroupKey::Text(buffer.tag.clone()),
+            GroupBy::Op => GroupKey::Text(buffer.operation.clone()),
+        };
+        let new = BufferGroup { key: key.clone(), bytes: 0, count: 0, largest: 0, oldest: None, since: 0 };
+        let group = found.entry(key).or_insert(new);
+        group.bytes = group.bytes.saturating_add(buffer.size);
+        group.count += 1;
+        group.largest = group.largest.max(buffer.size);
+        if buffer.time.0 > 0 {
+            group.oldest = Some(group.oldest.map_or(buffer.time, |oldest| oldest.min(buffer.time)));
+            if buffer.time >= since {
+                group.since = group.since.saturating_add(buffer.size);
+            }
+        }
+    }
+    let mut groups: Vec<BufferGroup> = found.into_values().collect();
+    groups.sort_by(|a, b| (Reverse(a.bytes), &a.key).cmp(&(Reverse(b.bytes), &b.key)));
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::BufferKind;
+    use crate::memory::Kind;
+
+    fn buffer(size: u64, time: u64, line: u32, tag: &str) -> LedgerBuffer {
+        let line = (line > 0).then(|| Arc::new(SourceLine { file: "m.py".into(), line, function: "f".into() }));
+        LedgerBuffer {
+            allocator: 0,
+            kind: BufferKind::Of(Kind::Dram),
+            address: 0,
+            size,
+            per_bank: None,
+            page_size: None,
+            layout: None,
+            cores: None,
+            refs: 1,
+            time: UnixTime(time),
+            tag: (!tag.is_empty()).then(|| tag.into()),
+            operation: None,
+            line,
+            is_per_core: false,
+            kernel_type: None,
+        }
+    }
+
+    #[test]
+    fn groups_add_up() {
+        let buffers = [buffer(10, 5, 7, "a"), buffer(30, 9, 7, ""), buffer(20, 0, 8, "a"), buffer(5, 3, 0, "a")];
+        let by = |by| groups(buffers.iter(), by, UnixTime(5));
+        let told =
+            |groups: &[BufferGroup]| groups.iter().map(|group| (group.bytes, group.count, group.largest, group.since)).collect::<Vec<_>>();
+        let lines = by(GroupBy::Line);
+        assert_eq!(told(&lines), [(40, 2, 30, 40), (20, 1, 20, 0), (5, 1, 5, 0)]);
+        assert_eq!(lines.iter().map(|group| group.oldest).collect::<Vec<_>>(), [Some(UnixTime(5)), None, Some(UnixTime(3))]);
+        assert!(matches!(lines[2].key, GroupKey::Line(None)));
+        assert_eq!(told(&by(GroupBy::Tag)), [(35, 3, 20, 10), (30, 1, 30, 30)]);
+        assert_eq!(told(&by(GroupBy::Op)), [(65, 4, 30, 40)]);
+        assert!(groups([].into_iter(), GroupBy::Line, UnixTime(0)).is_empty());
+    }
+}
