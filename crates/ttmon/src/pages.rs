@@ -99,6 +99,7 @@ const EXIT_CODES: &str = "
 | `TTMON_CONFIG` | `--config` of `top` |
 | `TTMON_SOCKET`, `TTMON_STATE_DIR` | `--socket` and `--state-dir` of `serve` |
 | `TTMON_LIB` | the folder of the libraries that `run` and `env` preload |
+| `TTMON_STACKS` | 1: tracked Python programs note the line behind each buffer; `run` and `env` set it unless it is set or `--no-stacks` is given |
 | `TTMON_TRACKING`, `TT_ALLOC_TRACKING_ENABLED` | 1: programs with such a library track their memory; `run` and `env` set the first |
 
 `NO_COLOR`, `COLUMNS`, `TERM` and the locale are respected as usual; a locale that is not UTF-8 gets ASCII.

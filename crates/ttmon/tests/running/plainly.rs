@@ -101,7 +101,7 @@ fn arguments_and_environment_pass_through() {
     let names: Vec<&str> = variables.iter().filter_map(|line| line.split('=').next()).collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
-    assert_eq!(sorted, ["KEPT", "LD_PRELOAD", "TTMON_HANDOVER", "TTMON_LIB", "TTMON_TRACKING"], "{variables:?}");
+    assert_eq!(sorted, ["KEPT", "LD_PRELOAD", "TTMON_HANDOVER", "TTMON_LIB", "TTMON_STACKS", "TTMON_TRACKING"], "{variables:?}");
     let library = |line: &str| line.starts_with("LD_PRELOAD=/") && line.ends_with("/libttmon_hook.so");
     assert!(variables.iter().any(|line| library(line)), "{variables:?}");
     // One that was there stays, and stays first.
@@ -393,7 +393,7 @@ fn lines_for_a_shell() {
     let shell =
         ran(command.args(["-c", &words]).env("TTMON_LIB", &folder).env_remove("LD_PRELOAD").env("TTMON_TRACKING", "").stdin(Stdio::null()));
     let preload = format!("LD_PRELOAD={}/libttmon_hook.so", folder.to_str().unwrap());
-    for line in [preload.as_str(), "TTMON_TRACKING=1", "TTMON_OPS=1"] {
+    for line in [preload.as_str(), "TTMON_TRACKING=1", "TTMON_OPS=1", "TTMON_STACKS=1"] {
         assert!(shell.stdout.lines().any(|found| found == line), "{line}: {}", shell.stdout);
     }
 }
