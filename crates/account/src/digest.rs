@@ -229,7 +229,8 @@ fn text(tags: &[String], id: u32) -> Option<String> {
 }
 
 fn groups(set: &PeakSet, listing: &Listing, lines: &Lines) -> Vec<Group> {
-    let mut sums: HashMap<(u32, u32, Option<&Arc<SourceLine>>), (u64, u64)> = HashMap::new();
+    type GroupNames<'a> = (u32, u32, Option<&'a Arc<SourceLine>>);
+    let mut sums: HashMap<GroupNames<'_>, Sum> = HashMap::new();
     for member in set.members(&listing.entries) {
         let sum = sums.entry((member.tag, member.operation, lines.line(member.stack))).or_default();
         *sum = (sum.0.saturating_add(member.size), sum.1 + 1);

@@ -422,6 +422,8 @@ mod tests {
                 refs: 1,
                 time,
                 tag: Some(tag.into()),
+                operation: None,
+                line: None,
                 is_per_core: false,
                 kernel_type: None,
             },

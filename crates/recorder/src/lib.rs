@@ -372,6 +372,8 @@ mod tests {
             per_bank: 0,
             page: 0,
             refs: 1,
+            operation: 0,
+            stack: 0,
         };
         let tags = ["", "a", "b", "c"].map(str::to_owned).to_vec();
         let mut recorded = Recorded { events: (1..4).map(event).collect(), overrun: 5, next: 3, tags };

@@ -67,6 +67,7 @@ fn child() {
                 largest_free_per_bank: 1,
                 tag: 0,
                 operation: 0,
+                stack: 0,
                 message: "Out of Memory",
             }),
             "close" => session.close_allocator(allocators[1]),

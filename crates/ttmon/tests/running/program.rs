@@ -153,6 +153,7 @@ fn like_the_hook() {
         largest_free_per_bank: 410 << 10,
         tag: 0,
         operation: 0,
+        stack: 0,
         message: "Out of Memory: Not enough space to allocate 33554432 B L1 buffer\nbacktrace: ...",
     };
     session.failed(&refused);
