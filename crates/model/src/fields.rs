@@ -180,6 +180,8 @@ pub struct FieldInfo {
     pub is_kept: bool,
     /// Its charts.
     pub charts: &'static [Chart],
+    /// Its short heading where columns are narrow.
+    pub short: Option<&'static str>,
     /// It stays while the device does.
     pub is_fixed: bool,
     /// What it means, in one sentence.
@@ -187,6 +189,11 @@ pub struct FieldInfo {
 }
 
 impl FieldInfo {
+    /// Its heading where columns are narrow: one word.
+    pub fn heading(&self) -> &'static str {
+        self.short.unwrap_or_else(|| self.name.rsplit('.').next().unwrap_or(self.name))
+    }
+
     /// The driver's file behind it, which has the first driver that publishes it.
     pub fn attr(&self) -> Option<Attr> {
         match self.source {
@@ -225,7 +232,20 @@ impl<T> Field<T> {
     ) -> Self {
         let (source, is_fixed) = (FieldSource::Computed(None), matches!(section, Section::Identity));
         let samples = Samples::One;
-        let info = FieldInfo { name, title, section, unit, samples, source, metric: None, is_kept: false, charts: &[], is_fixed, help };
+        let info = FieldInfo {
+            name,
+            title,
+            section,
+            unit,
+            samples,
+            source,
+            metric: None,
+            is_kept: false,
+            charts: &[],
+            short: None,
+            is_fixed,
+            help,
+        };
         Self { info, get, set }
     }
 
@@ -262,6 +282,11 @@ impl<T> Field<T> {
 
     const fn kept(mut self) -> Self {
         self.info.is_kept = true;
+        self
+    }
+
+    const fn short(mut self, heading: &'static str) -> Self {
+        self.info.short = Some(heading);
         self
     }
 

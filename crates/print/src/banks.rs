@@ -159,7 +159,7 @@ fn block_cells(kind: Kind, block: &Block) -> [String; 5] {
         format!("{:#x}", block.address),
         size(block.size),
         block.size.to_string(),
-        if block.is_free { "free".to_owned() } else { String::new() },
+        if block.is_free { "free" } else { "used" }.to_owned(),
     ]
 }
 

@@ -7,6 +7,7 @@ use ttmon_model::fields::{ALLOCATOR_BANKS, ALLOCATOR_KIND, DEVICE, DEVICE_KIND, 
 use ttmon_model::units::{Unit, Version};
 use ttmon_model::{Arch, Kind, Missing};
 
+use crate::nvidia;
 use crate::style::Style;
 use crate::text::aligned;
 
@@ -21,6 +22,22 @@ pub fn help_fields(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", style.clean(&line))?;
     }
     writeln!(out, "\nKIND is one of {}.\nNaming a field that needs 2 samples makes ttmon wait for the second.", kinds())
+}
+
+/// Prints the fields that `--query-gpu` takes.
+pub fn help_query_gpu(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    columns(nvidia::gpu_columns(), style, out)
+}
+
+/// Prints the fields that `--query-compute-apps` takes.
+pub fn help_query_compute_apps(style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    columns(nvidia::app_columns(), style, out)
+}
+
+fn columns(columns: impl Iterator<Item = &'static nvidia::Column>, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = vec![["NAME", "UNIT", "TTMON FIELD", "MEANING"].map(str::to_owned).to_vec()];
+    rows.extend(columns.map(nvidia::Column::help));
+    aligned(&rows).iter().try_for_each(|line| writeln!(out, "{}", style.clean(line)))
 }
 
 fn help_row<T>(prefix: &str, field: &Field<T>) -> Vec<String> {

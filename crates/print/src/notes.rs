@@ -86,12 +86,18 @@ fn pid_list(pids: &[u32]) -> String {
 pub(crate) fn print_problems(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
     for problem in snapshot.problems.iter().take(PROBLEMS_MAX) {
         let detail = if problem.detail.is_empty() { problem.reason.explanation() } else { &problem.detail };
-        print_wrapped(&style.clean(&format!("! {}: {detail}", problem.part)), style, out)?;
+        print_wrapped(&style.clean(&format!("! {}: {detail}", place(&problem.part))), style, out)?;
     }
     match snapshot.problems.len().saturating_sub(PROBLEMS_MAX) {
         0 => Ok(()),
         more => writeln!(out, "and {more} more; see --json"),
     }
+}
+
+/// A device's directory is shown as the device.
+fn place(part: &str) -> String {
+    let device = part.rsplit_once("/class/tenstorrent/tenstorrent!").filter(|(_, id)| id.bytes().all(|byte| byte.is_ascii_digit()));
+    device.map_or_else(|| part.to_owned(), |(_, id)| format!("device {id}"))
 }
 
 fn print_wrapped(text: &str, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use ttmon_model::fields::{DeviceField, Samples};
 use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
 
 use crate::csv::{CsvOptions, write_row};
-use crate::quantity::ABSENT;
+use crate::quantity::{ABSENT, plain};
 use crate::style::Style;
 
 /// A column of `--query-gpu`.
@@ -19,6 +20,16 @@ impl GpuField {
         let found = GPU.iter().find(|row| row.column.names.contains(&name));
         found.map(Self).ok_or_else(|| unknown(name, GPU.iter().map(|row| &row.column)))
     }
+
+    /// The names of all columns.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        GPU.iter().map(|row| row.column.names[0])
+    }
+
+    /// How many samples it needs.
+    pub fn samples(&self) -> Samples {
+        self.0.column.field().map_or(Samples::One, |field| field.samples)
+    }
 }
 
 /// A column of `--query-compute-apps`.
@@ -30,6 +41,11 @@ impl AppField {
     pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         let found = APPS.iter().find(|row| row.column.names.contains(&name));
         found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column)))
+    }
+
+    /// The names of all columns.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        APPS.iter().map(|row| row.column.names[0])
     }
 }
 
@@ -59,7 +75,7 @@ pub fn csv_gpu(snapshot: &Snapshot, fields: &[GpuField], options: CsvOptions, st
     }
     for device in &snapshot.devices {
         let gpu = Gpu { snapshot, device, local_time: &style.local_time };
-        write_row(fields.iter().map(|field| style.clean(&field.0.column.show((field.0.get)(&gpu), options))), out)?;
+        write_row(fields.iter().map(|field| style.clean(&field.0.column.show(field.0.value(&gpu), options))), out)?;
     }
     Ok(())
 }
@@ -69,9 +85,11 @@ pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, s
     if options.header {
         write_row(fields.iter().map(|field| field.0.column.title()), out)?;
     }
+    let time = timestamp(snapshot, &style.local_time);
     for process in &snapshot.processes {
-        let mapped = process.devices.iter().map(|use_of| App { process, device: snapshot.device(use_of.device), used: use_of.dram() });
-        let unmapped = process.unmapped.iter().map(|unmapped| App { process, device: None, used: unmapped.kinds.dram() });
+        let app = |device, used| App { process, device, used, time: time.clone() };
+        let mapped = process.devices.iter().map(|use_of| app(snapshot.device(use_of.device), use_of.dram()));
+        let unmapped = process.unmapped.iter().map(|unmapped| app(None, unmapped.kinds.dram()));
         for app in mapped.chain(unmapped) {
             write_row(fields.iter().map(|field| style.clean(&field.0.column.show((field.0.get)(&app), options))), out)?;
         }
@@ -80,13 +98,30 @@ pub fn csv_apps(snapshot: &Snapshot, fields: &[AppField], options: CsvOptions, s
 }
 
 /// What nvidia-smi knows of a column: the names it is asked for by, what it prints above it, and the unit.
-struct Column {
+pub(crate) struct Column {
     names: &'static [&'static str],
     heading: &'static str,
     unit: &'static str,
+    /// Our field that it shows, or what it is where no field is the same.
+    meaning: &'static str,
 }
 
 impl Column {
+    /// Our field that it shows.
+    fn field(&self) -> Option<DeviceField> {
+        DeviceField::find(self.meaning)
+    }
+
+    /// Its line in the help: names, unit, our field, meaning.
+    pub(crate) fn help(&self) -> Vec<String> {
+        let unit = if self.unit.is_empty() { "-" } else { self.unit };
+        let (field, meaning) = match self.field() {
+            Some(field) => (self.meaning, field.help),
+            None => ("-", self.meaning),
+        };
+        vec![self.names.join(", "), unit.to_owned(), field.to_owned(), meaning.to_owned()]
+    }
+
     fn title(&self) -> String {
         if self.unit.is_empty() { self.heading.to_owned() } else { format!("{} [{}]", self.heading, self.unit) }
     }
@@ -103,7 +138,39 @@ impl Column {
 
 struct GpuColumn {
     column: Column,
-    get: fn(&Gpu<'_>) -> Reading<String>,
+    shown: Shown,
+}
+
+/// How a column shows the field that it means.
+#[derive(Clone, Copy)]
+enum Shown {
+    /// As it is.
+    Plain,
+    /// With so many digits behind the point.
+    Decimals(usize),
+    /// In MiB.
+    Mebibytes,
+    /// A ratio in per cent.
+    Percent,
+    /// It is no field.
+    Made(fn(&Gpu<'_>) -> Reading<String>),
+    /// Nothing measures it.
+    Nothing,
+}
+
+impl GpuColumn {
+    fn value(&self, gpu: &Gpu<'_>) -> Reading<String> {
+        let field = self.column.field().ok_or(Missing::NoSource);
+        let number = |field: DeviceField| field.number(gpu.device);
+        match self.shown {
+            Shown::Plain => field.and_then(|field| Ok(plain(&field.get(gpu.device)?, field.unit))),
+            Shown::Decimals(digits) => field.and_then(number).map(|number| format!("{number:.digits$}")),
+            Shown::Mebibytes => field.and_then(number).map(|bytes| format!("{:.0}", (bytes / f64::from(1 << 20)).floor())),
+            Shown::Percent => field.and_then(number).map(|ratio| format!("{:.0}", ratio * 100.0)),
+            Shown::Made(make) => make(gpu),
+            Shown::Nothing => Err(Missing::NoSource),
+        }
+    }
 }
 
 struct Gpu<'a> {
@@ -121,50 +188,85 @@ struct App<'a> {
     process: &'a Process,
     device: Option<&'a Device>,
     used: Reading<u64>,
+    time: String,
 }
 
-const fn gpu(names: &'static [&'static str], heading: &'static str, unit: &'static str, get: fn(&Gpu<'_>) -> Reading<String>) -> GpuColumn {
-    GpuColumn { column: Column { names, heading, unit }, get }
+type Names = &'static [&'static str];
+
+const fn gpu(names: Names, unit: &'static str, meaning: &'static str, shown: Shown) -> GpuColumn {
+    headed(names, names[0], unit, meaning, shown)
 }
 
-const fn app(names: &'static [&'static str], heading: &'static str, unit: &'static str, get: fn(&App<'_>) -> Reading<String>) -> AppColumn {
-    AppColumn { column: Column { names, heading, unit }, get }
+/// A column whose heading is not the name that it is mostly asked for by.
+const fn headed(names: Names, heading: &'static str, unit: &'static str, meaning: &'static str, shown: Shown) -> GpuColumn {
+    GpuColumn { column: Column { names, heading, unit, meaning }, shown }
 }
+
+const fn app(names: Names, unit: &'static str, meaning: &'static str, get: fn(&App<'_>) -> Reading<String>) -> AppColumn {
+    AppColumn { column: Column { names, heading: names[0], unit, meaning }, get }
+}
+
+/// The columns of `--query-gpu`.
+pub(crate) fn gpu_columns() -> impl Iterator<Item = &'static Column> {
+    GPU.iter().map(|row| &row.column)
+}
+
+/// The columns of `--query-compute-apps`.
+pub(crate) fn app_columns() -> impl Iterator<Item = &'static Column> {
+    APPS.iter().map(|row| &row.column)
+}
+
+const NOT_HERE: &str = "Not measured on these devices; N/A.";
 
 #[rustfmt::skip] // one row a line
 const GPU: &[GpuColumn] = &[
-    gpu(&["timestamp"], "timestamp", "", |gpu| Ok(timestamp(gpu))),
-    gpu(&["index"], "index", "", |gpu| Ok(gpu.device.id.to_string())),
-    gpu(&["count"], "count", "", |gpu| Ok(gpu.snapshot.devices.len().to_string())),
-    gpu(&["name", "gpu_name"], "name", "", |gpu| gpu.device.name.clone()),
-    gpu(&["uuid", "gpu_uuid"], "uuid", "", |gpu| gpu.device.asic_id.clone()),
-    gpu(&["serial", "gpu_serial"], "serial", "", |gpu| gpu.device.serial.clone()),
-    gpu(&["pci.bus_id", "gpu_bus_id"], "pci.bus_id", "", |gpu| gpu.device.bdf.map(|bdf| bus_id(&bdf.to_string()))),
-    gpu(&["driver_version"], "driver_version", "", |gpu| gpu.snapshot.driver.clone()),
-    gpu(&["temperature.gpu"], "temperature.gpu", "", |gpu| gpu.device.temperature.map(|value| format!("{:.0}", value.0))),
-    gpu(&["power.draw"], "power.draw", "W", |gpu| gpu.device.power.map(|value| format!("{:.2}", value.0))),
-    gpu(&["power.limit"], "power.limit", "W", |gpu| gpu.device.power_limit.map(|value| format!("{:.2}", value.0))),
-    gpu(&["memory.total"], "memory.total", "MiB", |gpu| mebibytes(gpu.device.memory.dram.total)),
-    gpu(&["memory.used"], "memory.used", "MiB", |gpu| mebibytes(gpu.device.memory.dram.used)),
-    gpu(&["memory.free"], "memory.free", "MiB", |gpu| mebibytes(gpu.device.memory.dram.free())),
-    gpu(&["utilization.gpu"], "utilization.gpu", "%", |_| Err(Missing::NoSource)),
-    gpu(&["clocks.sm", "clocks.current.sm"], "clocks.current.sm", "MHz", |gpu| gpu.device.aiclk_mhz.map(|clock| clock.0.to_string())),
-    gpu(&["clocks.gr", "clocks.current.graphics"], "clocks.current.graphics", "MHz", |gpu| gpu.device.aiclk_mhz.map(|clock| clock.0.to_string())),
-    gpu(&["clocks.max.sm"], "clocks.max.sm", "MHz", |gpu| gpu.device.aiclk_limit_mhz.map(|clock| clock.0.to_string())),
-    gpu(&["pcie.link.gen.current"], "pcie.link.gen.current", "", |gpu| gpu.device.pcie_gen.map(|value| value.to_string())),
-    gpu(&["pcie.link.gen.max"], "pcie.link.gen.max", "", |gpu| gpu.device.pcie_gen_max.map(|value| value.to_string())),
-    gpu(&["pcie.link.width.current"], "pcie.link.width.current", "", |gpu| gpu.device.pcie_width.map(|value| value.to_string())),
-    gpu(&["pcie.link.width.max"], "pcie.link.width.max", "", |gpu| gpu.device.pcie_width_max.map(|value| value.to_string())),
+    gpu(&["timestamp"], "", "Local time of the sample.", Shown::Made(|gpu| Ok(timestamp(gpu.snapshot, gpu.local_time)))),
+    gpu(&["index"], "", "id", Shown::Plain),
+    gpu(&["count"], "", "Number of devices.", Shown::Made(|gpu| Ok(gpu.snapshot.devices.len().to_string()))),
+    gpu(&["name", "gpu_name"], "", "name", Shown::Plain),
+    gpu(&["uuid", "gpu_uuid"], "", "asic_id", Shown::Plain),
+    gpu(&["serial", "gpu_serial"], "", "serial", Shown::Plain),
+    gpu(&["pci.bus_id", "gpu_bus_id"], "", "bdf", Shown::Made(|gpu| gpu.device.bdf.map(|bdf| bus_id(&bdf.to_string())))),
+    gpu(&["driver_version"], "", "Version of the kernel driver.", Shown::Made(|gpu| gpu.snapshot.driver.clone())),
+    gpu(&["vbios_version"], "", "firmware", Shown::Plain),
+    gpu(&["pstate"], "", NOT_HERE, Shown::Nothing),
+    gpu(&["temperature.gpu"], "", "temperature", Shown::Decimals(0)),
+    gpu(&["temperature.memory"], "", NOT_HERE, Shown::Nothing),
+    gpu(&["power.draw"], "W", "power", Shown::Decimals(2)),
+    gpu(&["power.draw.instant"], "W", "power", Shown::Decimals(2)),
+    gpu(&["power.limit"], "W", "power_limit", Shown::Decimals(2)),
+    gpu(&["enforced.power.limit"], "W", "power_limit", Shown::Decimals(2)),
+    gpu(&["memory.total"], "MiB", "memory.total", Shown::Mebibytes),
+    gpu(&["memory.used"], "MiB", "memory.used", Shown::Mebibytes),
+    gpu(&["memory.free"], "MiB", "memory.free", Shown::Mebibytes),
+    gpu(&["utilization.gpu"], "%", "utilization", Shown::Percent),
+    gpu(&["utilization.memory"], "%", NOT_HERE, Shown::Nothing),
+    gpu(&["utilization.encoder"], "%", NOT_HERE, Shown::Nothing),
+    gpu(&["utilization.decoder"], "%", NOT_HERE, Shown::Nothing),
+    gpu(&["utilization.jpeg"], "%", NOT_HERE, Shown::Nothing),
+    gpu(&["utilization.ofa"], "%", NOT_HERE, Shown::Nothing),
+    headed(&["clocks.sm", "clocks.current.sm"], "clocks.current.sm", "MHz", "aiclk_mhz", Shown::Decimals(0)),
+    headed(&["clocks.gr", "clocks.current.graphics"], "clocks.current.graphics", "MHz", "aiclk_mhz", Shown::Decimals(0)),
+    headed(&["clocks.mem", "clocks.current.memory"], "clocks.current.memory", "MHz", NOT_HERE, Shown::Nothing),
+    gpu(&["clocks.max.sm"], "MHz", "aiclk_limit_mhz", Shown::Decimals(0)),
+    headed(&["clocks.max.gr", "clocks.max.graphics"], "clocks.max.graphics", "MHz", "aiclk_limit_mhz", Shown::Decimals(0)),
+    gpu(&["pcie.link.gen.current"], "", "pcie_gen", Shown::Plain),
+    gpu(&["pcie.link.gen.max"], "", "pcie_gen_max", Shown::Plain),
+    gpu(&["pcie.link.width.current"], "", "pcie_width", Shown::Plain),
+    gpu(&["pcie.link.width.max"], "", "pcie_width_max", Shown::Plain),
     // nvidia-smi's is a share of the highest speed, which no driver of ours publishes.
-    gpu(&["fan.speed"], "fan.speed", "%", |_| Err(Missing::NoSource)),
+    gpu(&["fan.speed"], "%", "Share of the highest speed, which no driver publishes; N/A. See fan_rpm of --fields.", Shown::Nothing),
 ];
 
 #[rustfmt::skip] // one row a line
 const APPS: &[AppColumn] = &[
-    app(&["pid"], "pid", "", |app| Ok(app.process.key.pid.to_string())),
-    app(&["process_name", "name"], "process_name", "", |app| app.process.name.clone()),
-    app(&["used_memory", "used_gpu_memory"], "used_gpu_memory", "MiB", |app| mebibytes(app.used)),
-    app(&["gpu_uuid"], "gpu_uuid", "", |app| app.device.map_or(Err(Missing::NoSource), |device| device.asic_id.clone())),
+    app(&["pid"], "", "Process id on this host.", |app| Ok(app.process.key.pid.to_string())),
+    app(&["process_name", "name"], "", "The kernel's short name of the process.", |app| app.process.name.clone()),
+    AppColumn { column: Column { names: &["used_memory", "used_gpu_memory"], heading: "used_gpu_memory", unit: "MiB", meaning: "DRAM it uses on the device." }, get: |app| mebibytes(app.used) },
+    app(&["gpu_uuid"], "", "asic_id", |app| app.device.map_or(Err(Missing::NoSource), |device| device.asic_id.clone())),
+    app(&["gpu_name"], "", "name", |app| app.device.map_or(Err(Missing::NoSource), |device| device.name.clone())),
+    app(&["gpu_bus_id"], "", "bdf", |app| app.device.map_or(Err(Missing::NoSource), |device| device.bdf.map(|bdf| bus_id(&bdf.to_string())))),
+    app(&["timestamp"], "", "Local time of the sample.", |app| Ok(app.time.clone())),
 ];
 
 fn mebibytes(bytes: Reading<u64>) -> Reading<String> {
@@ -172,9 +274,9 @@ fn mebibytes(bytes: Reading<u64>) -> Reading<String> {
 }
 
 /// `2026/11/15 08:12:45.120`: the local time, and the milliseconds, which are the same in every time zone.
-fn timestamp(gpu: &Gpu<'_>) -> String {
-    let millis = gpu.snapshot.time.0 / 1_000_000 % 1000;
-    format!("{}.{millis:03}", gpu.local_time.replace('-', "/"))
+fn timestamp(snapshot: &Snapshot, local_time: &str) -> String {
+    let millis = snapshot.time.0 / 1_000_000 % 1000;
+    format!("{}.{millis:03}", local_time.replace('-', "/"))
 }
 
 /// `00000000:C1:00.0` for `0000:c1:00.0`: nvidia-smi prints eight digits of the domain.
@@ -200,6 +302,14 @@ mod tests {
         let error = GpuField::parse("ecc.mode").err().unwrap().to_string();
         assert!(error.starts_with("\"ecc.mode\" is not") && error.contains("memory.used, memory.free"), "{error}");
         assert!(AppField::parse("").is_err());
+    }
+
+    /// A meaning is a field of ours, or a sentence.
+    #[test]
+    fn meanings_are_fields_or_sentences() {
+        for column in gpu_columns().chain(app_columns()) {
+            assert!(column.field().is_some() || column.meaning.ends_with('.'), "{}: {}", column.names[0], column.meaning);
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! `ttmon who`: who holds which device, a line each.
+//! `ttmon who`: the processes on devices, one line each, then the devices without one.
 
 use std::io::{self, Write};
 
+use ttmon_model::identity::ranges;
 use ttmon_model::snapshot::State;
-use ttmon_model::{Device, Process, Reading, Snapshot};
+use ttmon_model::{Device, DeviceId, Kind, Process, Reading, Snapshot};
 
 use crate::notes::{hidden, print_problems};
 use crate::quantity::{ABSENT, age, size_or_absent};
@@ -11,49 +12,62 @@ use crate::snapshot::origin_mark;
 use crate::style::Style;
 use crate::text::aligned;
 
-/// Prints a line for each process on each device, and one for each device that nobody is seen on.
+const HEAD: [&str; 8] = ["PID", "USER", "DEVICES", "DRAM", "L1", "STARTED", "NAME", "WHERE"];
+
+/// Prints a line per process under a header, and one for each state of the devices that no process is seen on.
 pub fn who(snapshot: &Snapshot, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows = Vec::new();
-    for device in &snapshot.devices {
-        let place = [format!("device {}", device.id), device.label()];
-        let holders: Vec<_> = snapshot.processes_on(device.id).collect();
-        for (process, use_of) in &holders {
-            rows.push(holder(snapshot, process, &place, use_of.dram(), use_of.l1()));
-        }
-        if holders.is_empty() || device.memory.hidden_processes > 0 {
-            rows.push(place.into_iter().chain([unseen(device)]).collect());
-        }
-    }
-    for process in &snapshot.processes {
-        for unmapped in &process.unmapped {
-            let place = ["unmapped".to_owned(), format!("chip {}", unmapped.id)];
-            rows.push(holder(snapshot, process, &place, unmapped.kinds.dram(), unmapped.kinds.l1()));
-        }
+    let is_seen = |process: &&Process| !process.devices.is_empty() || !process.unmapped.is_empty();
+    let mut rows: Vec<Vec<String>> = snapshot.processes.iter().filter(is_seen).map(|process| holder(snapshot, process)).collect();
+    if !rows.is_empty() {
+        rows.insert(0, HEAD.map(str::to_owned).into());
     }
     for row in &mut rows {
         row.iter_mut().for_each(|part| *part = style.clean(part));
     }
     for line in aligned(&rows) {
-        writeln!(out, "{}", format!("{line}  {}", origin_mark(snapshot)).trim_end())?;
+        writeln!(out, "{line}")?;
+    }
+    for (state, ids) in unseen_devices(snapshot) {
+        let devices = if ids.len() == 1 { "device" } else { "devices" };
+        writeln!(out, "{}", style.clean(&format!("{devices} {}: {state}", ranges(ids))))?;
+    }
+    if !origin_mark(snapshot).is_empty() {
+        writeln!(out, "{}", origin_mark(snapshot))?;
     }
     print_problems(snapshot, style, out)
 }
 
-fn holder(snapshot: &Snapshot, process: &Process, place: &[String], dram: Reading<u64>, l1: Reading<u64>) -> Vec<String> {
+fn holder(snapshot: &Snapshot, process: &Process) -> Vec<String> {
     let or_absent = |text: Reading<String>| text.unwrap_or_else(|_| ABSENT.to_owned());
     let started = process.start_time.map(|start| format!("{} ago", age(start, snapshot.time)));
     let launched = process.last_launch.ok().map(|last| format!("last program {} ago", age(last, snapshot.time)));
-    let mut row = place.to_vec();
-    row.extend([
+    let devices = ranges(process.devices.iter().map(|use_of| use_of.device));
+    let unmapped = process.unmapped.iter().map(|unmapped| format!("unmapped chip {}", unmapped.id));
+    let devices: Vec<String> = (!devices.is_empty()).then_some(devices).into_iter().chain(unmapped).collect();
+    vec![
         process.key.pid.to_string(),
         or_absent(process.user.clone()),
+        devices.join(", "),
+        size_or_absent(process.total_of(&Kind::DRAM_BAR)),
+        size_or_absent(process.total_of(&Kind::L1_BAR)),
+        or_absent(started),
         or_absent(process.title()),
-        format!("{} DRAM", size_or_absent(dram)),
-        format!("{} L1", size_or_absent(l1)),
-        format!("started {}", or_absent(started)),
         launched.into_iter().chain(process.workloads()).collect::<Vec<_>>().join(", "),
-    ]);
-    row
+    ]
+}
+
+/// What can be said of devices on which no process is seen, or not all; the same words once.
+fn unseen_devices(snapshot: &Snapshot) -> Vec<(String, Vec<DeviceId>)> {
+    let mut states: Vec<(String, Vec<DeviceId>)> = Vec::new();
+    let is_unseen = |device: &&Device| device.memory.hidden_processes > 0 || snapshot.processes_on(device.id).next().is_none();
+    for device in snapshot.devices.iter().filter(is_unseen) {
+        let state = unseen(device);
+        match states.iter_mut().find(|(known, _)| *known == state) {
+            Some((_, ids)) => ids.push(device.id),
+            None => states.push((state, vec![device.id])),
+        }
+    }
+    states
 }
 
 /// What can be said of a device on which no process is seen.

@@ -60,4 +60,4 @@ mod worker;
 pub use machine::Machine;
 pub use part::{NotReady, run_as_part};
 pub use simulation::{Simulation, StartError};
-pub use spec::{FaultKind, Spec, SpecError};
+pub use spec::{FaultKind, Spec, SpecError, words};

@@ -31,6 +31,22 @@ pub struct Spec {
     pub(crate) driver: Option<Version>,
 }
 
+/// Names that boards go by elsewhere.
+const OTHER_NAMES: [(&str, &str); 1] = [("t3000", "t3k")];
+
+/// Words that a spec may begin with or go on with, and what they mean.
+pub fn words() -> impl Iterator<Item = (String, &'static str)> {
+    let boards = BOARDS.iter().map(|board| (board.name.to_owned(), "board, xN for several"));
+    let faults = FaultKind::ALL.into_iter().map(|kind| (format!("fault={}:", kind.name()), "a fault of a device"));
+    let options = [
+        ("idle", "no processes"),
+        ("procs=", "number of processes"),
+        ("buffers=", "buffers of each process"),
+        ("driver=", "version of the driver"),
+    ];
+    boards.chain(options.map(|(word, help)| (word.to_owned(), help))).chain(faults)
+}
+
 /// The drivers that can be chosen, by their words.
 const DRIVERS: [(&str, Version); 4] =
     [("2.5", Version::new(2, 5, 0)), ("2.7", Version::new(2, 7, 0)), ("2.9", Version::new(2, 9, 0)), ("2.10", Version::new(2, 10, 0))];
@@ -149,12 +165,16 @@ impl Spec {
 
 /// One item that must be a board: `n300` or `n300x4`.
 fn boards(item: &str) -> Result<(&'static Board, u64), SpecError> {
-    let named = |name: &str| BOARDS.iter().find(|board| board.name == name || board.card_type == name);
+    let item = item.to_ascii_lowercase();
+    let named = |name: &str| {
+        let name = OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name);
+        BOARDS.iter().find(|board| board.name == name || board.card_type == name)
+    };
     let counted = item.rsplit_once('x').and_then(|(name, count)| Some((named(name)?, count)));
-    match (named(item), counted) {
+    match (named(&item), counted) {
         (Some(board), _) => Ok((board, 1)),
-        (None, Some((board, count))) => Ok((board, number(item, count, 1..=DEVICES_MAX as u64)?)),
-        (None, None) => Err(SpecError::Unknown { item: item.to_owned() }),
+        (None, Some((board, count))) => Ok((board, number(&item, count, 1..=DEVICES_MAX as u64)?)),
+        (None, None) => Err(SpecError::Unknown { item }),
     }
 }
 
@@ -295,6 +315,8 @@ mod tests {
         check("n300", &[("n300", 1)], None, 64);
         check("t3k", &[("t3k", 1)], None, 64);
         check("galaxy", &[("galaxy", 1)], None, 64);
+        check("T3K", &[("t3k", 1)], None, 64);
+        check("t3000,N150x2", &[("t3k", 1), ("n150", 2)], None, 64);
         check("galaxyx2", &[("galaxy", 2)], None, 64);
         check("galaxy-bhx8,idle", &[("galaxy-bh", 8)], Some(0), 64);
         check("n150x2, p150x3 ,p300,procs=5,buffers=9", &[("n150", 2), ("p150", 3), ("p300", 1)], Some(5), 9);

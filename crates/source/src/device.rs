@@ -530,12 +530,24 @@ fn report(directory: &Path, found: Vec<Problem>, problems: &mut Vec<Problem>) {
     for reason in reasons {
         let of_kind: Vec<_> = found.iter().filter(|problem| problem.reason == reason).collect();
         let detail = match of_kind.as_slice() {
-            [only] => format!("{}: {}", only.part, only.detail),
-            [first, ..] => format!("{} files, {} among them: {}", of_kind.len(), first.part, first.detail),
+            [only] => format!("{}: {}", file_name(&only.part), only.detail),
+            [first, ..] if matches!(reason, Missing::Unparsable | Missing::OutOfRange) => {
+                format!("{} files with unusable values, such as {}: {}", of_kind.len(), file_name(&first.part), first.detail)
+            }
+            [first, ..] => format!("{} files unreadable: {}", of_kind.len(), without_number(&first.detail)),
             [] => continue,
         };
         problems.push(Problem { part: directory.display().to_string(), reason, detail });
     }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// `Permission denied` for `Permission denied (os error 13)`.
+fn without_number(detail: &str) -> &str {
+    detail.split_once(" (os error ").map_or(detail, |(words, _)| words)
 }
 
 #[cfg(test)]

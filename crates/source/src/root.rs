@@ -5,6 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use ttmon_model::DeviceId;
 use ttmon_reads::directory;
 use ttmon_reads::faults::{Fault, Faults};
 
@@ -79,6 +80,11 @@ impl Root {
             temporary: directory.join("tmp"),
             base,
         }
+    }
+
+    /// The devices that the driver lists now; none where it lists nothing.
+    pub fn device_ids(&self) -> Vec<DeviceId> {
+        crate::device::list(self).unwrap_or_default()
     }
 
     /// The driver's class directory.

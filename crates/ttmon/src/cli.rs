@@ -2,16 +2,21 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 mod alerts;
+mod monitors;
 mod plain;
+pub(crate) mod span;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::completion;
 use crate::mem::By;
 use crate::names::Name;
+pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs, TopArgs, TopoArgs, WaitArgs};
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
 
@@ -50,6 +55,13 @@ pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap
         }
         (typed, _) => typed,
     }
+}
+
+/// The sub-command that was typed, if there is one.
+pub(crate) fn command_among(words: &[OsString]) -> Option<String> {
+    let program = Cli::command();
+    let own = words.iter().skip(1).take_while(|word| *word != "--");
+    own.filter_map(|word| word.to_str()).find(|word| program.find_subcommand(word).is_some()).map(str::to_owned)
 }
 
 /// The exit code of a usage error. `check` and `doctor` have their own, because 2 has a meaning there.
@@ -95,7 +107,13 @@ pub(crate) fn command() -> clap::Command {
     program.build();
     program.mut_subcommands(|command| {
         let senseless = SENSELESS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, flags)| flags);
-        command.mut_args(|flag| if senseless.contains(&flag.get_id().as_str()) { flag.hide(true) } else { flag })
+        let is_delay = DELAY_COMMANDS.contains(&command.get_name());
+        command.mut_args(|flag| match flag.get_id().as_str() {
+            id if senseless.contains(&id) => flag.hide(true),
+            "device" if is_delay => flag.help(DELAY_HELP).value_name("TIME"),
+            "id" if is_delay => flag.help("Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME"),
+            _ => flag,
+        })
     })
 }
 
@@ -111,17 +129,24 @@ const SENSELESS: &[(&str, &[&str])] = &[
     ("alias", OF_MACHINES),
     ("completions", OF_MACHINES),
     ("man", OF_MACHINES),
+    ("help", OF_MACHINES),
+    ("dmon", &["json"]),
+    ("pmon", &["json"]),
 ];
+
+/// Commands in which `-d` is the interval, as in nvidia-smi.
+pub(crate) const DELAY_COMMANDS: [&str; 2] = ["dmon", "pmon"];
+const DELAY_HELP: &str = "Time from one line to the next: seconds, or 500ms, 5m [default: 1]; devices are named with -i";
 const OF_MACHINES: &[&str] = &["device", "id", "json", "no_server", "root", "sim", "seed", "cluster", "read_timeout", "color", "ascii"];
 
 /// Flags of every command.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Everywhere {
     /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME.
-    #[arg(short = 'd', long = "device", value_name = "LIST", global = true)]
+    #[arg(short = 'd', long = "device", value_name = "LIST", global = true, add = completion::devices())]
     pub(crate) device: Vec<String>,
     /// The same.
-    #[arg(short = 'i', long = "id", value_name = "LIST", global = true)]
+    #[arg(short = 'i', long = "id", value_name = "LIST", global = true, add = completion::devices())]
     pub(crate) id: Vec<String>,
     /// Print JSON.
     #[arg(long, global = true)]
@@ -133,7 +158,7 @@ pub(crate) struct Everywhere {
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Option<PathBuf>,
     /// Show a simulated machine: BOARD[xN][,BOARD[xN]...][,OPTION...], for example t3k or p150x2,fault=hot:1.
-    #[arg(long, value_name = "SPEC", global = true)]
+    #[arg(long, value_name = "SPEC", global = true, add = completion::sims())]
     pub(crate) sim: Option<String>,
     /// Seed of the simulation.
     #[arg(long, value_name = "N", global = true)]
@@ -175,41 +200,47 @@ pub(crate) enum When {
 /// Flags of the snapshot.
 #[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct SnapshotArgs {
-    /// Show it again and again, in place.
+    /// Refresh in place.
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// Refresh of --watch in milliseconds, at least 50 [default: 500]. (Not tt-smi's reset: ttmon never resets a
+    /// Refresh of --watch in milliseconds, at least 50 [default: 500]; also 2s. (Not tt-smi's reset: ttmon never resets a
     /// device.)
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
-    /// Print again every SEC seconds.
-    #[arg(short = 'l', long = "loop", value_name = "SEC")]
-    pub(crate) loop_seconds: Option<f64>,
+    /// Print again every SEC seconds; also 500ms, 5m.
+    #[arg(short = 'l', long = "loop", value_name = "SEC", value_parser = span::seconds)]
+    pub(crate) loop_interval: Option<Duration>,
     /// Print again every MS milliseconds; also spelled -lms.
     #[arg(long = "loop-ms", value_name = "MS")]
     pub(crate) loop_ms: Option<u64>,
-    /// One line a device.
-    #[arg(short = 'L', long)]
+    /// One line per device; also spelled --list-gpus.
+    #[arg(short = 'L', long, alias = "list-gpus")]
     pub(crate) list: bool,
     /// Everything of each device, with the reason where something is missing. Words given to -d are nvidia-smi's sections then
     /// (MEMORY, POWER ...), and -i names devices.
     #[arg(short, long)]
     pub(crate) query: bool,
     /// CSV of these fields (see --help-fields).
-    #[arg(long, value_name = "F,F...")]
+    #[arg(long, value_name = "F,F...", add = completion::fields())]
     pub(crate) fields: Option<String>,
     /// csv[,noheader][,nounits]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
     /// nvidia-smi's query, with its field names and look.
-    #[arg(long, value_name = "F,F...")]
+    #[arg(long, value_name = "F,F...", add = completion::gpu_fields())]
     pub(crate) query_gpu: Option<String>,
     /// nvidia-smi's query of processes.
-    #[arg(long, value_name = "F,F...")]
+    #[arg(long, value_name = "F,F...", add = completion::app_fields())]
     pub(crate) query_compute_apps: Option<String>,
     /// List the fields of --fields.
     #[arg(long)]
     pub(crate) help_fields: bool,
+    /// List the fields of --query-gpu.
+    #[arg(long)]
+    pub(crate) help_query_gpu: bool,
+    /// List the fields of --query-compute-apps.
+    #[arg(long)]
+    pub(crate) help_query_compute_apps: bool,
     /// Leave processes and memory out.
     #[arg(long)]
     pub(crate) no_processes: bool,
@@ -227,10 +258,16 @@ pub(crate) enum Command {
     /// Who holds which device.
     Who {
         /// Only these devices.
-        #[arg(value_name = "DEV")]
+        #[arg(value_name = "DEV", add = completion::devices())]
         devices: Vec<String>,
     },
-    /// Wait until something is so. Exit code 4 when it took too long.
+    /// Print one line per device and interval, as nvidia-smi dmon does.
+    Dmon(DmonArgs),
+    /// Print one line per process, device and interval, as nvidia-smi pmon does.
+    Pmon(PmonArgs),
+    /// Print how each two devices are connected.
+    Topo(TopoArgs),
+    /// Wait until devices are idle; exits 4 on timeout.
     Wait(WaitArgs),
     /// Examine this machine: what is wrong, and the command that mends it.
     ///
@@ -286,6 +323,12 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
+    /// Print the help of ttmon, or of one of its commands.
+    Help {
+        /// The command.
+        #[arg(value_name = "CMD")]
+        command: Option<String>,
+    },
     /// Print a generated page as Markdown.
     #[command(hide = true)]
     Markdown {
@@ -302,20 +345,6 @@ pub(crate) enum Page {
     Cli,
     /// docs/metrics.md
     Metrics,
-}
-
-/// Flags of `wait`.
-#[derive(Debug, Args)]
-pub(crate) struct WaitArgs {
-    /// Until no process holds the devices.
-    #[arg(long, required = true)]
-    pub(crate) idle: bool,
-    /// Give up after S seconds.
-    #[arg(long, value_name = "S")]
-    pub(crate) timeout: Option<f64>,
-    /// Only these devices.
-    #[arg(value_name = "DEV")]
-    pub(crate) devices: Vec<String>,
 }
 
 /// Flags of `doctor`.
@@ -351,58 +380,8 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) no_stale: bool,
     /// Check only these devices.
-    #[arg(value_name = "DEV")]
+    #[arg(value_name = "DEV", add = completion::devices())]
     pub(crate) devices: Vec<String>,
-}
-
-/// Flags of `top`.
-#[derive(Debug, Default, Args)]
-pub(crate) struct TopArgs {
-    /// Milliseconds from one look to the next, at least 50 [default: as in the settings, else 1000]. A recording is
-    /// played at its own pace.
-    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
-    pub(crate) refresh: Option<String>,
-    /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
-    #[arg(long, value_name = "N")]
-    pub(crate) view: Option<usize>,
-    /// Show what `ttmon record` wrote, instead of this machine.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) replay: Option<PathBuf>,
-    /// Show the machine of a service, http://HOST:PORT, https://HOST:PORT or unix:PATH, instead of this one; may be given again.
-    #[arg(long, value_name = "URL", conflicts_with = "replay")]
-    pub(crate) connect: Vec<String>,
-    /// File with the token those services want; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
-    #[arg(long, value_name = "FILE", requires = "connect")]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Certificates to trust for https://, in PEM, instead of the system's.
-    #[arg(long, value_name = "FILE", requires = "connect")]
-    pub(crate) ca: Option<PathBuf>,
-    /// Send no signals to processes.
-    #[arg(long)]
-    pub(crate) read_only: bool,
-    /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml; also TTMON_CONFIG.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-}
-
-/// Flags of `record`.
-#[derive(Debug, Args)]
-pub(crate) struct RecordArgs {
-    /// Where to; it must not exist, unless --force is given.
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Milliseconds from one look to the next, at least 50 [default: 1000].
-    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
-    pub(crate) refresh: Option<String>,
-    /// Leave out live buffers, blocks of banks and events: a smaller file, and an empty memory view.
-    #[arg(long)]
-    pub(crate) no_buffers: bool,
-    /// End after S seconds.
-    #[arg(long, value_name = "S")]
-    pub(crate) duration: Option<f64>,
-    /// Replace FILE if it exists.
-    #[arg(long)]
-    pub(crate) force: bool,
 }
 
 /// Flags of `alias`.
@@ -516,17 +495,6 @@ pub(crate) enum Order {
     Tag,
 }
 
-/// Flags of `events`.
-#[derive(Debug, Default, Args)]
-pub(crate) struct EventsArgs {
-    /// Only this process.
-    #[arg(long, value_name = "P")]
-    pub(crate) pid: Option<u32>,
-    /// Go on printing what happens.
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-}
-
 /// Flags of `serve`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeArgs {
@@ -549,9 +517,9 @@ pub(crate) struct ServeArgs {
     /// Where to serve HTTP [default: 127.0.0.1:9477], or off.
     #[arg(long, value_name = "ADDR:PORT|off")]
     pub(crate) listen: Option<String>,
-    /// How often the machine is looked at, in seconds, 0.1 to 3600 [default: 1].
-    #[arg(long, value_name = "S")]
-    pub(crate) interval: Option<f64>,
+    /// Time from one sample to the next, 100ms to 1h; a bare number is seconds [default: 1].
+    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
+    pub(crate) interval: Option<Duration>,
     /// Let other hosts ask; takes a token and TLS too.
     #[arg(long)]
     pub(crate) allow_remote: bool,
@@ -570,7 +538,7 @@ pub(crate) struct ServeArgs {
     /// Configuration file of alerts instead of /etc/ttmon/config.toml and the user's own; also TTMON_CONFIG.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Do not tell each event; errors and dumps are told all the same.
+    /// Print neither the banner nor events; errors and dumps are still printed.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// How lines look.

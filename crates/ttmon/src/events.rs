@@ -1,20 +1,23 @@
 //! `ttmon events`: the flight recorders of tracked processes, as a service tells them or as they are read here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use ttmon_ask::{Events, Service, Trouble};
 use ttmon_model::Snapshot;
 use ttmon_model::event::{BufferEvent, Op};
+use ttmon_model::units::UnixTime;
 use ttmon_print::Style;
 use ttmon_reads::Pace;
 use ttmon_recorder::Recorder;
 use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 
-use crate::cli::EventsArgs;
+use crate::cli::{EventsArgs, span};
 use crate::failure::{Failure, complain};
 use crate::meant::Context;
 use crate::mem::{no_memory_of, nothing_found};
@@ -30,7 +33,7 @@ const TEXT_BYTES: usize = 64 * 1024;
 
 /// Prints what the recorders have, and goes on if asked to.
 pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
-    let mut page = Page::new(context, args.pid);
+    let mut page = Page::new(context, args)?;
     for service in &server::services(context) {
         match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
@@ -155,12 +158,23 @@ struct Page<'a> {
     pid: Option<u32>,
     /// It has exited: its number may be another's from now on.
     has_ended: bool,
+    /// Earlier events are left out.
+    since: Option<UnixTime>,
+    /// How many of the first lines are printed: the last of them. None once they are printed.
+    last: Option<usize>,
+    /// Those lines, the oldest first.
+    kept: VecDeque<String>,
+    zone: TimeZone,
 }
 
 impl<'a> Page<'a> {
-    fn new(context: &'a Context, pid: Option<u32>) -> Self {
+    fn new(context: &'a Context, args: &EventsArgs) -> Result<Self, Failure> {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
-        Self { context, style, text: String::new(), by_service: HashMap::new(), has_told: false, pid, has_ended: false }
+        let since = args.since.as_deref().map(parse_since).transpose()?;
+        let zone = if context.json { TimeZone::UTC } else { TimeZone::system() };
+        let (text, by_service, kept) = (String::new(), HashMap::new(), VecDeque::new());
+        let pid = args.pid;
+        Ok(Self { context, style, text, by_service, has_told: false, pid, has_ended: false, since, last: args.lines, kept, zone })
     }
 
     /// A service told this one.
@@ -184,18 +198,52 @@ impl<'a> Page<'a> {
         }
         self.has_told = true;
         self.has_ended |= event.op == Op::Exit && Some(event.pid) == self.pid;
-        self.text += &if self.context.json { ttmon_wire::event_line(event) } else { ttmon_print::event(event, &self.style) };
+        if matches!((self.since, event.time), (Some(since), Some(time)) if time < since) {
+            return Ok(());
+        }
+        let line = if self.context.json { ttmon_wire::event_line(event) } else { self.line(event) };
+        if let Some(last) = self.last {
+            self.kept.push_back(line);
+            if self.kept.len() > last {
+                self.kept.pop_front();
+            }
+            return Ok(());
+        }
+        self.text += &line;
         self.text.push('\n');
         if self.text.len() >= TEXT_BYTES { self.flush() } else { Ok(()) }
     }
 
+    fn line(&self, event: &BufferEvent) -> String {
+        let local = |time: UnixTime| Timestamp::from_nanosecond(i128::from(time.0)).unwrap_or_default().to_zoned(self.zone.clone());
+        let time = event.time.map_or_else(String::new, |time| local(time).strftime("%H:%M:%S%.3f").to_string());
+        ttmon_print::event(event, &time, &self.style)
+    }
+
     fn flush(&mut self) -> Result<(), Failure> {
+        if self.last.take().is_some() {
+            for line in self.kept.drain(..) {
+                self.text += &line;
+                self.text.push('\n');
+            }
+        }
         if !self.text.is_empty() {
             Output::Stdout.write(self.text.as_bytes())?;
             self.text.clear();
         }
         Ok(())
     }
+}
+
+/// `5m` is five minutes ago; anything else is a moment in RFC 3339.
+fn parse_since(text: &str) -> Result<UnixTime, Failure> {
+    let now = Timestamp::now();
+    let ago = span::seconds(text).ok().and_then(|ago| now.checked_sub(SignedDuration::try_from(ago).ok()?).ok());
+    let moment = ago.or_else(|| text.parse::<Timestamp>().ok());
+    let nanos = moment.and_then(|moment| u64::try_from(moment.as_nanosecond()).ok());
+    nanos.map(UnixTime).ok_or_else(|| {
+        Failure::usage(format!("--since {text}: it takes a time ago, such as 5m, or a moment, such as 2026-11-15T08:12:45Z"))
+    })
 }
 
 #[cfg(test)]
@@ -212,12 +260,39 @@ mod tests {
     #[test]
     fn only_what_a_service_told_is_passed_over() {
         let context = Context::new(&Everywhere::default(), &[]).expect("no flags");
-        let mut page = Page::new(&context, None);
+        let mut page = Page::new(&context, &EventsArgs::default()).expect("no flags");
         page.add(&event(5)).expect("only kept");
         assert!(!page.has(&event(3)));
         page.note(&event(5));
         page.note(&event(2));
         assert_eq!([3, 5, 6].map(|number| page.has(&event(number))), [true, true, false]);
         assert_eq!(page.text.lines().count(), 1);
+    }
+
+    fn at(number: u64, seconds: u64) -> BufferEvent {
+        BufferEvent { time: Some(UnixTime(seconds * 1_000_000_000)), ..event(number) }
+    }
+
+    #[test]
+    fn the_last_lines_since_a_moment() {
+        let context = Context::new(&Everywhere::default(), &[]).expect("no flags");
+        let args = EventsArgs { lines: Some(2), since: Some("1970-01-01T00:00:02Z".to_owned()), ..EventsArgs::default() };
+        let mut page = Page::new(&context, &args).expect("good flags");
+        for number in 1..=5 {
+            page.add(&at(number, number)).expect("only kept");
+        }
+        assert_eq!(page.kept.len(), 2);
+        page.since = Some(UnixTime(u64::MAX));
+        page.add(&at(6, 6)).expect("only kept");
+        assert!(page.kept[1].contains(":05."), "{:?}", page.kept);
+    }
+
+    #[test]
+    fn moments_are_ago_or_absolute() {
+        assert_eq!(parse_since("1970-01-01T00:00:05Z").expect("a moment"), UnixTime(5_000_000_000));
+        assert!(parse_since("5m").expect("ago") < parse_since("1s").expect("ago"));
+        for wrong in ["", "yesterday", "-5m", "2026-11-15"] {
+            assert_eq!(parse_since(wrong).map_err(|failure| failure.code), Err(2), "{wrong}");
+        }
     }
 }

@@ -4,6 +4,7 @@ mod alerts;
 mod alias;
 mod check;
 mod cli;
+mod completion;
 mod diff;
 mod doctor;
 mod earlier;
@@ -12,6 +13,7 @@ mod events;
 mod failure;
 mod meant;
 mod mem;
+mod monitor;
 mod names;
 mod open;
 mod output;
@@ -23,6 +25,7 @@ mod server;
 mod show;
 mod terminal;
 mod top;
+mod topo;
 mod wait;
 mod watch;
 mod who;
@@ -48,21 +51,27 @@ fn main() -> ExitCode {
     if let Some(code) = ttmon_sim::run_as_part() {
         return code;
     }
+    // A shell asks what a word may become: this answers, and ends the program.
+    clap_complete::CompleteEnv::with_factory(cli::command).complete();
     let name = std::env::args_os().next().and_then(|program| Name::of(&program));
     let words = names::translate(std::env::args_os());
     let cli = match cli::typed(&words, name) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            if let Some(answer) = names::of_another_tool(&error) {
-                complain(answer);
+            if let Some(answer) = names::of_another_tool(&error, &words) {
+                complain(&answer);
                 return ExitCode::from(cli::usage_code(&words));
             }
             let text = error.to_string();
             let parts: Vec<&str> =
                 text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
             let message = parts.join(" ").replace("  ", "; ");
-            let called = name.map_or("ttmon", |name| name.name);
-            complain(&format!("{}; see {called} --help", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
+            let help = match (name, cli::command_among(&words)) {
+                (Some(name), _) => format!("{} --help", name.name),
+                (None, Some(command)) => format!("ttmon {command} --help"),
+                (None, None) => "ttmon --help".to_owned(),
+            };
+            complain(&format!("{}; see {help}", message.trim().trim_start_matches("error: ").trim_end_matches(';')));
             return ExitCode::from(cli::usage_code(&words));
         }
         Err(answer) => {
@@ -88,23 +97,30 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     }
     if matches!(
         cli.command,
-        Some(Command::Env { .. } | Command::Alias(_) | Command::Completions { .. } | Command::Man { .. } | Command::Markdown { .. })
+        Some(
+            Command::Env { .. }
+                | Command::Alias(_)
+                | Command::Completions { .. }
+                | Command::Man { .. }
+                | Command::Help { .. }
+                | Command::Markdown { .. }
+        )
     ) && cli.common.names_a_machine()
     {
         return Err(Failure::usage("this command looks at no machine; leave -d, -i, --json, --root, --sim, --seed and --cluster out"));
     }
     match &cli.command {
-        None if cli.snapshot.help_fields => {
-            let mut text = Vec::new();
-            let terminal = Terminal::of_stdout(cli.common.color, cli.common.ascii);
-            ttmon_print::help_fields(&Style { width: terminal.columns, ascii: terminal.ascii, ..Style::plain(VERSION) }, &mut text)?;
-            Output::Stdout.write(&text)
-        }
+        None if cli.snapshot.help_fields => list(cli, ttmon_print::help_fields),
+        None if cli.snapshot.help_query_gpu => list(cli, ttmon_print::help_query_gpu),
+        None if cli.snapshot.help_query_compute_apps => list(cli, ttmon_print::help_query_compute_apps),
         None => {
             let (context, asked) = meant::snapshot(&cli.common, &cli.snapshot)?;
             show::run(&context, &asked)
         }
         Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),
+        Some(Command::Dmon(args)) => monitor::devices(&cli.common, args),
+        Some(Command::Pmon(args)) => monitor::processes(&cli.common, args),
+        Some(Command::Topo(_)) => topo::run(&Context::new(&cli.common, &[])?),
         Some(Command::Wait(args)) => wait::run(&Context::new(&cli.common, &args.devices)?, args),
         Some(Command::Check(args)) => check::run(&cli.common, args),
         Some(Command::Doctor(args)) => doctor::run(&cli.common, args),
@@ -120,10 +136,19 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
-        Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)),
+        Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)?),
+        Some(Command::Help { command }) => Output::Stdout.write(pages::help(command.as_deref())?.as_bytes()),
         Some(Command::Man { dir: Some(dir), .. }) => pages::write_manual(dir),
         Some(Command::Man { command, dir: None }) => Output::Stdout.write(&pages::man(command.as_deref())?),
         Some(Command::Markdown { page: Page::Cli }) => Output::Stdout.write(pages::markdown().as_bytes()),
         Some(Command::Markdown { page: Page::Metrics }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
     }
+}
+
+/// Prints a list of fields.
+fn list(cli: &Cli, print: fn(&Style<'_>, &mut dyn std::io::Write) -> std::io::Result<()>) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let terminal = Terminal::of_stdout(cli.common.color, cli.common.ascii);
+    print(&Style { width: terminal.columns, ascii: terminal.ascii, ..Style::plain(VERSION) }, &mut text)?;
+    Output::Stdout.write(&text)
 }

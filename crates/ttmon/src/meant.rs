@@ -10,7 +10,7 @@ use ttmon_model::select::Selection;
 use ttmon_print::{AppField, CsvOptions, GpuField};
 use ttmon_sim::Spec;
 
-use crate::cli::{Everywhere, SnapshotArgs};
+use crate::cli::{Everywhere, SnapshotArgs, span};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::terminal::Terminal;
@@ -72,10 +72,11 @@ pub(crate) struct Snapshot {
 impl Context {
     /// Of any command. `more` are devices named as arguments.
     pub(crate) fn new(common: &Everywhere, more: &[String]) -> Result<Self, Failure> {
-        Self::with_lists(common, common.device.iter().chain(&common.id).chain(more))
+        Self::of_devices(common, common.device.iter().chain(&common.id).chain(more))
     }
 
-    fn with_lists<'a>(common: &Everywhere, lists: impl Iterator<Item = &'a String>) -> Result<Self, Failure> {
+    /// Of a command in which `-d` may be something else: these lists name the devices.
+    pub(crate) fn of_devices<'a>(common: &Everywhere, lists: impl Iterator<Item = &'a String>) -> Result<Self, Failure> {
         let mut selection = Selection::default();
         for list in lists {
             selection.extend(Selection::parse(list).map_err(Failure::usage)?);
@@ -130,7 +131,7 @@ pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Cont
         return Err(Failure::usage("--deep is reserved: ttmon does not open devices"));
     }
     let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
-    let context = Context::with_lists(common, lists.iter().chain(&common.id))?;
+    let context = Context::of_devices(common, lists.iter().chain(&common.id))?;
     let look = look(common, args, sections.clone())?;
     let repeat = repeat(args, &look, context.terminal)?;
     let output = match &args.file {
@@ -147,6 +148,7 @@ pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Cont
     }
     let samples = match &look {
         Look::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
+        Look::Gpu(fields, _) => most(fields.iter().map(GpuField::samples)),
         Look::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
         _ => Samples::One,
     };
@@ -159,7 +161,8 @@ fn in_sections(sections: &[Section]) -> impl Iterator<Item = Samples> {
     ttmon_model::fields::DEVICE.iter().filter(|field| sections.contains(&field.section)).map(|field| field.samples)
 }
 
-fn most(samples: impl Iterator<Item = Samples>) -> Samples {
+/// The most samples that any of them needs.
+pub(crate) fn most(samples: impl Iterator<Item = Samples>) -> Samples {
     samples.fold(Samples::One, |most, samples| match (most, samples) {
         (Samples::TwoSlow, _) | (_, Samples::TwoSlow) => Samples::TwoSlow,
         (Samples::Two, _) | (_, Samples::Two) => Samples::Two,
@@ -242,7 +245,7 @@ fn csv_options(format: Option<&str>) -> Result<CsvOptions, Failure> {
 
 fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat, Failure> {
     let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
-    if args.watch && (args.loop_seconds.is_some() || args.loop_ms.is_some()) {
+    if args.watch && (args.loop_interval.is_some() || args.loop_ms.is_some()) {
         return Err(Failure::usage("-w and -l both repeat; give one of them"));
     }
     if args.watch {
@@ -254,25 +257,26 @@ fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat
     if refresh.is_some() {
         return Err(Failure::usage("-r is the refresh of -w, in milliseconds; give -w too (ttmon never resets a device)"));
     }
-    let interval = match (args.loop_seconds, args.loop_ms) {
+    let interval = match (args.loop_interval, args.loop_ms) {
         (Some(_), Some(_)) => return Err(Failure::usage("-l and -lms both name an interval; give one of them")),
-        (Some(seconds), None) => Duration::try_from_secs_f64(seconds).ok(),
-        (None, Some(millis)) => Some(Duration::from_millis(millis)),
+        (Some(interval), None) => interval,
+        (None, Some(millis)) => Duration::from_millis(millis),
         (None, None) => return Ok(Repeat::Once),
     };
     match interval {
-        Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(Repeat::Loop(interval)),
+        interval if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(Repeat::Loop(interval)),
         _ => Err(Failure::usage("-l takes seconds and -lms milliseconds, at least 50 ms and at most a day")),
     }
 }
 
 /// tt-smi's `-r` resets boards, so anything that looks like it is refused in clear words.
 pub(crate) fn parse_refresh(text: &str) -> Result<Duration, Failure> {
-    match text.parse::<u64>().map(Duration::from_millis) {
-        Ok(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
+    let interval = text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| span::with_units(text));
+    match interval {
+        Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
         _ if text.is_empty() => Err(Failure::usage("-r needs milliseconds, for example -r 500 (ttmon never resets a device)")),
         _ => Err(Failure::usage(format!(
-            "-r {text}: ttmon never resets a device; -r takes the milliseconds from one look to the next, {} to {}",
+            "-r {text}: ttmon never resets a device; -r takes the milliseconds from one refresh to the next, {} to {}, or a time such as 2s",
             REFRESH_MIN.as_millis(),
             REFRESH_MAX.as_millis()
         ))),

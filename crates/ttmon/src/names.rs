@@ -126,26 +126,54 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     ["ttmon".into()].into_iter().chain(own).chain(foreign.iter().cloned()).collect()
 }
 
-/// Flags of other tools that ttmon has under another name, and that name.
-const ELSEWHERE: [(&str, &str); 3] = [
-    ("-s", "-s is tt-smi's snapshot; use --json, with -f FILE to write it to a file"),
+/// Words of other tools that ttmon does not take, and what to type instead.
+#[rustfmt::skip] // one row a line
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("-s", "-s is tt-smi's and nvtop's snapshot; use --json, with -f FILE to write it to a file"),
+    ("--snapshot", "--snapshot is tt-smi's; use --json, with -f FILE to write it to a file"),
+    ("--snapshot_no_tty", "--snapshot_no_tty is tt-smi's; use --json, which never draws progress bars"),
     ("-ls", "-ls is tt-smi's list of devices; use -L"),
+    ("-v", "-v is tt-smi's version; use -V"),
     ("-x", "-x is nvidia-smi's XML; use --json, with -q for everything as text"),
+    ("--xml-format", "--xml-format is nvidia-smi's XML; use --json, with -q for everything as text"),
+    ("-C", "-C is nvtop's; use --color never"),
+    ("--no-color", "--no-color is nvtop's; use --color never"),
+    ("-u", "-u is htop's; ttmon who shows the user of each process, and ttmon top filters by user with /"),
+    ("-p", "-p is htop's; use ttmon mem --pid PID, or ttmon who"),
+    ("-t", "-t is htop's tree; in ttmon top press t"),
+    ("-g", "-g is tt-smi's; ttmon never resets a device"),
+    ("-glx_reset", "-glx_reset is tt-smi's; ttmon never resets a device"),
+    ("--gpu-reset", "--gpu-reset is nvidia-smi's; ttmon never resets a device"),
+    ("-pm", "-pm is nvidia-smi's; ttmon changes no setting of a device"),
+    ("-pl", "-pl is nvidia-smi's; ttmon changes no setting of a device; limits are in ttmon -q -d POWER"),
+    ("-lgc", "-lgc is nvidia-smi's; ttmon changes no setting of a device; clocks are in ttmon -q -d CLOCK"),
+    ("nvlink", "nvlink is nvidia-smi's; use ttmon topo"),
+    ("stats", "stats is nvidia-smi's; use ttmon dmon, or ttmon record"),
+    ("snapshot", "there is no snapshot command; ttmon alone prints one, ttmon --json as JSON"),
+    ("ps", "there is no ps command; use ttmon who"),
 ];
 
-/// What is to be used instead, where words make no sense because of such a flag.
-pub(crate) fn of_another_tool(error: &clap::Error) -> Option<&'static str> {
+/// What to type instead, where an error comes from a word of another tool.
+pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         _ => "",
     };
-    let flag = match (error.kind(), text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) {
-        (ErrorKind::UnknownArgument, flag, _) => flag,
+    let unknown = match (error.kind(), text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) {
+        (ErrorKind::UnknownArgument, word, _) => word,
+        (ErrorKind::InvalidSubcommand, ..) => text(ContextKind::InvalidSubcommand),
         // Taken for `-l s`.
         (ErrorKind::ValueValidation, flag, "s") if flag.starts_with("--loop ") => "-ls",
         _ => return None,
     };
-    ELSEWHERE.iter().find(|(known, _)| *known == flag).map(|(_, answer)| *answer)
+    // The parser takes `-pm` for `-p` and more: the word as typed comes first.
+    let typed = words.iter().filter_map(|word| word.to_str()).find(|word| word.starts_with(unknown) && is_elsewhere(word));
+    let word = typed.unwrap_or(unknown);
+    ELSEWHERE.iter().find(|(known, _)| *known == word).map(|(_, answer)| (*answer).to_owned())
+}
+
+fn is_elsewhere(word: &str) -> bool {
+    ELSEWHERE.iter().any(|(known, _)| *known == word)
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.

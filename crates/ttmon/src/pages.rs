@@ -3,15 +3,32 @@
 use std::path::Path;
 
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 use crate::cli;
 use crate::failure::Failure;
 
-/// A shell's completion script.
-pub(crate) fn completions(shell: Shell) -> Vec<u8> {
+/// A shell's completion script. It asks this program what a word may become, so that values are completed too.
+pub(crate) fn completions(shell: Shell) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut cli::command(), "ttmon", &mut text);
-    text
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name).ok_or_else(|| Failure::usage(format!("completions: no shell {name:?}")))?;
+    completer.write_registration("COMPLETE", "ttmon", "ttmon", "ttmon", &mut text)?;
+    Ok(text)
+}
+
+/// The help of the program, or of one of its commands.
+pub(crate) fn help(command: Option<&str>) -> Result<String, Failure> {
+    let mut program = cli::command();
+    let page = match command {
+        None => &mut program,
+        Some(name) => {
+            let unknown = Failure::usage(format!("help: no command {name:?}; see ttmon --help"));
+            program.find_subcommand_mut(name).filter(|command| !command.is_hide_set()).ok_or(unknown)?
+        }
+    };
+    Ok(page.render_long_help().to_string())
 }
 
 /// The manual page, of the program or of one of its commands.

@@ -36,10 +36,7 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("{} is a directory; name a file in it", args.file.display())));
     }
     let interval = args.refresh.as_deref().map_or(Ok(REFRESH_DEFAULT), meant::parse_refresh)?;
-    let duration = args.duration.map(|seconds| {
-        Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage(format!("--duration {seconds}: it takes seconds, 0 or more")))
-    });
-    let duration = duration.transpose()?;
+    let duration = args.duration;
     let detail = if args.no_buffers { Detail::Totals } else { Detail::Blocks };
     let mut opened = Opened::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
     let mut recorder = Recorder::default();

@@ -46,7 +46,9 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     let stopper = || signals.stopper().map_err(|error| cannot("take over signals", &error));
     let intake = intake.map(|intake| intake.start(stopper()?)).transpose()?;
     let host = host.start(intake.as_ref().map(intake::Running::keeper), [stopper()?, stopper()?, stopper()?])?;
-    complain(&announcement);
+    if !args.quiet {
+        complain(&announcement);
+    }
     systemd::notify("READY=1");
     while let Signal::Statistics = signals.next() {
         intake.iter().for_each(intake::Running::statistics);

@@ -19,10 +19,7 @@ pub(crate) fn run(context: &Context, args: &WaitArgs) -> Result<(), Failure> {
     if context.json {
         return Err(Failure::usage("wait prints nothing; its exit code is the answer"));
     }
-    let timeout = match args.timeout {
-        None => None,
-        Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| Failure::usage("--timeout takes seconds"))?),
-    };
+    let timeout = args.timeout;
     let started = Instant::now();
     let mut snapshots = Snapshots::new(context, Asked::snapshot(Pace::Repeated, true));
     let mut is_said = !io::stderr().is_terminal();

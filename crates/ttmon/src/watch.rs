@@ -20,9 +20,16 @@ const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// Each turn an interval after the last began, until one fails.
 pub(crate) fn again(interval: Duration, mut turn: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    again_while(interval, || turn().map(|()| true))
+}
+
+/// The same, until a turn returns false.
+pub(crate) fn again_while(interval: Duration, mut turn: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
     let mut next = Instant::now();
     loop {
-        turn()?;
+        if !turn()? {
+            return Ok(());
+        }
         next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }

@@ -151,8 +151,10 @@ impl Server {
 
     /// The last words. What was heard stays, for the next server.
     pub(super) fn farewell(&mut self) {
-        self.statistics();
-        self.say("\n🛑 Allocation Server stopped");
+        if !self.is_quiet {
+            self.statistics();
+            self.say("\n🛑 Allocation Server stopped");
+        }
         self.listeners.clear();
         self.log.finish(LAST_LINES);
     }

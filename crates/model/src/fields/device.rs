@@ -58,29 +58,29 @@ macro_rules! rows {
             let health_reasons: Vec<String> = is(Vec::new()),
                 "Health reasons", Performance, None, "Why state or health is not ok.";
             let temperature: Reading<Celsius> = file(Temperature Hwmon "temp1_input" Decimal Dynamic 0..=150_000, true, HWMON),
-                "Temperature", Temperature, Celsius, "Temperature of the chip." .metric("ttmon_device_temperature_celsius").kept().charts(&[Chart::new(1, "temperature").of("temperature_limit").critical(1.0)]);
+                "Temperature", Temperature, Celsius, "Temperature of the chip." .metric("ttmon_device_temperature_celsius").kept().short("temp").charts(&[Chart::new(1, "temperature").of("temperature_limit").critical(1.0)]);
             let temperature_limit: Reading<Celsius> = file(TemperatureMax Hwmon "temp1_max" Decimal Static 1_000..=150_000, false, HWMON_MAX),
                 "Temperature limit", Temperature, Celsius, "Temperature from which the chip throttles." .metric("ttmon_device_temperature_limit_celsius");
             let board_temperature: Reading<Celsius> = or(NoSource),
                 "Board temperature", Temperature, Celsius, "Temperature of the board; nothing publishes it without opening the device." .metric("ttmon_device_board_temperature_celsius");
             let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, since(None, v(2, 0), None)),
-                "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").kept();
+                "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").kept().short("fan");
             let power: Reading<Watts> = file(Power Hwmon "power1_input" Decimal Dynamic 0..=1_000_000_000, true, HWMON),
-                "Power", Power, Watts, "Power of the chip's core rail, not of the board." .metric("ttmon_device_power_watts").kept().charts(&[Chart::new(2, "power").of("power_limit")]);
+                "Power", Power, Watts, "Power of the chip's core rail, not of the board." .metric("ttmon_device_power_watts").kept().short("power").charts(&[Chart::new(2, "power").of("power_limit")]);
             let power_limit: Reading<Watts> = file(PowerMax Hwmon "power1_max" Decimal Static 1_000_000..=1_000_000_000, false, HWMON_MAX),
                 "Power limit", Power, Watts, "Limit of the core rail's power." .metric("ttmon_device_power_limit_watts");
             let board_power: Reading<Watts> = or(NoSource),
                 "Board power", Power, Watts, "Power of the whole board; nothing publishes it without opening the device." .metric("ttmon_device_board_power_watts");
             let voltage: Reading<Volts> = file(Voltage Hwmon "in0_input" Decimal Dynamic 0..=2_000, true, HWMON),
-                "Voltage", Power, Volts, "Voltage of the core rail." .metric("ttmon_device_voltage_volts").kept();
+                "Voltage", Power, Volts, "Voltage of the core rail." .metric("ttmon_device_voltage_volts").kept().short("volt");
             let voltage_limit: Reading<Volts> = file(VoltageMax Hwmon "in0_max" Decimal Static 100..=2_000, false, HWMON_MAX),
                 "Voltage limit", Power, Volts, "Highest voltage of the core rail." .metric("ttmon_device_voltage_limit_volts");
             let current: Reading<Amperes> = file(Current Hwmon "curr1_input" Decimal Dynamic 0..=1_000_000, true, HWMON),
-                "Current", Power, Amperes, "Current of the core rail." .metric("ttmon_device_current_amperes").kept();
+                "Current", Power, Amperes, "Current of the core rail." .metric("ttmon_device_current_amperes").kept().short("curr");
             let current_limit: Reading<Amperes> = file(CurrentMax Hwmon "curr1_max" Decimal Static 1_000..=2_000_000, false, HWMON_MAX),
                 "Current limit", Power, Amperes, "Limit of the core rail's current." .metric("ttmon_device_current_limit_amperes");
             let aiclk_mhz: Reading<Megahertz> = file(Aiclk Class "tt_aiclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
-                "AI clock", Clock, Megahertz, "Clock of the compute cores." .metric("ttmon_device_aiclk_hertz").kept().charts(&[Chart::new(5, "aiclk").of("aiclk_limit_mhz")]);
+                "AI clock", Clock, Megahertz, "Clock of the compute cores." .metric("ttmon_device_aiclk_hertz").kept().short("aiclk").charts(&[Chart::new(5, "aiclk").of("aiclk_limit_mhz")]);
             let axiclk_mhz: Reading<Megahertz> = file(Axiclk Class "tt_axiclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
                 "AXI clock", Clock, Megahertz, "Clock of the chip's buses." .metric("ttmon_device_axiclk_hertz");
             let arcclk_mhz: Reading<Megahertz> = file(Arcclk Class "tt_arcclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
@@ -92,9 +92,9 @@ macro_rules! rows {
             let heartbeat: Reading<u64> = file(Heartbeat Class "tt_heartbeat" Decimal Dynamic U32_VALID, true, since(v(2, 7), v(2, 7), None)),
                 "Heartbeat", Performance, Count, "Counter of the firmware; compare for change only.";
             let heartbeat_alive: Reading<bool> = or(RemoteChip),
-                "Heartbeat alive", Performance, None, "Whether the heartbeat moved within a second or more." .from(Attr::Heartbeat).rate(Samples::TwoSlow).metric("ttmon_device_heartbeat_alive").kept();
+                "Heartbeat alive", Performance, None, "Whether the heartbeat moved within a second or more." .from(Attr::Heartbeat).rate(Samples::TwoSlow).metric("ttmon_device_heartbeat_alive").kept().short("beat");
             let therm_trip_count: Reading<u64> = file(ThermTrips Class "tt_therm_trip_count" Decimal Dynamic U32_VALID, true, since(None, v(2, 7), None)),
-                "Thermal trips", Performance, Count, "Shutdowns by over-temperature since power-on." .counter("ttmon_device_therm_trips_total").kept();
+                "Thermal trips", Performance, Count, "Shutdowns by over-temperature since power-on." .counter("ttmon_device_therm_trips_total").kept().short("trips");
             made "throttling" = |d| Member::get(&d.throttling()),
                 "Throttling", Performance, None, "Whether the AI clock of a chip in use is held down at its temperature or power limit." .metric("ttmon_device_throttling");
             let pcie_gen: Reading<u64> = file(LinkSpeed Pci "current_link_speed" LinkSpeed Slow GENERATION, false, KERNEL),
@@ -108,13 +108,13 @@ macro_rules! rows {
             let pcie_degraded: Reading<bool> = or(RemoteChip),
                 "PCIe degraded", Pcie, None, "Whether the link has fewer lanes than the chip and its slot allow." .from(Attr::LinkWidth).metric("ttmon_device_pcie_degraded");
             let pcie_to_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
-                "PCIe to device", Pcie, BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_bytes_per_second").kept().charts(&[Chart::new(6, "pcie_to")]);
+                "PCIe to device", Pcie, BytesPerSecond, "Data moved to the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_bytes_per_second").kept().short("to").charts(&[Chart::new(6, "pcie_to")]);
             let pcie_from_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
-                "PCIe from device", Pcie, BytesPerSecond, "Data moved from the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_bytes_per_second").kept().charts(&[Chart::new(7, "pcie_from")]);
+                "PCIe from device", Pcie, BytesPerSecond, "Data moved from the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_bytes_per_second").kept().short("from").charts(&[Chart::new(7, "pcie_from")]);
             let pcie_to_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
-                "PCIe words to device", Pcie, WordsPerSecond, "Words of the chip's network moved to it." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").kept().charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]);
+                "PCIe words to device", Pcie, WordsPerSecond, "Words of the chip's network moved to it." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").kept().short("to_words").charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]);
             let pcie_from_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
-                "PCIe words from device", Pcie, WordsPerSecond, "Words of the chip's network moved from it." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").kept().charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]);
+                "PCIe words from device", Pcie, WordsPerSecond, "Words of the chip's network moved from it." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").kept().short("from_words").charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]);
             let firmware: Reading<String> = file(FirmwareBundle Class "tt_fw_bundle_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 29), v(1, 32), v(1, 29))),
                 "Firmware bundle", Firmware, None, "Version of the firmware bundle; 80.x is older than 18.x.";
             let m3_fw: Reading<String> = file(FirmwareM3App Class "tt_m3app_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), v(1, 32), None)),
@@ -130,17 +130,17 @@ macro_rules! rows {
             part "memory.total" (memory.dram.total),
                 "DRAM total", Memory, Bytes, "DRAM of the chip that TT-Metal can allocate: banks of the product table times the bytes of one (1 GiB; Blackhole 4,278,190,080)." .metric("ttmon_device_memory_total_bytes").fixed();
             part "memory.used" (memory.dram.used),
-                "DRAM used", Memory, Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_used_bytes").kept().charts(&[Chart::new(3, "dram").of("memory.total").critical(0.99)]);
+                "DRAM used", Memory, Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_used_bytes").kept().short("dram").charts(&[Chart::new(3, "dram").of("memory.total").critical(0.99)]);
             made "memory.free" = |d| Member::get(&d.memory.dram.free()),
                 "DRAM free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_free_bytes");
             part "memory.l1_total" (memory.l1.total),
                 "L1 total", Memory, Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one." .metric("ttmon_device_memory_l1_total_bytes").fixed();
             part "memory.l1_used" (memory.l1.used),
-                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").kept().charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
+                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").kept().short("l1").charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
             made "memory.l1_free" = |d| Member::get(&d.memory.l1.free()),
                 "L1 free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_l1_free_bytes");
             part "memory.untracked_processes" (memory.untracked_processes),
-                "Untracked processes", Memory, Count, "Processes that hold the chip and tell nobody what they use." .metric("ttmon_device_memory_untracked_processes").kept();
+                "Untracked processes", Memory, Count, "Processes that hold the chip and tell nobody what they use." .metric("ttmon_device_memory_untracked_processes").kept().short("untracked");
             part "memory.holders" (memory.holders),
                 "Holders", Memory, Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through." .metric("ttmon_device_memory_holders");
             part "memory.hidden_processes" (memory.hidden_processes),

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::open::Placed;
 use crate::show::VERSION;
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
-const INTERVAL_DEFAULT: f64 = 1.0;
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
 /// Ready to run, without a thread so far; the caller has it announced once it does.
 pub(super) fn prepare(
@@ -44,12 +46,12 @@ pub(super) fn prepare(
 
 fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
     let interval = args.interval.unwrap_or(INTERVAL_DEFAULT);
-    if !(0.1..=3600.0).contains(&interval) {
-        return Err(Failure::usage("--interval takes 0.1 to 3600 seconds"));
+    if !INTERVALS.contains(&interval) {
+        return Err(Failure::usage("--interval takes 0.1 to 3600 seconds, or a time such as 5s"));
     }
     Ok(Options {
         version: VERSION,
-        interval: Duration::from_secs_f64(interval),
+        interval,
         api: api(context, args),
         api_listener: None,
         http_listener: None,

@@ -109,7 +109,7 @@ impl Prepared {
         let failed = |error: io::Error| cannot("start the server", &error);
         let dup = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(failed);
         let mut log = Log::start(dup(io::stdout().as_fd())?, dup(io::stderr().as_fd())?, format).map_err(failed)?;
-        if format == Format::Text {
+        if format == Format::Text && !is_quiet {
             log.out().extend_from_slice(banner.as_bytes());
             log.out().push(b'\n');
         }
@@ -119,7 +119,7 @@ impl Prepared {
         });
         let settings = Settings { listeners, unbound, store, handover, sampler, log, is_quiet };
         let (mut server, handle) = Server::new(settings).map_err(failed)?;
-        if format == Format::Json {
+        if format == Format::Json && !is_quiet {
             for line in banner.lines() {
                 server.say(line.trim());
             }

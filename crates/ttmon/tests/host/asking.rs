@@ -173,7 +173,7 @@ fn memory_events_and_idleness_are_asked_for() {
     let events: Vec<Value> = text.lines().map(document).collect();
     assert!(events.iter().all(is_of(pid)), "{text}");
     assert!(events.iter().filter(|event| event["op"] == "alloc").count() >= 3, "{text}");
-    told(&server, &["events"], |text| text.contains(&format!("[PID {pid}] Allocated")));
+    told(&server, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
     assert_eq!(ttmon(&server.api, &["events", "-d", "9"]).0, Some(3));
     // Somebody holds the device for as long as the simulation lasts.
     server.until("busy", || ttmon(&server.api, &["wait", "--idle", "--timeout", "0.3"]).0 == Some(4));

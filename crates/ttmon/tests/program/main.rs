@@ -5,6 +5,7 @@ mod alerts;
 mod check;
 mod cli;
 mod doctor;
+mod habits;
 mod hanging;
 mod harmless;
 mod outputs;

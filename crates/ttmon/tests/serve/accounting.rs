@@ -152,7 +152,7 @@ fn a16_figures_of_each_process_are_in_ttmon_mem() {
     assert_eq!((&process["unmapped"][0]["id"], &process["unmapped"][0]["kinds"]["dram"]["used"]), (&"2".into(), &4096.into()));
     assert_eq!(json["allocators"][0]["source"], "server");
     let text = server.ttmon(&["events", "--pid", &me().to_string()]);
-    assert!(text.contains("Allocated 4096 bytes of DRAM"), "{text}");
+    assert!(text.contains("alloc        4.0KB  DRAM"), "{text}");
 }
 
 #[test]

@@ -135,17 +135,17 @@ pub(super) fn a_follower_stopped_and_resumed() {
     let mut program = Tracked::start();
     program.does(&["a 0 11 1"]);
     let mut follower = Follower::start(&program, "events --follow");
-    follower.line_with("Allocated 11 bytes");
+    follower.line_with(" 11B  DRAM");
     let signal = |signal| rustix::process::kill_process(Pid::from_child(&follower.child), signal).unwrap();
     signal(Signal::STOP);
     program.does(&["many 40000", "a 0 12 2"]);
     // A look in between is answered as ever.
     assert_eq!(sizes(&program.child.id().to_string()), (vec![12, 11], 0));
     signal(Signal::CONT);
-    assert!(follower.line_with("! [PID").contains("earlier events are no longer in the recorder"));
-    follower.line_with("Allocated 12 bytes");
+    assert!(follower.line_with("  overrun ").contains("earlier events are no longer in the recorder"));
+    follower.line_with(" 12B  DRAM");
     program.does(&["a 0 13 3"]);
-    follower.line_with("Allocated 13 bytes");
+    follower.line_with(" 13B  DRAM");
 }
 
 /// Stopped wherever it is, most likely inside an event: looks are answered, and agree.

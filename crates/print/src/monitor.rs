@@ -1,0 +1,235 @@
+//! `ttmon dmon` and `ttmon pmon`: one line per device or process, columns from the field tables. A line that begins with `#` is a
+//! heading.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use ttmon_model::fields::{DEVICE, Field, Section, Value};
+use ttmon_model::snapshot::DeviceUse;
+use ttmon_model::units::Unit;
+use ttmon_model::{Device, Process, Reading, Snapshot};
+
+use crate::style::Style;
+use crate::text::{Align, pad, width};
+
+/// What stands where a value is absent, as in nvidia-smi.
+const NONE: &str = "-";
+/// Columns of a number at least.
+const NUMBER_COLUMNS: usize = 5;
+const USER_COLUMNS: usize = 10;
+const STATUS_COLUMNS: usize = 13;
+
+/// Letters of `dmon -s`, as in nvidia-smi, and the sections they stand for.
+const GROUPS: [(char, &[Section]); 6] = [
+    ('p', &[Section::Temperature, Section::Power]),
+    ('u', &[Section::Utilization]),
+    ('c', &[Section::Clock]),
+    ('v', &[Section::Performance]),
+    ('m', &[Section::Memory]),
+    ('t', &[Section::Pcie]),
+];
+
+/// What a line begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineStamp {
+    /// The date.
+    pub date: bool,
+    /// The time of day.
+    pub time: bool,
+}
+
+impl LineStamp {
+    /// Its headings, or its cells from `2026-11-15 08:12:45`.
+    fn cells(self, local_time: &str, is_heading: bool) -> String {
+        let (date, time) = local_time.split_once(' ').unwrap_or((NONE, NONE));
+        let date = if is_heading { "Date      ".to_owned() } else { pad(date, 10, Align::Left) };
+        let time = if is_heading { "Time    ".to_owned() } else { pad(time, 8, Align::Left) };
+        let parts = [self.date.then_some(date), self.time.then_some(time)];
+        parts.into_iter().flatten().map(|part| format!("{part} ")).collect()
+    }
+}
+
+/// The columns of `dmon`.
+pub struct DeviceColumns(Vec<&'static Field<Device>>);
+
+/// A letter that stands for no columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownGroup(char);
+
+impl fmt::Display for UnknownGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letters: Vec<String> = GROUPS.iter().map(|(letter, _)| letter.to_string()).collect();
+        write!(f, "{:?} stands for no columns; letters are {}", self.0, letters.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownGroup {}
+
+impl DeviceColumns {
+    /// Finds the columns of letters such as `pucm`: the fields of their sections that are numbers and change.
+    pub fn parse(letters: &str) -> Result<Self, UnknownGroup> {
+        let mut columns = Vec::new();
+        for letter in letters.chars() {
+            let (_, sections) = GROUPS.iter().find(|(known, _)| *known == letter).ok_or(UnknownGroup(letter))?;
+            let is_shown = |field: &Field<Device>| sections.contains(&field.section) && changes(field);
+            let new: Vec<_> = DEVICE.iter().filter(|field| is_shown(field) && !columns_has(&columns, field)).collect();
+            columns.extend(new);
+        }
+        Ok(Self(columns))
+    }
+
+    /// Whether a column comes from the processes.
+    pub fn needs_processes(&self) -> bool {
+        self.0.iter().any(|field| matches!(field.section, Section::Memory | Section::Performance))
+    }
+
+    /// Prints a line per device, under a header if asked for. Returns the number of device lines.
+    pub fn print(&self, snapshot: &Snapshot, stamp: LineStamp, header: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<usize> {
+        let columns = |field: &Field<Device>| field.heading().len().max(unit(field.unit).len()).max(NUMBER_COLUMNS);
+        let line = |cell: &dyn Fn(&Field<Device>) -> String| -> String {
+            self.0.iter().map(|field| format!(" {}", pad(&cell(field), columns(field), Align::Right))).collect()
+        };
+        if header {
+            writeln!(out, "# {}dev{}", stamp.cells("", true), line(&|field| field.heading().to_owned()))?;
+            writeln!(out, "# {}Idx{}", " ".repeat(stamp.cells("", true).len()), line(&|field| unit(field.unit).to_owned()))?;
+        }
+        for device in &snapshot.devices {
+            let cells = line(&|field| number((field.get)(device), field.unit));
+            writeln!(out, "  {}{:>3}{cells}", stamp.cells(&style.local_time, false), device.id.to_string())?;
+        }
+        Ok(snapshot.devices.len())
+    }
+}
+
+fn changes(field: &Field<Device>) -> bool {
+    let is_state = field.section == Section::Performance && field.metric.is_some();
+    field.is_kept || is_state || field.section == Section::Utilization
+}
+
+fn columns_has(columns: &[&'static Field<Device>], field: &Field<Device>) -> bool {
+    columns.iter().any(|known| known.name == field.name)
+}
+
+/// Prints a line per process and device, and one per device without a process, as nvidia-smi pmon does. Returns the number of lines.
+pub fn process_lines(snapshot: &Snapshot, stamp: LineStamp, header: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<usize> {
+    if header {
+        let names = ["dev", "pid", "user", "cpu", "dram", "l1", "launch/s", "status", "command"].map(str::to_owned);
+        let units = ["Idx", "#", "", "%", "MiB", "MiB", "", "", ""].map(str::to_owned);
+        writeln!(out, "# {}{}", stamp.cells("", true), row(&names))?;
+        writeln!(out, "# {}{}", " ".repeat(stamp.cells("", true).len()), row(&units))?;
+    }
+    let stamp = stamp.cells(&style.local_time, false);
+    let mut lines = 0;
+    for device in &snapshot.devices {
+        let mut of_device: Vec<[String; 9]> =
+            snapshot.processes_on(device.id).map(|(process, use_of)| cells(device, process, use_of, style)).collect();
+        if of_device.is_empty() {
+            of_device.push(
+                [device.id.to_string()]
+                    .into_iter()
+                    .chain(std::iter::repeat_n(NONE.to_owned(), 8))
+                    .collect::<Vec<_>>()
+                    .try_into()
+                    .unwrap_or_default(),
+            );
+        }
+        for cells in of_device {
+            writeln!(out, "  {stamp}{}", row(&cells))?;
+            lines += 1;
+        }
+    }
+    Ok(lines)
+}
+
+fn cells(device: &Device, process: &Process, use_of: &DeviceUse, style: &Style<'_>) -> [String; 9] {
+    let text = |text: Reading<String>| text.map_or_else(|_| NONE.to_owned(), |text| style.clean(&text));
+    let bytes = |bytes: Reading<u64>| number(bytes.map(Value::Integer), Unit::Bytes);
+    [
+        device.id.to_string(),
+        process.key.pid.to_string(),
+        // A blank would look like the next column.
+        text(process.user.clone()).replace(' ', "_"),
+        number(process.cpu.map(Value::Float), Unit::Ratio),
+        bytes(use_of.dram()),
+        bytes(use_of.l1()),
+        process.launches_per_s.map_or_else(|_| NONE.to_owned(), |launches| format!("{launches:.0}")),
+        process.status.name().to_owned(),
+        text(process.title()),
+    ]
+}
+
+fn row([device, pid, user, cpu, dram, l1, launches, status, command]: &[String; 9]) -> String {
+    let user = pad(user, USER_COLUMNS.max(width(user)), Align::Left);
+    format!("{device:>3} {pid:>8} {user} {cpu:>5} {dram:>7} {l1:>7} {launches:>8} {status:<STATUS_COLUMNS$} {command}")
+        .trim_end()
+        .to_owned()
+}
+
+/// A number in the unit of its column.
+fn number(value: Reading<Value>, unit: Unit) -> String {
+    let Some(number) = value.ok().and_then(|value| value.number()) else { return NONE.to_owned() };
+    match unit {
+        Unit::Bytes => format!("{:.0}", number / f64::from(1 << 20)),
+        Unit::BytesPerSecond => format!("{:.1}", number / 1e6),
+        Unit::Ratio => format!("{:.0}", number * 100.0),
+        Unit::Volts => format!("{number:.3}"),
+        Unit::Watts | Unit::Amperes => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// The unit of a column.
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Bytes => "MiB",
+        Unit::BytesPerSecond => "MB/s",
+        Unit::Ratio => "%",
+        Unit::Count => "#",
+        unit => unit.symbol(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{machine, printed};
+
+    fn style() -> Style<'static> {
+        Style { local_time: "2026-11-15 08:12:45".to_owned(), ..Style::plain("0.1.0") }
+    }
+
+    /// Every line has as many words as its heading, so that a script can take it apart.
+    #[test]
+    fn lines_have_as_many_words_as_their_heading() {
+        let stamp = LineStamp { date: true, time: true };
+        for (name, snapshot) in machine::all() {
+            let columns = DeviceColumns::parse("pucvmt").unwrap();
+            let text = printed(|out| columns.print(&snapshot, stamp, true, &style(), out).map(|_| ()));
+            let words: Vec<usize> = text.lines().map(|line| line.trim_start_matches('#').split_whitespace().count()).collect();
+            // The second line has units, and no date and time.
+            assert!(words[2..].iter().all(|count| *count == words[0]), "{name}: {text}");
+            assert_eq!(text.lines().count(), 2 + snapshot.devices.len());
+        }
+    }
+
+    #[test]
+    fn letters_choose_sections() {
+        let names = |letters: &str| DeviceColumns::parse(letters).unwrap().0.iter().map(|field| field.name).collect::<Vec<_>>();
+        assert_eq!(names("c"), ["aiclk_mhz"]);
+        assert!(names("u").contains(&"utilization"));
+        assert_eq!(names("cc"), ["aiclk_mhz"], "a letter given twice");
+        assert_eq!(DeviceColumns::parse("px").err(), Some(UnknownGroup('x')));
+    }
+
+    #[test]
+    fn every_process_of_a_device_has_a_line() {
+        for (name, snapshot) in machine::all() {
+            let text = printed(|out| process_lines(&snapshot, LineStamp { date: false, time: false }, true, &style(), out).map(|_| ()));
+            for device in &snapshot.devices {
+                let expected = snapshot.processes_on(device.id).count().max(1);
+                let found = text.lines().filter(|line| line.split_whitespace().next() == Some(&device.id.to_string())).count();
+                assert_eq!(found, expected, "{name}: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Flags of the commands that watch a machine: `top`, `record`, `wait`, `dmon`, `pmon`, `topo`, `events`.
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::span;
+use crate::completion;
+
+/// Flags of `dmon`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct DmonArgs {
+    /// Columns: p power and temperature, u utilization, c clocks, v events of the firmware, m memory, t PCIe traffic.
+    #[arg(short, long, value_name = "pucvmt", default_value = "pucm")]
+    pub(crate) select: String,
+    #[command(flatten)]
+    pub(crate) lines: LinesArgs,
+}
+
+/// Flags of `pmon`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct PmonArgs {
+    #[command(flatten)]
+    pub(crate) lines: LinesArgs,
+}
+
+/// Flags of commands that print lines again and again.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LinesArgs {
+    /// End after N rounds.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Begin each line with the date (D), the time (T) or both (DT).
+    #[arg(short = 'o', long, value_name = "DT")]
+    pub(crate) options: Option<String>,
+}
+
+/// Flags of `topo`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TopoArgs {
+    /// Print the matrix, which is the default.
+    #[arg(short, long)]
+    pub(crate) matrix: bool,
+}
+
+/// Flags of `events`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EventsArgs {
+    /// Only this process.
+    #[arg(long, value_name = "P")]
+    pub(crate) pid: Option<u32>,
+    /// Go on printing what happens.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Begin with the last N events.
+    #[arg(short = 'n', long = "lines", value_name = "N")]
+    pub(crate) lines: Option<usize>,
+    /// Only events since this time: 5m (five minutes ago), or 2026-11-15T08:12:45Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+}
+
+/// Flags of `top`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TopArgs {
+    /// Milliseconds from one look to the next, at least 50 [default: as in the settings, else 1000]. A recording is
+    /// played at its own pace.
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
+    pub(crate) refresh: Option<String>,
+    /// First view: 1 main, 2 charts, 3 detail, 4 memory, 5 mesh.
+    #[arg(long, value_name = "N")]
+    pub(crate) view: Option<usize>,
+    /// Show what `ttmon record` wrote, instead of this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
+    /// Show the machine of a service, http://HOST:PORT, https://HOST:PORT or unix:PATH, instead of this one; may be given again.
+    #[arg(long, value_name = "URL", conflicts_with = "replay")]
+    pub(crate) connect: Vec<String>,
+    /// File with the token those services want; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificates to trust for https://, in PEM, instead of the system's.
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Send no signals to processes.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml; also TTMON_CONFIG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Flags of `record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where to; it must not exist, unless --force is given.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Milliseconds from one look to the next, at least 50 [default: 1000].
+    #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
+    pub(crate) refresh: Option<String>,
+    /// Leave out live buffers, blocks of banks and events: a smaller file, and an empty memory view.
+    #[arg(long)]
+    pub(crate) no_buffers: bool,
+    /// End after this time: seconds, or 30s, 5m, 1h30m.
+    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
+    pub(crate) duration: Option<Duration>,
+    /// Replace FILE if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Flags of `wait`.
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// Until no process holds the devices.
+    #[arg(long, required = true)]
+    pub(crate) idle: bool,
+    /// Give up after this time: seconds, or 30s, 5m, 1h30m.
+    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Only these devices.
+    #[arg(value_name = "DEV", add = completion::devices())]
+    pub(crate) devices: Vec<String>,
+}

@@ -1,0 +1,69 @@
+//! Values that a shell completes: what `--sim`, `--fields` and `-d` take.
+
+use std::ffi::OsStr;
+
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use ttmon_model::fields::DeviceField;
+use ttmon_print::{AppField, GpuField};
+use ttmon_source::Root;
+
+/// Completes `--sim`.
+pub(crate) fn sims() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, ttmon_sim::words().map(|(word, help)| (word, help.to_owned())).collect()))
+}
+
+/// Completes `--fields`.
+pub(crate) fn fields() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, DeviceField::all().map(|field| (field.name(), field.help.to_owned())).collect()))
+}
+
+/// Completes `--query-gpu`.
+pub(crate) fn gpu_fields() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, named(GpuField::names())))
+}
+
+/// Completes `--query-compute-apps`.
+pub(crate) fn app_fields() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| in_list(typed, named(AppField::names())))
+}
+
+/// Completes a list of devices: those that the driver lists now. No device is opened.
+pub(crate) fn devices() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        in_list(typed, Root::real().device_ids().into_iter().map(|id| (id.to_string(), format!("/dev/tenstorrent/{id}"))).collect())
+    })
+}
+
+fn named(names: impl Iterator<Item = &'static str>) -> Vec<(String, String)> {
+    names.map(|name| (name.to_owned(), String::new())).collect()
+}
+
+/// The words of a list that go on from what was typed. Words before the last comma stay, and are not offered again.
+fn in_list(typed: &OsStr, words: Vec<(String, String)>) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let (before, begun) = typed.rsplit_once(',').map_or(("", typed.as_ref()), |(_, begun)| (&typed[..typed.len() - begun.len()], begun));
+    let candidate = |(word, help): (String, String)| {
+        let is_new = word.starts_with(begun) && !before.split(',').any(|earlier| earlier == word);
+        is_new.then(|| CompletionCandidate::new(format!("{before}{word}")).help((!help.is_empty()).then(|| help.into())))
+    };
+    words.into_iter().filter_map(candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(typed: &str) -> Vec<String> {
+        let words = ["id", "power", "power_limit"].map(|word| (word.to_owned(), String::new()));
+        in_list(OsStr::new(typed), words.into()).iter().map(|found| found.get_value().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn lists_are_completed_word_by_word() {
+        assert_eq!(completed(""), ["id", "power", "power_limit"]);
+        assert_eq!(completed("po"), ["power", "power_limit"]);
+        assert_eq!(completed("id,po"), ["id,power", "id,power_limit"]);
+        assert_eq!(completed("power,"), ["power,id", "power,power_limit"]);
+        assert_eq!(completed("x"), [""; 0]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What users of nvidia-smi, tt-smi, nvtop and htop type, and what ttmon answers.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::run::{command, root, ttmon, ttmon_at};
+
+/// What was typed, the exit code, and words of the answer, all of which are there. `@` stands for a simulated machine.
+const HABITS: &[(&str, i32, &[&str])] = &[
+    // nvidia-smi
+    ("@", 0, &["ID Board", "n300 L", "Processes:"]),
+    ("-h", 0, &["Usage: ttmon"]),
+    ("--version", 0, &["ttmon 0."]),
+    ("-L @", 0, &["Device 0: n300 L (Wormhole_B0)"]),
+    ("--list-gpus @", 0, &["Device 1: n300 R"]),
+    ("-q @", 0, &["temperature_limit:", "memory.used:"]),
+    ("-q -d MEMORY,TEMPERATURE @", 0, &["memory.free:", "temperature:"]),
+    ("-q -i 0 -d POWER @", 0, &["device 0:", "power_limit:"]),
+    ("-i 0 @", 0, &["n300 L"]),
+    ("--query-gpu=index,name,memory.used,memory.total --format=csv @", 0, &["index, name, memory.used [MiB]", "Wormhole_B0", " MiB"]),
+    ("--query-gpu=utilization.gpu,utilization.memory --format=csv,noheader,nounits @", 0, &["N/A, N/A"]),
+    ("--query-gpu=clocks.sm,temperature.gpu,power.draw,pstate --format=csv @", 0, &["clocks.current.sm [MHz]", " MHz, "]),
+    ("--query-compute-apps=pid,process_name,used_memory --format=csv @", 0, &["used_gpu_memory [MiB]", "python3"]),
+    ("--help-query-gpu", 0, &["utilization.gpu", "memory.used", "TTMON FIELD"]),
+    ("--help-query-compute-apps", 0, &["used_memory", "process_name"]),
+    ("dmon -c 1 @", 0, &["# dev", "temp", "# Idx"]),
+    ("dmon -s pucvmt -d 0.1 -c 2 -o DT -i 0 @", 0, &["# Date", "utilization", "beat"]),
+    ("dmon -s z @", 2, &["letters are p, u, c, v, m, t"]),
+    ("dmon -d n300 @", 2, &["name devices with -i"]),
+    ("pmon -c 1 @", 0, &["# dev      pid user", "tracked", "python3 serve.py"]),
+    ("topo -m @", 0, &["dev0  dev1", "X     ETH", "NUMA"]),
+    ("nvlink --status", 2, &["ttmon topo"]),
+    ("-q -x", 2, &["use --json"]),
+    ("-pm 1", 2, &["changes no setting"]),
+    ("-pl 150 -i 0", 2, &["changes no setting"]),
+    ("--gpu-reset -i 0", 2, &["never resets a device"]),
+    ("-f - @", 0, &["ID Board"]),
+    // tt-smi
+    ("-s", 2, &["use --json"]),
+    ("-s -f snapshot.json", 2, &["use --json, with -f FILE"]),
+    ("-ls", 2, &["use -L"]),
+    ("-v", 2, &["use -V"]),
+    ("--snapshot_no_tty", 2, &["use --json"]),
+    ("-r 0,1", 2, &["never resets a device"]),
+    ("-glx_reset", 2, &["never resets a device"]),
+    // nvtop, nvitop
+    ("-C @", 2, &["use --color never"]),
+    ("--no-color @", 2, &["use --color never"]),
+    ("--json @", 0, &["\"schema\": 1"]),
+    // htop, systemd, docker, git
+    ("-u ana @", 2, &["ttmon who"]),
+    ("-p 1 @", 2, &["mem --pid"]),
+    ("ps @", 2, &["use ttmon who"]),
+    ("who @", 0, &["PID", "USER", "DEVICES", "python3 serve.py"]),
+    ("help", 0, &["Usage: ttmon [OPTIONS] [COMMAND]"]),
+    ("help events", 0, &["Usage: ttmon events", "--since"]),
+    ("help nothing", 2, &["no command \"nothing\""]),
+    ("events -n 2 --since 5m @", 0, &["alloc"]),
+    ("mem --blocks @", 0, &["  used", "  free"]),
+    // Spellings of a machine.
+    ("-L --sim T3K,idle", 0, &["Device 7: n300 R"]),
+    ("-L --sim t3000,idle", 0, &["Device 7: n300 R"]),
+    // Times.
+    ("wait --idle --timeout 1m --sim n150,idle", 0, &[]),
+    ("wait --idle --timeout 100ms @", 4, &["still not idle"]),
+    ("wait --idle --timeout soon @", 2, &["30s, 5m", "see ttmon wait --help"]),
+    // Errors point to the help of the command.
+    ("events --nothing", 2, &["see ttmon events --help"]),
+    ("mem --nothing", 2, &["see ttmon mem --help"]),
+    ("--nothing", 2, &["see ttmon --help"]),
+];
+
+#[test]
+fn what_other_tools_taught_is_answered() {
+    assert!(HABITS.len() >= 40);
+    for (typed, code, words) in HABITS {
+        let ran = ttmon(&typed.replace('@', "--sim n300"));
+        let told = if *code == 0 { &ran.stdout } else { &ran.stderr };
+        assert_eq!(ran.code, *code, "{typed}: {}{}", ran.stdout, ran.stderr);
+        for word in *words {
+            assert!(told.contains(word), "{typed}: no {word:?} in {told}");
+        }
+        // A refusal is one line, and nothing else.
+        if *code != 0 {
+            assert_eq!((ran.stdout.as_str(), ran.stderr.lines().count()), ("", 1), "{typed}: {}", ran.stderr);
+        }
+    }
+}
+
+/// What a shell offers for the last of these words.
+fn completed(words: &[&str]) -> Vec<String> {
+    let mut shell = command("--");
+    shell.arg("ttmon").args(words).env("COMPLETE", "bash").env("_CLAP_IFS", "\n");
+    shell.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).env("_CLAP_COMPLETE_COMP_TYPE", "9");
+    String::from_utf8(shell.output().unwrap().stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn shells_complete_values() {
+    assert_eq!(completed(&["--sim", "t"]), ["t3k"]);
+    assert_eq!(completed(&["--sim", "t3k,fault=ho"]), ["t3k,fault=hot:"]);
+    assert_eq!(completed(&["--fields", "id,temperature_l"]), ["id,temperature_limit"]);
+    assert_eq!(completed(&["--query-gpu", "utilization.m"]), ["utilization.memory"]);
+    assert!(completed(&["dm"]).contains(&"dmon".to_owned()));
+    assert!(completed(&["events", "--si"]).contains(&"--since".to_owned()));
+    let script = ttmon("completions bash").stdout;
+    let check = Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
+    assert!(check.success() && script.contains("complete "), "{script}");
+}
+
+/// A problem that many files of a device have is one short line.
+#[test]
+fn problems_of_a_device_are_one_line() {
+    let machine = root("n300x2,idle,fault=eacces:1");
+    let ran = ttmon_at(machine.path(), "");
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with('!')).collect();
+    let [line] = lines.as_slice() else { panic!("{}", ran.stdout) };
+    assert!(line.starts_with("! device 1: ") && line.ends_with(" files unreadable: Permission denied"), "{line}");
+}
+
+/// A service that is told to be quiet prints nothing while all is well.
+#[test]
+fn quiet_is_quiet() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let mut serve = command("serve --quiet --sim n150,idle --listen off");
+    serve.arg("--socket").arg(path("alloc.sock")).arg("--api").arg(path("api.sock"));
+    serve.arg("--handover").arg(path("handover.sock")).arg("--state-dir").arg(path("state"));
+    let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..600 {
+        if std::os::unix::net::UnixStream::connect(path("api.sock")).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert!(child.wait().unwrap().success());
+    // Where the state is kept is not on tmpfs here, which is worth a line.
+    let err: Vec<&str> = err.lines().filter(|line| !line.contains("not on tmpfs")).collect();
+    assert_eq!((out.as_str(), err.as_slice()), ("", &[][..]));
+}
