@@ -13,7 +13,7 @@ use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
 
 use crate::checks::thousands;
-use crate::digest::{Digest, DigestRow, Group, Left};
+use crate::digest::{Digest, DigestFailure, DigestRow, Group, Left};
 use crate::names::{self, Names};
 
 /// A chip: on a row of this machine, or by what tells it apart from others, its unique id where that is known. Programs have a
@@ -309,10 +309,12 @@ impl Account {
     pub fn refusals(&self) -> Vec<RefusedOnChips<'_>> {
         let mut refusals = Vec::new();
         for (digest, places) in self.digests.iter().zip(&self.places) {
-            for failure in &digest.failures {
+            for DigestFailure { failure, bank_bytes, window } in &digest.failures {
                 let index = digest.allocators.iter().position(|allocator| allocator.slot == failure.allocator);
                 let places = index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice);
-                refusals.push(RefusedOnChips { failure, refusal: ttmon_recorder::refusal(failure, &digest.lines), places });
+                let plain = ttmon_recorder::refusal(failure, &digest.lines);
+                let refusal = Refusal { bank_bytes: bank_bytes.unwrap_or(0), window: window.clone(), ..plain };
+                refusals.push(RefusedOnChips { failure, refusal, places });
             }
         }
         refusals.sort_by_key(|refusal| refusal.failure.time);

@@ -4,12 +4,15 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ttmon_ledger::layout::{flag, status};
+use ttmon_ledger::layout::{Refused, flag, status};
 use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
 use ttmon_model::ledger::{BufferKind, Ledger};
+use ttmon_model::room::Window;
 use ttmon_model::stack::SourceLine;
 use ttmon_source::Lines;
 use ttmon_source::ledgers::{self, buffer_kind};
+
+use crate::room;
 
 /// Groups kept of each peak; the rest is one more.
 const GROUPS_MAX: usize = 64;
@@ -38,7 +41,7 @@ pub struct Digest {
     /// Buffers nobody freed, largest first.
     pub left: Vec<Left>,
     /// What it was refused.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<DigestFailure>,
     /// The lines behind the numbers of its stacks.
     pub lines: Lines,
 }
@@ -165,9 +168,34 @@ fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) ->
         places,
         allocators,
         left: left.largest(left_max),
-        failures: region.failures()?,
+        failures: failures(region, &listing, &lines)?,
         lines,
     })
+}
+
+/// A request that was refused, and what would have made room.
+#[derive(Clone, Debug)]
+pub struct DigestFailure {
+    /// What the ledger says.
+    pub failure: Failure,
+    /// Bytes of a bank, where they are known.
+    pub bank_bytes: Option<u64>,
+    /// What to release, where it is known what was live.
+    pub window: Option<Window>,
+}
+
+fn failures(region: &Region, listing: &Listing, lines: &Lines) -> Result<Vec<DigestFailure>, ReadError> {
+    let failures = region.failures()?;
+    if failures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let recorded = region.events(0)?;
+    let describe = |failure: Failure| DigestFailure {
+        bank_bytes: room::geometry(&failure, listing).map(|geometry| geometry.bank_bytes),
+        window: (failure.what == Refused::OutOfMemory).then(|| room::window(&failure, listing, &recorded, lines)).flatten(),
+        failure,
+    };
+    Ok(failures.into_iter().map(describe).collect())
 }
 
 /// The buffers of a ledger that nobody freed. There may be a million.

@@ -8,9 +8,10 @@ mod checks;
 mod digest;
 mod names;
 mod report;
+mod room;
 mod size;
 
 pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead, RefusedOnChips};
 pub use checks::{Checks, buffers, thousands};
-pub use digest::{Digest, DigestAllocator, DigestRow, Group, Left};
+pub use digest::{Digest, DigestAllocator, DigestFailure, DigestRow, Group, Left};
 pub use size::{Limit, Size, SizeError};

@@ -41,12 +41,12 @@ pub struct BufferGroup {
     pub largest: u64,
     /// When the oldest was allocated, where that is known.
     pub oldest: Option<UnixTime>,
-    /// Bytes of those that were allocated since a time.
-    pub since: u64,
+    /// Bytes of those that were allocated since a time, where one was given.
+    pub since: Option<u64>,
 }
 
-/// The groups of some buffers, most bytes first. `since` counts those that were allocated at that time or later.
-pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: UnixTime) -> Vec<BufferGroup> {
+/// The groups of some buffers, most bytes first. With `since` those that were allocated at that time or later are counted.
+pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, since: Option<UnixTime>) -> Vec<BufferGroup> {
     let mut found: HashMap<GroupKey, BufferGroup> = HashMap::new();
     for buffer in buffers {
         let key = match by {
@@ -54,15 +54,15 @@ pub fn groups<'a>(buffers: impl Iterator<Item = &'a LedgerBuffer>, by: GroupBy, 
             GroupBy::Tag => GroupKey::Text(buffer.tag.clone()),
             GroupBy::Op => GroupKey::Text(buffer.operation.clone()),
         };
-        let new = BufferGroup { key: key.clone(), bytes: 0, count: 0, largest: 0, oldest: None, since: 0 };
+        let new = BufferGroup { key: key.clone(), bytes: 0, count: 0, largest: 0, oldest: None, since: since.map(|_| 0) };
         let group = found.entry(key).or_insert(new);
         group.bytes = group.bytes.saturating_add(buffer.size);
         group.count += 1;
         group.largest = group.largest.max(buffer.size);
         if buffer.time.0 > 0 {
             group.oldest = Some(group.oldest.map_or(buffer.time, |oldest| oldest.min(buffer.time)));
-            if buffer.time >= since {
-                group.since = group.since.saturating_add(buffer.size);
+            if since.is_some_and(|since| buffer.time >= since) {
+                group.since = group.since.map(|bytes| bytes.saturating_add(buffer.size));
             }
         }
     }
@@ -101,15 +101,17 @@ mod tests {
     #[test]
     fn groups_add_up() {
         let buffers = [buffer(10, 5, 7, "a"), buffer(30, 9, 7, ""), buffer(20, 0, 8, "a"), buffer(5, 3, 0, "a")];
-        let by = |by| groups(buffers.iter(), by, UnixTime(5));
-        let told =
-            |groups: &[BufferGroup]| groups.iter().map(|group| (group.bytes, group.count, group.largest, group.since)).collect::<Vec<_>>();
+        let by = |by| groups(buffers.iter(), by, Some(UnixTime(5)));
+        let told = |groups: &[BufferGroup]| {
+            groups.iter().map(|group| (group.bytes, group.count, group.largest, group.since.unwrap_or(u64::MAX))).collect::<Vec<_>>()
+        };
         let lines = by(GroupBy::Line);
         assert_eq!(told(&lines), [(40, 2, 30, 40), (20, 1, 20, 0), (5, 1, 5, 0)]);
         assert_eq!(lines.iter().map(|group| group.oldest).collect::<Vec<_>>(), [Some(UnixTime(5)), None, Some(UnixTime(3))]);
         assert!(matches!(lines[2].key, GroupKey::Line(None)));
         assert_eq!(told(&by(GroupBy::Tag)), [(35, 3, 20, 10), (30, 1, 30, 30)]);
         assert_eq!(told(&by(GroupBy::Op)), [(65, 4, 30, 40)]);
-        assert!(groups([].into_iter(), GroupBy::Line, UnixTime(0)).is_empty());
+        assert!(groups([].into_iter(), GroupBy::Line, None).is_empty());
+        assert_eq!(groups(buffers.iter(), GroupBy::Op, None)[0].since, None);
     }
 }

@@ -24,6 +24,7 @@ pub mod order;
 pub mod problems;
 pub mod product;
 pub mod region;
+pub mod room;
 pub mod sample;
 pub mod select;
 pub mod snapshot;

@@ -38,7 +38,7 @@ pub fn groups(
             Some(group.count.to_string()),
             Some(size(group.largest)),
             Some(group.oldest.map_or_else(|| ABSENT.to_owned(), |oldest| age(oldest, snapshot.time))),
-            since_s.map(|_| size(group.since)),
+            group.since.filter(|_| since_s.is_some()).map(size),
         ];
         writeln!(out, "{}", row(&cells, &key(&group.key, by), style))?;
     }

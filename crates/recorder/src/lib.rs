@@ -350,6 +350,8 @@ pub fn refusal(failure: &Failure, lines: &Lines) -> Refusal {
         operation: failure.operation.clone(),
         message: failure.message.clone(),
         line: lines.line(failure.stack).cloned(),
+        bank_bytes: 0,
+        window: None,
     }
 }
 

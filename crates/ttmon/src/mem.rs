@@ -204,9 +204,9 @@ fn choose(snapshot: &mut Snapshot, args: &MemArgs) -> usize {
 
 /// The groups that are asked for, and how many `--top` leaves out.
 fn grouped(snapshot: &Snapshot, by: By, args: &MemArgs) -> (Vec<BufferGroup>, usize) {
-    let since =
-        Duration::try_from_secs_f64(args.since.unwrap_or(0.0)).map_or(u64::MAX, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
-    let since = UnixTime(snapshot.time.0.saturating_sub(since));
+    let nanoseconds = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+    let age = |seconds| Duration::try_from_secs_f64(seconds).map_or(u64::MAX, nanoseconds);
+    let since = args.since.map(|seconds| UnixTime(snapshot.time.0.saturating_sub(age(seconds))));
     let mut groups = groups::groups(snapshot.buffers.iter().map(|buffer| &buffer.entry), by.meant(), since);
     let left_out = groups.len().saturating_sub(args.top.unwrap_or(usize::MAX));
     groups.truncate(args.top.unwrap_or(usize::MAX));

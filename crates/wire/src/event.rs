@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
+use ttmon_model::room::{Verdict, Window, WindowLine};
 use ttmon_model::units::UnixTime;
 
 use crate::line::{line, line_json};
@@ -74,6 +75,9 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
         "free_per_bank": known(refusal.free_per_bank),
         "largest_free_per_bank": known(refusal.largest_free_per_bank),
         "fits_without_fragmentation": refusal.fits_without_fragmentation(),
+        "verdict": refusal.verdict().map(Verdict::name),
+        "cheapest_window": refusal.window.as_ref().map(window_json),
+        "bank_bytes": Some(refusal.bank_bytes).filter(|bytes| *bytes > 0),
         "top": top.collect::<Vec<_>>(),
         "operation": text(&refusal.operation),
         "message": text(&refusal.message),
@@ -83,6 +87,24 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
         Value::Object(map) => map,
         _ => Map::new(),
     }
+}
+
+/// Bytes and addresses are those of a bank.
+fn window_json(window: &Window) -> Value {
+    let line = |line: &WindowLine| json!({"line": line_json(line.line.as_deref()), "bytes": line.bytes, "count": line.count});
+    let lines = window.lines.iter().map(line).collect::<Vec<_>>();
+    json!({"bytes": window.bytes, "address": format!("{:#x}", window.start), "lines": lines})
+}
+
+fn window(item: &Item<'_>) -> Option<Window> {
+    let window = item.part("cheapest_window")?;
+    let line = |item: &Item<'_>| WindowLine {
+        line: line(item, "line"),
+        bytes: item.whole("bytes").unwrap_or(0),
+        count: item.whole("count").unwrap_or(0),
+    };
+    let lines = window.list("lines").unwrap_or_default().iter().map(line).collect();
+    Some(Window { start: window.address("address").ok()?, bytes: window.whole("bytes").ok()?, lines })
 }
 
 /// Reads the document of an event.
@@ -146,6 +168,8 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         operation: text(item, "operation"),
         message: text(item, "message"),
         line: event.line.clone(),
+        bank_bytes: whole(item, "bank_bytes"),
+        window: window(item),
     })
 }
 
@@ -194,6 +218,8 @@ mod tests {
             operation: "add".to_owned(),
             message: "no\nroom".to_owned(),
             line: at(7),
+            bank_bytes: 1 << 20,
+            window: Some(Window { start: 64, bytes: 32, lines: vec![WindowLine { line: at(3), bytes: 32, count: 1 }] }),
         };
         for op in Op::ALL {
             let mut event = event(op);

@@ -245,7 +245,7 @@ impl Writer<'_> {
         let mut lines: Vec<String> = Vec::new();
         for refusal in refusals.iter().take(REFUSALS) {
             let words = refusal.refusal.words(&self.account.names(refusal.places));
-            lines.push(format!("  {}", self.style.clean(&cut(&words, 240))));
+            lines.push(format!("  {}", self.style.clean(&cut(&words, 400))));
             let largest: Vec<String> = refusal.refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
                 lines.push(format!("    largest there:  {}", largest.join("   ")));

@@ -1,0 +1,104 @@
+//! What would have made room for a refused request, from a real ledger.
+
+use std::fs::File;
+
+use ttmon_account::Digest;
+use ttmon_ledger::layout::{Refused, WriterKind, kind};
+use ttmon_ledger::reader::Region;
+use ttmon_ledger::writer::{
+    AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, Writer,
+};
+
+const BASE: u64 = 0x100;
+const BANK: u64 = 1000;
+
+fn writer() -> (Writer, AllocatorId) {
+    let config = Config { kind: WriterKind::Hook, version: "1", clock: ClockChoice::Auto, machine: 7, on_created: None };
+    let writer = Writer::beside_others(config, 1024);
+    let mut kinds = [KindGeometry::default(); 6];
+    kinds[0] = KindGeometry { banks: 12, alignment: 1, bank_bytes: BANK, base: BASE };
+    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 1), kinds, chips: &chips };
+    let id = writer.session().expect("session").open_allocator(&spec).expect("room");
+    (writer, id)
+}
+
+fn put(session: &mut Session<'_>, allocator: AllocatorId, start: u64, per_bank: u32, line: u32) {
+    let code = session.code("/me/model.py", "forward", 1).expect("room");
+    let stack = session.add_stack(line.into(), &[Frame { code, line }], false);
+    let buffer = Buffer { size: u64::from(per_bank) * 12, per_bank, stack, ..Buffer::default() };
+    session.insert(Key { allocator, kind: kind::DRAM, address: BASE + start }, &buffer).expect("room");
+}
+
+fn refuse(session: &mut Session<'_>, allocator: AllocatorId, per_bank: u64, free: u64, largest: u64) {
+    session.failed(&Failure {
+        what: Refused::OutOfMemory,
+        allocator,
+        kind: kind::DRAM,
+        size: per_bank * 12,
+        per_bank,
+        banks: 12,
+        free_per_bank: free,
+        largest_free_per_bank: largest,
+        tag: 0,
+        operation: 0,
+        stack: 0,
+        message: "",
+    });
+}
+
+fn digest(writer: &Writer) -> Digest {
+    let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
+    Digest::read(&Region::open(file).expect("a ledger"), None, false, 10).expect("read")
+}
+
+/// The live set is that of the refusal, whatever was freed, closed or allocated afterwards.
+#[test]
+fn the_cheapest_window_is_that_of_the_refusal() {
+    for is_closed in [false, true] {
+        let (writer, id) = writer();
+        let mut session = writer.session().expect("session");
+        for (start, per_bank, line) in [(100, 200, 5), (400, 50, 6), (600, 300, 5)] {
+            put(&mut session, id, start, per_bank, line);
+        }
+        refuse(&mut session, id, 280, 450, 150);
+        // Afterwards: the one in the way goes, another comes to its place and goes, a third stays.
+        session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 400 }).expect("live");
+        put(&mut session, id, 400, 70, 7);
+        session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 400 }).expect("live");
+        put(&mut session, id, 300, 20, 8);
+        if is_closed {
+            session.free_all(id);
+        }
+        drop(session);
+        let digest = digest(&writer);
+        let [failure] = digest.failures.as_slice() else { panic!("one: {:?}", digest.failures) };
+        let window = failure.window.as_ref().expect("known");
+        assert_eq!((failure.bank_bytes, window.start, window.bytes), (Some(BANK), 300, 50), "closed: {is_closed}");
+        let lines: Vec<_> = window.lines.iter().map(|line| (line.line.as_ref().map(|line| line.line), line.count)).collect();
+        assert_eq!(lines, [(Some(6), 1)]);
+    }
+}
+
+#[test]
+fn what_does_not_add_up_is_not_told() {
+    let (writer, id) = writer();
+    let mut session = writer.session().expect("session");
+    put(&mut session, id, 0, 200, 5);
+    // The allocator itself says that less is free.
+    refuse(&mut session, id, 900, 700, 700);
+    drop(session);
+    assert_eq!(digest(&writer).failures[0].window, None);
+
+    // The recorder has gone round since.
+    let (writer, id) = self::writer();
+    let mut session = writer.session().expect("session");
+    put(&mut session, id, 0, 200, 5);
+    refuse(&mut session, id, 900, 800, 800);
+    for _ in 0..40_000 {
+        put(&mut session, id, 500, 10, 5);
+        session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 500 }).expect("live");
+    }
+    drop(session);
+    assert_eq!(digest(&writer).failures[0].window, None);
+}

@@ -1,0 +1,157 @@
+//! Whether a request that was refused could have had room, and what stood in its way.
+
+use std::sync::Arc;
+
+use crate::stack::SourceLine;
+
+/// Why there was no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Too little was free.
+    Full,
+    /// Enough was free, but not in one piece.
+    Fragmented,
+    /// A bank is smaller than the request.
+    NeverFits,
+}
+
+impl Verdict {
+    /// Every one of them.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Fragmented, Self::NeverFits];
+
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Fragmented => "fragmented",
+            Self::NeverFits => "never_fits",
+        }
+    }
+}
+
+/// A live buffer in a bank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupied {
+    /// Where it begins in the bank.
+    pub start: u64,
+    /// Its bytes there.
+    pub bytes: u64,
+    /// The line that asked for it.
+    pub line: Option<Arc<SourceLine>>,
+}
+
+/// The fewest bytes of a bank whose release makes room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where the room would begin in the bank.
+    pub start: u64,
+    /// Bytes of a bank to be released.
+    pub bytes: u64,
+    /// Buffers to be released, by line, most bytes first.
+    pub lines: Vec<WindowLine>,
+}
+
+/// Buffers of one line in a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowLine {
+    /// The line; `None` where it is not known.
+    pub line: Option<Arc<SourceLine>>,
+    /// Their bytes of a bank.
+    pub bytes: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl WindowLine {
+    /// `3 buffers of models/vae.py:12 decode`
+    pub fn words(&self) -> String {
+        let buffers = if self.count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", self.count) };
+        match &self.line {
+            Some(line) => format!("{buffers} of {line}"),
+            None => format!("{buffers} without a line"),
+        }
+    }
+}
+
+/// The cheapest window of `wanted` bytes in a bank of `bank_bytes`; `None` where a bank is smaller than that, or buffers lie on each other.
+pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) -> Option<Window> {
+    live.sort_by_key(|occupied| occupied.start);
+    let end = |occupied: &Occupied| occupied.start.saturating_add(occupied.bytes);
+    let is_apart = live.windows(2).all(|pair| end(&pair[0]) <= pair[1].start) && live.last().is_none_or(|last| end(last) <= bank_bytes);
+    if wanted == 0 || wanted > bank_bytes || !is_apart {
+        return None;
+    }
+    // A cheapest window can be moved until it begins where a buffer ends, or ends where one begins.
+    let begins = live.iter().map(end).chain([0]);
+    let ends = live.iter().map(|occupied| occupied.start).chain([bank_bytes]);
+    let starts = begins.chain(ends.filter_map(|end| end.checked_sub(wanted))).filter(|start| start.saturating_add(wanted) <= bank_bytes);
+    let mut sums = vec![0_u64];
+    for occupied in &live {
+        sums.push(sums[sums.len() - 1].saturating_add(occupied.bytes));
+    }
+    let members = |start: u64| {
+        let first = live.partition_point(|occupied| end(occupied) <= start);
+        let last = live.partition_point(|occupied| occupied.start < start.saturating_add(wanted));
+        first..last.max(first)
+    };
+    let cost = |start: u64| {
+        let members = members(start);
+        sums[members.end] - sums[members.start]
+    };
+    let start = starts.min_by_key(|start| (cost(*start), *start))?;
+    let mut lines: Vec<WindowLine> = Vec::new();
+    for occupied in &live[members(start)] {
+        match lines.iter_mut().find(|line| line.line == occupied.line) {
+            Some(line) => (line.bytes, line.count) = (line.bytes.saturating_add(occupied.bytes), line.count + 1),
+            None => lines.push(WindowLine { line: occupied.line.clone(), bytes: occupied.bytes, count: 1 }),
+        }
+    }
+    lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
+    Some(Window { start, bytes: cost(start), lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn occupied(start: u64, bytes: u64, line: u32) -> Occupied {
+        Occupied { start, bytes, line: Some(Arc::new(SourceLine { file: "m.py".into(), line, function: "f".into() })) }
+    }
+
+    #[test]
+    fn the_cheapest_window_frees_the_fewest_bytes() {
+        // Every other block of ten is free; the small one in the middle is the cheapest to move.
+        let live = vec![occupied(10, 10, 1), occupied(30, 10, 1), occupied(50, 2, 2), occupied(70, 10, 1), occupied(90, 10, 1)];
+        let window = cheapest_window(live, 100, 25).expect("a window");
+        assert_eq!((window.start, window.bytes), (40, 2));
+        assert_eq!((window.lines.len(), window.lines[0].count), (1, 1));
+        assert_eq!(window.lines[0].line.as_ref().map(|line| line.line), Some(2));
+    }
+
+    #[test]
+    fn what_cannot_be_has_no_window() {
+        assert_eq!(cheapest_window(Vec::new(), 100, 101), None);
+        assert_eq!(cheapest_window(Vec::new(), 100, 0), None);
+        assert_eq!(cheapest_window(vec![occupied(0, 20, 1), occupied(10, 5, 1)], 100, 10), None, "two on the same bytes");
+        assert_eq!(cheapest_window(vec![occupied(90, 20, 1)], 100, 10), None, "behind the end");
+        assert_eq!(cheapest_window(Vec::new(), 100, 100), Some(Window { start: 0, bytes: 0, lines: Vec::new() }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_is_cheaper(turns in prop::collection::vec((0..6_u64, 1..6_u64), 0..12), wanted in 1..40_u64) {
+            let mut live = Vec::new();
+            let mut next = 0;
+            for (gap, bytes) in turns {
+                live.push(occupied(next + gap, bytes, 1));
+                next += gap + bytes;
+            }
+            let bank = next + 3;
+            let cost = |start: u64| live.iter().filter(|one| one.start < start + wanted && one.start + one.bytes > start).map(|one| one.bytes).sum::<u64>();
+            let least = (0..=bank.saturating_sub(wanted)).filter(|_| wanted <= bank).map(cost).min();
+            prop_assert_eq!(cheapest_window(live.clone(), bank, wanted).map(|window| window.bytes), least);
+        }
+    }
+}
