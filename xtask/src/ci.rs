@@ -8,6 +8,7 @@ mod api;
 mod driver_vm;
 mod loom;
 mod package;
+mod page;
 mod prometheus;
 mod python;
 mod stub;
@@ -78,6 +79,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "prometheus", kind: Kind::Optional, run: prometheus::run },
     Stage { name: "alertmanager", kind: Kind::Required, run: alertmanager::run },
     Stage { name: "api", kind: Kind::Optional, run: api::run },
+    Stage { name: "page", kind: Kind::Required, run: page::run },
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },
     Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
     Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm::run },

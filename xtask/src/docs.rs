@@ -13,6 +13,7 @@ struct Page {
 const PAGES: &[Page] = &[
     Page { path: "docs/fields.md", text: |_| Ok(ttmon_print::fields_markdown()) },
     Page { path: "docs/cli.md", text: |project| printed(project, "cli") },
+    Page { path: "web/openapi.json", text: |project| printed(project, "openapi") },
     Page { path: "docs/metrics.md", text: |project| printed(project, "metrics") },
 ];
 

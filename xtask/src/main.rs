@@ -20,6 +20,7 @@ mod stream;
 mod tidy;
 mod tools;
 mod ttnn;
+mod web;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ const COMMANDS: &[Command] = &[
         help: "draw the pictures of the README from what ttmon top draws, or say which are stale",
         run: screens::run,
     },
+    Command { name: "web", arguments: "[--check]", help: "build the page into the program's files, or say which are stale", run: web::run },
     Command {
         name: "header",
         arguments: "[--check]",

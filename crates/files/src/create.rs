@@ -45,6 +45,14 @@ pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
+/// Writes a regular file that only this user may read, at no time anybody else: whole or not at all.
+pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let located = locate(path)?;
+    let mut draft = Draft::with_mode(located.directory, Mode::from_raw_mode(0o600))?;
+    draft.write_all(bytes)?;
+    draft.commit(&located.name)
+}
+
 /// Whether [`write()`] is likely to succeed. Changes nothing.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let located = locate_file(path)?;
@@ -143,10 +151,14 @@ pub struct Draft {
 
 impl Draft {
     fn new(directory: OwnedFd) -> io::Result<Self> {
+        Self::with_mode(directory, Mode::from_raw_mode(0o666))
+    }
+
+    fn with_mode(directory: OwnedFd, mode: Mode) -> io::Result<Self> {
         for _ in 0..NAMES_MAX {
             // Another user cannot take all names in advance.
             let name = OsString::from(format!(".ttmon-{:016x}", RandomState::new().build_hasher().finish()));
-            match openat(directory.as_fd(), &name, NEW, Mode::from_raw_mode(0o666)) {
+            match openat(directory.as_fd(), &name, NEW, mode) {
                 Err(Errno::EXIST) => {}
                 opened => return Ok(Self { file: File::from(opened?), directory, name, is_placed: false }),
             }

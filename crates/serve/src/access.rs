@@ -15,6 +15,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use ttmon_model::{Missing, Process, ProcessKey, Snapshot};
 
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
+use crate::page;
 
 /// What somebody may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,9 +171,9 @@ pub(crate) enum AccessError {
     NoToken,
 }
 
-/// Whether a path tells nothing but that the service lives.
+/// Whether a path shows no data: that the service lives, and the files of the page.
 pub(crate) fn is_open_to_all(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz")
+    matches!(path, "/healthz" | "/readyz") || page::find(path).is_some()
 }
 
 /// What the asker may see, or why nothing. An address that was asked for whole says by which name this host was called.
@@ -194,7 +195,8 @@ pub(crate) fn judge(
     if door == Door::Loopback && !host_is_ours(host) {
         return Err(AccessError::ForeignHost);
     }
-    if !origin_is_ours(host, headers) {
+    // A link on another site may lead to the page, which is the same for everybody.
+    if !origin_is_ours(host, headers) && page::find(path).is_none() {
         return Err(AccessError::ForeignOrigin);
     }
     match token.map(|token| token.is_in(headers)) {

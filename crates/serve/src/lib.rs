@@ -17,6 +17,7 @@ mod alerting;
 mod body;
 mod chips;
 mod crowd;
+mod deltas;
 mod doors;
 #[cfg(test)]
 mod fixture;
@@ -27,6 +28,7 @@ mod http;
 mod limits;
 mod metrics;
 mod newest;
+mod page;
 mod past;
 mod patience;
 mod places;
@@ -59,7 +61,9 @@ pub use happenings::{Happening, What};
 pub use http::answer_bytes;
 pub use metrics::markdown as metrics_markdown;
 pub use newest::Published;
+pub use page::report_page;
 pub use past::{Keeper, Past};
+pub use routes::{fields_document as fields, openapi_document as openapi};
 pub use tls::{IS_BUILT_IN as HAS_TLS, TlsError};
 
 use doors::{TcpDoor, UnixDoor};

@@ -2,6 +2,7 @@
 
 mod ask;
 mod documents;
+mod fields;
 mod openapi;
 mod recorders;
 mod stream;
@@ -15,6 +16,7 @@ use crate::access::{self, Door, View};
 use crate::body::Body;
 use crate::crowd::Holder;
 use crate::metrics::Dialect;
+use crate::page;
 use crate::problem::Problem;
 use crate::service::{Readiness, Service};
 use ask::Parameters;
@@ -48,6 +50,7 @@ pub(crate) enum Answer {
     History,
     Events,
     Alerts,
+    Fields,
     OpenApi,
     Metrics,
     Healthz,
@@ -171,6 +174,11 @@ pub(crate) const ROUTES: &[Route] = &[
                 help: "Those after this id, also those that were; Last-Event-ID means the same. Without it: from now on.",
             },
             Parameter { name: "snapshots", schema: NO_UNLESS_ASKED, help: "Also each new snapshot." },
+            Parameter {
+                name: "deltas",
+                schema: NO_UNLESS_ASKED,
+                help: "Also the newest snapshot, and then what changes in each new one; docs/serve.md has the format.",
+            },
         ],
         answer: Answer::Events,
     },
@@ -180,6 +188,13 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Alerts that fire, are pending or ended within 15 minutes; rules, silences and receivers.",
         parameters: &[],
         answer: Answer::Alerts,
+    },
+    Route {
+        path: "/api/v1/fields",
+        id: "fields",
+        summary: "The fields of devices and processes: names, titles, units, charts and help.",
+        parameters: &[],
+        answer: Answer::Fields,
     },
     Route { path: "/api/v1/openapi.json", id: "openapi", summary: "This description.", parameters: &[], answer: Answer::OpenApi },
     Route {
@@ -198,6 +213,16 @@ pub(crate) const ROUTES: &[Route] = &[
         answer: Answer::Readyz,
     },
 ];
+
+/// The tables of fields, the same for every version of the program.
+pub fn fields_document() -> String {
+    fields::document("0")
+}
+
+/// The description of the paths, the same for every version of the program.
+pub fn openapi_document() -> String {
+    openapi::document("0")
+}
 
 /// A question, as far as it matters.
 pub(crate) struct Question<'a> {
@@ -228,13 +253,21 @@ pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Re
 async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
     let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())
         .map_err(Problem::Refused)?;
-    let route = ROUTES.iter().find(|route| route.path == question.path).ok_or(Problem::NotFound)?;
+    let route = ROUTES.iter().find(|route| route.path == question.path);
+    let asset = page::find(question.path);
+    if route.is_none() && asset.is_none() {
+        return Err(Problem::NotFound);
+    }
     if !matches!(*question.method, Method::GET | Method::HEAD) {
         return Err(Problem::Method);
     }
     if question.has_body {
         return Err(Problem::Body);
     }
+    if let Some(asset) = asset {
+        return Ok(page::answer(asset, question.headers));
+    }
+    let route = route.ok_or(Problem::NotFound)?;
     let parameters = Parameters::parse(question.query, route.parameters)?;
     match route.answer {
         Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
@@ -246,6 +279,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
         Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?).await,
         Answer::Alerts => documents::alerts(service),
+        Answer::Fields => Ok(typed("application/json", fields::document(service.version))),
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {
             let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::access::{Token, View};
 use crate::alerting::Alerting;
 use crate::chips::Chips;
 use crate::crowd::Crowd;
+use crate::deltas::Deltas;
 use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
 use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
@@ -33,6 +34,7 @@ pub(crate) struct Service {
     /// Where the allocation socket keeps its state.
     pub(crate) state: Option<PathBuf>,
     pub(crate) counters: Counters,
+    pub(crate) deltas: Deltas,
     newest: Mutex<Option<Arc<Published>>>,
     /// Counts up with every snapshot and everything that happens; streams wait for it.
     pulse: watch::Sender<u64>,
@@ -83,6 +85,7 @@ impl Service {
             token,
             state: None,
             counters: Counters::default(),
+            deltas: Deltas::default(),
             newest: Mutex::default(),
             pulse: watch::channel(0).0,
             journal: Mutex::new(Journal::starting(now())),

@@ -127,6 +127,8 @@ const SENSELESS: &[(&str, &[&str])] = &[
     ("run", &["device", "id", "json", "root", "sim", "seed", "no_server"]),
     ("env", OF_MACHINES),
     ("alias", OF_MACHINES),
+    ("report", OF_MACHINES),
+    ("token", OF_MACHINES),
     ("completions", OF_MACHINES),
     ("man", OF_MACHINES),
     ("help", OF_MACHINES),
@@ -329,6 +331,14 @@ pub(crate) enum Command {
         #[arg(value_name = "CMD")]
         command: Option<String>,
     },
+    /// Write a run report or a recording as one HTML file that opens without network.
+    Report(ReportArgs),
+    /// Print the token of the service: what opens everything over HTTP and in its page.
+    Token {
+        /// File with the token; also TTMON_TOKEN_FILE [default: that of the service of this user].
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+    },
     /// Print a generated page as Markdown.
     #[command(hide = true)]
     Markdown {
@@ -338,6 +348,16 @@ pub(crate) enum Command {
     },
 }
 
+/// Flags of `report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A report of `ttmon run --report`, or a recording of `ttmon record`.
+    pub(crate) input: PathBuf,
+    /// The file to write.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
 /// A generated page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Page {
@@ -345,6 +365,8 @@ pub(crate) enum Page {
     Cli,
     /// docs/metrics.md
     Metrics,
+    /// web/openapi.json
+    Openapi,
 }
 
 /// Flags of `doctor`.

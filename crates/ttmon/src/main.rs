@@ -19,6 +19,7 @@ mod open;
 mod output;
 mod pages;
 mod record;
+mod report;
 mod run;
 mod serve;
 mod server;
@@ -100,6 +101,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(
             Command::Env { .. }
                 | Command::Alias(_)
+                | Command::Report(_)
+                | Command::Token { .. }
                 | Command::Completions { .. }
                 | Command::Man { .. }
                 | Command::Help { .. }
@@ -142,6 +145,9 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Man { command, dir: None }) => Output::Stdout.write(&pages::man(command.as_deref())?),
         Some(Command::Markdown { page: Page::Cli }) => Output::Stdout.write(pages::markdown().as_bytes()),
         Some(Command::Markdown { page: Page::Metrics }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
+        Some(Command::Markdown { page: Page::Openapi }) => Output::Stdout.write(ttmon_serve::openapi().as_bytes()),
+        Some(Command::Report(args)) => report::run(args),
+        Some(Command::Token { token_file }) => Output::Stdout.write(serve::print_token(token_file.as_deref())?.as_bytes()),
     }
 }
 

@@ -6,6 +6,7 @@ mod banner;
 mod host;
 mod intake;
 mod places;
+mod secret;
 mod systemd;
 
 use std::io::{self, Read, Write};
@@ -27,6 +28,7 @@ use crate::open::Placed;
 
 pub(crate) use host::token;
 pub(crate) use places::{api_places, served, state as state_directory};
+pub(crate) use secret::print as print_token;
 
 /// Serves until it is told to stop.
 pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {

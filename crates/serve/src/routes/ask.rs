@@ -219,12 +219,13 @@ pub(super) struct Events {
     /// Those after this one; `None` is from now on.
     pub(super) after: Option<u64>,
     pub(super) snapshots: bool,
+    pub(super) deltas: bool,
 }
 
 pub(super) fn events(parameters: &Parameters, headers: &HeaderMap) -> Result<Events, Problem> {
     let last = headers.get(HeaderName::from_static("last-event-id")).and_then(|id| id.to_str().ok()?.trim().parse().ok());
-    let snapshots = parameters.truth("snapshots", false)?;
-    Ok(Events { after: parameters.number("after", 0, u64::MAX)?.or(last), snapshots })
+    let (snapshots, deltas) = (parameters.truth("snapshots", false)?, parameters.truth("deltas", false)?);
+    Ok(Events { after: parameters.number("after", 0, u64::MAX)?.or(last), snapshots, deltas })
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub(super) fn document(version: &str) -> String {
                 "Buffers": document_of(&[("count", json!({"type": "integer", "minimum": 0})), ("buffers", json!({"type": "array", "items": buffer()})), ("problems", anything())]),
                 "History": history(),
                 "Events": events(),
+                "Fields": fields(),
                 "Recorded": recorded(),
                 "Alerts": document_of(&[("alerts", json!({"type": "array", "items": alert()})), ("rules", anything()), ("silences", anything()), ("receivers", anything()), ("samples_dropped", json!({"type": "integer", "minimum": 0}))]),
             },
@@ -83,7 +84,7 @@ fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
     ];
     if route.answer == Answer::History {
         statuses.push(("503", "Too many large answers are under way."));
-    } else if !matches!(route.answer, Answer::Healthz | Answer::OpenApi | Answer::Metrics) {
+    } else if !matches!(route.answer, Answer::Healthz | Answer::Fields | Answer::OpenApi | Answer::Metrics) {
         statuses.push(("503", "There is nothing fresh to show, or too much is asked for at once."));
     }
     statuses
@@ -102,6 +103,7 @@ fn content(answer: Answer) -> Value {
         Answer::History => json("History"),
         Answer::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
         Answer::Alerts => json("Alerts"),
+        Answer::Fields => json("Fields"),
         Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
         Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
         Answer::Healthz | Answer::Readyz => json!({"text/plain": text}),
@@ -266,6 +268,30 @@ fn events() -> Value {
         },
         "required": ["schema", "version", "last_id", "events"],
     })
+}
+
+fn fields() -> Value {
+    let text = || json!({"type": "string"});
+    let optional = |of: &str| json!({"type": [of, "null"]});
+    let entry = |properties: Value| {
+        let required: Vec<String> = properties.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        json!({"type": "object", "properties": properties, "required": required})
+    };
+    let field = entry(json!({
+        "name": text(), "title": text(), "section": text(), "unit": text(), "metric": optional("string"),
+        "kept": {"type": "boolean"}, "help": text(),
+    }));
+    let chart = entry(json!({
+        "name": text(), "field": text(), "title": text(), "unit": text(), "limit": optional("string"),
+        "critical": optional("number"), "unless": optional("string"),
+    }));
+    let rows = json!({"type": "array", "items": field});
+    let mut document = entry(json!({
+        "version": text(), "device": rows.clone(), "device_kind": rows.clone(), "process": rows.clone(), "process_kind": rows,
+        "charts": {"type": "array", "items": chart},
+    }));
+    document["properties"]["schema"] = json!({"const": ttmon_wire::SCHEMA});
+    document
 }
 
 fn recorded() -> Value {

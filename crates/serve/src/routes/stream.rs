@@ -40,7 +40,8 @@ pub(super) async fn events(
         if has_pushed {
             service.counters.crowded.add_one();
         }
-        let sending = send(Arc::clone(service), view, Events { after, snapshots: asked.snapshots, number: 0 }, sender);
+        let events = Events { after, snapshots: asked.snapshots || asked.deltas, deltas: asked.deltas, number: 0 };
+        let sending = send(Arc::clone(service), view, events, sender);
         // One that has to make place ends, and its reader comes back.
         tokio::spawn(async move { seat.hold(sending).await });
     }
@@ -54,6 +55,8 @@ struct Events {
     /// The last thing that was told.
     after: u64,
     snapshots: bool,
+    /// Whether what changed in a snapshot is sent instead of it, where that is known.
+    deltas: bool,
     /// The last snapshot that was sent.
     number: u64,
 }
@@ -118,12 +121,16 @@ impl Events {
         }
         let newest = service.fresh().ok().filter(|newest| self.snapshots && !is_behind && newest.number != self.number);
         if let Some(newest) = newest {
-            self.number = newest.number;
-            let version = service.version;
-            let made = tokio::task::spawn_blocking(move || documents::text(&newest, Form::Snapshot, view, version)).await;
-            if let Ok(text) = made {
-                parts.extend([Bytes::from_static(b"event: snapshot\ndata: "), text, Bytes::from_static(b"\n")]);
-            }
+            let before = std::mem::replace(&mut self.number, newest.number);
+            let (making, deltas) = (Arc::clone(service), self.deltas);
+            let made = tokio::task::spawn_blocking(move || {
+                let text = || documents::text(&newest, Form::Snapshot, view, making.version);
+                match deltas.then(|| making.deltas.between(view, before, newest.number, text)).flatten() {
+                    Some(delta) => [Bytes::from_static(b"event: delta\ndata: "), delta, Bytes::from_static(b"\n\n")],
+                    None => [Bytes::from_static(b"event: snapshot\ndata: "), text(), Bytes::from_static(b"\n")],
+                }
+            });
+            parts.extend(made.await.into_iter().flatten());
         }
         parts
     }
@@ -148,7 +155,9 @@ mod tests {
             let ask = |holder: Holder| async move {
                 let door = Door::Loopback;
                 let question = Question { door, holder, authority: None, method, path: "", query: "", headers, has_body: false };
-                events(service, View::Public, &question, ask::Events { after: None, snapshots: false }).await.expect("a stream")
+                events(service, View::Public, &question, ask::Events { after: None, snapshots: false, deltas: false })
+                    .await
+                    .expect("a stream")
             };
             let mut first = ask(Holder::User(0)).await;
             let mut open = Vec::new();
@@ -175,7 +184,7 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (sender, mut receiver) = mpsc::channel(STREAM_QUEUE_MAX);
-            let state = Events { after: service.last_happening(), snapshots: false, number: 0 };
+            let state = Events { after: service.last_happening(), snapshots: false, deltas: false, number: 0 };
             tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
             let sampled = Arc::clone(&service);
             tokio::spawn(async move {

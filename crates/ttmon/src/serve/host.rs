@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ttmon_serve::{Host, Options, StartError, Token};
 
-use super::places;
 use super::systemd::Opened;
+use super::{places, secret};
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
@@ -57,7 +57,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         http_listener: None,
         listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
         allow_remote: args.allow_remote,
-        token: token(args.token_file.as_deref())?,
+        token: token(args.token_file.as_deref())?.or_else(secret::own),
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         process_metrics: args.process_metrics,
         state: None,

@@ -1,0 +1,160 @@
+//! What changed from one snapshot to the next, as JSON: a page that is open all day is sent this instead of the whole document.
+//!
+//! A delta is an object with the members that have a new value. An object in it is applied to the object that was there, or to the list
+//! that was there, by index; any other value replaces. `"~"` lists the members that are gone. Objects and lists of objects of the
+//! same length are gone into, everything else is replaced whole. (No member is a list in one snapshot and an object in the next.)
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::body::Bytes;
+use serde_json::{Map, Value};
+
+use crate::access::View;
+use crate::limits::READY_MAX;
+
+/// The newest document of each view, and how it came from the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Deltas(Mutex<HashMap<View, Newest>>);
+
+#[derive(Clone, Debug)]
+struct Newest {
+    number: u64,
+    document: Arc<Value>,
+    /// From which snapshot, and what changed.
+    delta: Option<(u64, Bytes)>,
+}
+
+impl Deltas {
+    /// What changed from snapshot `from` to snapshot `number`, whose document `text` makes. None where that is not known: the caller sends
+    /// the whole document. All streams of a view share what the first of them computed.
+    pub(crate) fn between(&self, view: View, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
+        let before = self.lock().get(&view).cloned();
+        let newest = match before {
+            Some(newest) if newest.number >= number => newest,
+            before => {
+                // Computed without the lock: the thread that answers everybody must not wait for a large document.
+                let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);
+                let delta = before.map(|before| {
+                    let changes = changes(&before.document, &document).unwrap_or_else(|| Value::Object(Map::new()));
+                    (before.number, Bytes::from(changes.to_string()))
+                });
+                let newest = Newest { number, document, delta };
+                let mut views = self.lock();
+                if views.len() >= READY_MAX {
+                    views.retain(|_, other| other.number + 1 >= number);
+                }
+                if views.len() < READY_MAX {
+                    views.insert(view, newest.clone());
+                }
+                newest
+            }
+        };
+        newest.delta.filter(|(before, _)| *before == from && newest.number == number).map(|(_, delta)| delta)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<View, Newest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The delta, or none where nothing changed.
+fn changes(from: &Value, to: &Value) -> Option<Value> {
+    match (from, to) {
+        (from, to) if from == to => None,
+        (Value::Object(from), Value::Object(to)) => Some(Value::Object(members(from, to))),
+        (Value::Array(from), Value::Array(to)) if from.len() == to.len() && from.iter().chain(to).all(Value::is_object) => {
+            let elements = from.iter().zip(to).enumerate();
+            Some(Value::Object(elements.filter_map(|(index, (from, to))| Some((index.to_string(), changes(from, to)?))).collect()))
+        }
+        _ => Some(to.clone()),
+    }
+}
+
+fn members(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
+    let mut changed: Map<String, Value> = to
+        .iter()
+        .filter_map(|(name, to)| {
+            let change = match from.get(name) {
+                Some(from) => changes(from, to)?,
+                None => to.clone(),
+            };
+            Some((name.clone(), change))
+        })
+        .collect();
+    let gone: Vec<Value> = from.keys().filter(|name| !to.contains_key(*name)).map(|name| Value::from(name.as_str())).collect();
+    if !gone.is_empty() {
+        changed.insert("~".to_owned(), Value::from(gone));
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What the page does, in the same words as `web/src/delta.ts`.
+    fn apply(old: Value, delta: Value) -> Value {
+        match (old, delta) {
+            (Value::Object(mut old), Value::Object(delta)) => {
+                for (name, change) in delta {
+                    if name == "~" {
+                        change.as_array().expect("names").iter().for_each(|name| drop(old.remove(name.as_str().expect("a name"))));
+                    } else {
+                        let before = old.remove(&name).unwrap_or_default();
+                        old.insert(name, apply(before, change));
+                    }
+                }
+                Value::Object(old)
+            }
+            (Value::Array(mut old), Value::Object(delta)) => {
+                for (index, change) in delta {
+                    let index: usize = index.parse().expect("an index");
+                    old[index] = apply(old[index].take(), change);
+                }
+                Value::Array(old)
+            }
+            (_, delta) => delta,
+        }
+    }
+
+    #[test]
+    fn delta_leads_to_the_next_document() {
+        let documents = [
+            json!({"a": 1, "devices": [{"id": 0, "t": 1.5, "missing": {"x": "no"}}, {"id": 1, "t": null}], "ids": [1, 2]}),
+            json!({"a": 1, "devices": [{"id": 0, "t": null, "missing": {}}, {"id": 1, "t": 2}], "ids": [1, 3]}),
+            json!({"a": {"b": 1}, "devices": [{"id": 1, "t": 2}], "ids": []}),
+            json!({"a": [{}], "devices": [], "new": {"x": {"y": []}}}),
+            json!({"a": [{"c": 1}], "devices": [{"id": 0}, {"id": 1}]}),
+        ];
+        for from in &documents {
+            for to in &documents {
+                let delta = changes(from, to);
+                assert_eq!(delta.is_none(), from == to);
+                assert_eq!(&apply(from.clone(), delta.unwrap_or_else(|| json!({}))), to);
+            }
+        }
+        assert_eq!(
+            changes(&documents[0], &documents[1]),
+            Some(json!({
+                "devices": {"0": {"t": null, "missing": {"~": ["x"]}}, "1": {"t": 2}},
+                "ids": [1, 3],
+            }))
+        );
+    }
+
+    #[test]
+    fn delta_is_for_those_who_have_the_one_before() {
+        let deltas = Deltas::default();
+        let text = |value: u64| move || Bytes::from(format!("{{\"a\":{value}}}"));
+        assert_eq!(deltas.between(View::Public, 0, 1, text(1)), None);
+        assert_eq!(deltas.between(View::Public, 1, 2, text(2)).as_deref(), Some(&b"{\"a\":2}"[..]));
+        let must_not = || -> Bytes { panic!("made twice") };
+        assert_eq!(deltas.between(View::Public, 1, 2, must_not).as_deref(), Some(&b"{\"a\":2}"[..]));
+        assert_eq!(deltas.between(View::Public, 0, 2, must_not), None);
+        assert_eq!(deltas.between(View::Public, 0, 1, must_not), None, "one that came late");
+        assert_eq!(deltas.between(View::Whole, 1, 2, text(7)), None, "another view has another document");
+    }
+}

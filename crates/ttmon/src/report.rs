@@ -1,0 +1,212 @@
+//! `ttmon report`: a run report or a recording as one HTML file that opens from disk. The page is the one that `ttmon serve` serves; the
+//! data is inside.
+
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use ttmon_model::fields::DeviceField;
+use ttmon_model::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_DEVICES_MAX};
+use ttmon_model::units::UnixTime;
+use ttmon_wire::Document;
+use ttmon_wire::recording::{Error, Reader};
+
+use crate::cli::ReportArgs;
+use crate::failure::Failure;
+
+/// Points of a chart: more than a screen is wide are not seen.
+const POINTS_MAX: usize = 600;
+
+pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
+    let failed = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", args.input.display()));
+    let data = data(&args.input).map_err(|why| failed(&why))?;
+    let page = ttmon_serve::report_page(&data);
+    ttmon_files::write(&args.output, page.as_bytes()).map_err(|error| Failure::new(format!("{}: {error}", args.output.display())))
+}
+
+/// The data of the page, as JSON text.
+fn data(input: &Path) -> Result<String, String> {
+    let file = ttmon_files::open(input).map_err(|error| error.to_string())?;
+    match Reader::new(BufReader::new(file)) {
+        Ok(reader) => recording(reader),
+        Err(Error::NotOurs | Error::Empty) => {
+            let text = ttmon_files::read_text(input, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string())?;
+            run_report(&text)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn run_report(text: &str) -> Result<String, String> {
+    let neither = || "neither a report of `ttmon run --report` nor a recording of `ttmon record`".to_owned();
+    let document = Document::read(text, None).map_err(|_| neither())?;
+    let is_report = ["command", "devices", "peak_set", "leaks", "oom"].iter().all(|list| document.has_list(list));
+    if is_report { Ok(format!("{{\"kind\":\"run\",\"document\":{}}}", text.trim())) } else { Err(neither()) }
+}
+
+/// One frame, as far as charts and marks need it.
+struct Frame {
+    time: UnixTime,
+    devices: Vec<Seen>,
+}
+
+struct Seen {
+    id: u64,
+    state: String,
+    health: String,
+    values: Vec<Option<f64>>,
+}
+
+fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
+    let fields: Vec<DeviceField> = DeviceField::all().filter(|field| field.chart().is_some()).collect();
+    let names: Vec<String> = fields.iter().map(DeviceField::name).collect();
+    let count = reader.len();
+    let points = count.min(POINTS_MAX);
+    let numbers = (0..points).map(|point| if points > 1 { point * (count - 1) / (points - 1) } else { 0 });
+    // A damaged frame is a gap.
+    let frames: Vec<Frame> = numbers.filter_map(|number| frame(reader.line(number).ok()?, &names)).collect();
+    let (is_cut, last) =
+        (reader.is_cut(), (0..count).rev().find(|number| reader.line(*number).is_ok_and(|line| ttmon_wire::read(line).is_ok())));
+    let last = reader.line(last.ok_or("no frame of it can be read")?).map_err(|error| error.to_string())?;
+    let marks = marks(&frames);
+    let head = json!({
+        "kind": "recording",
+        "frames": count,
+        "is_cut": is_cut,
+        "history": history(&frames, &names, points),
+        "marks": marks,
+    });
+    let head = head.to_string();
+    let head = head.strip_suffix('}').unwrap_or_default();
+    Ok(format!("{head},\"fields\":{},\"snapshot\":{}}}", ttmon_serve::fields().trim(), last.trim()))
+}
+
+fn frame(line: &str, names: &[String]) -> Option<Frame> {
+    let document = Document::read(line, None).ok()?;
+    let time = UnixTime::parse_rfc3339(document.head["time"].as_str()?)?;
+    let mut devices = Vec::new();
+    let taken = document.each("devices", DOCUMENT_DEVICES_MAX, |device| {
+        let text = |name: &str| device[name].as_str().unwrap_or_default().to_owned();
+        let value = |name: &String| name.split('.').fold(device, |value, part| &value[part]).as_f64();
+        let values = names.iter().map(value).collect();
+        devices.push(Seen { id: device["id"].as_u64().unwrap_or_default(), state: text("state"), health: text("health"), values });
+        Ok(())
+    });
+    taken.is_ok().then_some(Frame { time, devices })
+}
+
+/// The past on an even grid, in the form of `/api/v1/history`.
+fn history(frames: &[Frame], names: &[String], points: usize) -> Value {
+    let (first, last) = (frames.first().map_or(0, |frame| frame.time.0), frames.last().map_or(0, |frame| frame.time.0));
+    let step = (last.saturating_sub(first) / points.saturating_sub(1).max(1) as u64).max(1_000_000);
+    let mut columns: Map<String, Value> = Map::new();
+    let mut devices: Vec<u64> = frames.iter().flat_map(|frame| frame.devices.iter().map(|device| device.id)).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let devices: Vec<Value> = devices
+        .iter()
+        .map(|id| {
+            columns.clear();
+            for (index, name) in names.iter().enumerate() {
+                let mut column = vec![None; points];
+                for frame in frames {
+                    let at = usize::try_from((frame.time.0.saturating_sub(first) + step / 2) / step).unwrap_or(points);
+                    let value = frame.devices.iter().find(|device| device.id == *id).and_then(|device| device.values[index]);
+                    if let (Some(point), Some(value)) = (column.get_mut(at), value) {
+                        *point = Some(value);
+                    }
+                }
+                columns.insert(name.clone(), json!(column));
+            }
+            json!({"id": id, "fields": columns})
+        })
+        .collect();
+    json!({
+        "start": UnixTime(first).rfc3339(),
+        "time": UnixTime(last).rfc3339(),
+        "step_s": step as f64 / 1e9,
+        "points": points,
+        "fields": names,
+        "devices": devices,
+        "marks": [],
+    })
+}
+
+/// Changes of state and health from one frame to the next, in the form of `/api/v1/events`.
+fn marks(frames: &[Frame]) -> Vec<Value> {
+    let mut marks = Vec::new();
+    for pair in frames.windows(2) {
+        let [before, after] = pair else { continue };
+        for device in &after.devices {
+            let Some(old) = before.devices.iter().find(|other| other.id == device.id) else { continue };
+            for (event, from, to) in [("state", &old.state, &device.state), ("health", &old.health, &device.health)] {
+                if from != to {
+                    let (id, time) = (marks.len() + 1, after.time.rfc3339());
+                    marks.push(json!({"id": id, "time": time, "event": event, "device": device.id, "from": from, "to": to}));
+                }
+            }
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use ttmon_wire::recording::Writer;
+
+    use super::*;
+
+    fn second(second: u64) -> UnixTime {
+        UnixTime((1_700_000_000 + second) * 1_000_000_000)
+    }
+
+    fn recorded(lines: impl Iterator<Item = (u64, String)>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, "0", second(0)).unwrap();
+        for (at, line) in lines {
+            writer.push(&line, second(at)).unwrap();
+        }
+        writer.flush().unwrap();
+        drop(writer);
+        bytes
+    }
+
+    fn line(at: u64, power: &str, state: &str) -> String {
+        let time = second(at).rfc3339();
+        format!(
+            r#"{{"schema":1,"version":"0","host":"h","time":"{time}","driver":null,"origin":"local","devices":[{{"id":7,"state":"{state}","health":"ok","power":{power}}}],"processes":[],"problems":[],"missing":{{}}}}"#
+        )
+    }
+
+    #[test]
+    fn recording_becomes_a_past_with_gaps_and_marks() {
+        let seconds = (0..2000).filter(|at| !(500..1000).contains(at));
+        let lines = seconds.map(|at| (at, line(at, if at < 1500 { "20.5" } else { "null" }, if at < 1500 { "ok" } else { "gone" })));
+        let text = recording(Reader::new(Cursor::new(recorded(lines))).unwrap()).unwrap();
+        let data: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((data["frames"].as_u64(), data["snapshot"]["devices"][0]["id"].as_u64()), (Some(1500), Some(7)));
+        let power = data["history"]["devices"][0]["fields"]["power"].as_array().unwrap();
+        let step = data["history"]["step_s"].as_f64().unwrap();
+        let at = |second: f64| &power[(second / step) as usize];
+        assert_eq!(power.len(), POINTS_MAX);
+        assert_eq!((at(750.0), at(1900.0)), (&Value::Null, &Value::Null));
+        assert!(power.iter().filter(|value| value.as_f64() == Some(20.5)).count() > 200);
+        assert_eq!((&data["marks"][0]["from"], &data["marks"][0]["to"]), (&json!("ok"), &json!("gone")));
+        assert!(data["fields"]["charts"].as_array().is_some_and(|charts| !charts.is_empty()));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        for text in ["", "{}", "[]", "no json", r#"{"command": [], "devices": {}}"#, r#"{"devices": [], "processes": []}"#] {
+            assert!(run_report(text).is_err(), "{text}");
+        }
+        let report = r#"{"command": ["</script>"], "devices": [], "peak_set": [], "leaks": [], "oom": []}"#;
+        let data = run_report(report).unwrap();
+        let page = ttmon_serve::report_page(&data);
+        // Text of the data cannot end its element.
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(page.len() - data.len() < 400_000, "{} bytes beside the data", page.len() - data.len());
+    }
+}

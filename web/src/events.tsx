@@ -1,0 +1,95 @@
+// What happened, and what is wrong now.
+import { route, set, address } from "./router";
+import { alerts, events, snapshot } from "./store";
+import { clock } from "./format";
+import { describe, eventLevel, Panel } from "./parts";
+import type { Alert } from "./types";
+
+const text = (alert: Alert, ...names: string[]): string | null => {
+  for (const name of names) if (typeof alert[name] === "string" || typeof alert[name] === "number") return String(alert[name]);
+  return null;
+};
+
+export function AlertList() {
+  const list = alerts.value ?? [];
+  if (!list.length) return <p class="empty">No alert is active.</p>;
+  return (
+    <ul class="alerts" role="list">
+      {list.map((alert, index) => {
+        const severity = text(alert, "severity", "level") ?? "warning";
+        const device = text(alert, "device");
+        return (
+          <li key={text(alert, "id") ?? index} class={severity === "critical" ? "bad" : "warn"}>
+            <b>{text(alert, "name", "rule", "id") ?? "alert"}</b> <span class="state">{text(alert, "state") ?? severity}</span>{" "}
+            <span>{text(alert, "message", "summary", "detail") ?? ""}</span>{" "}
+            {device !== null && <a href={address("device", device)}>device {device}</a>}{" "}
+            {text(alert, "since", "time") && <time class="num dim">since {clock(text(alert, "since", "time"))}</time>}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+export function Events() {
+  const device = route.value.query.get("device");
+  const kind = route.value.query.get("kind");
+  const all = events.value;
+  const kinds = [...new Set(all.map((event) => event.event))].sort();
+  const shown = all.filter((event) => (!device || String(event.device) === device) && (!kind || event.event === kind)).reverse();
+  const problems = snapshot.value?.problems ?? [];
+  return (
+    <>
+      <div class="view-head">
+        <h1>Events</h1>
+        <label>
+          Device{" "}
+          <select value={device ?? ""} onChange={(event) => set("device", event.currentTarget.value || null)}>
+            <option value="">all</option>
+            {(snapshot.value?.devices ?? []).map(({ id }) => (
+              <option key={id} value={String(id)}>{id}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Kind{" "}
+          <select value={kind ?? ""} onChange={(event) => set("kind", event.currentTarget.value || null)}>
+            <option value="">all</option>
+            {kinds.map((name) => (
+              <option key={name} value={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <span class="count">{shown.length} of {all.length}</span>
+      </div>
+      {alerts.value && (
+        <Panel title="Alerts">
+          <AlertList />
+        </Panel>
+      )}
+      {problems.length > 0 && (
+        <Panel title="Problems of the newest sample">
+          <ul class="alerts" role="list">
+            {problems.map((problem, index) => (
+              <li key={index} class="warn">
+                <b>{problem.part}</b> <span>{problem.detail ?? problem.reason}</span>
+              </li>
+            ))}
+          </ul>
+        </Panel>
+      )}
+      <Panel title="Journal">
+        {shown.length === 0 && <p class="empty">No events. The journal begins when the service starts.</p>}
+        <ol class="events long">
+          {shown.map((event) => (
+            <li key={event.id}>
+              <time class="num" dateTime={event.time}>{event.time.slice(0, 10)} {clock(event.time)}</time>
+              <span class={`dot ${eventLevel(event)}`} aria-hidden="true" />
+              <span>{event.device != null ? <a href={address("device", event.device)}>{describe(event)}</a> : describe(event)}</span>
+            </li>
+          ))}
+        </ol>
+      </Panel>
+    </>
+  );
+}

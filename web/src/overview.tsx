@@ -1,0 +1,187 @@
+// All devices at a glance, worst first; below them who uses them and what changed.
+import { computed } from "@preact/signals";
+import { memo } from "./memo";
+import { address } from "./router";
+import { alerts, events, snapshot } from "./store";
+import { clock, percent, quantity, reason, size } from "./format";
+import { Badge, Bar, boardName, condition, describe, eventLevel, heat, isWell, Panel, rank } from "./parts";
+import { AlertList } from "./events";
+import { ProcessTable } from "./processes";
+import { Sparkline } from "./sparkline";
+import { Trends } from "./trend";
+import type { Device } from "./types";
+
+const sorted = computed(() => [...(snapshot.value?.devices ?? [])].sort((a, b) => Math.min(rank(a), 5) - Math.min(rank(b), 5) || a.id - b.id));
+
+const sum = (devices: Device[], get: (device: Device) => number | null): number | null => {
+  const known = devices.map(get).filter((value) => value !== null);
+  return known.length ? known.reduce((all, value) => all + value, 0) : null;
+};
+
+export function Overview() {
+  const current = snapshot.value;
+  if (!current) return null;
+  const devices = sorted.value;
+  const density = devices.length <= 8 ? "roomy" : devices.length <= 48 ? "dense" : "tiny";
+  return (
+    <>
+      <h1 class="hidden">Overview of {current.host}</h1>
+      <Summary devices={devices} />
+      {alerts.value && alerts.value.length > 0 && (
+        <Panel title="Alerts">
+          <AlertList />
+        </Panel>
+      )}
+      <section aria-label="Devices">
+        <ul class={`tiles ${density}`}>
+          {devices.map((device) => (
+            <Tile key={device.id} device={device} density={density} />
+          ))}
+        </ul>
+        {devices.length === 0 && <p class="empty">No Tenstorrent device was found. `ttmon doctor` says why.</p>}
+      </section>
+      <Trends />
+      <div class="columns">
+        <Panel title="Processes" extra={<a href={address("processes")}>All {current.processes.length}</a>}>
+          <ProcessTable processes={current.processes} limit={8} brief />
+        </Panel>
+        <Panel title="Recent events" extra={<a href={address("events")}>All events</a>}>
+          <RecentEvents />
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+function Summary({ devices }: { devices: Device[] }) {
+  const well = devices.filter(isWell).length;
+  const ill = devices.length - well;
+  const used = sum(devices, (device) => device.memory.used);
+  const total = sum(devices, (device) => device.memory.total);
+  const power = sum(devices, (device) => device.power);
+  const limit = sum(devices, (device) => (device.power == null ? null : device.power_limit));
+  const hottest = devices.reduce<Device | null>((hot, device) => ((device.temperature ?? -1) > (hot?.temperature ?? -1) ? device : hot), null);
+  return (
+    <dl class="summary">
+      <div class={ill ? "bad" : "good"}>
+        <dt>Devices</dt>
+        <dd>
+          <b class="num">{devices.length}</b> {ill ? <strong>{ill} not well</strong> : "all well"}
+        </dd>
+      </div>
+      <div>
+        <dt>DRAM</dt>
+        <dd>
+          <b class="num">{percent(used, total)}</b> {size(used)} of {size(total)}
+        </dd>
+      </div>
+      <div>
+        <dt>Power</dt>
+        <dd>
+          <b class="num">{power == null ? "N/A" : `${Math.round(power)} W`}</b> {limit ? `of ${Math.round(limit)} W` : ""}
+        </dd>
+      </div>
+      <div>
+        <dt>Hottest</dt>
+        <dd>
+          <b class="num">{hottest?.temperature == null ? "N/A" : `${hottest.temperature.toFixed(0)} °C`}</b>{" "}
+          {hottest?.temperature != null && <a href={address("device", hottest.id)}>device {hottest.id}</a>}
+        </dd>
+      </div>
+      <div>
+        <dt>Processes</dt>
+        <dd>
+          <b class="num">{snapshot.value!.processes.length}</b> <a href={address("processes")}>using devices</a>
+        </dd>
+      </div>
+    </dl>
+  );
+}
+
+interface TileProps {
+  device: Device;
+  density: string;
+}
+
+/** Drawn again only when its device changed. */
+const Tile = memo(function Tile({ device, density }: TileProps) {
+  const { memory } = device;
+  const why = (field: string) => device.missing?.[field];
+  const isSilent = device.temperature == null && device.power == null;
+  const names = device.processes.map((process) => process.name ?? `pid ${process.pid}`);
+  const untracked = memory.untracked_processes ?? 0;
+  return (
+    <li class={`tile ${condition(device)}`} data-device={device.id}>
+      <a class="tile-head" href={address("device", device.id)}>
+        <b class="tile-id num">{device.id}</b>
+        <span class="tile-board">
+          {boardName(device)}
+          {device.via != null && <small> via {device.via}</small>}
+        </span>
+        <Badge device={device} />
+      </a>
+      {device.health_reasons.length > 0 && <p class="tile-why">{device.health_reasons.join("; ")}</p>}
+      <Bar label="DRAM" part={memory.used} whole={memory.total} why={why("memory.used")} />
+      <Bar label="L1" part={memory.l1_used} whole={memory.l1_total} why={why("memory.l1_used")} />
+      {isSilent ? (
+        <p class="tile-silent">No sensors: {why("temperature") === "remote_chip" ? "remote chip" : reason(why("temperature"))}</p>
+      ) : (
+        <div class="gauges">
+          <Gauge device={device} field="temperature" label="Temp" unit="C" limit={device.temperature_limit} />
+          <Gauge device={device} field="power" label="Power" unit="W" limit={device.power_limit} />
+          {density === "roomy" && <Gauge device={device} field="pcie_to_device_words_per_s" label="PCIe in" unit="words/s" show={device.pcie_to_device_bytes_per_s} showUnit="B/s" />}
+          {density === "roomy" && <Gauge device={device} field="aiclk_mhz" label="Clock" unit="MHz" limit={device.aiclk_limit_mhz} plain />}
+        </div>
+      )}
+      {density !== "tiny" && (
+        <p class="tile-users" title={names.join(", ")}>
+          {names.length === 0 ? <span class="dim">idle</span> : names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "")}
+          {untracked > 0 && <span class="warn-text"> {untracked} untracked</span>}
+        </p>
+      )}
+    </li>
+  );
+});
+
+interface GaugeProps {
+  device: Device;
+  field: "temperature" | "power" | "aiclk_mhz" | "pcie_to_device_words_per_s";
+  label: string;
+  unit: string;
+  limit?: number | null;
+  /** Reaching the limit is nothing to worry about. */
+  plain?: boolean;
+  show?: number | null;
+  showUnit?: string;
+}
+
+function Gauge({ device, field, label, unit, limit, plain, show, showUnit }: GaugeProps) {
+  const value = device[field] as number | null;
+  const text = show != null ? quantity(show, showUnit!) : quantity(value, unit);
+  const share = value != null && limit && !plain ? value / limit : null;
+  return (
+    <div class={`gauge ${field}`} title={value == null ? `${label}: ${reason(device.missing?.[field])}` : limit ? `${label}: ${text}, limit ${quantity(limit, unit)}` : `${label}: ${text}`}>
+      <span class="gauge-label">{label}</span>
+      <span class={`num ${share != null ? `text-${heat(share)}` : ""}`}>{text}</span>
+      <Sparkline device={device.id} field={field} limit={limit ?? null} label={`${label} of device ${device.id}, last 5 minutes`} />
+    </div>
+  );
+}
+
+export function RecentEvents() {
+  const recent = events.value.slice(-8).reverse();
+  if (!recent.length) return <p class="empty">Nothing has happened since the service started.</p>;
+  return (
+    <ol class="events">
+      {recent.map((event) => (
+        <li key={event.id}>
+          <time class="num" dateTime={event.time}>
+            {clock(event.time)}
+          </time>
+          <span class={`dot ${eventLevel(event)}`} aria-hidden="true" />
+          <span>{event.device != null ? <a href={address("device", event.device)}>{describe(event)}</a> : describe(event)}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}

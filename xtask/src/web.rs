@@ -1,0 +1,41 @@
+//! `cargo xtask web`: builds the page of `web/` into `crates/serve/page`, whose files are part of the program. `cargo build` needs no
+//! node: the built files are committed, and the stage `page` compares them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::project::{self, Project};
+use crate::stop::Stop;
+use crate::tools;
+
+pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
+    match arguments {
+        [] => Ok(build(project, &[])?),
+        [flag] if flag == "--check" => Ok(build(project, &["--check"])?),
+        _ => Err(Stop::Usage(format!("web takes --check or nothing, not {}", arguments.join(" ")))),
+    }
+}
+
+/// Checks the types and builds, or compares with what is committed.
+pub(crate) fn build(project: &Project, arguments: &[&str]) -> Result<(), String> {
+    let folder = packages(project)?;
+    let compiler = folder.join("node_modules/typescript/bin/tsc");
+    let node = |file: &str, arguments: &[&str]| project::run(project.command("node", &[file]).args(arguments).current_dir(&folder));
+    node("build.mjs", arguments)?;
+    node(&compiler.to_string_lossy(), &["-p", "."])
+}
+
+/// The folder of the page, with its packages in the versions of the lock file.
+pub(crate) fn packages(project: &Project) -> Result<PathBuf, String> {
+    tools::installed(project, "npm", "npm")?;
+    let folder = project.root.join("web");
+    // Written last: what was interrupted is done again.
+    let mark = folder.join("node_modules/.complete");
+    let lock = fs::read_to_string(folder.join("package-lock.json")).map_err(|error| format!("web/package-lock.json: {error}"))?;
+    if fs::read_to_string(&mark).ok().as_deref() != Some(&lock) {
+        let install = ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+        project::run(project.command("npm", &install).current_dir(&folder))?;
+        fs::write(&mark, lock).map_err(|error| format!("{}: {error}", mark.display()))?;
+    }
+    Ok(folder)
+}
