@@ -1,4 +1,5 @@
 // What happened, and what is wrong now.
+import { computed } from "@preact/signals";
 import { route, set, address } from "./router";
 import { alerts, events, snapshot } from "./store";
 import { clock } from "./format";
@@ -10,8 +11,9 @@ const text = (alert: Alert, ...names: string[]): string | null => {
   return null;
 };
 
-export function AlertList() {
-  const list = alerts.value ?? [];
+export const firing = computed(() => (alerts.value ?? []).filter((alert) => (alert["state"] ?? "firing") === "firing"));
+
+export function AlertList({ alerts: list }: { alerts: Alert[] }) {
   if (!list.length) return <p class="empty">No alert is active.</p>;
   return (
     <ul class="alerts" role="list">
@@ -64,7 +66,7 @@ export function Events() {
       </div>
       {alerts.value && (
         <Panel title="Alerts">
-          <AlertList />
+          <AlertList alerts={alerts.value} />
         </Panel>
       )}
       {problems.length > 0 && (

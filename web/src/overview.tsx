@@ -2,10 +2,10 @@
 import { computed } from "@preact/signals";
 import { memo } from "./memo";
 import { address } from "./router";
-import { alerts, events, snapshot } from "./store";
+import { events, snapshot } from "./store";
 import { clock, percent, quantity, reason, size } from "./format";
 import { Badge, Bar, boardName, condition, describe, eventLevel, heat, isWell, Panel, rank } from "./parts";
-import { AlertList } from "./events";
+import { AlertList, firing } from "./events";
 import { ProcessTable } from "./processes";
 import { Sparkline } from "./sparkline";
 import { Trends } from "./trend";
@@ -27,9 +27,9 @@ export function Overview() {
     <>
       <h1 class="hidden">Overview of {current.host}</h1>
       <Summary devices={devices} />
-      {alerts.value && alerts.value.length > 0 && (
-        <Panel title="Alerts">
-          <AlertList />
+      {firing.value.length > 0 && (
+        <Panel title="Alerts" extra={<a href={address("events")}>All alerts</a>}>
+          <AlertList alerts={firing.value} />
         </Panel>
       )}
       <section aria-label="Devices">
