@@ -1,5 +1,31 @@
 // Generated from openapi.json by build.mjs. Do not edit.
 
+export type Alerts = {
+  "alerts": ({
+  "asic_id": string | null;
+  "bdf": string | null;
+  "board": string | null;
+  "device": number;
+  "fired": string | null;
+  "resolved": string | null;
+  "rule": string;
+  "severity": "info" | "warning" | "critical";
+  "silenced_until": string | null;
+  "since": string | null;
+  "state": "firing" | "pending" | "resolved";
+  "summary": string;
+})[];
+  "host": string;
+  "origin": string;
+  "receivers": Record<string, unknown>[];
+  "rules": Record<string, unknown>[];
+  "samples_dropped": number;
+  "schema": 1;
+  "silences": Record<string, unknown>[];
+  "time": string;
+  "version": string;
+};
+
 export type Buffers = {
   "buffers": ({
   "address": string;

@@ -14,6 +14,8 @@ use ttmon_wire::recording::{Error, Reader};
 use crate::cli::ReportArgs;
 use crate::failure::Failure;
 
+/// What is marked when it changes.
+const WORDS: [&str; 2] = ["state", "health"];
 /// Points of a chart: more than a screen is wide are not seen.
 const POINTS_MAX: usize = 600;
 
@@ -52,8 +54,8 @@ struct Frame {
 
 struct Seen {
     id: u64,
-    state: String,
-    health: String,
+    /// In the order of [`WORDS`].
+    words: [String; 2],
     values: Vec<Option<f64>>,
 }
 
@@ -89,7 +91,7 @@ fn frame(line: &str, names: &[String]) -> Option<Frame> {
         let text = |name: &str| device[name].as_str().unwrap_or_default().to_owned();
         let value = |name: &String| name.split('.').fold(device, |value, part| &value[part]).as_f64();
         let values = names.iter().map(value).collect();
-        devices.push(Seen { id: device["id"].as_u64().unwrap_or_default(), state: text("state"), health: text("health"), values });
+        devices.push(Seen { id: device["id"].as_u64().unwrap_or_default(), words: WORDS.map(text), values });
         Ok(())
     });
     taken.is_ok().then_some(Frame { time, devices })
@@ -139,7 +141,7 @@ fn marks(frames: &[Frame]) -> Vec<Value> {
         let [before, after] = pair else { continue };
         for device in &after.devices {
             let Some(old) = before.devices.iter().find(|other| other.id == device.id) else { continue };
-            for (event, from, to) in [("state", &old.state, &device.state), ("health", &old.health, &device.health)] {
+            for ((event, from), to) in WORDS.iter().zip(&old.words).zip(&device.words) {
                 if from != to {
                     let (id, time) = (marks.len() + 1, after.time.rfc3339());
                     marks.push(json!({"id": id, "time": time, "event": event, "device": device.id, "from": from, "to": to}));
