@@ -122,6 +122,7 @@ fn ends_and_pages() {
     let mut top = t3k();
     top.press("\t\x1b[F");
     top.expect("\r", "Device 7 n300 R");
+    top.expect(PAGE_DOWN, "FIRMWARE");
     top.expect(PAGE_DOWN, "KINDS OF MEMORY");
     top.expect("\x1b[H", "IDENTITY");
     top.press(PAGE_DOWN);
