@@ -16,7 +16,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     project::run(&mut project.cargo(&["fetch", "--locked"]))?;
     let checked = project::run(&mut project.command(&deny, &["--offline", "check", "licenses", "bans", "sources"]));
     let advised = if project::run(&mut project.command(&deny, &["fetch", "db"])).is_ok() {
-        project::run(&mut project.command(&deny, &["check", "--disable-fetch", "advisories"]))
+        project::run(&mut project.command(&deny, &["--offline", "check", "advisories"]))
     } else {
         eprintln!("audit: NOT CHECKED: security advisories: their database is not reachable from here");
         Ok(())
