@@ -222,8 +222,8 @@ fn refused_allocations_and_programs_are_events() {
     let mut hooked = Hooked::start();
     hooked.does(&["oom 1000", "program 7 4096 1"]);
     let text = String::from_utf8(hooked.ttmon(&["events"]).stdout).unwrap();
-    assert!(text.contains("Out of memory: asked 1000B DRAM on chip 0"), "{text}");
-    assert!(text.contains("Program 7 has 4096 bytes of CB at 0x19d60"), "{text}");
+    assert!(text.contains("oom       asked 1000B DRAM on chip 0"), "{text}");
+    assert!(text.contains("0x19d60  program 7"), "{text}");
 }
 
 #[test]
