@@ -14,7 +14,7 @@ fn capacity() -> u64 {
 }
 
 pub(crate) fn file_size_limit() {
-    limit(Resource::Fsize, 12 << 20);
+    limit(Resource::Fsize, 21 << 20);
     started();
     assert_eq!(capacity(), 1 << 16);
     assert_eq!(truth().status, 0);
@@ -43,7 +43,7 @@ fn is_off() {
 pub(crate) fn address_space_limit() {
     let pages = fs::read_to_string("/proc/self/statm").expect("statm");
     let used = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096;
-    limit(Resource::As, used + (24 << 20));
+    limit(Resource::As, used + (48 << 20));
     started();
     let capacity = capacity();
     assert!((1024..1 << 18).contains(&capacity), "{capacity}");
