@@ -102,5 +102,20 @@ pub const SCAN_LIMITS: [ScanLimit; 10] = [
     ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },
 ];
 
+/// Names of pods and containers that are kept.
+pub const WORKLOAD_NAMES_MAX: usize = 1024;
+/// Names read of a directory of logs: a node has at most some hundred pods.
+pub const LOG_NAMES_MAX: usize = 16_384;
+/// Longest file of Docker or Podman about containers.
+pub const WORKLOAD_FILE_BYTES_MAX: usize = 1024 * 1024;
+/// Names of users of a directory service that are kept.
+pub const ACCOUNTS_MAX: usize = 4096;
+/// Questions to the directory service under way at a time: each is a socket or a process.
+pub const ACCOUNTS_PENDING_MAX: usize = 4;
+/// Longest answer of the directory service.
+pub const ACCOUNT_BYTES_MAX: usize = 64 * 1024;
+/// How much of a process's environment is searched for the variables of a batch system.
+pub const ENVIRONMENT_BYTES_MAX: usize = 64 * 1024;
+
 /// A clock that differs by more than this from what it should be has jumped; slewing stays below.
 pub(crate) const CLOCK_JUMP_MIN: Duration = Duration::from_secs(1);

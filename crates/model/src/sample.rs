@@ -199,7 +199,7 @@ pub struct ProcessFacts {
     pub rss: u64,
 }
 
-/// Where a process runs, by its cgroup.
+/// Where a process runs, by its cgroup, and the names of that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// First 12 digits of the container id.
@@ -208,6 +208,16 @@ pub struct Workload {
     pub pod: Option<String>,
     /// Slurm job id.
     pub job: Option<String>,
+    /// Name of the pod.
+    pub pod_name: Option<String>,
+    /// Kubernetes namespace.
+    pub namespace: Option<String>,
+    /// Name of the container.
+    pub container_name: Option<String>,
+    /// Name of the Slurm job.
+    pub job_name: Option<String>,
+    /// Step of the Slurm job: a number, `batch` or `extern`.
+    pub job_step: Option<String>,
 }
 
 /// `drm-memory-*` keys of one open device file.

@@ -332,6 +332,12 @@ impl Health {
 }
 
 impl Device {
+    /// The ASIC id as a decimal number.
+    pub(crate) fn asic_id_decimal(&self) -> Reading<crate::fields::Value> {
+        let id = self.asic_id.as_deref().map_err(|reason| *reason)?;
+        u64::from_str_radix(id, 16).map(|id| crate::fields::Value::Text(id.to_string())).map_err(|_| Missing::Unparsable)
+    }
+
     /// Board and position as tables print them: `n300 L`.
     pub fn label(&self) -> String {
         let board = self.board.as_deref().unwrap_or("unknown");

@@ -61,6 +61,8 @@ impl View {
         let seen: HashSet<ProcessKey> = snapshot.processes.iter().filter(|process| self.has(process)).map(|process| process.key).collect();
         for process in snapshot.processes.iter_mut().filter(|process| !seen.contains(&process.key)) {
             process.command = Err(Missing::NoPermission);
+            // It is from the environment.
+            process.job_name = process.job_name.as_ref().map_err(|reason| *reason).and(Err(Missing::NoPermission));
             process.cpu = Err(Missing::NoPermission);
             process.rss = Err(Missing::NoPermission);
         }

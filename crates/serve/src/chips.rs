@@ -1,8 +1,10 @@
-//! What is remembered of each chip: who it is, while it does not say so, and when it last answered.
+//! What is remembered of each chip: who it is, while it does not say so, when it last answered, and how much it was used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ttmon_model::identity::ProcessKey;
+use ttmon_model::snapshot::Status;
 use ttmon_model::{ChipIdentity, Device, DeviceId, Snapshot};
 
 /// All chips that were ever listed.
@@ -13,17 +15,63 @@ pub(crate) struct Chips(BTreeMap<DeviceId, LastAnswer>);
 struct LastAnswer {
     identity: ChipIdentity,
     answered: Duration,
+    usage: Usage,
+}
+
+/// How much a device was used since the service started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usage {
+    /// Time in which a process had it open.
+    pub(crate) held: Duration,
+    /// Processes that opened it, those that had it open at the start not counted.
+    pub(crate) acquisitions: u64,
+    /// Who had it open at the last sample, and when that was.
+    last: Option<(Duration, Holders)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Holders {
+    named: BTreeSet<ProcessKey>,
+    hidden: u64,
+}
+
+impl Usage {
+    fn take_in(&mut self, at: Duration, device: &Device, snapshot: &Snapshot) {
+        // Where it cannot be told who has it open, nothing is added for this sample or the next.
+        if device.memory.holders.is_err() {
+            self.last = None;
+            return;
+        }
+        let is_alive = |status: Status| status != Status::Dead;
+        let named = snapshot.processes_on(device.id).filter(|(process, _)| is_alive(process.status)).map(|(process, _)| process.key);
+        let holders = Holders { named: named.collect(), hidden: device.memory.hidden_processes };
+        if let Some((before, last)) = &self.last {
+            if last.hidden > 0 || !last.named.is_empty() {
+                self.held += at.saturating_sub(*before);
+            }
+            let new = holders.named.difference(&last.named).count() as u64;
+            self.acquisitions += new + holders.hidden.saturating_sub(last.hidden);
+        }
+        self.last = Some((at, holders));
+    }
 }
 
 impl Chips {
     /// Takes in a look at a moment.
     pub(crate) fn take_in(&mut self, at: Duration, snapshot: &Snapshot) {
         for device in &snapshot.devices {
-            let known = self.0.entry(device.id).or_insert_with(|| LastAnswer { identity: ChipIdentity::of(device), answered: at });
+            let new = || LastAnswer { identity: ChipIdentity::of(device), answered: at, usage: Usage::default() };
+            let known = self.0.entry(device.id).or_insert_with(new);
             if !known.identity.meet(device) || !device.is_silent() {
                 known.answered = at;
             }
+            known.usage.take_in(at, device, snapshot);
         }
+    }
+
+    /// How much a device was used.
+    pub(crate) fn usage(&self, device: DeviceId) -> Option<&Usage> {
+        self.0.get(&device).map(|known| &known.usage)
     }
 
     /// The device, with its identity as it was known last where it does not say it itself: in a reset, or while its files hang.
@@ -81,6 +129,32 @@ mod tests {
         (mute.devices[0].aiclk_mhz, mute.devices[0].heartbeat) = (Err(Missing::NotExposed), Err(Missing::NotExposed));
         chips.take_in(seconds(120), &mute);
         assert_eq!(silent(&chips, 200, &mute), None);
+    }
+
+    #[test]
+    fn held_time_and_acquisitions_add_up() {
+        let mut chips = Chips::default();
+        let held = machine();
+        let device = held.devices.iter().find(|device| held.processes_on(device.id).next().is_some()).expect("one in use").id;
+        let mut idle = held.clone();
+        idle.processes.clear();
+        for of_idle in &mut idle.devices {
+            (of_idle.memory.holders, of_idle.memory.hidden_processes) = (Ok(0), 0);
+        }
+        let mut unknown = idle.clone();
+        unknown.devices.iter_mut().for_each(|device| device.memory.holders = Err(Missing::Timeout));
+        let usage = |chips: &Chips| chips.usage(device).map(|usage| (usage.held, usage.acquisitions)).expect("it is known");
+        let count = held.processes_on(device).filter(|(process, _)| process.status != Status::Dead).count() as u64;
+        chips.take_in(seconds(10), &held);
+        assert_eq!(usage(&chips), (seconds(0), 0), "those who were there first are not counted");
+        chips.take_in(seconds(12), &held);
+        chips.take_in(seconds(13), &idle);
+        assert_eq!(usage(&chips), (seconds(3), 0));
+        chips.take_in(seconds(15), &held);
+        assert_eq!(usage(&chips), (seconds(3), count));
+        chips.take_in(seconds(16), &unknown);
+        chips.take_in(seconds(60), &held);
+        assert_eq!(usage(&chips), (seconds(3), count), "a gap counts for nothing");
     }
 
     #[test]

@@ -26,30 +26,34 @@ use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
 pub(crate) mod families {
     use super::{Family, Sort};
 
-    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: Sort::Info, unit: "", help: "A device: its serial, chip and location." };
+    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: Sort::Info, unit: "", help: "A device: its ids, serial, chip and location." };
     pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: Sort::Info, unit: "", help: "Versions of a device's firmware." };
     pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others: ok, resetting, gone, unreadable, unknown, starting." };
     pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: Sort::Gauge, unit: "", help: "1 for the health of a device, 0 for the others: ok, warning, critical, unknown." };
     pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: Sort::Gauge, unit: "", help: "Processes on the device whose names are known." };
-    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: Sort::Info, unit: "", help: "A container, pod or Slurm job on a device: join on device and asic_id." };
+    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: Sort::Info, unit: "", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
+    pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Time in which a process had the device open, since the service started." };
+    pub(crate) const ACQUISITIONS: Family = Family { name: "ttmon_device_acquisitions_total", sort: Sort::Counter, unit: "", help: "How often a process opened the device, since the service started." };
     pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
     pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: Sort::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
 
     /// Labels of the series of a device.
     pub(crate) const CHIP: &str = "device, bdf, board, arch, asic_id";
-    pub(crate) const DEVICE_LABELS: &str = "device, asic_id, serial, chip, location";
+    pub(crate) const DEVICE_LABELS: &str = "device, asic_id, asic_id_decimal, unique_id, serial, chip, location";
     pub(crate) const FIRMWARE_LABELS: &str = "device, asic_id, firmware, m3_fw, arc_fw, eth_fw";
-    pub(crate) const WORKLOAD: &str = "container, pod, slurm_job";
-    pub(crate) const PROCESS_LABELS: &str = "pid, user, container, pod, slurm_job";
+    pub(crate) const WORKLOAD: &str = "namespace, pod, container, pod_uid, container_id, slurm_job";
+    pub(crate) const PROCESS_LABELS: &str = "pid, user, namespace, pod, container, pod_uid, container_id, slurm_job";
 
     /// Those of devices and processes, in the order of the scrape, with their labels.
-    pub(crate) const ALL: [(Family, &str); 8] = [
+    pub(crate) const ALL: [(Family, &str); 10] = [
         (DEVICE_INFO, DEVICE_LABELS),
         (FIRMWARE_INFO, FIRMWARE_LABELS),
         (STATE, "device, bdf, board, arch, asic_id, state"),
         (HEALTH, "device, bdf, board, arch, asic_id, health"),
         (PROCESSES, CHIP),
-        (WORKLOAD_INFO, "device, asic_id, container, pod, slurm_job"),
+        (HELD, CHIP),
+        (ACQUISITIONS, CHIP),
+        (WORKLOAD_INFO, "device, asic_id, namespace, pod, container, pod_uid, container_id, slurm_job"),
         (PROCESS_MEMORY, "device, pid, name, kind"),
         (PROCESS_INFO, PROCESS_LABELS),
     ];
@@ -69,6 +73,7 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, proc
     let known: Vec<Device> = snapshot.devices.iter().map(|device| chips.identified(device)).collect();
     let devices: Vec<(Labels, &Device)> = known.iter().map(|device| (labels(DEVICE, device, families::CHIP), device)).collect();
     identities(&mut out, &devices, snapshot);
+    usage(&mut out, &devices, chips);
     for field in DEVICE {
         family_of(&mut out, field, "", |out| {
             for (labels, device) in &devices {
@@ -94,12 +99,17 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, proc
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Labels are rows of a table. Two have another name here: `id` alone says little, and `job` is Prometheus's own.
+/// Labels are rows of a table. Some have another name here: `id` alone says little, `job` is Prometheus's own, and a pod and a container
+/// are names in every other exporter.
 fn labels<T>(table: &[Field<T>], item: &T, names: &'static str) -> Labels {
     let value = |name| {
         let name = match name {
             "device" => "id",
             "slurm_job" => "job",
+            "pod" => "pod_name",
+            "container" => "container_name",
+            "pod_uid" => "pod",
+            "container_id" => "container",
             name => name,
         };
         match table.iter().find(|field| field.name == name).map(|field| (field.get)(item)) {
@@ -149,6 +159,18 @@ fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapsh
     }
 }
 
+/// How long and how often each device was held.
+fn usage(out: &mut Writer, devices: &[(Labels, &Device)], chips: &Chips) {
+    out.family(&families::HELD);
+    for (labels, device) in devices {
+        out.reading(labels, &[], chips.usage(device.id).map(|usage| usage.held.as_secs_f64()));
+    }
+    out.family(&families::ACQUISITIONS);
+    for (labels, device) in devices {
+        out.reading(labels, &[], chips.usage(device.id).map(|usage| usage.acquisitions as f64));
+    }
+}
+
 /// Each workload once a device, however many processes it has there.
 fn workloads(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
     out.family(&families::WORKLOAD_INFO);
@@ -194,11 +216,13 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "Generated by `cargo xtask docs` from the field table in `crates/model/src/fields/` and `crates/serve/src/metrics.rs`.\n\n\
          # Metrics\n\n\
-         `ttmon serve` offers them at `/metrics`, as OpenMetrics or, to whoever asks for it, in the text format 0.0.4. Names, units and \
-         labels are a promise: rows may be added, none is renamed or removed. What is not known has no series; a series is never 0 \
+         `ttmon serve` offers them at `/metrics`, as OpenMetrics or, to whoever asks for it, in the text format 0.0.4. Names and units \
+         are a promise: rows may be added, none is renamed or removed. What is not known has no series; a series is never 0 \
          because nobody could tell. A scrape reads the newest snapshot and never touches a device. When there is no fresh snapshot, \
          series of devices are left out, `ttmon_up` is 0 and `ttmon_sample_age_seconds` grows.\n\n\
-         There is no label for the host: the storage adds `instance`. Slurm's job is `slurm_job`, since `job` is the storage's own.\n",
+         There is no label for the host: the storage adds `instance`. Slurm's job is `slurm_job`, since `job` is the storage's own. \
+         `namespace`, `pod` and `container` are names, as in other exporters; `pod_uid` and `container_id` are the ids. (Up to 0.1 `pod` and \
+         `container` were ids. Until 1.0 labels may still be corrected; from 1.0 on they are a promise.)\n",
     );
     page.push_str("\n## Devices\n\nLabels: `device`, `bdf`, `board`, `arch`, `asic_id`.\n\n| metric | type | field | meaning |\n| --- | --- | --- | --- |\n");
     rows(&mut page, DEVICE, "");
@@ -214,7 +238,13 @@ pub fn markdown() -> String {
         "\n## Joining\n\n\
          Power of each Slurm job's devices:\n\n\
          ```\nttmon_device_power_watts * on (instance, device, asic_id) group_right () ttmon_workload_info{slurm_job!=\"\"}\n```\n\n\
-         With a separate scrape configuration per cluster, keep `honor_labels` off: no label here collides with the storage's own.\n",
+         ## Kubernetes\n\n\
+         A PodMonitor or ServiceMonitor adds `namespace`, `pod` and `container` of the exporter itself to every series. Set \
+         `honorLabels: true` (in plain Prometheus `honor_labels: true`), so that those of `ttmon_workload_info` stay; without it they arrive as \
+         `exported_namespace`, `exported_pod` and `exported_container`. Series of devices have none of the three, so they get the \
+         exporter's either way. The names come from `/var/log/pods` and `/var/log/containers` of the node: mount both, read-only, beside the \
+         host's `/proc`.\n\n\
+         ```\nttmon_memory_used_bytes{kind=\"dram\"} * on (instance, device, asic_id) group_right () ttmon_workload_info{pod!=\"\"}\n```\n",
     );
     page
 }

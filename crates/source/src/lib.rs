@@ -20,6 +20,7 @@ mod examined;
 pub mod ledgers;
 mod lines;
 mod machine;
+mod naming;
 mod process;
 mod purse;
 mod regions;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ttmon_model::identity::{DeviceId, ProcessKey};
-use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, COMMAND_BYTES_MAX, STATUS_BYTES_MAX};
+use ttmon_model::limits::{ATTRIBUTE_BYTES_MAX, COMMAND_BYTES_MAX, ENVIRONMENT_BYTES_MAX, STATUS_BYTES_MAX};
 use ttmon_model::memory::{Kind, PerKind};
 use ttmon_model::sample::{FdMemory, ProcessFacts, ProcessSample, Workload};
 use ttmon_model::units::UnixTime;
@@ -33,6 +33,7 @@ pub(crate) fn requests(proc: &Path, pid: u32, open_files: &[OpenFile]) -> Vec<Re
         request("status", STATUS_BYTES_MAX),
         request("cgroup", STATUS_BYTES_MAX),
         request("cmdline", COMMAND_BYTES_MAX),
+        request("environ", ENVIRONMENT_BYTES_MAX),
     ];
     requests.extend(open_files.iter().map(|file| request(&format!("fdinfo/{}", file.fd), ATTRIBUTE_BYTES_MAX)));
     requests
@@ -97,16 +98,20 @@ pub(crate) fn take(
             name: stat.name,
         })
     });
-    let fdinfo = open_files.iter().zip(replies.get(4..).unwrap_or_default()).filter_map(|(file, reply)| {
+    let fdinfo = open_files.iter().zip(replies.get(5..).unwrap_or_default()).filter_map(|(file, reply)| {
         let text = String::from_utf8_lossy(reply.as_ref().ok()?).into_owned();
         parse_fdinfo(&text, file.device)
     });
+    let mut workload = text(2).map(|text| parse_cgroup(&text)).unwrap_or_default();
+    if let Ok(environment) = text(4) {
+        add_job(&mut workload, &environment);
+    }
     let process = ProcessSample {
         key: ProcessKey { pid, start_ticks },
         namespace_pid: status.map_or(pid, |status| status.namespace_pid.unwrap_or(pid)),
         facts,
         command: text(3).and_then(|text| parse_command(&text)),
-        workload: text(2).map(|text| parse_cgroup(&text)).unwrap_or_default(),
+        workload,
         fdinfo: fdinfo.collect(),
     };
     (process, shape)
@@ -251,9 +256,23 @@ fn parse_cgroup(text: &str) -> Workload {
             workload.container = workload.container.or_else(|| container_of(bare));
             workload.pod = workload.pod.or_else(|| pod_of(bare));
             workload.job = workload.job.or_else(|| job_of(bare));
+            if workload.job.is_some() {
+                workload.job_step =
+                    workload.job_step.or_else(|| bare.strip_prefix("step_").filter(|step| !step.is_empty()).map(str::to_owned));
+            }
         }
     }
     workload
+}
+
+/// Adds the name and the step of a Slurm job from `NAME=VALUE` variables, each with a NUL behind it. A process may have any variables:
+/// they count only for the job that its cgroup has.
+fn add_job(workload: &mut Workload, environment: &str) {
+    let value = |name: &str| environment.split('\0').find_map(|variable| variable.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
+    if workload.job.is_some() && workload.job == value("SLURM_JOB_ID") {
+        workload.job_name = value("SLURM_JOB_NAME").filter(|name| !name.is_empty());
+        workload.job_step = workload.job_step.take().or_else(|| value("SLURM_STEP_ID"));
+    }
 }
 
 /// 64 hexadecimal digits, alone (`docker/<id>`) or behind a runtime's name (`libpod-<id>`).
@@ -364,8 +383,8 @@ mod tests {
         let id = "4f5e".repeat(16);
         let check = |line: String, container: Option<&str>, pod: Option<&str>, job: Option<&str>| {
             let owned = |text: Option<&str>| text.map(str::to_owned);
-            let expected = Workload { container: owned(container), pod: owned(pod), job: owned(job) };
-            assert_eq!(parse_cgroup(&line), expected, "{line}");
+            let found = parse_cgroup(&line);
+            assert_eq!((found.container, found.pod, found.job), (owned(container), owned(pod), owned(job)), "{line}");
         };
         let uid = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
         check(format!("0::/system.slice/docker-{id}.scope"), Some("4f5e4f5e4f5e"), None, None);
@@ -385,6 +404,23 @@ mod tests {
         check("4:memory:/slurm/uid_1000/job_4711/step_batch".into(), None, None, Some("4711"));
         check("0::/user.slice/user-1000.slice/session-3.scope".into(), None, None, None);
         check("0::/job_x/pod/podium".into(), None, None, None);
+    }
+
+    #[test]
+    fn variables_of_slurm_count_for_their_own_job() {
+        let environment = "A=1\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=train llama\0SLURM_STEP_ID=3\0";
+        let of = |cgroup: &str, environment: &str| {
+            let mut workload = parse_cgroup(cgroup);
+            add_job(&mut workload, environment);
+            (workload.job_name, workload.job_step)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(of("0::/slurm/job_4711/step_0/user", environment), (text("train llama"), text("0")));
+        assert_eq!(of("0::/slurm/job_4711", environment), (text("train llama"), text("3")));
+        assert_eq!(of("0::/slurm/job_4711/step_batch", ""), (None, text("batch")));
+        assert_eq!(of("0::/slurm/job_4712", environment), (None, None), "another job's variables");
+        assert_eq!(of("0::/user.slice/step_0", environment), (None, None), "no job");
+        assert_eq!(of("0::/slurm/job_4711", "SLURM_JOB_ID=4711\0SLURM_JOB_NAME=\0xSLURM_JOB_NAME=a"), (None, None));
     }
 
     #[test]

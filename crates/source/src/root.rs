@@ -24,6 +24,18 @@ pub struct Root {
     pub devices: PathBuf,
     /// `/etc/passwd`
     pub passwd: PathBuf,
+    /// The socket of systemd's user database: `/run/systemd/userdb/io.systemd.Multiplexer`
+    pub userdb: PathBuf,
+    /// `/usr/bin/getent`, of this machine alone: a program below another directory is not run.
+    pub getent: Option<PathBuf>,
+    /// Where a node of Kubernetes keeps the logs of pods: `/var/log/pods`
+    pub pod_logs: PathBuf,
+    /// `/var/log/containers`
+    pub container_logs: PathBuf,
+    /// Where Docker keeps its containers: `/var/lib/docker/containers`
+    pub docker: PathBuf,
+    /// Podman's lists of containers.
+    pub podman: Vec<PathBuf>,
     /// Where services keep what they heard on their allocation sockets: `/run/ttmon/state`, and others.
     pub served: Vec<PathBuf>,
     /// Where a cluster descriptor may have been saved: `/etc/ttmon/cluster_descriptor.yaml`, and others.
@@ -37,7 +49,7 @@ pub struct Root {
 impl Root {
     /// This machine.
     pub fn real() -> Self {
-        Self::below(Path::new("/"), None)
+        Self { getent: Some(PathBuf::from("/usr/bin/getent")), ..Self::below(Path::new("/"), None) }
     }
 
     /// The same with other directories where services keep what they heard.
@@ -58,8 +70,8 @@ impl Root {
 
     /// Simulated devices below a directory, with the real machine's processes and users.
     pub fn simulated(directory: &Path) -> Self {
-        let real = Self::real();
-        Self { proc: real.proc, passwd: real.passwd, ..Self::at(directory) }
+        let Self { proc, passwd, userdb, getent, pod_logs, container_logs, docker, podman, .. } = Self::real();
+        Self { proc, passwd, userdb, getent, pod_logs, container_logs, docker, podman, ..Self::at(directory) }
     }
 
     /// Whether the devices are simulated and the processes are real.
@@ -75,6 +87,18 @@ impl Root {
             dev_shm: directory.join("dev/shm"),
             devices: directory.join("dev/tenstorrent"),
             passwd: directory.join("etc/passwd"),
+            userdb: directory.join("run/systemd/userdb/io.systemd.Multiplexer"),
+            getent: None,
+            pod_logs: directory.join("var/log/pods"),
+            container_logs: directory.join("var/log/containers"),
+            docker: directory.join("var/lib/docker/containers"),
+            podman: [
+                "var/lib/containers/storage/overlay-containers/containers.json",
+                "var/lib/containers/storage/overlay-containers/volatile-containers.json",
+                "run/containers/storage/overlay-containers/volatile-containers.json",
+            ]
+            .map(|path| directory.join(path))
+            .into(),
             served: vec![directory.join("run/ttmon/state")],
             saved_clusters: vec![directory.join("etc/ttmon/cluster_descriptor.yaml")],
             temporary: directory.join("tmp"),

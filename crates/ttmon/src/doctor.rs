@@ -37,7 +37,7 @@ const CHILD_BYTES_MAX: u64 = 1 << 20;
 /// Asks for metadata alone: nothing is imported.
 const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platform.python_version()); print(m.version('ttnn'))";
 /// Keys of the snapshot that a bundle never has.
-const PRIVATE_KEYS: [&str; 4] = ["user", "uid", "command", "problems"];
+const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
 pub(crate) fn run(common: &Everywhere, args: &DoctorArgs) -> Result<(), Failure> {
     let usage = |failure: Failure| Failure { code: if failure.code == 2 { USAGE } else { failure.code }, ..failure };

@@ -1,5 +1,7 @@
 //! A real Prometheus scrapes a simulated host; what PromQL answers is what the API says. `promtool` lints the text format.
 
+mod pods;
+
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -59,8 +61,11 @@ fn check(gate: &Gate, tools: &Tools) -> Result<(), String> {
     let machine = Spec::parse(SPEC).and_then(|spec| Machine::new(&spec, 1)).map_err(|error| error.to_string())?;
     machine.write(root.path(), 240, &vec![None; machine.process_count()]).map_err(|error| format!("no machine: {error}"))?;
     let service = Service::start(&program, &["--root", &root.path().to_string_lossy()])?;
-    let prometheus = Prometheus::start(gate.project, tools, service.port)?;
-    prometheus.compare(&service.json("/api/v1/snapshot")?)
+    let config = format!("- job_name: ttmon\n  static_configs:\n  - targets: ['127.0.0.1:{}']\n", service.port);
+    let prometheus = Prometheus::start(gate.project, tools, &config)?;
+    prometheus.compare(&service.json("/api/v1/snapshot")?)?;
+    drop((prometheus, service));
+    pods::check(gate.project, tools, &program, root.path())
 }
 
 fn lint(project: &Project, tools: &Tools, scrape: &str) -> Result<(), String> {
@@ -79,12 +84,11 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(project: &Project, tools: &Tools, target: u16) -> Result<Self, String> {
+    fn start(project: &Project, tools: &Tools, jobs: &str) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("prometheus: {error}");
         let directory = tempfile::tempdir().map_err(failed)?;
-        let config = format!(
-            "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n- job_name: ttmon\n  static_configs:\n  - targets: ['127.0.0.1:{target}']\n"
-        );
+        let config = format!("global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n{jobs}");
+        let wanted = jobs.matches("job_name:").count();
         let file = directory.path().join("prometheus.yml");
         fs::write(&file, config).map_err(failed)?;
         project::run(project.command(&tools.promtool, &["check", "config"]).arg(&file))?;
@@ -95,7 +99,8 @@ impl Prometheus {
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
         let process = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed)?);
         let prometheus = Self { port, _process: process, _directory: directory };
-        service::until("scraped", || prometheus.ask("ttmon_up").is_ok_and(|found| found.iter().any(|(_, value)| *value == 1.0)))?;
+        let is_up = |found: &[(Value, f64)]| found.iter().filter(|(_, value)| *value == 1.0).count() == wanted;
+        service::until("scraped", || prometheus.ask("ttmon_up").is_ok_and(|found| is_up(&found)))?;
         Ok(prometheus)
     }
 

@@ -25,10 +25,17 @@ impl Process {
 
     /// Everything known of where a process runs.
     pub fn workloads(&self) -> Vec<String> {
-        [("job", &self.job), ("pod", &self.pod), ("container", &self.container)]
-            .into_iter()
-            .filter_map(|(word, id)| Some(format!("{word} {}", id.as_deref().ok()?)))
-            .collect()
+        let job = self.job.as_deref().ok().map(|id| match &self.job_name {
+            Ok(name) => format!("job {id} {name}"),
+            Err(_) => format!("job {id}"),
+        });
+        let pod = match (&self.pod_name, &self.namespace, &self.pod) {
+            (Ok(name), Ok(namespace), _) => Some(format!("pod {namespace}/{name}")),
+            (_, _, Ok(uid)) => Some(format!("pod {uid}")),
+            _ => None,
+        };
+        let container = self.container_name.as_deref().or(self.container.as_deref()).ok().map(|name| format!("container {name}"));
+        [job, pod, container].into_iter().flatten().collect()
     }
 }
 
@@ -60,6 +67,16 @@ fn base_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_stand_for_ids() {
+        let mut process =
+            Process { pod: Ok("1b4e".to_owned()), container: Ok("4f5e".to_owned()), job: Ok("7".to_owned()), ..Process::absent() };
+        assert_eq!(process.workloads(), ["job 7", "pod 1b4e", "container 4f5e"]);
+        (process.pod_name, process.namespace) = (Ok("vllm-0".to_owned()), Ok("ml".to_owned()));
+        (process.container_name, process.job_name) = (Ok("server".to_owned()), Ok("train".to_owned()));
+        assert_eq!(process.workloads(), ["job 7 train", "pod ml/vllm-0", "container server"]);
+    }
 
     #[test]
     fn commands_by_what_they_run() {

@@ -206,9 +206,14 @@ impl Reports<'_> {
             start_time: facts.map(|facts| facts.start_time),
             cpu: cpu(sample, previous, process),
             rss: facts.map(|facts| facts.rss),
-            container: process.workload.container.clone().ok_or(Missing::NoSource),
-            pod: process.workload.pod.clone().ok_or(Missing::NoSource),
-            job: process.workload.job.clone().ok_or(Missing::NoSource),
+            container: known(&process.workload.container),
+            pod: known(&process.workload.pod),
+            job: known(&process.workload.job),
+            pod_name: known(&process.workload.pod_name),
+            namespace: known(&process.workload.namespace),
+            container_name: known(&process.workload.container_name),
+            job_name: known(&process.workload.job_name),
+            job_step: known(&process.workload.job_step),
             status,
             overlap_bytes: tracked.and_then(|tracked| tracked.overlap_bytes),
             launches: tracked.and_then(|tracked| tracked.launches.programs),
@@ -349,4 +354,8 @@ fn cpu(sample: &Sample, previous: Option<&Sample>, process: &ProcessSample) -> R
         return Err(Missing::FirstSample);
     }
     Ok(now.saturating_sub(then).as_secs_f64() / elapsed.as_secs_f64())
+}
+
+fn known(text: &Option<String>) -> Reading<String> {
+    text.clone().ok_or(Missing::NoSource)
 }

@@ -45,6 +45,8 @@ macro_rules! rows {
                 "PCI address", Identity, None, "PCI address.";
             let asic_id: Reading<String> = file(AsicId Class "tt_asic_id" Hex64 Static ANY_BUT_ONES, false, since(v(2, 3), v(2, 1), None)),
                 "ASIC id", Identity, None, "The chip's own id, 16 hexadecimal digits.";
+            made "asic_id_decimal" = |d| d.asic_id_decimal(),
+                "ASIC id, decimal", Identity, None, "The same as a decimal number, as UMD and Kubernetes resources spell ids.";
             let unique_id: Reading<UniqueId> = or(NoSource),
                 "Unique id", Identity, None, "The id under which UMD and TT-Metal's statistics know the chip, decimal; known from a cluster descriptor or once seen in use.";
             let serial: Reading<String> = file(Serial Class "tt_serial" Hex64 Static ANY_BUT_ONES, false, CLASS_1_28),

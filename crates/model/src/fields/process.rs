@@ -32,6 +32,11 @@ macro_rules! rows {
             let container: Reading<String> = or(NoSource), "Container", Pids, None, "First 12 digits of its container's id.";
             let pod: Reading<String> = or(NoSource), "Pod", Pids, None, "Uid of its Kubernetes pod.";
             let job: Reading<String> = or(NoSource), "Job", Pids, None, "Its Slurm job.";
+            let pod_name: Reading<String> = or(NoSource), "Pod name", Pids, None, "Name of its Kubernetes pod, from the node's log directories.";
+            let namespace: Reading<String> = or(NoSource), "Namespace", Pids, None, "Kubernetes namespace of its pod.";
+            let container_name: Reading<String> = or(NoSource), "Container name", Pids, None, "Name of its container: in the pod, or Docker's or Podman's.";
+            let job_name: Reading<String> = or(NoSource), "Job name", Pids, None, "Name of its Slurm job, from its environment.";
+            let job_step: Reading<String> = or(NoSource), "Job step", Pids, None, "Step of its Slurm job: a number, batch or extern.";
             let status: Status = is(Status::Open), "Status", Pids, None, "What is known of its memory: tracked, connected, reported, open, no_permission or dead.";
             made "source" = |p| Member::get(&p.source()), "Source", Pids, None, "Where its figures come from.";
             made "memory" = |p| Member::get(&p.total_of(&Kind::DRAM_BAR)), "DRAM used", Pids, Bytes, "DRAM (dram + trace) it uses on all its chips.";

@@ -153,7 +153,7 @@ mod tests {
         let quick: Vec<u32> = remembered.begin(pids, &replies, SCALE).iter().map(|refreshed| refreshed.sample.key.pid).collect();
         let full: Vec<u32> = pids.iter().copied().filter(|pid| !quick.contains(pid)).collect();
         for pid in &full {
-            let replies = [Ok(now(*pid)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec())];
+            let replies = [Ok(now(*pid)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec()), Ok(Vec::new())];
             let (sample, shape) = process::take(*pid, &[], &replies, SCALE, |_| None);
             remembered.keep(&sample, shape, Standing::default());
         }
@@ -189,7 +189,8 @@ mod tests {
             remembered.turn += 64;
             remembered.stats(Path::new("/proc"));
             remembered.begin(&[7], &[Ok(stat(7, "a", 1, before))], SCALE);
-            let replies = [Ok(stat(7, "a", 1, after)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec())];
+            let replies =
+                [Ok(stat(7, "a", 1, after)), Ok(b"Uid:\t0\t0\t0\t0\n".to_vec()), Ok(Vec::new()), Ok(b"a\0".to_vec()), Ok(Vec::new())];
             let (sample, shape) = process::take(7, &[], &replies, SCALE, |_| None);
             let is_looked_for = !remembered.is_without_ledger(7);
             remembered.keep(&sample, shape, none);

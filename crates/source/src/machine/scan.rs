@@ -22,6 +22,7 @@ use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, 
 use crate::budget::{Budget, Resource};
 use crate::examined::Examined;
 use crate::ledgers::{Found, Lead};
+use crate::naming::Names;
 use crate::process::{self, Program, Scale};
 use crate::purse::Purse;
 use crate::regions;
@@ -43,6 +44,7 @@ pub(super) struct Scan {
     pub(super) root: Root,
     pub(super) options: Options,
     passwd: Option<String>,
+    names: Names,
     /// Ledgers found so far.
     pub(super) ledgers: Vec<Arc<Found>>,
     /// Those whose processes ended or became other programs since the last sample.
@@ -171,6 +173,7 @@ impl Scan {
             root,
             options,
             passwd: None,
+            names: Names::default(),
             ledgers: Vec::new(),
             departed: Vec::new(),
             leads: Vec::new(),
@@ -240,7 +243,7 @@ impl Scan {
             regions.push(region);
         }
         let open_files = self.complete_users(scope, &mut users);
-        let processes = self.read_processes(
+        let mut processes = self.read_processes(
             files,
             &First { users: &users, open_files: &open_files, stats: &stats, named: &named.0 },
             &mut regions,
@@ -248,6 +251,7 @@ impl Scan {
             &mut problems,
         )?;
         let ledgers = self.read_ledgers(&processes, now.time);
+        self.names.complete(&self.root, &mut processes, now.at, self.options.pace);
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
         self.unexamined.retain(|pid, _| self.swept.contains_key(pid) || is_listed(&processes, *pid));
         let Self { unexamined, examined, budget, .. } = self;

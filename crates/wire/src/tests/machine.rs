@@ -66,6 +66,9 @@ pub(crate) fn mixed() -> Snapshot {
     let in_pod = |mut process: ProcessSample| {
         process.workload.pod = Some("5f2c9a1e-77aa-4c1b-9f4e-0d9b8a7c6d5e".to_owned());
         process.workload.container = Some("0123456789ab".to_owned());
+        process.workload.pod_name = Some("vllm-0".to_owned());
+        process.workload.namespace = Some("ml".to_owned());
+        process.workload.container_name = Some("server".to_owned());
         process
     };
     Snapshot::derive(
@@ -342,7 +345,7 @@ fn any_process(pid: u32) -> impl Strategy<Value = ProcessSample> {
                 process.facts.map(|facts| ProcessFacts { user: Some(name.clone()), name, start_time: UnixTime(start), ..facts })
             });
             process.command = command;
-            process.workload = Workload { container, pod, job };
+            process.workload = Workload { container, pod, job, ..Workload::default() };
             let memory = |(id, bytes)| FdMemory { device: DeviceId(id), used: PerKind::from_fn(|_| bytes) };
             process.fdinfo = fdinfo.into_iter().map(memory).collect();
             process

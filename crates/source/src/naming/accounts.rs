@@ -1,0 +1,311 @@
+//! Names of users that only a directory service knows: systemd's user database is asked, or else `getent`. Both answer when they
+//! like; nothing here waits for them but [`Accounts::wait`].
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use ttmon_model::limits::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX, ACCOUNTS_PENDING_MAX};
+
+use super::text;
+use crate::process::user_name;
+use crate::root::Root;
+
+/// A directory service that has not answered by then is given up.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// A number without a name is asked for again after this long.
+const AGAIN_AFTER: Duration = Duration::from_secs(300);
+
+/// Names that were found so far, and questions under way.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    known: BTreeMap<u32, (Duration, Option<String>)>,
+    pending: Vec<Question>,
+    /// Programs that have answered and not ended yet.
+    ending: Vec<Child>,
+}
+
+/// One question under way.
+#[derive(Debug)]
+struct Question {
+    uid: u32,
+    asked: Duration,
+    answer: Vec<u8>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// systemd's user database.
+    Userdb(UnixStream),
+    /// `getent`, and its output.
+    Getent(Child, OwnedFd),
+}
+
+impl Accounts {
+    /// A user's name, if it is known by now; else the question is asked, for a later call.
+    pub(super) fn name(&mut self, root: &Root, uid: u32, now: Duration) -> Option<String> {
+        match self.known.get(&uid) {
+            Some((_, Some(name))) => return Some(name.clone()),
+            Some((at, None)) if now.saturating_sub(*at) < AGAIN_AFTER => return None,
+            _ => {}
+        }
+        let is_asked = self.pending.iter().any(|question| question.uid == uid);
+        if !is_asked && self.pending.len() < ACCOUNTS_PENDING_MAX {
+            match Way::ask(root, uid) {
+                Some(way) => self.pending.push(Question { uid, asked: now, answer: Vec::new(), way }),
+                None => self.learn(uid, now, None),
+            }
+        }
+        None
+    }
+
+    /// Whether an answer is awaited.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Takes the answers that have arrived, and gives up those that are late.
+    pub(super) fn collect(&mut self, now: Duration) {
+        for mut question in std::mem::take(&mut self.pending) {
+            match question.read() {
+                None if now.saturating_sub(question.asked) < DEADLINE => self.pending.push(question),
+                None => {
+                    self.learn(question.uid, now, None);
+                    self.ending.extend(question.way.stop());
+                }
+                Some(name) => {
+                    self.learn(question.uid, now, name);
+                    self.ending.extend(question.way.into_child());
+                }
+            }
+        }
+        self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    /// Waits for the answers under way, for this long at most.
+    pub(super) fn wait(&mut self, now: Duration, longest: Duration) {
+        let begun = Instant::now();
+        while self.is_waiting() {
+            let left = longest.saturating_sub(begun.elapsed());
+            let Ok(timeout) = Timespec::try_from(left) else { return };
+            let mut wanted: Vec<PollFd<'_>> =
+                self.pending.iter().map(|question| PollFd::from_borrowed_fd(question.way.as_fd(), PollFlags::IN)).collect();
+            if left.is_zero() || !poll(&mut wanted, Some(&timeout)).is_ok_and(|count| count > 0) {
+                return;
+            }
+            drop(wanted);
+            self.collect(now);
+        }
+    }
+
+    fn learn(&mut self, uid: u32, now: Duration, name: Option<String>) {
+        if self.known.len() >= ACCOUNTS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(uid, (now, name));
+    }
+}
+
+impl Drop for Accounts {
+    fn drop(&mut self) {
+        self.pending.drain(..).for_each(|question| drop(question.way.stop()));
+    }
+}
+
+impl Way {
+    /// Asks the user database where it listens, else `getent`; `None` where there is neither.
+    fn ask(root: &Root, uid: u32) -> Option<Self> {
+        userdb(&root.userdb, uid).map(Self::Userdb).or_else(|_| getent(root.getent.as_deref(), uid)).ok()
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Userdb(stream) => stream.as_fd(),
+            Self::Getent(_, output) => output.as_fd(),
+        }
+    }
+
+    fn into_child(self) -> Option<Child> {
+        match self {
+            Self::Userdb(_) => None,
+            Self::Getent(child, _) => Some(child),
+        }
+    }
+
+    /// Ends a program that is late.
+    fn stop(self) -> Option<Child> {
+        let mut child = self.into_child()?;
+        let _ = child.kill();
+        Some(child)
+    }
+}
+
+/// Connects without waiting, and sends the question, which is shorter than any socket's buffer.
+fn userdb(path: &Path, uid: u32) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let question = format!(
+        "{{\"method\":\"io.systemd.UserDatabase.GetUserRecord\",\"parameters\":{{\"uid\":{uid},\"service\":\"io.systemd.Multiplexer\"}}}}\0"
+    );
+    if rustix::net::send(&socket, question.as_bytes(), SendFlags::NOSIGNAL)? != question.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(UnixStream::from(socket))
+}
+
+fn getent(program: Option<&Path>, uid: u32) -> io::Result<Way> {
+    let program = program.ok_or(io::ErrorKind::NotFound)?;
+    let mut command = Command::new(program);
+    command.args(["passwd", &uid.to_string()]).env_clear().current_dir("/");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let output = OwnedFd::from(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
+    let flags = rustix::fs::fcntl_getfl(&output)?;
+    rustix::fs::fcntl_setfl(&output, flags | OFlags::NONBLOCK)?;
+    Ok(Way::Getent(child, output))
+}
+
+impl Question {
+    /// The answer, once it is whole: a name or none.
+    fn read(&mut self) -> Option<Option<String>> {
+        let mut piece = [0; 1024];
+        loop {
+            let read = match &mut self.way {
+                Way::Userdb(stream) => stream.read(&mut piece),
+                Way::Getent(_, output) => rustix::io::read(&*output, &mut piece).map_err(io::Error::from),
+            };
+            match read {
+                Ok(0) => return Some(self.parse()),
+                Ok(length) => self.answer.extend(&piece[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Some(None),
+            }
+            // A message of the user database ends with a NUL.
+            let is_whole = matches!(self.way, Way::Userdb(_)) && self.answer.contains(&0);
+            if is_whole || self.answer.len() > ACCOUNT_BYTES_MAX {
+                return Some(self.parse());
+            }
+        }
+    }
+
+    fn parse(&self) -> Option<String> {
+        let answer = String::from_utf8_lossy(&self.answer);
+        match self.way {
+            Way::Userdb(_) => text::of_key(&answer, "userName").filter(|name| !name.is_empty()),
+            Way::Getent(..) => user_name(&answer, self.uid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    const LATER: Duration = Duration::from_secs(9);
+
+    fn root(directory: &Path) -> Root {
+        fs::create_dir_all(directory.join("run/systemd/userdb")).unwrap();
+        Root::at(directory)
+    }
+
+    /// With a program of this directory that stands for `getent`.
+    fn with_getent(directory: &Path, script: &str) -> Root {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/naming").join(script);
+        Root { getent: Some(path), ..root(directory) }
+    }
+
+    #[test]
+    fn the_user_database_is_asked_without_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = root(directory.path());
+        let listener = UnixListener::bind(&root.userdb).unwrap();
+        let mut accounts = Accounts::default();
+        assert_eq!(accounts.name(&root, 5000, Duration::ZERO), None);
+        accounts.collect(Duration::ZERO);
+        assert!(accounts.is_waiting(), "nobody has answered");
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut question = [0; 1024];
+        let length = peer.read(&mut question).unwrap();
+        assert!(question[..length].ends_with(b"\"uid\":5000,\"service\":\"io.systemd.Multiplexer\"}}\0"));
+        peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
+        accounts.wait(Duration::ZERO, Duration::from_secs(30));
+        assert_eq!(accounts.name(&root, 5000, Duration::ZERO).as_deref(), Some("ana"));
+    }
+
+    #[test]
+    fn a_database_that_does_not_answer_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = root(directory.path());
+        let listener = UnixListener::bind(&root.userdb).unwrap();
+        let mut accounts = Accounts::default();
+        for uid in 0..2000 {
+            assert_eq!(accounts.name(&root, uid, Duration::ZERO), None);
+        }
+        assert_eq!(accounts.pending.len(), ACCOUNTS_PENDING_MAX, "questions are bounded");
+        accounts.collect(DEADLINE);
+        assert!(!accounts.is_waiting());
+        assert_eq!((accounts.name(&root, 0, LATER), accounts.is_waiting()), (None, false), "and not asked again at once");
+        accounts.name(&root, 0, LATER + AGAIN_AFTER);
+        assert!(accounts.is_waiting());
+        drop(listener);
+    }
+
+    #[test]
+    fn getent_is_asked_where_there_is_no_database() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = with_getent(directory.path(), "getent-answers.sh");
+        let mut accounts = Accounts::default();
+        assert_eq!(accounts.name(&root, 7001, Duration::ZERO), None);
+        accounts.wait(Duration::ZERO, Duration::from_secs(30));
+        assert_eq!(accounts.name(&root, 7001, Duration::ZERO).as_deref(), Some("bea"));
+    }
+
+    #[test]
+    fn a_getent_that_hangs_delays_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = with_getent(directory.path(), "getent-hangs.sh");
+        let mut accounts = Accounts::default();
+        accounts.name(&root, 7001, Duration::ZERO);
+        let Some(Question { way: Way::Getent(child, _), .. }) = accounts.pending.first() else { panic!("{accounts:?}") };
+        let pid = rustix::process::Pid::from_child(child);
+        let begun = Instant::now();
+        accounts.wait(Duration::ZERO, Duration::from_millis(20));
+        assert!(begun.elapsed() < Duration::from_secs(10) && accounts.is_waiting());
+        accounts.collect(DEADLINE);
+        assert!(!accounts.is_waiting());
+        while !accounts.ending.is_empty() {
+            accounts.collect(DEADLINE);
+        }
+        assert!(rustix::process::test_kill_process(pid).is_err(), "it was ended");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_no_name() {
+        for answer in ["{\"error\":\"io.systemd.UserDatabase.NoRecordFound\",\"parameters\":{}}\0", "\0", "nonsense\0"] {
+            let directory = tempfile::tempdir().unwrap();
+            let root = root(directory.path());
+            let listener = UnixListener::bind(&root.userdb).unwrap();
+            let mut accounts = Accounts::default();
+            accounts.name(&root, 1, Duration::ZERO);
+            listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap();
+            accounts.wait(Duration::ZERO, Duration::from_secs(30));
+            assert_eq!((accounts.name(&root, 1, Duration::ZERO), accounts.is_waiting()), (None, false), "{answer}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let mut accounts = Accounts::default();
+        assert_eq!((accounts.name(&root(directory.path()), 1, Duration::ZERO), accounts.is_waiting()), (None, false), "nothing to ask");
+    }
+}

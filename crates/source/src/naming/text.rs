@@ -1,0 +1,52 @@
+//! One text out of a JSON document of another program, without reading the rest.
+
+/// The text of the first key of this name, if it is a text. Quotes inside texts are escaped, so a key is not found inside one.
+pub(super) fn of_key(json: &str, key: &str) -> Option<String> {
+    let quoted = format!("\"{key}\"");
+    let mut rest = json;
+    while let Some((_, after)) = rest.split_once(&quoted) {
+        if let Some(value) = after.trim_start().strip_prefix(':') {
+            return first(value.trim_start());
+        }
+        rest = after;
+    }
+    None
+}
+
+/// The text that a piece of JSON begins with, or a list whose first item is one.
+fn first(value: &str) -> Option<String> {
+    let mut characters = value.strip_prefix('[').map_or(value, str::trim_start).strip_prefix('"')?.chars();
+    let mut text = String::new();
+    loop {
+        match characters.next()? {
+            '"' => return Some(text),
+            // Names have neither; a document that escapes a letter is not what we expect.
+            '\\' => return None,
+            character => text.push(character),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn texts_are_found_by_key() {
+        let json = r#"{"State":{"Pid":7},"Note":"\"Name\":\"/no\"","Name":"/vllm","Names": [ "a", "b"]}"#;
+        assert_eq!(of_key(json, "Name").as_deref(), Some("/vllm"));
+        assert_eq!(of_key(json, "Names").as_deref(), Some("a"));
+        assert_eq!(of_key(r#"{"a":"userName","userName":"ana"}"#, "userName").as_deref(), Some("ana"));
+        for bad in ["", "{", r#"{"Name":7}"#, r#"{"Name":"x"#, r#"{"Name":"a\u0062"}"#, r#"{"Name":[]}"#] {
+            assert_eq!(of_key(bad, "Name"), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[\\[\\]{}\":a-c, \\\\]{0,60}") {
+            let _ = of_key(&text, "a");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Names of pods and containers, by the uid and the id in a process's cgroup: from the names of the node's log directories, and from what
+//! Docker and Podman keep of their containers. No socket is asked, and no token is needed.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use ttmon_model::limits::{LOG_NAMES_MAX, WORKLOAD_FILE_BYTES_MAX, WORKLOAD_NAMES_MAX};
+use ttmon_model::sample::Workload;
+use ttmon_reads::{directory, read_small};
+
+use super::text;
+
+use crate::root::Root;
+
+/// A name that was not found is looked for again after this long: logs are created after the container.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// What was found so far.
+#[derive(Debug, Default)]
+pub(super) struct Workloads {
+    /// By the pod's uid and the container's id.
+    known: BTreeMap<(Option<String>, Option<String>), (Duration, Found)>,
+    /// The directories, as they were listed for this sample.
+    listed: Option<(Duration, Listing)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Found {
+    pod: Option<String>,
+    namespace: Option<String>,
+    container: Option<String>,
+}
+
+/// Names in the directories.
+#[derive(Debug, Default)]
+struct Listing {
+    pods: Vec<String>,
+    logs: Vec<String>,
+    docker: Vec<String>,
+}
+
+impl Workloads {
+    /// Adds the names of a process's pod and container.
+    pub(super) fn complete(&mut self, root: &Root, workload: &mut Workload, now: Duration) {
+        if workload.pod.is_none() && workload.container.is_none() {
+            return;
+        }
+        let key = (workload.pod.clone(), workload.container.clone());
+        let is_due = |(at, found): &(Duration, Found)| !found.is_whole(&key) && now.saturating_sub(*at) >= AGAIN_AFTER;
+        if self.known.get(&key).is_none_or(is_due) {
+            if self.known.len() >= WORKLOAD_NAMES_MAX {
+                self.known.clear();
+            }
+            let found = self.find(root, &key, now);
+            self.known.insert(key.clone(), (now, found));
+        }
+        if let Some((_, found)) = self.known.get(&key) {
+            workload.pod_name.clone_from(&found.pod);
+            workload.namespace.clone_from(&found.namespace);
+            workload.container_name.clone_from(&found.container);
+        }
+    }
+
+    fn find(&mut self, root: &Root, (pod, container): &(Option<String>, Option<String>), now: Duration) -> Found {
+        if self.listed.as_ref().is_none_or(|(at, _)| *at != now) {
+            self.listed = Some((now, Listing::read(root)));
+        }
+        let Some((_, listing)) = &self.listed else { return Found::default() };
+        let by_log = container.as_deref().and_then(|id| listing.logs.iter().find_map(|name| parse_log(name, id)));
+        if let Some(found) = by_log {
+            return found;
+        }
+        let by_uid = pod.as_deref().and_then(|uid| listing.pods.iter().find_map(|name| parse_pod(name, uid)));
+        let container = container.as_deref().and_then(|id| docker(root, listing, id).or_else(|| podman(root, id)));
+        Found { container, ..by_uid.unwrap_or_default() }
+    }
+}
+
+impl Found {
+    /// Whether nothing of what can be known is missing.
+    fn is_whole(&self, (pod, container): &(Option<String>, Option<String>)) -> bool {
+        (pod.is_none() || self.pod.is_some()) && (container.is_none() || self.container.is_some())
+    }
+}
+
+impl Listing {
+    fn read(root: &Root) -> Self {
+        Self { pods: names(&root.pod_logs), logs: names(&root.container_logs), docker: names(&root.docker) }
+    }
+}
+
+/// The names in a directory; none where there is none, or where this user may not look.
+fn names(path: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let _ = directory::names(path, |name| {
+        names.extend(name.to_str().map(str::to_owned));
+        if names.len() < LOG_NAMES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    names
+}
+
+/// `NAMESPACE_POD_UID`: none of the three has a `_`.
+fn parse_pod(name: &str, uid: &str) -> Option<Found> {
+    let [namespace, pod, its] = parts(name)?;
+    (its == uid).then(|| Found { pod: Some(pod.to_owned()), namespace: Some(namespace.to_owned()), container: None })
+}
+
+/// `POD_NAMESPACE_CONTAINER-ID.log`.
+fn parse_log(name: &str, id: &str) -> Option<Found> {
+    let (front, its) = name.strip_suffix(".log")?.rsplit_once('-')?;
+    let [pod, namespace, container] = parts(front)?;
+    let owned = |text: &str| Some(text.to_owned());
+    is_id(its, id).then(|| Found { pod: owned(pod), namespace: owned(namespace), container: owned(container) })
+}
+
+fn parts(name: &str) -> Option<[&str; 3]> {
+    let mut parts = name.split('_');
+    let three = [parts.next()?, parts.next()?, parts.next()?];
+    (parts.next().is_none() && three.iter().all(|part| !part.is_empty())).then_some(three)
+}
+
+/// Whether 64 digits begin with the 12 that we know.
+fn is_id(whole: &str, id: &str) -> bool {
+    whole.len() == 64 && whole.starts_with(id)
+}
+
+/// `{"ID":"...","Name":"/vllm",...}` in `containers/ID/config.v2.json`.
+fn docker(root: &Root, listing: &Listing, id: &str) -> Option<String> {
+    let directory = listing.docker.iter().find(|name| is_id(name, id))?;
+    let name = text::of_key(&read(&root.docker.join(directory).join("config.v2.json"))?, "Name")?;
+    name.strip_prefix('/').filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// `[{"id":"...","names":["vllm"],...},...]`, in one of several files.
+fn podman(root: &Root, id: &str) -> Option<String> {
+    root.podman.iter().find_map(|path| {
+        let json = read(path)?;
+        let mut containers = json.split("\"id\":\"").skip(1);
+        let own = containers.find(|container| container.starts_with(id))?;
+        text::of_key(own, "names")
+    })
+}
+
+fn read(path: &Path) -> Option<String> {
+    String::from_utf8(read_small(path, WORKLOAD_FILE_BYTES_MAX).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    const UID: &str = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
+
+    fn id() -> String {
+        "4f5e".repeat(16)
+    }
+
+    fn workload(pod: Option<&str>, container: Option<&str>) -> Workload {
+        Workload { pod: pod.map(str::to_owned), container: container.map(str::to_owned), ..Workload::default() }
+    }
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn named(workload: &Workload) -> [Option<&str>; 3] {
+        [workload.namespace.as_deref(), workload.pod_name.as_deref(), workload.container_name.as_deref()]
+    }
+
+    #[test]
+    fn logs_name_pods_and_containers() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = Root::at(machine.path());
+        let mut workloads = Workloads::default();
+        let mut process = workload(Some(UID), Some("4f5e4f5e4f5e"));
+        workloads.complete(&root, &mut process, Duration::from_secs(1));
+        assert_eq!(named(&process), [None; 3], "there are no logs yet");
+        write(machine.path(), &format!("var/log/pods/ml_vllm-0_{UID}/server/0.log"), "");
+        workloads.complete(&root, &mut process, Duration::from_secs(2));
+        assert_eq!(named(&process), [None; 3], "it was looked for a second ago");
+        workloads.complete(&root, &mut process, Duration::from_secs(11));
+        assert_eq!(named(&process), [Some("ml"), Some("vllm-0"), None]);
+        write(machine.path(), &format!("var/log/containers/vllm-0_ml_server-{}.log", id()), "");
+        workloads.complete(&root, &mut process, Duration::from_secs(21));
+        assert_eq!(named(&process), [Some("ml"), Some("vllm-0"), Some("server")]);
+        fs::remove_dir_all(machine.path().join("var")).unwrap();
+        workloads.complete(&root, &mut process, Duration::from_secs(99));
+        assert_eq!(named(&process), [Some("ml"), Some("vllm-0"), Some("server")], "what is whole is not looked for again");
+    }
+
+    #[test]
+    fn docker_and_podman_name_containers() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = Root::at(machine.path());
+        write(machine.path(), &format!("var/lib/docker/containers/{}/config.v2.json", id()), r#"{"Name":"/vllm","Args":[]}"#);
+        let list =
+            format!(r#"[{{"id":"{}","names":["other"]}},{{"id":"{}","names":["train"],"layer":"x"}}]"#, "a".repeat(64), "b".repeat(64));
+        write(machine.path(), "var/lib/containers/storage/overlay-containers/containers.json", &list);
+        let mut workloads = Workloads::default();
+        for (container, name) in [("4f5e4f5e4f5e", Some("vllm")), ("bbbbbbbbbbbb", Some("train")), ("cccccccccccc", None)] {
+            let mut process = workload(None, Some(container));
+            workloads.complete(&root, &mut process, Duration::from_secs(1));
+            assert_eq!(named(&process), [None, None, name], "{container}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_of_that_form_are_passed_over() {
+        for name in ["", "a", "ml_vllm", &format!("__{UID}"), &format!("a_b_c_{UID}"), &format!("ml_vllm-0_{UID}x")] {
+            assert_eq!(parse_pod(name, UID), None, "{name}");
+        }
+        let id = id();
+        for name in ["x.log", &format!("a_b_c-{id}"), &format!("a_b-{id}.log"), &format!("a_b_c-{}.log", &id[1..])] {
+            assert_eq!(parse_log(name, "4f5e4f5e4f5e"), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_read_or_refused(name in "[a-z0-9_.-]{0,40}") {
+            let _ = (parse_pod(&name, UID), parse_log(&name, "4f5e"));
+        }
+    }
+}
