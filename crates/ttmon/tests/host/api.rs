@@ -22,7 +22,7 @@ fn every_path_of_the_description_answers() {
     let server = Server::start("n300,p150", &[]);
     let description = server.get("/api/v1/openapi.json").json();
     let paths: Vec<&String> = description["paths"].as_object().expect("paths").keys().collect();
-    assert_eq!(paths.len(), 13, "{paths:?}");
+    assert_eq!(paths.len(), 14, "{paths:?}");
     for path in paths.iter().filter(|path| !path.ends_with("/events") && !path.ends_with("/buffers")) {
         let answer = server.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
