@@ -53,6 +53,7 @@ export type Device = {
   "arcclk_mhz": number | null;
   "arch": any;
   "asic_id": any;
+  "asic_id_decimal": any;
   "axiclk_mhz": number | null;
   "bdf": any;
   "board": any;
@@ -236,18 +237,23 @@ export type Problem = {
 export type Process = {
   "command": any;
   "container": any;
+  "container_name": any;
   "cpu": number | null;
   "job": any;
+  "job_name": any;
+  "job_step": any;
   "last_launch": string | null;
   "launches": number | null;
   "launches_per_s": any;
   "memory": number | null;
   "missing"?: Record<string, string>;
   "name": any;
+  "namespace": any;
   "overlap_bytes": number | null;
   "parent": any;
   "pid": any;
   "pod": any;
+  "pod_name": any;
   "rss": number | null;
   "source": any;
   "start_time": string | null;

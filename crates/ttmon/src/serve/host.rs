@@ -49,15 +49,18 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
     if !INTERVALS.contains(&interval) {
         return Err(Failure::usage("--interval takes 0.1 to 3600 seconds, or a time such as 5s"));
     }
+    let listen = listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?;
+    // Other hosts are let in by a token that was chosen for them.
+    let is_local = !args.allow_remote && listen.is_none_or(|address| address.ip().is_loopback());
     Ok(Options {
         version: VERSION,
         interval,
         api: api(context, args),
         api_listener: None,
         http_listener: None,
-        listen: listen(args.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
+        listen,
         allow_remote: args.allow_remote,
-        token: token(args.token_file.as_deref())?.or_else(secret::own),
+        token: token(args.token_file.as_deref())?.or_else(|| is_local.then(secret::own).flatten()),
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         process_metrics: args.process_metrics,
         state: None,
