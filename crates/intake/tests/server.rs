@@ -111,6 +111,7 @@ fn machine() -> Sample {
         counted: None,
         beat: None,
         users: Ok(Users { is_complete: true, ..Users::default() }),
+        deep: Err(Missing::NeedsDeep),
     };
     Sample {
         at: Duration::ZERO,

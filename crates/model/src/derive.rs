@@ -4,6 +4,7 @@ mod allocator;
 mod blocks;
 mod chip;
 mod circulars;
+mod deep;
 mod device;
 mod launches;
 mod ledger;
@@ -253,12 +254,13 @@ fn capacity(here: &[&Allocator], kind: Kind) -> Reading<u64> {
     here.iter().filter_map(of).max().ok_or(Missing::NotTracked)
 }
 
-/// DRAM and L1 the chip has, by the product table.
+/// DRAM and L1 the chip has, by the product table. L1 is exact where the chip said how many cores it has.
 fn totals(device: &Device, row: &Row<'_>) -> (Reading<u64>, Reading<u64>) {
     match row.product {
         Some(product) => {
             let firmware = device.firmware.as_deref().ok().and_then(crate::units::Version::parse);
-            (Ok(product.dram_bytes()), Ok(product.cores_with(firmware) * product.arch.l1_bytes_per_core()))
+            let cores = device.tensix_cores.unwrap_or_else(|_| product.cores_with(firmware));
+            (Ok(product.dram_bytes()), Ok(cores * product.arch.l1_bytes_per_core()))
         }
         None => (Err(Missing::NoSource), Err(Missing::NoSource)),
     }

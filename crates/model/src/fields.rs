@@ -184,6 +184,8 @@ pub struct FieldInfo {
     pub short: Option<&'static str>,
     /// It stays while the device does.
     pub is_fixed: bool,
+    /// Only the chip has it: it is read with `--deep`.
+    pub is_deep: bool,
     /// What it means, in one sentence.
     pub help: &'static str,
 }
@@ -244,6 +246,7 @@ impl<T> Field<T> {
             charts: &[],
             short: None,
             is_fixed,
+            is_deep: false,
             help,
         };
         Self { info, get, set }
@@ -257,6 +260,11 @@ impl<T> Field<T> {
 
     const fn from(mut self, attr: Attr) -> Self {
         self.info.source = FieldSource::Computed(Some(attr));
+        self
+    }
+
+    const fn deep(mut self) -> Self {
+        self.info.is_deep = true;
         self
     }
 

@@ -9,6 +9,7 @@
 pub mod attributes;
 pub mod check;
 pub mod cluster;
+pub mod deep;
 mod derive;
 pub mod event;
 pub mod fields;

@@ -32,13 +32,25 @@ pub enum Missing {
     FirstSample,
     /// Somebody may use it, but nothing tracks how much.
     NotTracked,
+    /// Only the chip has it, and reading the chip was not asked for (`--deep`).
+    NeedsDeep,
+    /// The program runs its kernels without the dispatch firmware that counts.
+    SlowDispatch,
+    /// The program's counters stand still: it was killed, or its chip is stuck.
+    Stale,
+    /// No process holds the chip.
+    NotHeld,
+    /// Another program has the device for itself, or has taken everything that a reader needs.
+    Busy,
+    /// The chip is read once its pending power-down has happened.
+    IdleWait,
     /// Nothing measures it.
     NoSource,
 }
 
 impl Missing {
     /// Every reason, in the order of the contract.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::NotOnThisArch,
         Self::NotExposed,
         Self::RemoteChip,
@@ -51,6 +63,12 @@ impl Missing {
         Self::IoError,
         Self::FirstSample,
         Self::NotTracked,
+        Self::NeedsDeep,
+        Self::SlowDispatch,
+        Self::Stale,
+        Self::NotHeld,
+        Self::Busy,
+        Self::IdleWait,
         Self::NoSource,
     ];
 
@@ -69,6 +87,12 @@ impl Missing {
             Self::IoError => "io_error",
             Self::FirstSample => "first_sample",
             Self::NotTracked => "not_tracked",
+            Self::NeedsDeep => "needs_deep",
+            Self::SlowDispatch => "slow_dispatch",
+            Self::Stale => "stale",
+            Self::NotHeld => "not_held",
+            Self::Busy => "busy",
+            Self::IdleWait => "idle_wait",
             Self::NoSource => "no_source",
         }
     }
@@ -93,6 +117,12 @@ impl Missing {
             Self::IoError => "the kernel answered with an error",
             Self::FirstSample => "a rate needs two samples",
             Self::NotTracked => "nothing tracks it",
+            Self::NeedsDeep => "only the chip has it; --deep reads it",
+            Self::SlowDispatch => "the program uses slow dispatch, which counts nothing",
+            Self::Stale => "the counters stand still; the program was killed, or the chip is stuck",
+            Self::NotHeld => "no process holds the chip",
+            Self::Busy => "another program holds the device exclusively, or has taken all of its windows",
+            Self::IdleWait => "waiting for the idle power-down of the chip, which opening it would prevent",
             Self::NoSource => "there is none, or nothing measures it",
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::attributes::{Attr, Attributes};
 use crate::cluster::Cluster;
+use crate::deep::DeepSample;
 use crate::identity::{Bdf, DeviceId, ProcessKey};
 use crate::ledger::LedgerSample;
 use crate::limits::CLOCK_JUMP_MIN;
@@ -132,6 +133,8 @@ pub struct DeviceSample {
     pub beat: Option<Beat>,
     /// Who has it open.
     pub users: Reading<Users>,
+    /// What only the chip knows; `needs_deep` where nobody asked for it.
+    pub deep: Reading<DeepSample>,
 }
 
 /// Traffic counters before the last reading.

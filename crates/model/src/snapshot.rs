@@ -229,6 +229,17 @@ impl Snapshot {
         self.processes.iter().filter_map(move |process| Some((process, process.on(id)?)))
     }
 
+    /// Whether the chips themselves were read, or it was tried (`--deep`).
+    pub fn is_deep(&self) -> bool {
+        let is_asked = |device: &Device| match device.deep_age_s {
+            Err(Missing::NeedsDeep | Missing::RemoteChip) => false,
+            // A document of an older ttmon has no such field.
+            Err(Missing::NotExposed) => device.utilization == Err(Missing::NotExposed),
+            _ => true,
+        };
+        self.devices.iter().any(is_asked)
+    }
+
     /// The device with this id.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.iter().find(|device| device.id == id)

@@ -107,6 +107,24 @@
 // Nothing measures it.
 #define TTMON_MISSING_NO_SOURCE 13
 
+// Only the chip has it, and reading the chip was not asked for.
+#define TTMON_MISSING_NEEDS_DEEP 14
+
+// The program runs without the dispatch firmware that counts.
+#define TTMON_MISSING_SLOW_DISPATCH 15
+
+// The program's counters stand still.
+#define TTMON_MISSING_STALE 16
+
+// No process holds the chip.
+#define TTMON_MISSING_NOT_HELD 17
+
+// Another program has the device for itself, or all of its windows.
+#define TTMON_MISSING_BUSY 18
+
+// The chip is read once its pending power-down has happened.
+#define TTMON_MISSING_IDLE_WAIT 19
+
 // What is known of a process's memory. The first: its ledger has every buffer.
 #define TTMON_STATUS_TRACKED 1
 

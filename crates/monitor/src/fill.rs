@@ -25,6 +25,12 @@ pub(crate) fn missing(reason: Missing) -> (i32, &'static CStr) {
         Missing::IoError => (TTMON_MISSING_IO_ERROR, c"io_error"),
         Missing::FirstSample => (TTMON_MISSING_FIRST_SAMPLE, c"first_sample"),
         Missing::NotTracked => (TTMON_MISSING_NOT_TRACKED, c"not_tracked"),
+        Missing::NeedsDeep => (TTMON_MISSING_NEEDS_DEEP, c"needs_deep"),
+        Missing::SlowDispatch => (TTMON_MISSING_SLOW_DISPATCH, c"slow_dispatch"),
+        Missing::Stale => (TTMON_MISSING_STALE, c"stale"),
+        Missing::NotHeld => (TTMON_MISSING_NOT_HELD, c"not_held"),
+        Missing::Busy => (TTMON_MISSING_BUSY, c"busy"),
+        Missing::IdleWait => (TTMON_MISSING_IDLE_WAIT, c"idle_wait"),
         Missing::NoSource => (TTMON_MISSING_NO_SOURCE, c"no_source"),
     }
 }

@@ -61,6 +61,18 @@ pub const TTMON_MISSING_FIRST_SAMPLE: i32 = 11;
 pub const TTMON_MISSING_NOT_TRACKED: i32 = 12;
 /// Nothing measures it.
 pub const TTMON_MISSING_NO_SOURCE: i32 = 13;
+/// Only the chip has it, and reading the chip was not asked for.
+pub const TTMON_MISSING_NEEDS_DEEP: i32 = 14;
+/// The program runs without the dispatch firmware that counts.
+pub const TTMON_MISSING_SLOW_DISPATCH: i32 = 15;
+/// The program's counters stand still.
+pub const TTMON_MISSING_STALE: i32 = 16;
+/// No process holds the chip.
+pub const TTMON_MISSING_NOT_HELD: i32 = 17;
+/// Another program has the device for itself, or all of its windows.
+pub const TTMON_MISSING_BUSY: i32 = 18;
+/// The chip is read once its pending power-down has happened.
+pub const TTMON_MISSING_IDLE_WAIT: i32 = 19;
 
 /// What is known of a process's memory. The first: its ledger has every buffer.
 pub const TTMON_STATUS_TRACKED: u32 = 1;

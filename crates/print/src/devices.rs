@@ -17,6 +17,9 @@ const BAR_COLUMNS_MIN: usize = 10;
 /// The longest board there is (`galaxy-blackhole`), and `n300 R  via 12`.
 const BOARD_COLUMNS: usize = 16;
 
+/// Shown where the chips themselves were read.
+const UTILIZATION: &str = "Util";
+
 struct DeviceColumn {
     levels: RangeInclusive<Level>,
     column: Column,
@@ -37,6 +40,7 @@ const COLUMNS: &[DeviceColumn] = &[
     column(0..=LEVEL_MAX, Column::number("Temp", 5), temperature),
     column(0..=LEVEL_MAX, Column::number("Power", 8), power),
     column(0..=LEVEL_MAX, Column::number("AICLK", 7).gap(2), clock),
+    column(0..=LEVEL_MAX, Column::number(UTILIZATION, 4), |device, _| share(device.utilization, "")),
     column(0..=LEVEL_MAX, Column::number("DRAM", 15), |device, _| used_of_total(device, device.memory.dram)),
     column(1..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.dram)),
     column(0..=LEVEL_MAX, Column::number("", 4), |device, _| share(device.memory.dram.ratio(), "")),
@@ -52,7 +56,8 @@ pub(crate) fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
 }
 
 fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
-    let columns: Vec<&DeviceColumn> = COLUMNS.iter().filter(|column| column.levels.contains(&level)).collect();
+    let is_shown = |column: &&DeviceColumn| column.levels.contains(&level) && (snapshot.is_deep() || column.column.title != UTILIZATION);
+    let columns: Vec<&DeviceColumn> = COLUMNS.iter().filter(is_shown).collect();
     let row = |device: &Device| columns.iter().map(|column| (column.cell)(device, style)).collect();
     Table { columns: columns.iter().map(|column| column.column).collect(), rows: snapshot.devices.iter().map(row).collect() }
 }

@@ -52,6 +52,10 @@ pub fn plain(value: &Value, unit: Unit) -> String {
         Value::Float(number) => format!("{:?}", rounded(*number, unit)),
         Value::Bool(truth) => truth.to_string(),
         Value::List(texts) => texts.join("; "),
+        Value::Numbers(numbers) => {
+            let texts: Vec<String> = numbers.iter().map(|number| rounded(*number, unit).to_string()).collect();
+            texts.join("; ")
+        }
         Value::Time(time) => time.rfc3339(),
     }
 }

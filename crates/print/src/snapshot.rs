@@ -56,6 +56,7 @@ fn title(snapshot: &Snapshot, style: &Style<'_>) -> String {
         "" => String::new(),
         mark => format!(" {mark}"),
     };
+    let mark = if snapshot.is_deep() { format!("{mark} {between} deep") } else { mark };
     let clock = format!("  {}", style.clean(&style.local_time));
     let left = inner_columns(style).saturating_sub(width(&program) + width(&mark) + width(&clock));
     let host = cut(&style.clean(&snapshot.host), left, Cut::Middle, glyphs.ellipsis);

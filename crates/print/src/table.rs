@@ -10,7 +10,7 @@ use crate::text::{Align, Cut, cut, pad, width};
 /// One column: its heading, and how wide it may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
-    title: &'static str,
+    pub(crate) title: &'static str,
     /// Blanks before it.
     gap: usize,
     columns_min: usize,

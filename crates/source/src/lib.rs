@@ -1,6 +1,6 @@
 //! Reads a machine into a [`Sample`](ttmon_model::Sample): the driver's files, processes, TT-Metal's statistics.
 //!
-//! Nothing below `/dev/tenstorrent` is ever opened: opening a device wakes it and blocks other tools.
+//! Nothing below `/dev/tenstorrent` is opened, unless `Options::deep` asks for it: opening a device blocks other tools.
 //!
 //! ```no_run
 //! use ttmon_source::{Machine, Options, Root};

@@ -1,5 +1,6 @@
 //! The whole machine: what is read in which order.
 
+mod deep;
 mod devices;
 mod driver;
 mod files;
@@ -52,6 +53,9 @@ pub struct Options {
     pub ledgers: Ledgers,
     /// The file that the numbers of devices are kept in, for those who start while one is missing; the service has one.
     pub slots: Option<PathBuf>,
+    /// The program whose processes read the chips themselves (`--deep`); its `main` calls [`ttmon_deep::run_as_reader`]. `None`
+    /// leaves the devices closed.
+    pub deep: Option<PathBuf>,
 }
 
 /// Whose ledgers are looked for, and how much of them is read.
@@ -87,6 +91,7 @@ impl Default for Options {
             processes: true,
             ledgers: Ledgers { detail: Detail::Totals, reach: Reach::Holders, machine: 0 },
             slots: None,
+            deep: None,
         }
     }
 }

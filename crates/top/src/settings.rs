@@ -187,6 +187,13 @@ fn list(value: &Value) -> Option<Vec<usize>> {
 }
 
 impl Settings {
+    /// Charts begin with utilization, unless the user chose another metric.
+    pub fn prefer_utilization(&mut self) {
+        if self.metric == Self::default().metric {
+            self.metric = metric::by_name("utilization").unwrap_or(self.metric);
+        }
+    }
+
     /// Reads a file's text over what is there. What is not understood comes back as messages.
     pub fn read(&mut self, text: &str) -> Vec<String> {
         let table = match text.parse::<Table>() {

@@ -195,6 +195,11 @@ impl State {
         &self.here().history
     }
 
+    /// Whether the chips of a machine are read themselves.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.hosts.iter().filter_map(|host| host.shown()).any(|snapshot| snapshot.is_deep())
+    }
+
     /// Whether there is more than one machine.
     pub(crate) fn has_groups(&self) -> bool {
         self.hosts.len() > 1

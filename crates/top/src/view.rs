@@ -134,6 +134,9 @@ fn title_parts(state: &State, shown: &[&Snapshot], room: usize, canvas: &Canvas<
         count if count == shown.len() => marks.push(("[SIMULATED]".to_owned(), Role::Warning)),
         count => marks.push((format!("[{count} SIMULATED]"), Role::Warning)),
     }
+    if shown.iter().any(|snapshot| snapshot.is_deep()) {
+        marks.push(("[DEEP]".to_owned(), Role::Dim));
+    }
     if !state.is_overview() && shown.iter().any(|snapshot| snapshot.origin == Origin::Server) {
         marks.push(("[FROM SERVER]".to_owned(), Role::Plain));
     }

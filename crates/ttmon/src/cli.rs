@@ -22,7 +22,7 @@ pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
 
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
-/// Without a sub-command: one snapshot. Devices are never opened, so nothing is disturbed. Sizes are binary: 1GB is
+/// Without a sub-command: one snapshot. Devices are not opened without --deep, so nothing is disturbed. Sizes are binary: 1GB is
 /// 2^30 bytes. Power is that of the chip's core rail, not of the board.
 #[derive(Debug, Parser)]
 #[command(name = "ttmon", version, disable_help_subcommand = true)]
@@ -249,8 +249,9 @@ pub(crate) struct SnapshotArgs {
     /// Write to FILE, whole or not at all.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Reserved.
-    #[arg(long, hide = true)]
+    /// Read the chips themselves too: utilization, GDDR, Ethernet links, board power. Opens each device for a millisecond per
+    /// sample; see docs/deep.md.
+    #[arg(long)]
     pub(crate) deep: bool,
 }
 
@@ -542,6 +543,9 @@ pub(crate) struct ServeArgs {
     /// Time from one sample to the next, 100ms to 1h; a bare number is seconds [default: 1].
     #[arg(long, value_name = "TIME", value_parser = span::seconds)]
     pub(crate) interval: Option<Duration>,
+    /// Read the chips themselves too, as `ttmon --deep` does, for all clients.
+    #[arg(long)]
+    pub(crate) deep: bool,
     /// Let other hosts ask; takes a token and TLS too.
     #[arg(long)]
     pub(crate) allow_remote: bool,

@@ -49,7 +49,7 @@ use terminal::Terminal;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(code) = ttmon_sim::run_as_part() {
+    if let Some(code) = ttmon_deep::run_as_reader().or_else(ttmon_sim::run_as_part) {
         return code;
     }
     // A shell asks what a word may become: this answers, and ends the program.
@@ -133,10 +133,10 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         }
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
-        Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
         Some(Command::Run(args)) => run::run(&cli.common, args),
         Some(Command::Env { ops, no_stacks }) => Output::Stdout.write(env::run(*ops, !no_stacks)?.as_bytes()),
-        Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
         Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)?),

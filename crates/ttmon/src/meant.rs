@@ -36,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) json: bool,
     pub(crate) no_server: bool,
     pub(crate) terminal: Terminal,
+    /// Whether the chips themselves are read.
+    pub(crate) deep: bool,
 }
 
 /// How a snapshot looks.
@@ -94,7 +96,13 @@ impl Context {
             json: common.json,
             no_server: common.no_server,
             terminal: Terminal::of_stdout(common.color, common.ascii),
+            deep: false,
         })
+    }
+
+    /// The same, with the chips themselves read if it is asked for.
+    pub(crate) fn with_deep(self, deep: bool) -> Self {
+        Self { deep, ..self }
     }
 }
 
@@ -127,11 +135,8 @@ fn place(common: &Everywhere) -> Result<Place, Failure> {
 
 /// Reads the flags of the snapshot. With `-q`, words of `-d` are sections.
 pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Context, Snapshot), Failure> {
-    if args.deep {
-        return Err(Failure::usage("--deep is reserved: ttmon does not open devices"));
-    }
     let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
-    let context = Context::of_devices(common, lists.iter().chain(&common.id))?;
+    let context = Context::of_devices(common, lists.iter().chain(&common.id))?.with_deep(args.deep);
     let look = look(common, args, sections.clone())?;
     let repeat = repeat(args, &look, context.terminal)?;
     let output = match &args.file {

@@ -50,7 +50,8 @@ impl Placed {
         let read_timeout = context.read_timeout;
         let machine = simulation.as_ref().map_or(0, Simulation::mark);
         let ledgers = Ledgers { detail, reach, machine };
-        let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers, slots: None };
+        let deep = context.deep.then(|| PathBuf::from("/proc/self/exe"));
+        let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers, slots: None, deep };
         Ok(Self { root, options, simulation })
     }
 }

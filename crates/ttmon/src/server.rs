@@ -109,6 +109,9 @@ impl<'a> Snapshots<'a> {
         if age >= AGE_MAX {
             return Err(format!("last looked {} s ago", age.as_secs()));
         }
+        if self.context.deep && !snapshot.is_deep() {
+            return Err("does not read the chips themselves (serve --deep)".to_owned());
+        }
         match self.asked.reach {
             // It may have been started a moment ago.
             Reach::Process(pid) if !snapshot.processes.iter().any(|process| process.key.pid == pid) => {
@@ -166,7 +169,13 @@ pub(crate) fn services(context: &Context) -> Vec<Service> {
     services_to_come(context).into_iter().filter(is_there).collect()
 }
 
-/// The same, those that may begin to run later too.
+/// Those that read the chips themselves.
+pub(crate) fn deep_services(context: &Context) -> Vec<Service> {
+    let is_deep = |service: &Service| snapshot(service).is_ok_and(|snapshot| snapshot.is_deep());
+    services(context).into_iter().filter(is_deep).collect()
+}
+
+/// The same as [`services`], those that may begin to run later too.
 pub(crate) fn services_to_come(context: &Context) -> Vec<Service> {
     let may_ask = matches!(context.place, Place::Real) && !context.no_server && context.cluster.is_none();
     if !may_ask {

@@ -2,13 +2,13 @@
 
 use std::io::{self, IsTerminal};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use ttmon_model::Snapshot;
 use ttmon_model::fields::Samples;
 use ttmon_model::units::UnixTime;
+use ttmon_model::{Device, Snapshot};
 use ttmon_print::{CsvOptions, Style};
 use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
@@ -27,12 +27,17 @@ const RATE_WINDOW: Duration = Duration::from_millis(250);
 /// Between the two samples of a heartbeat: a little more than the second it needs.
 const HEARTBEAT_WINDOW: Duration = Duration::from_millis(1010);
 
+/// Between two samples of a chip.
+const DEEP_WINDOW: Duration = Duration::from_millis(500);
+/// The driver waits 5 s before it powers an idle chip down, unless it was told to wait longer.
+const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Refreshes at this pace and slower may come from a service.
 pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Shows what was asked for.
 pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
-    let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One { Pace::Once } else { Pace::Repeated };
+    let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
         // A service looks once a second: whoever wants it more often looks here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
@@ -45,7 +50,7 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
     }
     match asked.repeat {
         Repeat::Once => {
-            let snapshot = sampled(&mut snapshots, asked.samples)?;
+            let snapshot = sampled(context, &mut snapshots, asked.samples)?;
             asked.output.write(&render(context.terminal, asked, &snapshot, Turn::Only)?)
         }
         Repeat::Loop(interval) => run_loop(context, asked, &mut snapshots, interval),
@@ -63,7 +68,7 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
 fn run_loop(context: &Context, asked: &meant::Snapshot, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut turn = Turn::First;
     watch::again(interval, || {
-        let snapshot = if turn == Turn::First { sampled(snapshots, asked.samples)? } else { snapshots.next()? };
+        let snapshot = if turn == Turn::First { sampled(context, snapshots, asked.samples)? } else { snapshots.next()? };
         asked.output.write(&render(context.terminal, asked, &snapshot, turn)?)?;
         turn = Turn::Later;
         Ok(())
@@ -71,10 +76,11 @@ fn run_loop(context: &Context, asked: &meant::Snapshot, snapshots: &mut Snapshot
 }
 
 /// A snapshot with the rates that were asked for by name.
-fn sampled(snapshots: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
+fn sampled(context: &Context, snapshots: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, Failure> {
     let snapshot = snapshots.next()?;
     let window = match samples {
         _ if snapshots.is_served() => return Ok(snapshot),
+        _ if context.deep => return settled(snapshot, snapshots),
         Samples::One => return Ok(snapshot),
         Samples::Two => RATE_WINDOW,
         Samples::TwoSlow => HEARTBEAT_WINDOW,
@@ -84,6 +90,21 @@ fn sampled(snapshots: &mut Snapshots<'_>, samples: Samples) -> Result<Snapshot, 
     }
     thread::sleep(window);
     snapshots.next()
+}
+
+/// A snapshot with the chips read: utilization needs a second sample, and an idle chip some seconds.
+fn settled(mut snapshot: Snapshot, snapshots: &mut Snapshots<'_>) -> Result<Snapshot, Failure> {
+    let until = Instant::now() + DEEP_WAIT_MAX;
+    let mut is_told = !io::stderr().is_terminal();
+    while snapshot.devices.iter().any(Device::is_deep_pending) && Instant::now() < until {
+        if !is_told && snapshot.devices.iter().any(Device::waits_for_power_down) {
+            complain("waiting for the idle power-down of a chip, which opening it would prevent; this takes some seconds");
+            is_told = true;
+        }
+        thread::sleep(DEEP_WINDOW);
+        snapshot = snapshots.next()?;
+    }
+    Ok(snapshot)
 }
 
 /// Which one of several this is.

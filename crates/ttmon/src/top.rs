@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::meant::{self, Context, Place};
 use crate::open::{Opened, cluster};
 use crate::serve::token;
-use crate::server::services_to_come;
+use crate::server::{deep_services, services_to_come};
 
 /// Runs it until the user leaves.
 pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
@@ -28,7 +28,10 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
-    let (settings, config, mut message) = settings(args)?;
+    let (mut settings, config, mut message) = settings(args)?;
+    if context.deep {
+        settings.prefer_utilization();
+    }
     let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
@@ -40,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         None => {
             let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
             let (machine, selection, proc, simulation) = opened.into_parts();
-            let services = services_to_come(context);
+            let services = if context.deep { deep_services(context) } else { services_to_come(context) };
             (vec![Feed::Local(Box::new(Local { machine, selection, proc, services }))], simulation)
         }
     };

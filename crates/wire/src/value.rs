@@ -34,6 +34,7 @@ impl Serialize for ReadingJson {
             Ok(Value::Float(number)) => serializer.serialize_f64(rounded(*number, self.unit)),
             Ok(Value::Bool(truth)) => serializer.serialize_bool(*truth),
             Ok(Value::List(texts)) => texts.serialize(serializer),
+            Ok(Value::Numbers(numbers)) => serializer.collect_seq(numbers.iter().map(|number| rounded(*number, self.unit))),
             Ok(Value::Time(time)) => serializer.serialize_str(&time.rfc3339()),
             Err(_) => serializer.serialize_none(),
         }

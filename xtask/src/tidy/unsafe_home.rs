@@ -4,8 +4,17 @@ use super::code::words;
 use super::{File, Finding};
 
 /// The boundary to shared memory, C and foreign programs; and fuzzing, whose macros expand to it.
-const HOMES: &[&str] =
-    &["crates/ledger/", "crates/client/", "crates/hook/", "crates/pystack/", "crates/stub/", "crates/monitor/", "crates/sys/", "fuzz/"];
+const HOMES: &[&str] = &[
+    "crates/ledger/",
+    "crates/client/",
+    "crates/hook/",
+    "crates/pystack/",
+    "crates/stub/",
+    "crates/monitor/",
+    "crates/sys/",
+    "crates/deep/",
+    "fuzz/",
+];
 
 pub(super) fn is_home(path: &str) -> bool {
     HOMES.iter().any(|home| path.starts_with(home))
@@ -17,7 +26,9 @@ pub(super) fn unsafe_outside(file: &File) -> Vec<Finding> {
     }
     let found = words(&file.code).filter(|(_, word)| *word == "unsafe");
     found
-        .map(|(at, _)| file.finding(file.line_of(at), "unsafe code lives in ledger, client, hook, pystack, stub, monitor and sys only"))
+        .map(|(at, _)| {
+            file.finding(file.line_of(at), "unsafe code lives in ledger, client, hook, pystack, stub, monitor, sys and deep only")
+        })
         .collect()
 }
 
@@ -31,7 +42,10 @@ mod tests {
     #[test]
     fn unsafe_is_found_outside_its_crates() {
         let said = said(&unsafe_outside(&File::new("crates/source/src/lib.rs", TEXT)));
-        assert_eq!(said, ["crates/source/src/lib.rs:3: unsafe code lives in ledger, client, hook, pystack, stub, monitor and sys only"]);
+        assert_eq!(
+            said,
+            ["crates/source/src/lib.rs:3: unsafe code lives in ledger, client, hook, pystack, stub, monitor, sys and deep only"]
+        );
         assert_eq!(unsafe_outside(&File::new("crates/ledger/src/map.rs", TEXT)), []);
         assert_eq!(unsafe_outside(&File::new("fuzz/frame.rs", TEXT)), []);
     }

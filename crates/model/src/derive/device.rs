@@ -1,5 +1,6 @@
 //! One chip: its state, and each value with its reason.
 
+use super::deep;
 use super::rows::Row;
 use crate::attributes::{ATTRIBUTES, Attr, Attributes, FROM_DEVICE, Pace, TO_DEVICE};
 use crate::fields::{Files, FromFile, hex16};
@@ -29,6 +30,7 @@ pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Pro
     (device.pcie_to_device_words_per_s, device.pcie_from_device_words_per_s) = (to_words, from_words);
     (device.pcie_to_device_bytes_per_s, device.pcie_from_device_bytes_per_s) =
         (bytes_per_second(row, to_words), bytes_per_second(row, from_words));
+    deep::take(&mut device, &sample.deep);
     let slot_width_max = values.read(Attr::BridgeWidthMax);
     (device, slot_width_max)
 }
@@ -36,6 +38,7 @@ pub(super) fn local(sample: &DeviceSample, row: &Row<'_>, problems: &mut Vec<Pro
 /// A chip without telemetry of its own. It shares its gateway's state where that one is not there.
 pub(super) fn remote(row: &Row<'_>, gateway: Option<&Device>) -> Device {
     let mut device = identified(row);
+    deep::set_missing(&mut device, Missing::RemoteChip);
     device.serial = row.serial.map(hex16);
     if let Some(state @ (State::Resetting | State::Gone)) = gateway.map(|gateway| gateway.state) {
         device.state = state;

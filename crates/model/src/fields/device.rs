@@ -63,16 +63,26 @@ macro_rules! rows {
                 "Temperature", Temperature, Celsius, "Temperature of the chip." .metric("ttmon_device_temperature_celsius").kept().short("temp").charts(&[Chart::new(1, "temperature").of("temperature_limit").critical(1.0)]);
             let temperature_limit: Reading<Celsius> = file(TemperatureMax Hwmon "temp1_max" Decimal Static 1_000..=150_000, false, HWMON_MAX),
                 "Temperature limit", Temperature, Celsius, "Temperature from which the chip throttles." .metric("ttmon_device_temperature_limit_celsius");
-            let board_temperature: Reading<Celsius> = or(NoSource),
-                "Board temperature", Temperature, Celsius, "Temperature of the board; nothing publishes it without opening the device." .metric("ttmon_device_board_temperature_celsius");
+            let board_temperature: Reading<Celsius> = or(NeedsDeep),
+                "Board temperature", Temperature, Celsius, "Temperature of the board, where its firmware measures one." .deep().metric("ttmon_device_board_temperature_celsius");
+            let gddr_temperature: Reading<Celsius> = or(NeedsDeep),
+                "GDDR temperature", Temperature, Celsius, "Temperature of the hottest GDDR chip." .deep().metric("ttmon_device_gddr_temperature_celsius").kept().charts(&[Chart::new(12, "gddr")]);
+            let gddr_temperatures: Reading<Vec<f64>> = or(NeedsDeep),
+                "GDDR temperatures", Temperature, Celsius, "Bottom and top of each GDDR channel that is not harvested, in the order of channels." .deep();
             let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, since(None, v(2, 0), None)),
                 "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").kept().short("fan");
             let power: Reading<Watts> = file(Power Hwmon "power1_input" Decimal Dynamic 0..=1_000_000_000, true, HWMON),
                 "Power", Power, Watts, "Power of the chip's core rail, not of the board." .metric("ttmon_device_power_watts").kept().short("power").charts(&[Chart::new(2, "power").of("power_limit")]);
             let power_limit: Reading<Watts> = file(PowerMax Hwmon "power1_max" Decimal Static 1_000_000..=1_000_000_000, false, HWMON_MAX),
                 "Power limit", Power, Watts, "Limit of the core rail's power." .metric("ttmon_device_power_limit_watts");
-            let board_power: Reading<Watts> = or(NoSource),
-                "Board power", Power, Watts, "Power of the whole board; nothing publishes it without opening the device." .metric("ttmon_device_board_power_watts");
+            let board_power: Reading<Watts> = or(NeedsDeep),
+                "Board power", Power, Watts, "Input power of the whole board." .deep().metric("ttmon_device_board_power_watts").kept().charts(&[Chart::new(13, "board_power").of("board_power_limit")]);
+            let board_power_limit: Reading<Watts> = or(NeedsDeep),
+                "Board power limit", Power, Watts, "Limit of the board's input power." .deep().metric("ttmon_device_board_power_limit_watts");
+            let input_current: Reading<Amperes> = or(NeedsDeep),
+                "Input current", Power, Amperes, "Input current of the board." .deep().metric("ttmon_device_input_current_amperes");
+            let throttle_reasons: Reading<Vec<String>> = or(NeedsDeep),
+                "Throttle reasons", Power, None, "What holds the AI clock below its maximum, by the firmware: power, current, temperature and others; empty for nothing." .deep();
             let voltage: Reading<Volts> = file(Voltage Hwmon "in0_input" Decimal Dynamic 0..=2_000, true, HWMON),
                 "Voltage", Power, Volts, "Voltage of the core rail." .metric("ttmon_device_voltage_volts").kept().short("volt");
             let voltage_limit: Reading<Volts> = file(VoltageMax Hwmon "in0_max" Decimal Static 100..=2_000, false, HWMON_MAX),
@@ -89,8 +99,18 @@ macro_rules! rows {
                 "ARC clock", Clock, Megahertz, "Clock of the management cores." .metric("ttmon_device_arcclk_hertz");
             let aiclk_limit_mhz: Reading<Megahertz> = or(NoSource),
                 "AI clock limit", Clock, Megahertz, "Nominal highest AI clock, from the product table." .metric("ttmon_device_aiclk_limit_hertz").fixed();
-            let utilization: Reading<f64> = or(NoSource),
-                "Utilization", Utilization, Ratio, "Share of time the compute cores work; nothing measures it, and it is never guessed." .metric("ttmon_device_utilization_ratio");
+            let utilization: Reading<f64> = or(NeedsDeep),
+                "Utilization", Utilization, Ratio, "Share of time with a program at work, as TT-Metal's dispatch firmware counts it: that of the busiest command queue. 0 where no process holds the chip." .deep().rate(Samples::Two).metric("ttmon_device_utilization_ratio").kept().charts(&[Chart::new(14, "utilization")]);
+            let queue_utilization: Reading<Vec<f64>> = or(NeedsDeep),
+                "Queue utilization", Utilization, Ratio, "The same of each command queue." .deep().rate(Samples::Two);
+            let core_efficiency: Reading<f64> = or(NeedsDeep),
+                "Core efficiency", Utilization, Ratio, "Work of all cores as a share of what they could do in the time." .deep().rate(Samples::Two).metric("ttmon_device_core_efficiency_ratio");
+            let programs_per_s: Reading<f64> = or(NeedsDeep),
+                "Programs/s", Utilization, None, "Programs that the chip has finished a second." .deep().rate(Samples::Two).metric("ttmon_device_programs_per_second");
+            let queues_waiting: Reading<u64> = or(NeedsDeep),
+                "Queues waiting", Utilization, Count, "Command queues that wait for the host." .deep().metric("ttmon_device_queues_waiting");
+            let deep_age_s: Reading<f64> = or(NeedsDeep),
+                "Deep age", Utilization, None, "Seconds since the chip itself was read: an idle chip is read every 30 s." .deep();
             let heartbeat: Reading<u64> = file(Heartbeat Class "tt_heartbeat" Decimal Dynamic U32_VALID, true, since(v(2, 7), v(2, 7), None)),
                 "Heartbeat", Performance, Count, "Counter of the firmware; compare for change only.";
             let heartbeat_alive: Reading<bool> = or(RemoteChip),
@@ -99,6 +119,20 @@ macro_rules! rows {
                 "Thermal trips", Performance, Count, "Shutdowns by over-temperature since power-on." .counter("ttmon_device_therm_trips_total").kept().short("trips");
             made "throttling" = |d| Member::get(&d.throttling()),
                 "Throttling", Performance, None, "Whether the AI clock of a chip in use is held down at its temperature or power limit." .metric("ttmon_device_throttling");
+            let tensix_cores: Reading<u64> = or(NeedsDeep),
+                "Tensix cores", Identity, Count, "Tensix cores that are not harvested. Where it is known, the L1 total is exact, else nominal." .deep().metric("ttmon_device_tensix_cores");
+            let eth_links: Reading<Vec<String>> = or(NeedsDeep),
+                "Ethernet links", Performance, None, "Each Ethernet channel that is not harvested, and whether its link is up." .deep();
+            let eth_links_up: Reading<u64> = or(NeedsDeep),
+                "Ethernet links up", Performance, Count, "Ethernet links that are up." .deep().metric("ttmon_device_eth_links_up");
+            let gddr_trained: Reading<bool> = or(NeedsDeep),
+                "GDDR trained", Performance, None, "Whether the training of every GDDR channel succeeded." .deep().metric("ttmon_device_gddr_trained");
+            let gddr_speed_mts: Reading<u64> = or(NeedsDeep),
+                "GDDR speed", Performance, None, "Speed of the GDDR in MT/s." .deep();
+            let gddr_corrected_errors: Reading<u64> = or(NeedsDeep),
+                "GDDR corrected errors", Performance, Count, "Corrected errors of reads and writes; each of the chip's counters stops at 255." .deep().metric("ttmon_device_gddr_corrected_errors");
+            let gddr_uncorrected_errors: Reading<u64> = or(NeedsDeep),
+                "GDDR uncorrected errors", Performance, Count, "Directions of channels (read, write) that had an error that was not corrected." .deep().metric("ttmon_device_gddr_uncorrected_errors");
             let pcie_gen: Reading<u64> = file(LinkSpeed Pci "current_link_speed" LinkSpeed Slow GENERATION, false, KERNEL),
                 "PCIe generation", Pcie, None, "Generation of the link now; low while idle may be deliberate." .metric("ttmon_device_pcie_gen");
             let pcie_width: Reading<u64> = file(LinkWidth Pci "current_link_width" Decimal Slow LANES, false, KERNEL),
@@ -127,6 +161,8 @@ macro_rules! rows {
                 "ARC firmware", Firmware, None, "Management cores' firmware.";
             let eth_fw: Reading<String> = file(FirmwareEth Class "tt_eth_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), None, None)),
                 "Ethernet firmware", Firmware, None, "Ethernet cores' firmware.";
+            let gddr_fw: Reading<String> = or(NeedsDeep),
+                "GDDR firmware", Firmware, None, "Firmware of the GDDR controllers." .deep();
             let tt_flash: Reading<String> = file(TtFlash Class "tt_ttflash_ver" FirmwareVersion Static ANY_BUT_ONES, false, WORMHOLE_GRAYSKULL),
                 "tt-flash", Firmware, None, "Version of the tool that flashed it.";
             part "memory.total" (memory.dram.total),
@@ -136,7 +172,7 @@ macro_rules! rows {
             made "memory.free" = |d| Member::get(&d.memory.dram.free()),
                 "DRAM free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_free_bytes");
             part "memory.l1_total" (memory.l1.total),
-                "L1 total", Memory, Bytes, "L1 of the chip: nominal cores of the product table times the bytes of one." .metric("ttmon_device_memory_l1_total_bytes").fixed();
+                "L1 total", Memory, Bytes, "L1 of the chip: its cores times the bytes of one. Nominal cores of the product table, or with --deep the exact number (tensix_cores)." .metric("ttmon_device_memory_l1_total_bytes").fixed();
             part "memory.l1_used" (memory.l1.used),
                 "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").kept().short("l1").charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
             made "memory.l1_free" = |d| Member::get(&d.memory.l1.free()),

@@ -21,6 +21,8 @@ pub enum Value {
     Bool(bool),
     /// Several texts.
     List(Vec<String>),
+    /// Several numbers.
+    Numbers(Vec<f64>),
     /// A point in time.
     Time(UnixTime),
 }
@@ -32,7 +34,7 @@ impl Value {
             Self::Integer(number) => Some(*number as f64),
             Self::Float(number) => Some(*number),
             Self::Bool(truth) => Some(f64::from(u8::from(*truth))),
-            Self::Text(_) | Self::List(_) | Self::Time(_) => None,
+            Self::Text(_) | Self::List(_) | Self::Numbers(_) | Self::Time(_) => None,
         }
     }
 }
@@ -119,6 +121,7 @@ plain! {
     bool: |truth| Value::Bool(*truth), Value::Bool(truth) => Some(truth);
     String: |text| Value::Text(text.clone()), Value::Text(text) => Some(text);
     Vec<String>: |texts| Value::List(texts.clone()), Value::List(texts) => Some(texts);
+    Vec<f64>: |numbers| Value::Numbers(numbers.clone()), Value::Numbers(numbers) => Some(numbers), Value::List(texts) => texts.is_empty().then(Vec::new);
     UnixTime: |time| Value::Time(*time), Value::Time(time) => Some(time), Value::Text(text) => UnixTime::parse_rfc3339(&text);
     DeviceId: |id| Value::Integer(u64::from(id.0)), Value::Integer(number) => u32::try_from(number).ok().map(DeviceId);
 }

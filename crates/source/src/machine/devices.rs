@@ -11,6 +11,7 @@ use ttmon_model::limits::ATTRIBUTE_BYTES_MAX;
 use ttmon_model::sample::{DeviceSample, Origin, Problem};
 use ttmon_model::{Missing, Reading, Sample};
 
+use super::deep::Deep;
 use super::driver::{driver_request, driver_version};
 use super::files::Files;
 use super::numbers::Numbers;
@@ -43,6 +44,8 @@ pub(super) struct Devices {
     driver: Arc<[Request]>,
     /// Its version, when it was read last.
     version: Option<Reading<String>>,
+    /// What reads the chips themselves, if that is asked for.
+    deep: Option<Deep>,
 }
 
 /// What a scan has to know of the devices.
@@ -77,6 +80,7 @@ impl Devices {
             numbers: Numbers::default(),
             driver: [driver_request(root, options.pace)].into(),
             version: None,
+            deep: options.deep.as_ref().map(|program| Deep::new(program, options.read_timeout)),
         }
     }
 
@@ -165,6 +169,9 @@ impl Devices {
         if let Some(file) = &self.slots_file {
             self.slots.keep(file, &self.known);
         }
+        if let Some(deep) = &mut self.deep {
+            deep.sample(&self.root, &self.known);
+        }
         Ok(())
     }
 
@@ -209,6 +216,7 @@ impl Devices {
             counted: known.counted(),
             beat: known.beat(),
             users: Err(Missing::NotTracked),
+            deep: self.deep.as_ref().map_or(Err(Missing::NeedsDeep), |deep| deep.of(known.id)),
         });
         Sample {
             at: now.at,

@@ -113,6 +113,19 @@ fn is_listed(processes: &[ProcessSample], pid: u32) -> bool {
     processes.binary_search_by_key(&pid, |process| process.key.pid).is_ok()
 }
 
+/// Leaves out the processes that read chips for a ttmon (`--deep`): they use no device, and come and go all the time.
+fn drop_deep_readers(root: &Root, users: &mut [Reading<Users>], processes: &mut Vec<ProcessSample>) {
+    processes.retain(|process| {
+        let pid = process.key.pid;
+        let may_be = process.facts.as_ref().is_ok_and(|facts| facts.name == ttmon_deep::READER_NAME);
+        let is_reader = may_be && ttmon_deep::is_reader(&root.proc, pid);
+        if is_reader {
+            users.iter_mut().flatten().for_each(|users| users.pids.retain(|user| *user != pid));
+        }
+        !is_reader
+    });
+}
+
 /// What one scan found.
 #[derive(Debug)]
 pub struct Scanned {
@@ -250,6 +263,7 @@ impl Scan {
             now.boot,
             &mut problems,
         )?;
+        drop_deep_readers(&self.root, &mut users, &mut processes);
         let ledgers = self.read_ledgers(&processes, now.time);
         self.names.complete(&self.root, &mut processes, now.at, self.options.pace);
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();

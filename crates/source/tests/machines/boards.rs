@@ -28,6 +28,7 @@ fn shown(reading: Reading<Value>) -> String {
         Ok(Value::Float(number)) => number.to_string(),
         Ok(Value::Bool(flag)) => flag.to_string(),
         Ok(Value::List(list)) => list.join("; "),
+        Ok(Value::Numbers(numbers)) => format!("{numbers:?}"),
         Ok(Value::Time(time)) => time.rfc3339(),
         Err(reason) => format!("!{reason}"),
     }
@@ -61,11 +62,11 @@ fn an_n300_with_driver_2_9() {
          health ok
          temperature 54.312
          temperature_limit 75
-         board_temperature !no_source
+         board_temperature !needs_deep
          fan_rpm !not_on_this_arch
          power 12
          power_limit 100
-         board_power !no_source
+         board_power !needs_deep
          voltage 0.795
          voltage_limit 1
          current 16
@@ -74,7 +75,7 @@ fn an_n300_with_driver_2_9() {
          axiclk_mhz 900
          arcclk_mhz 540
          aiclk_limit_mhz 1000
-         utilization !no_source
+         utilization !needs_deep
          heartbeat 17120
          heartbeat_alive !first_sample
          therm_trip_count !not_on_this_arch

@@ -40,6 +40,7 @@ enum Part {
     Power,
     PowerSpark,
     Clock,
+    Utilization,
     Link,
     DramBar,
     Dram,
@@ -49,7 +50,8 @@ enum Part {
 }
 
 /// Each part that fits, where it begins and how wide it is.
-fn parts(width: u16) -> Vec<(Part, Field)> {
+/// Utilization takes the place of a sparkline, or of the clock.
+fn parts(width: u16, is_deep: bool) -> Vec<(Part, Field)> {
     let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
     let mut widths = vec![
         (Part::Id, 3),
@@ -57,8 +59,9 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
         (Part::Temperature, 5),
         (Part::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
         (Part::Power, 8),
-        (Part::PowerSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
+        (Part::PowerSpark, if is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
         (Part::Clock, if width >= BARS_MIN { 7 } else { 4 }),
+        (Part::Utilization, if is_deep { 5 } else { 0 }),
         (Part::Link, from(150, 8)),
         (Part::DramBar, from(BARS_MIN, 9)),
         (Part::Dram, if width >= BARS_MIN { 13 } else { 12 }),
@@ -66,7 +69,7 @@ fn parts(width: u16) -> Vec<(Part, Field)> {
         (Part::L1, 5),
         (Part::Health, if width >= BARS_MIN { 10 } else { 6 }),
     ];
-    widths.retain(|(_, columns)| *columns > 0);
+    widths.retain(|(part, columns)| *columns > 0 && !(is_deep && *part == Part::Clock && width < SPARKS_MIN));
     let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
     let left = width.saturating_sub(used);
     // What is left makes bars longer and leaves room for the reasons of health.
@@ -98,6 +101,7 @@ fn heading(part: Part) -> &'static str {
         Part::Temperature => "TEMP",
         Part::Power => "POWER",
         Part::Clock => "AICLK",
+        Part::Utilization => "UTIL",
         Part::Link => "PCIE",
         Part::Dram => "DRAM",
         Part::L1 => "L1",
@@ -114,7 +118,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let Some(list) = DeviceList::new(layout, chosen, devices.len()) else { return };
     for column in 0..list.columns {
         let area = Rect { x: list.left(column), y: area.y, width: list.width, height: 1 };
-        if list.is_grid { canvas.heading(area, "ID TEMP  PWR DRAM") } else { head(canvas, area) }
+        if list.is_grid { canvas.heading(area, "ID TEMP  PWR DRAM") } else { head(state, canvas, area) }
     }
     for (index, (number, device)) in (0u16..).zip(devices.iter().enumerate().skip(list.first).take(list.page())) {
         let is_chosen = number == chosen && devices.len() > 1;
@@ -133,9 +137,9 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
 }
 
 /// The headings of a row's parts.
-pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn head(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.heading(area, "");
-    for (part, field) in parts(area.width) {
+    for (part, field) in parts(area.width, state.is_deep()) {
         // Where a clock has no room for its unit, the heading has it.
         let text = if part == Part::Clock && field.width < 5 { "MHz" } else { heading(part) };
         canvas.field(area, field, 0, text, canvas.style(Role::Heading));
@@ -143,7 +147,7 @@ pub(super) fn head(canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
-    let parts = parts(area.width);
+    let parts = parts(area.width, state.is_deep());
     let is_gateway_named = parts.iter().any(|(part, field)| *part == Part::Board && field.width >= GATEWAY_MIN);
     for (part, field) in parts {
         let (text, role) = match part {
@@ -154,6 +158,7 @@ pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &m
             Part::Clock => {
                 or_absent(device.aiclk_mhz, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() })
             }
+            Part::Utilization => or_absent(device.utilization, percent),
             Part::Link => or_absent(link_text(device), |text| text),
             Part::TemperatureSpark => (line(host, device, "temperature", canvas), Role::Dim),
             Part::PowerSpark => (line(host, device, "power", canvas), Role::Dim),

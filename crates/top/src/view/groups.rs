@@ -15,7 +15,7 @@ use crate::theme::Role;
 
 pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
-    devices::head(canvas, Rect { height: 1, ..area });
+    devices::head(state, canvas, Rect { height: 1, ..area });
     let lines = state.lines();
     let rows = usize::from(area.height.saturating_sub(1));
     let first = crate::layout::first_line(state, &lines, rows);

@@ -87,6 +87,9 @@ pub(crate) struct TopArgs {
     /// Send no signals to processes.
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Read the chips themselves too, as `ttmon --deep` does.
+    #[arg(long, conflicts_with_all = ["replay", "connect"])]
+    pub(crate) deep: bool,
     /// Settings, instead of $XDG_CONFIG_HOME/ttmon/config.toml; also TTMON_CONFIG.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

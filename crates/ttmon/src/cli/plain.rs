@@ -16,6 +16,7 @@ pub(super) fn parse(words: &[OsString]) -> Option<Cli> {
             "--json" => replace(&mut common.json, true),
             "--no-server" => replace(&mut common.no_server, true),
             "--ascii" => replace(&mut common.ascii, true),
+            "--deep" => replace(&mut snapshot.deep, true),
             "--no-processes" => replace(&mut snapshot.no_processes, true),
             "-L" | "--list" => replace(&mut snapshot.list, true),
             "-q" | "--query" => replace(&mut snapshot.query, true),

@@ -32,7 +32,6 @@ fn flags_that_contradict() {
     refuses("-l 1e19", "at most a day");
     refuses("-q -d ECC", "TEMPERATURE");
     refuses("-w --sim t3k -f out", "> FILE");
-    refuses("--deep", "reserved");
     refuses("--read-timeout 0", "1 to 60000");
     refuses("-d x", "board:NAME");
     refuses("--sim nothing", "n300");

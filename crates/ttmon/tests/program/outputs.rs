@@ -148,3 +148,23 @@ fn the_mappings_of_many_processes() {
     let ran = ttmon_at(root.path(), "mem --json");
     assert_eq!((ran.code, ran.json()["devices"].as_array().map(Vec::len)), (0, Some(1)), "{}", ran.stderr);
 }
+
+/// A fixture has no device node, and a plain file is no device: nothing but the driver's node is ever asked.
+#[test]
+fn deep_needs_the_device_node() {
+    let root = root("n300");
+    let reasons = |arguments: &str| {
+        let json = ttmon_at(root.path(), arguments).json();
+        check_reasons(&json, "", &Map::new());
+        let reason = |device: &Value| device["missing"]["utilization"].as_str().unwrap_or_default().to_owned();
+        json["devices"].as_array().unwrap().iter().map(reason).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons("--json"), ["needs_deep", "remote_chip"]);
+    assert_eq!(reasons("--json --deep"), ["no_permission", "remote_chip"]);
+    let nodes = root.path().join("dev/tenstorrent");
+    std::fs::create_dir_all(&nodes).unwrap();
+    std::fs::write(nodes.join("0"), "").unwrap();
+    assert_eq!(reasons("--json --deep"), ["not_exposed", "remote_chip"]);
+    let table = ttmon_at(root.path(), "--deep").stdout;
+    assert!(table.contains("Util"), "{table}");
+}

@@ -74,6 +74,9 @@ impl<'a> Item<'a> {
             Value::Number(number) => {
                 number.as_u64().map(FieldValue::Integer).or_else(|| number.as_f64().map(FieldValue::Float)).ok_or(Missing::Unparsable)
             }
+            Value::Array(list) if list.first().is_some_and(Value::is_number) => {
+                Ok(FieldValue::Numbers(list.iter().take(DOCUMENT_TEXTS_MAX).filter_map(Value::as_f64).collect()))
+            }
             Value::Array(_) => Ok(FieldValue::List(self.texts(name))),
             Value::Null | Value::Object(_) => Err(Missing::Unparsable),
         }

@@ -115,6 +115,7 @@ pub(crate) fn blank() -> Snapshot {
         counted: None,
         beat: None,
         users: Err(Missing::NoPermission),
+        deep: Err(Missing::NeedsDeep),
     };
     Snapshot::derive(&Sample { driver: Err(Missing::NotExposed), ..sample(vec![nothing]) }, None)
 }
@@ -243,6 +244,7 @@ fn device(id: u32, board: &str) -> DeviceSample {
         counted: None,
         beat: None,
         users: Ok(Users { is_complete: true, ..Users::default() }),
+        deep: Err(Missing::NeedsDeep),
     }
 }
 
@@ -331,6 +333,7 @@ fn any_device() -> impl Strategy<Value = DeviceSample> {
             counted: None,
             beat: None,
             users: Err(Missing::IoError),
+            deep: Err(Missing::NeedsDeep),
         }
     })
 }

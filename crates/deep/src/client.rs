@@ -1,0 +1,228 @@
+//! The other end of the reading processes.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ttmon_model::deep::DeepSample;
+use ttmon_model::{Arch, Missing, Reading};
+
+use crate::process::READER_NAME;
+use crate::wire::{SAMPLE_BYTES_MAX, decode};
+
+/// A reading process that ended by itself is started again after this long.
+const RESTART_AFTER: Duration = Duration::from_secs(10);
+/// The first answer has to wait until the process has started.
+const START: Duration = Duration::from_secs(1);
+
+/// Where a chip is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its device node.
+    pub node: PathBuf,
+    /// The driver's list of its users.
+    pub pids: PathBuf,
+    /// The driver's time until it powers an idle chip down.
+    pub grace: PathBuf,
+    /// Its architecture.
+    pub arch: Arch,
+}
+
+/// The reading processes, one for each chip.
+#[derive(Debug)]
+pub struct Readers {
+    program: PathBuf,
+    timeout: Duration,
+    readers: BTreeMap<PathBuf, Reader>,
+}
+
+impl Readers {
+    /// Readers run `program`, whose `main` calls [`run_as_reader`](crate::run_as_reader). None is started yet.
+    pub fn new(program: PathBuf, timeout: Duration) -> Self {
+        Self { program, timeout, readers: BTreeMap::new() }
+    }
+
+    /// Samples these chips, all at the same time. One that does not answer in time is `timeout`, and is not asked again before it
+    /// does. Readers of other chips end.
+    pub fn sample(&mut self, places: &[Place]) -> Vec<Reading<DeepSample>> {
+        let start = Instant::now();
+        self.readers.retain(|node, reader| places.iter().any(|place| place.node == *node && place.arch == reader.place.arch));
+        for place in places {
+            let reader = self.readers.entry(place.node.clone()).or_insert_with(|| Reader::new(place.clone()));
+            reader.ask(&self.program);
+        }
+        let answer = |place: &Place| match self.readers.get_mut(&place.node) {
+            Some(reader) => reader.take(start, self.timeout),
+            None => Err(Missing::IoError),
+        };
+        places.iter().map(answer).collect()
+    }
+}
+
+/// A chip and its reading process.
+#[derive(Debug)]
+struct Reader {
+    place: Place,
+    running: Option<Running>,
+    failed: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    stream: UnixStream,
+    /// A question without an answer so far, and what came of it.
+    is_asked: bool,
+    /// The question is an earlier sample's: nobody waits for its answer any more.
+    is_late: bool,
+    answer: Vec<u8>,
+    has_answered: bool,
+}
+
+impl Reader {
+    fn new(place: Place) -> Self {
+        Self { place, running: None, failed: None }
+    }
+
+    fn ask(&mut self, program: &Path) {
+        if self.running.is_none() && self.failed.is_none_or(|at| at.elapsed() >= RESTART_AFTER) {
+            self.running = Running::start(program, &self.place).ok();
+            self.failed = self.running.is_none().then(Instant::now);
+        }
+        let Some(running) = &mut self.running else { return };
+        running.is_late = running.is_asked;
+        if !running.is_asked {
+            running.is_asked = running.stream.write_all(b"?").is_ok();
+            running.answer.clear();
+        }
+    }
+
+    fn take(&mut self, start: Instant, timeout: Duration) -> Reading<DeepSample> {
+        let Some(running) = &mut self.running else { return Err(Missing::IoError) };
+        let timeout = match () {
+            () if running.is_late => Duration::ZERO,
+            () if running.has_answered => timeout,
+            () => timeout + START,
+        };
+        match running.take(start, timeout) {
+            Ok(Some(sample)) => sample,
+            Ok(None) => Err(Missing::Timeout),
+            Err(_) => {
+                self.running = None;
+                self.failed = Some(Instant::now());
+                Err(Missing::IoError)
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Starts a process in which nothing of this one is open, at any time: this program may have threads.
+    fn start(program: &Path, place: &Place) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(program);
+        command.arg0(READER_NAME).args([&place.node, &place.pids, &place.grace]).arg(place.arch.name());
+        command.env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { child: command.spawn()?, stream: ours, is_asked: false, is_late: false, answer: Vec::new(), has_answered: false })
+    }
+
+    /// The answer, if it comes in time. An error means that the process is of no more use.
+    fn take(&mut self, start: Instant, timeout: Duration) -> io::Result<Option<Reading<DeepSample>>> {
+        if !self.is_asked {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        loop {
+            let length = self.answer.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
+            if length.is_some_and(|length| length > SAMPLE_BYTES_MAX) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            if let Some(sample) = length.and_then(|length| self.answer.get(4..4 + length)) {
+                (self.is_asked, self.has_answered) = (false, true);
+                return decode(sample).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into());
+            }
+            // A socket takes no timeout of zero; one that waited long enough gets a last look.
+            let left = timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
+            self.stream.set_read_timeout(Some(left))?;
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.answer.extend(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    /// A process that is well ends at once, and is waited for so that it leaves no zombie; a stuck one is left behind.
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = if self.is_asked { self.child.try_wait() } else { self.child.wait().map(Some) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(directory: &Path) -> Place {
+        Place { node: directory.join("0"), pids: directory.join("pids"), grace: directory.join("grace"), arch: Arch::Wormhole }
+    }
+
+    /// Stands for the reading process: what it does with a socket as its standard input.
+    fn readers(directory: &Path, script: &str) -> Readers {
+        use std::os::unix::fs::PermissionsExt;
+        let program = directory.join("program");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        Readers::new(program, Duration::from_millis(300))
+    }
+
+    #[test]
+    fn a_process_that_ends_is_an_error_and_is_not_started_again_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut readers = readers(directory.path(), "echo x >> $1.starts; exit 1");
+        let place = place(directory.path());
+        for _ in 0..3 {
+            assert_eq!(readers.sample(std::slice::from_ref(&place)), [Err(Missing::IoError)]);
+        }
+        let starts = std::fs::read_to_string(directory.path().join("0.starts")).unwrap_or_default();
+        assert!(starts.len() <= 2, "{starts:?}");
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_started_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut readers = Readers::new(directory.path().join("absent"), Duration::from_millis(100));
+        assert_eq!(readers.sample(&[place(directory.path())]), [Err(Missing::IoError)]);
+    }
+
+    #[test]
+    fn a_process_that_hangs_is_a_timeout_and_is_left_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut readers = readers(directory.path(), "exec sleep 30");
+        let place = place(directory.path());
+        assert_eq!(readers.sample(std::slice::from_ref(&place)), [Err(Missing::Timeout)]);
+        assert_eq!(readers.sample(&[place]), [Err(Missing::Timeout)]);
+        let running = readers.readers.values_mut().find_map(|reader| reader.running.as_mut()).unwrap();
+        let start = Instant::now();
+        running.child.kill().unwrap();
+        drop(readers);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn an_answer_that_is_nonsense_ends_the_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut readers = readers(directory.path(), r"printf '\377\377\377\377' >&0; exec sleep 30");
+        assert_eq!(readers.sample(&[place(directory.path())]), [Err(Missing::IoError)]);
+    }
+}

@@ -1,0 +1,136 @@
+//! Counters of TT-Metal's dispatch firmware: where a program says they are, and what they are.
+
+use ttmon_model::deep::{Counters, SubDevice};
+use ttmon_model::{Arch, Missing, Reading};
+
+use crate::table::Layout;
+use crate::transport::{Failure, Tile, Window, read_at, window_bytes};
+
+/// Bytes of the block that a program publishes: the first version has 53, later ones more.
+const BLOCK_BYTES_MIN: u32 = 53;
+/// Those with a count of worker cores at byte 50.
+const BLOCK_BYTES_WITH_CORES: u32 = 55;
+/// What is read of it.
+const BLOCK_WORDS: usize = 14;
+const BLOCK_VERSION: u32 = 1;
+const BLOCK_SIGNATURE: u32 = 0x534D_435F;
+const SLOW_DISPATCH: u8 = 1;
+const QUEUES_MAX: u8 = 3;
+const NO_CORE: u32 = u32::MAX;
+
+/// The counters of a queue, in the L1 of its dispatch core.
+const COUNTERS_BYTES: u64 = 248;
+const COUNTERS_VERSION: u32 = 1;
+const COUNTERS_SIGNATURE: u32 = 0x4449_5350;
+const SUB_DEVICES: usize = 8;
+const LAUNCHED_AT: u64 = 56;
+const RUNTIME_AT: u64 = 120;
+const COMPLETED_AT: u64 = 184;
+const WORKERS_AT: u64 = 216;
+
+/// What a program publishes of its command queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Cores it may use, where it says so.
+    pub worker_cores: Option<u32>,
+    /// Where the counters are in the L1 of each core.
+    pub counters: u64,
+    /// The dispatch core of each queue in use.
+    pub cores: Vec<Tile>,
+}
+
+/// Coordinates that dispatch cores can have: with translation those that the hardware translates, else those of NoC 0.
+fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
+    let Tile { x, y } = tile;
+    match (arch, is_translated) {
+        (Arch::Wormhole, true) => (18..=25).contains(&x) && (18..=27).contains(&y),
+        (Arch::Wormhole, false) => matches!(x, 1..=4 | 6..=9) && matches!(y, 1..=5 | 7..=11),
+        (Arch::Blackhole, _) => matches!(x, 1..=7 | 10..=16) && (2..=11).contains(&y),
+        (Arch::Grayskull, _) => false,
+    }
+}
+
+impl Block {
+    /// Finds and checks the block.
+    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, is_translated: bool) -> Reading<Self> {
+        let mut place = [0; 2];
+        read_at(window, arch, layout.arc, layout.metal_block, &mut place).map_err(Missing::from)?;
+        let [address, bytes] = place;
+        if address == 0 || bytes < BLOCK_BYTES_MIN {
+            return Err(Missing::NoSource);
+        }
+        let at = layout.in_csm(address, 4 * u32::try_from(BLOCK_WORDS).unwrap_or_default()).ok_or(Missing::OutOfRange)?;
+        let mut words = [0; BLOCK_WORDS];
+        read_at(window, arch, layout.arc, at, &mut words).map_err(Missing::from)?;
+        Self::parse(&words, bytes, arch, layout.l1_bytes, is_translated)
+    }
+
+    /// Checks the words of a block of so many bytes.
+    pub fn parse(words: &[u32; BLOCK_WORDS], bytes: u32, arch: Arch, l1_bytes: u64, is_translated: bool) -> Reading<Self> {
+        let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        if words[1] != BLOCK_SIGNATURE {
+            return Err(Missing::NoSource);
+        }
+        if words[0] != BLOCK_VERSION {
+            return Err(Missing::NotExposed);
+        }
+        if raw[8] & SLOW_DISPATCH != 0 {
+            return Err(Missing::SlowDispatch);
+        }
+        let (counters, queues) = (u64::from(word(9)), raw[13]);
+        let size = window_bytes(arch);
+        let is_in_l1 = counters > 0 && counters.is_multiple_of(4) && counters + COUNTERS_BYTES <= l1_bytes;
+        let is_in_one_window = counters % size + COUNTERS_BYTES <= size;
+        if !(is_in_l1 && is_in_one_window && (1..=QUEUES_MAX).contains(&queues)) {
+            return Err(Missing::OutOfRange);
+        }
+        // Each queue has three cores: prefetch, dispatch, and another for dispatch.
+        let core = |queue: u8| word(14 + 12 * usize::from(queue) + 4);
+        let tile =
+            |core: u32| Tile { x: u16::try_from(core >> 16).unwrap_or_default(), y: u16::try_from(core & 0xFFFF).unwrap_or_default() };
+        let cores: Vec<Tile> = (0..queues).map(core).filter(|core| *core != NO_CORE).map(tile).collect();
+        if cores.is_empty() {
+            return Err(Missing::NoSource);
+        }
+        if !cores.iter().all(|core| is_worker(arch, *core, is_translated)) {
+            return Err(Missing::OutOfRange);
+        }
+        let worker_cores = (bytes >= BLOCK_BYTES_WITH_CORES).then(|| u32::from(raw[50]) | u32::from(raw[51]) << 8);
+        Ok(Self { worker_cores: worker_cores.filter(|cores| *cores > 0), counters, cores })
+    }
+
+    /// Reads the counters of a queue. `None` where the core has none, as while its firmware starts.
+    pub fn counters(&self, window: &mut impl Window, arch: Arch, core: Tile) -> Result<Option<Counters>, Failure> {
+        let mut head = [0; 14];
+        read_at(window, arch, core, self.counters, &mut head)?;
+        if head[..2] != [COUNTERS_VERSION, COUNTERS_SIGNATURE] {
+            return Ok(None);
+        }
+        let mut workers = [0; SUB_DEVICES];
+        read_at(window, arch, core, self.counters + WORKERS_AT, &mut workers)?;
+        let mut sub_devices = Vec::new();
+        for (index, workers) in (0..).zip(workers).filter(|(_, workers)| *workers > 0) {
+            let mut part = |at: u64, words: &mut [u32]| read_at(window, arch, core, self.counters + at, words);
+            let (mut completed, mut launched, mut runtime) = ([0], [0; 2], [0; 2]);
+            part(COMPLETED_AT + 4 * index, &mut completed)?;
+            part(LAUNCHED_AT + 8 * index, &mut launched)?;
+            part(RUNTIME_AT + 8 * index, &mut runtime)?;
+            sub_devices.push(SubDevice { workers, completed: completed[0], launched: long(launched), runtime: long(runtime) });
+        }
+        Ok(Some(Counters {
+            blocked: head[2],
+            unblocked: head[3],
+            programs: head[4],
+            timestamp: long([head[6], head[7]]),
+            average_runtime: long([head[8], head[9]]),
+            busy: long([head[10], head[11]]),
+            busy_since: long([head[12], head[13]]),
+            sub_devices,
+        }))
+    }
+}
+
+fn long([low, high]: [u32; 2]) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}

@@ -1,0 +1,129 @@
+//! A chip in memory, for tests and fuzzing.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use ttmon_model::Arch;
+
+use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
+
+/// A chip whose words can be set. Clones share the words.
+#[derive(Clone, Debug)]
+pub struct Fake(Rc<RefCell<State>>);
+
+#[derive(Debug)]
+struct State {
+    arch: Arch,
+    words: HashMap<(Tile, u64), u32>,
+    /// What stands where nothing was written: 0, or all ones for a chip off the bus.
+    otherwise: u32,
+    opens: u64,
+    open_now: u64,
+    reads: u64,
+    refuses: Option<Failure>,
+    breaks: Option<Failure>,
+}
+
+impl Fake {
+    /// A chip full of zeros.
+    pub fn new(arch: Arch) -> Self {
+        let (words, otherwise) = (HashMap::new(), 0);
+        Self(Rc::new(RefCell::new(State { arch, words, otherwise, opens: 0, open_now: 0, reads: 0, refuses: None, breaks: None })))
+    }
+
+    /// Writes words at an address of a tile.
+    pub fn write(&self, tile: Tile, address: u64, words: &[u32]) {
+        let mut state = self.0.borrow_mut();
+        for (at, word) in (address..).step_by(4).zip(words) {
+            state.words.insert((tile, at), *word);
+        }
+    }
+
+    /// Off the bus: every word reads all ones.
+    pub fn set_dead(&self, is_dead: bool) {
+        self.0.borrow_mut().otherwise = if is_dead { u32::MAX } else { 0 };
+    }
+
+    /// Lets opening fail.
+    pub fn refuse(&self, failure: Option<Failure>) {
+        self.0.borrow_mut().refuses = failure;
+    }
+
+    /// Lets reading fail, as after a reset.
+    pub fn break_off(&self, failure: Option<Failure>) {
+        self.0.borrow_mut().breaks = failure;
+    }
+
+    /// How often it was opened.
+    pub fn opens(&self) -> u64 {
+        self.0.borrow().opens
+    }
+
+    /// How many windows are open.
+    pub fn open_now(&self) -> u64 {
+        self.0.borrow().open_now
+    }
+
+    /// Words read so far.
+    pub fn reads(&self) -> u64 {
+        self.0.borrow().reads
+    }
+}
+
+/// A window into a [`Fake`].
+#[derive(Debug)]
+pub struct FakeWindow {
+    chip: Fake,
+    target: Option<(Tile, u64)>,
+}
+
+impl Transport for Fake {
+    type Open = FakeWindow;
+
+    fn open(&mut self) -> Result<FakeWindow, Failure> {
+        let mut state = self.0.borrow_mut();
+        state.opens += 1;
+        if let Some(failure) = state.refuses {
+            return Err(failure);
+        }
+        state.open_now += 1;
+        Ok(FakeWindow { chip: self.clone(), target: None })
+    }
+}
+
+impl Window for FakeWindow {
+    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
+        const EINVAL: i32 = 22;
+        let size = window_bytes(self.chip.0.borrow().arch);
+        if !address.is_multiple_of(size) {
+            return Err(Failure::Errno(EINVAL));
+        }
+        self.target = Some((tile, address));
+        Ok(())
+    }
+
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+        let mut state = self.chip.0.borrow_mut();
+        let (tile, base) = self.target.ok_or(Failure::Errno(14))?;
+        let is_inside = (offset + 4 * words.len()) as u64 <= window_bytes(state.arch);
+        if let Some(failure) = state.breaks.or((!is_inside).then_some(Failure::Errno(14))) {
+            return Err(failure);
+        }
+        state.reads += words.len() as u64;
+        for (index, word) in words.iter_mut().enumerate() {
+            let address = base + (offset + 4 * index) as u64;
+            *word = match state.otherwise {
+                u32::MAX => u32::MAX,
+                otherwise => state.words.get(&(tile, address)).copied().unwrap_or(otherwise),
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FakeWindow {
+    fn drop(&mut self) {
+        self.chip.0.borrow_mut().open_now -= 1;
+    }
+}

@@ -1,0 +1,288 @@
+//! The kernel driver behind [`Transport`].
+//!
+//! Five ioctls are used: driver info, device info, and to allocate, configure and free a window. The window is mapped for reading.
+//! The device is opened with `O_APPEND`, which asks for no power.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use ttmon_model::Arch;
+
+use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
+
+/// `_IO(0xFA, n)`: neither size nor direction is part of the number.
+const GET_DEVICE_INFO: libc::Ioctl = 0xFA00;
+const GET_DRIVER_INFO: libc::Ioctl = 0xFA05;
+const ALLOCATE_TLB: libc::Ioctl = 0xFA0B;
+const FREE_TLB: libc::Ioctl = 0xFA0C;
+const CONFIGURE_TLB: libc::Ioctl = 0xFA0D;
+
+/// The version of the driver's interface that has windows.
+const API_VERSION_MIN: u32 = 2;
+
+/// A device node.
+#[derive(Debug)]
+pub struct Kernel {
+    node: PathBuf,
+    arch: Arch,
+}
+
+impl Kernel {
+    /// A device of this architecture. It is opened for each sample.
+    pub fn new(node: &Path, arch: Arch) -> Self {
+        Self { node: node.to_owned(), arch }
+    }
+}
+
+/// Arguments of an ioctl: `{in, out}` back to back, as words.
+type Words<const N: usize> = [u32; N];
+
+/// The driver's window that is mapped. Dropped in this order: unmapped, freed, closed.
+#[derive(Debug)]
+pub struct KernelWindow {
+    mapping: Mapping,
+    id: u32,
+    /// Where it points.
+    target: Option<(Tile, u64)>,
+    file: OwnedFd,
+}
+
+impl Transport for Kernel {
+    type Open = KernelWindow;
+
+    fn open(&mut self) -> Result<KernelWindow, Failure> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(&self.node, flags, Mode::empty()).map_err(not_opened)?;
+        // Nothing but the driver's node is asked anything.
+        let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(not_opened)?;
+        if kind != FileType::CharacterDevice {
+            return Err(Failure::NotSupported);
+        }
+        let mut driver: Words<4> = [12, 0, 0, 0];
+        ioctl(&file, GET_DRIVER_INFO, &mut driver)?;
+        let mut device: Words<6> = [20, 0, 0, 0, 0, 0];
+        ioctl(&file, GET_DEVICE_INFO, &mut device)?;
+        let pci_device = u64::from(device[2] >> 16);
+        if driver[2] < API_VERSION_MIN || Arch::from_pci_device(pci_device) != Some(self.arch) {
+            return Err(Failure::NotSupported);
+        }
+        let size = window_bytes(self.arch);
+        let mut allocated: Words<12> = [low(size), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        ioctl(&file, ALLOCATE_TLB, &mut allocated)?;
+        let (id, offset) = (allocated[4], u64::from(allocated[6]) | u64::from(allocated[7]) << 32);
+        match Mapping::new(&file, offset, size) {
+            Ok(mapping) => Ok(KernelWindow { mapping, id, target: None, file }),
+            Err(failure) => {
+                let _ = ioctl(&file, FREE_TLB, &mut [id]);
+                Err(failure)
+            }
+        }
+    }
+}
+
+impl Window for KernelWindow {
+    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
+        if self.target == Some((tile, address)) {
+            return Ok(());
+        }
+        let mut words: Words<12> = [0; 12];
+        words[0] = self.id;
+        (words[2], words[3]) = (low(address), low(address >> 32));
+        // Unicast: the target is the end of the range, its start stays 0. Ordering, NoC and the rest are the defaults.
+        words[4] = u32::from(tile.x) | u32::from(tile.y) << 16;
+        self.target = None;
+        ioctl(&self.file, CONFIGURE_TLB, &mut words)?;
+        self.target = Some((tile, address));
+        Ok(())
+    }
+
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+        self.mapping.read(offset, words)
+    }
+}
+
+impl Drop for KernelWindow {
+    fn drop(&mut self) {
+        // A window that is mapped cannot be freed.
+        self.mapping.unmap();
+        let _ = ioctl(&self.file, FREE_TLB, &mut [self.id]);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
+fn low(number: u64) -> u32 {
+    number as u32
+}
+
+fn ioctl<const N: usize>(file: &OwnedFd, request: libc::Ioctl, words: &mut Words<N>) -> Result<(), Failure> {
+    // SAFETY: `words` is as long as the driver's struct for the request, or as the output size in its first word says (a struct of
+    // `GET_*_INFO`). The driver writes within it and keeps no pointer. The file is a character device; another driver would refuse
+    // the number.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), request, words.as_mut_ptr()) };
+    match result {
+        0.. => Ok(()),
+        _ => Err(refused(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))),
+    }
+}
+
+fn not_opened(errno: Errno) -> Failure {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => Failure::NoNode,
+        Errno::NXIO | Errno::NODEV => Failure::Gone,
+        Errno::ACCESS | Errno::PERM => Failure::NoPermission,
+        Errno::AGAIN | Errno::BUSY => Failure::Busy,
+        // A link, a directory: not what the driver makes.
+        Errno::LOOP | Errno::ISDIR => Failure::NotSupported,
+        errno => Failure::Errno(errno.raw_os_error()),
+    }
+}
+
+fn refused(errno: Errno) -> Failure {
+    match errno {
+        Errno::NODEV => Failure::Reset,
+        Errno::NOMEM => Failure::Busy,
+        Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP => Failure::NotSupported,
+        errno => Failure::Errno(errno.raw_os_error()),
+    }
+}
+
+/// A window that is mapped for reading. A process has one at a time, so that the handler of SIGBUS knows it.
+#[derive(Debug)]
+struct Mapping {
+    start: *const u32,
+    bytes: usize,
+}
+
+/// Where the window is mapped, for the handler: 0 for nowhere.
+static WINDOW_START: AtomicUsize = AtomicUsize::new(0);
+static WINDOW_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The window was taken away while it was read.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+static HANDLER: Once = Once::new();
+
+impl Mapping {
+    fn new(file: &OwnedFd, offset: u64, bytes: u64) -> Result<Self, Failure> {
+        HANDLER.call_once(handle_bus_errors);
+        let bytes = usize::try_from(bytes).map_err(|_| Failure::NotSupported)?;
+        let offset = libc::off_t::try_from(offset).map_err(|_| Failure::NotSupported)?;
+        if WINDOW_START.load(Ordering::Relaxed) != 0 {
+            return Err(Failure::Busy);
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing else is touched. It is read through this struct alone.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset) };
+        if start == libc::MAP_FAILED {
+            return Err(refused(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)));
+        }
+        IS_LOST.store(false, Ordering::Relaxed);
+        WINDOW_BYTES.store(bytes, Ordering::Relaxed);
+        WINDOW_START.store(start.addr(), Ordering::Release);
+        Ok(Self { start: start.cast(), bytes })
+    }
+
+    fn read(&self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+        let is_inside = offset.is_multiple_of(4) && offset.checked_add(4 * words.len()).is_some_and(|end| end <= self.bytes);
+        if self.start.is_null() || !is_inside {
+            return Err(Failure::Errno(Errno::INVAL.raw_os_error()));
+        }
+        for (index, word) in words.iter_mut().enumerate() {
+            // SAFETY: inside the mapping, as checked, and aligned. The chip changes the words, so the reads are volatile. When the
+            // driver takes the window away, the handler of SIGBUS puts zeros there and the read goes on.
+            *word = unsafe { self.start.add(offset / 4 + index).read_volatile() };
+        }
+        if IS_LOST.load(Ordering::Acquire) { Err(Failure::Reset) } else { Ok(()) }
+    }
+
+    fn unmap(&mut self) {
+        if self.start.is_null() {
+            return;
+        }
+        WINDOW_START.store(0, Ordering::Release);
+        // SAFETY: the mapping of `new`, or the zeros that the handler put in its place; nothing refers to it any more.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
+        self.start = ptr::null();
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+/// After a reset the driver takes all windows away, and touching one raises SIGBUS.
+fn handle_bus_errors() {
+    // SAFETY: a struct of plain numbers and pointers, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_bus_error as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: the handler has the signature that SA_SIGINFO asks for, and calls only functions that a handler may call.
+    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
+}
+
+/// Puts zeros in the place of the window. Any other SIGBUS ends the process as usual.
+extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    let (start, bytes) = (WINDOW_START.load(Ordering::Acquire), WINDOW_BYTES.load(Ordering::Relaxed));
+    // SAFETY: the kernel passes a valid `siginfo_t` of SIGBUS, which has an address.
+    let address = unsafe { (*info).si_addr() }.addr();
+    if start != 0 && (start..start + bytes).contains(&address) {
+        // SAFETY: exactly the pages of our own mapping are replaced. `mmap` is a system call and nothing else.
+        let zeros = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            libc::mmap(ptr::with_exposed_provenance_mut(start), bytes, libc::PROT_READ, flags, -1, 0)
+        };
+        if zeros != libc::MAP_FAILED {
+            IS_LOST.store(true, Ordering::Release);
+            return;
+        }
+    }
+    // SAFETY: the default action of a signal may be set in a handler; the access is repeated and ends the process.
+    unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure_of(path: &Path) -> Option<Failure> {
+        Kernel::new(path, Arch::Wormhole).open().err()
+    }
+
+    #[test]
+    fn what_is_no_device_is_never_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        assert_eq!(failure_of(&directory.path().join("absent")), Some(Failure::NoNode));
+        assert_eq!(failure_of(&file), Some(Failure::NotSupported));
+        assert_eq!(failure_of(&link), Some(Failure::NotSupported));
+        assert_eq!(failure_of(directory.path()), Some(Failure::NotSupported));
+        // Another driver's device refuses the first ioctl.
+        assert_eq!(failure_of(Path::new("/dev/null")), Some(Failure::NotSupported));
+    }
+
+    /// A file that is cut while it is mapped raises SIGBUS, as a window does that the driver takes away.
+    #[test]
+    fn a_window_that_is_taken_away_is_a_reset() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let (file, other) = (OwnedFd::from(file.try_clone().unwrap()), file);
+        let mut mapping = Mapping::new(&file, 0, 8192).unwrap();
+        let mut words = [1; 4];
+        assert_eq!(mapping.read(4096, &mut words), Ok(()));
+        assert_eq!(Mapping::new(&file, 0, 8192).err(), Some(Failure::Busy));
+        other.set_len(0).unwrap();
+        assert_eq!(mapping.read(4096, &mut words), Err(Failure::Reset));
+        assert_eq!(mapping.read(8192, &mut words), Err(Failure::Errno(22)));
+        assert_eq!(mapping.read(2, &mut words), Err(Failure::Errno(22)));
+        mapping.unmap();
+        assert_eq!(mapping.read(0, &mut words), Err(Failure::Errno(22)));
+        other.set_len(8192).unwrap();
+        assert_eq!(Mapping::new(&file, 0, 8192).unwrap().read(0, &mut words), Ok(()));
+    }
+}

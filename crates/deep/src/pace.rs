@@ -1,0 +1,116 @@
+//! When a chip may be read.
+//!
+//! Opening a Wormhole device cancels its pending power-down, and closing it does not arm it again. So a chip that no process holds is
+//! read only after the power-down has happened, and seldom.
+
+use std::time::Duration;
+
+/// A chip in use is read at most twice a second. A little less than half a second, so that a sample every 500 ms reads each time.
+const HELD_EVERY: Duration = Duration::from_millis(490);
+/// A chip that no process holds is read this often at most.
+const IDLE_EVERY: Duration = Duration::from_secs(30);
+/// Beyond the driver's own time until it powers an idle chip down.
+const GRACE_MORE: Duration = Duration::from_secs(1);
+/// A chip that answers with all ones is left alone for this long.
+const BACK_OFF: Duration = Duration::from_secs(10);
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Open the device and read.
+    Read,
+    /// Show what was read before.
+    Keep,
+    /// The power-down of the chip may be pending.
+    Wait,
+}
+
+/// When a chip was read, and when it was last held.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    read_at: Option<Duration>,
+    free_since: Option<Duration>,
+    not_before: Option<Duration>,
+}
+
+impl Pace {
+    /// Notes whether a process holds the chip.
+    pub fn note(&mut self, now: Duration, is_held: bool) {
+        self.free_since = if is_held { None } else { self.free_since.or(Some(now)) };
+    }
+
+    /// What may be done now. `grace` is the driver's time until it powers an idle chip down, zero if it does so at once.
+    pub fn decide(&mut self, now: Duration, is_held: bool, grace: Duration) -> Decision {
+        self.note(now, is_held);
+        let every = if is_held { HELD_EVERY } else { IDLE_EVERY };
+        let is_early = self.read_at.is_some_and(|at| now.saturating_sub(at) < every) || self.not_before.is_some_and(|until| now < until);
+        let free_for = self.free_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        match () {
+            () if is_early => Decision::Keep,
+            () if !is_held && !grace.is_zero() && free_for < grace + GRACE_MORE => Decision::Wait,
+            () => {
+                self.read_at = Some(now);
+                Decision::Read
+            }
+        }
+    }
+
+    /// Leaves the chip alone for a while.
+    pub fn back_off(&mut self, now: Duration) {
+        self.not_before = Some(now + BACK_OFF);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(5);
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_held_chip_is_read_twice_a_second_at_most() {
+        let mut pace = Pace::default();
+        let reads = (0..100).filter(|turn| pace.decide(at(turn * 50), true, GRACE) == Decision::Read).count();
+        assert_eq!(reads, 10);
+        assert_eq!(pace.decide(at(5000), true, GRACE), Decision::Read);
+    }
+
+    #[test]
+    fn an_idle_chip_is_read_after_its_power_down_and_seldom() {
+        let mut pace = Pace::default();
+        let decisions: Vec<Decision> = (0..14).map(|second| pace.decide(at(second * 500), false, GRACE)).collect();
+        assert_eq!(decisions[..12], [Decision::Wait; 12]);
+        assert_eq!(decisions[12..], [Decision::Read, Decision::Keep]);
+        let reads = (7..127).filter(|second| pace.decide(at(second * 1000), false, GRACE) == Decision::Read).count();
+        assert_eq!(reads, 4);
+    }
+
+    #[test]
+    fn a_holder_in_between_starts_the_wait_anew() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.decide(at(0), true, GRACE), Decision::Read);
+        assert_eq!(pace.decide(at(40_000), false, GRACE), Decision::Wait);
+        pace.note(at(45_000), true);
+        assert_eq!(pace.decide(at(46_500), false, GRACE), Decision::Wait);
+        assert_eq!(pace.decide(at(52_499), false, GRACE), Decision::Wait);
+        assert_eq!(pace.decide(at(52_500), false, GRACE), Decision::Read);
+    }
+
+    #[test]
+    fn without_a_grace_there_is_no_wait() {
+        assert_eq!(Pace::default().decide(at(0), false, Duration::ZERO), Decision::Read);
+    }
+
+    #[test]
+    fn a_dead_chip_is_left_alone_for_ten_seconds() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.decide(at(0), true, GRACE), Decision::Read);
+        pace.back_off(at(0));
+        assert_eq!(pace.decide(at(9999), true, GRACE), Decision::Keep);
+        assert_eq!(pace.decide(at(10_000), true, GRACE), Decision::Read);
+    }
+}

@@ -1,0 +1,209 @@
+//! The process that reads one chip. It can be left behind: a read of a chip under reset may never return.
+//!
+//! It answers each byte on its standard input, a socket, with a sample, and ends with it. Between questions it looks whether a process
+//! holds the chip, so that it knows for how long none did.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::Arch;
+use ttmon_model::limits::PIDS_BYTES_MAX;
+
+use crate::kernel::Kernel;
+use crate::session::{IsHeld, Session};
+use crate::transport::Transport;
+use crate::wire::encode;
+
+/// The name of a reading process, as its first argument and as `/proc/PID/comm`.
+pub const READER_NAME: &str = "ttmon-deep";
+/// How often it looks whether a process holds the chip.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Most bytes of the file with the driver's grace.
+const GRACE_BYTES_MAX: usize = 64;
+
+/// What a reading process is started with.
+struct Arguments {
+    node: PathBuf,
+    pids: PathBuf,
+    grace: PathBuf,
+    arch: Arch,
+}
+
+/// Reads a chip if this process was started for it, and returns when that is done. Call it first in `main`.
+pub fn run_as_reader() -> Option<ExitCode> {
+    let mut words = env::args_os();
+    if words.next().is_none_or(|name| name != READER_NAME) {
+        return None;
+    }
+    Some(match arguments(words) {
+        Some(arguments) => serve(&arguments).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        None => ExitCode::FAILURE,
+    })
+}
+
+fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<Arguments> {
+    let mut path = || words.next().map(PathBuf::from);
+    let (node, pids, grace) = (path()?, path()?, path()?);
+    let arch = words.next()?.to_str().and_then(Arch::from_name)?;
+    Some(Arguments { node, pids, grace, arch })
+}
+
+fn serve(arguments: &Arguments) -> io::Result<()> {
+    // Ctrl-C goes to the whole foreground group; the other end of the socket is what ends this process.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"ttmon-deep");
+    let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    stream.set_nonblocking(false)?;
+    let mut session = Session::new(Kernel::new(&arguments.node, arguments.arch), arguments.arch);
+    answer(&mut stream, &mut session, arguments)
+}
+
+fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, arguments: &Arguments) -> io::Result<()> {
+    loop {
+        let is_asked = loop {
+            match poll(&mut [PollFd::new(&*stream, PollFlags::IN)], Some(&LOOK_EVERY)) {
+                Err(rustix::io::Errno::INTR) => {}
+                polled => break polled? > 0,
+            }
+        };
+        let (now, is_held) = (boot_time(), is_held(&arguments.pids));
+        if !is_asked {
+            session.note(now, is_held);
+            continue;
+        }
+        if stream.read(&mut [0; 1])? == 0 {
+            return Ok(());
+        }
+        let sample = encode(&session.sample(now, is_held, grace(&arguments.grace, arguments.arch)));
+        let length = u32::try_from(sample.len()).unwrap_or_default();
+        stream.write_all(&[&length.to_le_bytes()[..], &sample].concat())?;
+    }
+}
+
+fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Whether the driver's list of users has a process that is not a reader. Our own device is closed while this is asked.
+fn is_held(pids: &Path) -> IsHeld {
+    let text = read_text(pids, PIDS_BYTES_MAX)?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // 0 is a process of another pid namespace.
+    Some(lines.any(|line| line.parse::<u32>().map_or(true, |pid| pid == 0 || !is_reader(Path::new("/proc"), pid))))
+}
+
+/// The driver's time until it powers an idle chip down. Only Wormhole chips have one.
+fn grace(file: &Path, arch: Arch) -> Duration {
+    let millis = || read_text(file, GRACE_BYTES_MAX)?.trim().parse().ok();
+    if arch == Arch::Wormhole { millis().map_or(Duration::ZERO, Duration::from_millis) } else { Duration::ZERO }
+}
+
+fn read_text(path: &Path, bytes_max: usize) -> Option<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(bytes_max as u64).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether a process is a reading process of a ttmon. Any process may take the name, so its program must be a ttmon too: this one, or
+/// one of that name that belongs to root or to this user. What cannot be examined is none.
+pub fn is_reader(proc: &Path, pid: u32) -> bool {
+    let directory = proc.join(pid.to_string());
+    let has_name = read_text(&directory.join("comm"), READER_NAME.len() + 2).is_some_and(|name| name.trim_end() == READER_NAME);
+    has_name && is_ttmon(&directory.join("exe")).unwrap_or(false)
+}
+
+fn is_ttmon(exe: &Path) -> io::Result<bool> {
+    let (theirs, ours) = (fs::metadata(exe)?, fs::metadata("/proc/self/exe")?);
+    if (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino()) {
+        return Ok(true);
+    }
+    let is_named = fs::read_link(exe)?.file_name().is_some_and(|name| name == "ttmon");
+    let is_trusted = theirs.uid() == 0 || theirs.uid() == rustix::process::geteuid().as_raw();
+    Ok(is_named && is_trusted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+    use crate::wire::decode;
+    use ttmon_model::Missing;
+
+    #[test]
+    fn readers_are_told_by_name_and_program() {
+        let directory = tempfile::tempdir().unwrap();
+        let process = |pid: u32, name: &str, exe: &str| {
+            let path = directory.path().join(pid.to_string());
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("comm"), name).unwrap();
+            std::os::unix::fs::symlink(exe, path.join("exe")).unwrap();
+            is_reader(directory.path(), pid)
+        };
+        assert!(process(1, "ttmon-deep\n", "/proc/self/exe"));
+        assert!(!process(2, "ttmon\n", "/proc/self/exe"));
+        assert!(!process(3, "ttmon-deeper\n", "/proc/self/exe"));
+        // Another program that took the name, and one that is gone.
+        assert!(!process(4, "ttmon-deep\n", "/proc/1/nonsense"));
+        assert!(!process(5, "ttmon-deep\n", "/bin/sh"));
+        assert!(!is_reader(directory.path(), 6));
+        let other = directory.path().join("ttmon");
+        fs::write(&other, "").unwrap();
+        assert!(process(7, "ttmon-deep\n", other.to_str().unwrap()));
+    }
+
+    #[test]
+    fn a_list_of_readers_alone_holds_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let list = directory.path().join("pids");
+        assert_eq!(is_held(&list), None);
+        for (text, expected) in [("", false), ("\n", false), ("0\n", true), ("1\n", true), ("x\n", true)] {
+            fs::write(&list, text).unwrap();
+            assert_eq!(is_held(&list), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_wormhole_has_a_grace() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("grace");
+        assert_eq!(grace(&file, Arch::Wormhole), Duration::ZERO);
+        for (text, millis) in [("5000\n", 5000), ("0\n", 0), ("-1\n", 0), ("", 0)] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(grace(&file, Arch::Wormhole), Duration::from_millis(millis), "{text:?}");
+            assert_eq!(grace(&file, Arch::Blackhole), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn each_question_is_answered_until_the_other_end_closes() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let pids = directory.path().join("pids");
+        fs::write(&pids, "0\n").unwrap();
+        let served = std::thread::spawn(move || {
+            let arguments = Arguments { node: "x".into(), pids, grace: "x".into(), arch: Arch::Wormhole };
+            answer(&mut theirs, &mut Session::new(Fake::new(Arch::Wormhole), Arch::Wormhole), &arguments)
+        });
+        for _ in 0..2 {
+            ours.write_all(b"?").unwrap();
+            let mut length = [0; 4];
+            ours.read_exact(&mut length).unwrap();
+            let mut sample = vec![0; u32::from_le_bytes(length) as usize];
+            ours.read_exact(&mut sample).unwrap();
+            assert_eq!(decode(&sample), Some(Err(Missing::NoSource)));
+        }
+        drop(ours);
+        served.join().unwrap().unwrap();
+    }
+}

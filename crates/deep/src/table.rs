@@ -1,0 +1,138 @@
+//! Where a chip keeps what is read, and the telemetry table of its firmware.
+
+use std::ops::Range;
+
+use ttmon_model::units::Version;
+use ttmon_model::{Arch, Missing, Reading};
+
+use crate::transport::{Failure, Tile, Window, read_at};
+
+/// Addresses of an architecture, as NoC 0 has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The tile of the management cores.
+    pub arc: Tile,
+    /// Added to addresses that the firmware gives.
+    base: u64,
+    /// Two words: the pointers to the table and to its data, in the order of `table_first`.
+    pointers: u64,
+    table_first: bool,
+    /// Two words: address and size of the block that TT-Metal publishes.
+    pub metal_block: u64,
+    /// Since this firmware bundle.
+    pub metal_block_since: Version,
+    /// Bytes of L1 of a core.
+    pub l1_bytes: u64,
+}
+
+impl Layout {
+    /// The addresses of an architecture that can be read.
+    pub fn of(arch: Arch) -> Option<Self> {
+        match arch {
+            Arch::Wormhole => Some(Self {
+                arc: Tile { x: 0, y: 10 },
+                base: 0x8_0000_0000,
+                pointers: 0x8_8003_01D0,
+                table_first: true,
+                metal_block: 0x8_1007_5C00,
+                metal_block_since: Version::new(19, 13, 0),
+                l1_bytes: 1464 << 10,
+            }),
+            Arch::Blackhole => Some(Self {
+                arc: Tile { x: 8, y: 0 },
+                base: 0,
+                pointers: 0x8003_0430,
+                table_first: false,
+                metal_block: 0x8003_0458,
+                metal_block_since: Version::new(19, 12, 0),
+                l1_bytes: 1536 << 10,
+            }),
+            Arch::Grayskull => None,
+        }
+    }
+
+    /// The NoC address of something in the memory of the management cores, if all of it is there.
+    pub fn in_csm(&self, address: u32, bytes: u32) -> Option<u64> {
+        let end = address.checked_add(bytes)?;
+        let is_inside = address.is_multiple_of(4) && CSM.contains(&address) && end <= CSM.end;
+        is_inside.then(|| self.base + u64::from(address))
+    }
+}
+
+/// Memory of the management cores, as they address it.
+const CSM: Range<u32> = 0x1000_0000..0x1008_0000;
+/// More entries than any firmware has.
+const ENTRIES_MAX: u32 = 255;
+
+/// Pointers to the telemetry table and its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointers {
+    table: u32,
+    data: u32,
+}
+
+impl Pointers {
+    /// Reads the pointers. All ones are a chip that is off the bus, zeros firmware that is not ready.
+    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout) -> Reading<Self> {
+        let mut words = [0; 2];
+        read_at(window, arch, layout.arc, layout.pointers, &mut words).map_err(Missing::from)?;
+        let [table, data] = if layout.table_first { words } else { [words[1], words[0]] };
+        match (table, data) {
+            (u32::MAX, _) | (_, u32::MAX) => Err(Missing::OutOfRange),
+            (0, _) | (_, 0) => Err(Missing::NoSource),
+            _ => Ok(Self { table, data }),
+        }
+    }
+}
+
+/// The entries of a telemetry table: the tag, and the NoC address of its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Where it was found.
+    pub pointers: Pointers,
+    entries: Vec<(u16, u64)>,
+}
+
+impl Table {
+    /// Reads and checks the table. Firmware that is older than the table has something else there: `not_exposed`.
+    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, pointers: Pointers) -> Reading<Self> {
+        let at = layout.in_csm(pointers.table, 8).ok_or(Missing::NotExposed)?;
+        layout.in_csm(pointers.data, 4).ok_or(Missing::NotExposed)?;
+        let mut head = [0; 2];
+        read_at(window, arch, layout.arc, at, &mut head).map_err(Missing::from)?;
+        let count = head[1];
+        if head == [u32::MAX; 2] {
+            return Err(Missing::OutOfRange);
+        }
+        if !(1..=ENTRIES_MAX).contains(&count) {
+            return Err(Missing::NotExposed);
+        }
+        layout.in_csm(pointers.table, 8 + 4 * count).ok_or(Missing::NotExposed)?;
+        let mut entries = vec![0; count as usize];
+        read_at(window, arch, layout.arc, at + 8, &mut entries).map_err(Missing::from)?;
+        let entry = |word: u32| {
+            let tag = u16::try_from(word & 0xFFFF).unwrap_or_default();
+            let address = pointers.data.checked_add(4 * (word >> 16)).and_then(|address| layout.in_csm(address, 4))?;
+            (tag != 0).then_some((tag, address))
+        };
+        Ok(Self { pointers, entries: entries.into_iter().filter_map(entry).collect() })
+    }
+
+    /// The values of these tags, those that the table has.
+    pub fn values(
+        &self,
+        window: &mut impl Window,
+        arch: Arch,
+        layout: &Layout,
+        tags: impl Iterator<Item = u16>,
+    ) -> Result<Vec<(u16, u32)>, Failure> {
+        let mut values = Vec::new();
+        for tag in tags {
+            let Some((_, address)) = self.entries.iter().find(|(known, _)| *known == tag) else { continue };
+            let mut word = [0];
+            read_at(window, arch, layout.arc, *address, &mut word)?;
+            values.push((tag, word[0]));
+        }
+        Ok(values)
+    }
+}

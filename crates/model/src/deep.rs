@@ -1,0 +1,160 @@
+//! What only the chip knows, as `--deep` read it: telemetry tags of its firmware and counters of its command queues.
+
+use std::time::Duration;
+
+use crate::missing::Reading;
+
+/// Telemetry tags by the number that the firmware gives them.
+pub mod tag {
+    #![allow(missing_docs, reason = "each is named as its firmware names it")]
+    pub const BOARD_TEMPERATURE: u16 = 13;
+    pub const ETH_LIVE_STATUS: u16 = 21;
+    pub const GDDR_STATUS: u16 = 22;
+    pub const GDDR_SPEED: u16 = 23;
+    pub const GDDR_FW_VERSION: u16 = 25;
+    pub const FLASH_BUNDLE_VERSION: u16 = 28;
+    pub const TIMER_HEARTBEAT: u16 = 32;
+    pub const ENABLED_TENSIX_COL: u16 = 34;
+    pub const ENABLED_ETH: u16 = 35;
+    pub const ENABLED_GDDR: u16 = 36;
+    pub const INPUT_CURRENT: u16 = 39;
+    pub const NOC_TRANSLATION: u16 = 40;
+    pub const FAN_RPM: u16 = 41;
+    pub const GDDR_TEMPERATURES: [u16; 4] = [42, 43, 44, 45];
+    pub const GDDR_CORRECTED_ERRORS: [u16; 4] = [46, 47, 48, 49];
+    pub const GDDR_UNCORRECTED_ERRORS: u16 = 50;
+    pub const MAX_GDDR_TEMPERATURE: u16 = 51;
+    pub const BOARD_POWER_LIMIT: u16 = 53;
+    pub const INPUT_POWER: u16 = 54;
+    pub const ENABLED_TENSIX_ROW: u16 = 59;
+    pub const AICLK_LIMIT_MAX: u16 = 63;
+    pub const AICLK_MAX_ARBITER: u16 = 66;
+    pub const AICLK_REASON: u16 = 69;
+}
+
+/// How often a tag is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagPace {
+    /// With every sample.
+    Often,
+    /// Every few samples: it hardly ever changes.
+    Seldom,
+    /// Once, until the chip is reset.
+    Once,
+}
+
+/// The tags that are read of a chip.
+pub const TAGS: &[(u16, TagPace)] = &[
+    (tag::TIMER_HEARTBEAT, TagPace::Often),
+    (tag::BOARD_TEMPERATURE, TagPace::Often),
+    (tag::ETH_LIVE_STATUS, TagPace::Often),
+    (tag::INPUT_CURRENT, TagPace::Often),
+    (tag::FAN_RPM, TagPace::Often),
+    (tag::GDDR_TEMPERATURES[0], TagPace::Often),
+    (tag::GDDR_TEMPERATURES[1], TagPace::Often),
+    (tag::GDDR_TEMPERATURES[2], TagPace::Often),
+    (tag::GDDR_TEMPERATURES[3], TagPace::Often),
+    (tag::INPUT_POWER, TagPace::Often),
+    (tag::AICLK_MAX_ARBITER, TagPace::Often),
+    (tag::AICLK_REASON, TagPace::Often),
+    (tag::GDDR_STATUS, TagPace::Seldom),
+    (tag::GDDR_CORRECTED_ERRORS[0], TagPace::Seldom),
+    (tag::GDDR_CORRECTED_ERRORS[1], TagPace::Seldom),
+    (tag::GDDR_CORRECTED_ERRORS[2], TagPace::Seldom),
+    (tag::GDDR_CORRECTED_ERRORS[3], TagPace::Seldom),
+    (tag::GDDR_UNCORRECTED_ERRORS, TagPace::Seldom),
+    (tag::MAX_GDDR_TEMPERATURE, TagPace::Often),
+    (tag::BOARD_POWER_LIMIT, TagPace::Seldom),
+    (tag::GDDR_SPEED, TagPace::Once),
+    (tag::GDDR_FW_VERSION, TagPace::Once),
+    (tag::FLASH_BUNDLE_VERSION, TagPace::Once),
+    (tag::ENABLED_TENSIX_COL, TagPace::Once),
+    (tag::ENABLED_TENSIX_ROW, TagPace::Once),
+    (tag::ENABLED_ETH, TagPace::Once),
+    (tag::ENABLED_GDDR, TagPace::Once),
+    (tag::NOC_TRANSLATION, TagPace::Once),
+    (tag::AICLK_LIMIT_MAX, TagPace::Once),
+];
+
+/// One deep sample of a chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeepSample {
+    /// How long ago the chip was read: an idle one is read every 30 s at most.
+    pub age: Duration,
+    /// The values of [`TAGS`] that the firmware publishes.
+    pub tags: Vec<(u16, u32)>,
+    /// The command queues of the program that runs on it; `not_held` where no process holds the chip.
+    pub dispatch: Reading<Dispatch>,
+}
+
+/// The command queues of a chip over two samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Cores that the program may use, where it says so.
+    pub worker_cores: Option<u32>,
+    /// Time between the two samples. `None` before the second.
+    pub elapsed: Option<Duration>,
+    /// The queues in use.
+    pub queues: Vec<Queue>,
+}
+
+/// Counters of one command queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// As they are.
+    pub now: Counters,
+    /// As they were in the sample before.
+    pub before: Option<Counters>,
+}
+
+/// What the dispatch firmware of a queue counts. Times are cycles of the chip's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// How often the queue began to wait for commands of the host.
+    pub blocked: u32,
+    /// How often such a wait ended.
+    pub unblocked: u32,
+    /// Programs done.
+    pub programs: u32,
+    /// The chip's time.
+    pub timestamp: u64,
+    /// Time that the workers worked, on average, in programs that are done.
+    pub average_runtime: u64,
+    /// Time with at least one program at work.
+    pub busy: u64,
+    /// When the work that goes on began; 0 for none.
+    pub busy_since: u64,
+    /// Parts of the chip that programs run on, those with workers.
+    pub sub_devices: Vec<SubDevice>,
+}
+
+/// A part of a chip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubDevice {
+    /// Its workers.
+    pub workers: u32,
+    /// Those that have finished the last launch.
+    pub completed: u32,
+    /// When the last launch was.
+    pub launched: u64,
+    /// Time that workers worked since then, those that have finished.
+    pub runtime: u64,
+}
+
+impl SubDevice {
+    /// Workers that have not finished.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.workers.saturating_sub(self.completed)
+    }
+}
+
+impl DeepSample {
+    /// The value of a tag. All ones mean that the firmware has none.
+    pub fn tag(&self, tag: u16) -> Reading<u32> {
+        match self.tags.iter().find(|(known, _)| *known == tag) {
+            Some((_, u32::MAX)) => Err(crate::Missing::NoSource),
+            Some((_, value)) => Ok(*value),
+            None => Err(crate::Missing::NotExposed),
+        }
+    }
+}

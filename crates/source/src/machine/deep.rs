@@ -1,0 +1,62 @@
+//! The chips themselves, read by processes of their own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use ttmon_deep::{Place, Readers};
+use ttmon_model::deep::DeepSample;
+use ttmon_model::identity::DeviceId;
+use ttmon_model::{Arch, Attr, Missing, Reading};
+
+use crate::device::Known;
+use crate::root::Root;
+
+#[derive(Debug)]
+pub(super) struct Deep {
+    readers: Readers,
+    samples: BTreeMap<DeviceId, Reading<DeepSample>>,
+}
+
+impl Deep {
+    pub(super) fn new(program: &Path, read_timeout: Duration) -> Self {
+        Self { readers: Readers::new(program.to_owned(), read_timeout), samples: BTreeMap::new() }
+    }
+
+    /// Samples the chips that are there. What their files say comes first: one that is being reset is not opened.
+    pub(super) fn sample(&mut self, root: &Root, known: &[Known]) {
+        let places: Vec<(DeviceId, Reading<Place>)> = known.iter().map(|known| (known.id, place(root, known))).collect();
+        let asked: Vec<Place> = places.iter().filter_map(|(_, place)| place.clone().ok()).collect();
+        let mut answers = self.readers.sample(&asked).into_iter();
+        let sample = |(id, place): (DeviceId, Reading<Place>)| (id, place.and_then(|_| answers.next().unwrap_or(Err(Missing::IoError))));
+        self.samples = places.into_iter().map(sample).collect();
+    }
+
+    /// What was read of a device.
+    pub(super) fn of(&self, id: DeviceId) -> Reading<DeepSample> {
+        self.samples.get(&id).cloned().unwrap_or(Err(Missing::IoError))
+    }
+}
+
+fn place(root: &Root, known: &Known) -> Reading<Place> {
+    if known.has_left() {
+        return Err(Missing::Gone);
+    }
+    // There is no chip behind the files of a simulated machine.
+    if root.is_simulated() {
+        return Err(Missing::NoSource);
+    }
+    if let Err(reason @ (Missing::Resetting | Missing::Gone)) = known.attributes.number(Attr::Aiclk) {
+        return Err(reason);
+    }
+    let arch = Arch::from_pci_device(known.attributes.number(Attr::PciDevice)?).ok_or(Missing::NotOnThisArch)?;
+    if arch == Arch::Grayskull {
+        return Err(Missing::NotOnThisArch);
+    }
+    Ok(Place {
+        node: root.devices.join(known.id.to_string()),
+        pids: root.driver.join(known.id.to_string()).join("pids"),
+        grace: root.sys.join("module/tenstorrent/parameters/idle_power_down_grace_ms"),
+        arch,
+    })
+}
