@@ -3,6 +3,7 @@
 //! A line of output is one check. It starts with [`PASSED`] or [`FAILED`] and names board, driver and scenario.
 
 mod chips;
+mod deep;
 mod expected;
 mod files;
 mod monitors;
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 use crate::stop::Stop;
 use chips::Chips;
+use deep::Deep;
 use expected::{Baseline, Expected};
 use monitors::{Mark, Monitors};
 use scenarios::Scenario;
@@ -106,6 +108,26 @@ impl Guest<'_> {
         }
         let ended = monitors.end();
         self.report("end", "no monitor was restarted", ended);
+        drop(monitors);
+        if scenarios.contains(&deep::DEEP) {
+            self.check_deep(&newest, drivers.len() > 1)?;
+        }
+        Ok(())
+    }
+
+    /// The chips themselves are read, on the newest driver.
+    fn check_deep(&mut self, newest: &str, is_changed: bool) -> Result<(), String> {
+        if is_changed {
+            self.chips.unload()?;
+            self.driver = newest.to_owned();
+            self.chips.load(newest)?;
+            self.chips.wait_for_files()?;
+        }
+        let deep = Deep::new(self.ttmon, &self.chips, self.board);
+        let results: Vec<_> = Deep::checks().map(|(name, check)| (name, check(&deep))).collect();
+        for (name, result) in results {
+            self.report(deep::DEEP, name, result);
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -42,10 +42,8 @@ impl Monitors {
         let mut command = Command::new(ttmon);
         command.args(["-l", "1", "--json", "--no-server"]).args(READ_TIMEOUT).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut repeated = Ended(command.spawn().map_err(|error| format!("ttmon -l: {error}"))?);
-        let lines = BufReader::new(repeated.0.stdout.take().ok_or("ttmon -l has no output")?).lines();
         let samples = [("ttmon -l", Samples::default()), ("ttmon serve", Samples::default())];
-        let printed = samples[0].1.clone();
-        thread::spawn(move || lines.map_while(Result::ok).for_each(|line| printed.add(&line)));
+        samples[0].1.follow(repeated.0.stdout.take().ok_or("ttmon -l has no output")?);
         let service = Service::start(ttmon, &READ_TIMEOUT)?;
         let (answered, port) = (samples[1].1.clone(), service.port);
         thread::spawn(move || {
@@ -117,7 +115,13 @@ impl Samples {
         }
     }
 
-    fn since(&self, mark: Mark) -> Vec<Value> {
+    /// Adds each line that a process prints, from now on.
+    pub(super) fn follow(&self, output: ChildStdout) {
+        let printed = self.clone();
+        thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).for_each(|line| printed.add(&line)));
+    }
+
+    pub(super) fn since(&self, mark: Mark) -> Vec<Value> {
         let is_since = |document: &&Value| document["time"].as_str().and_then(day_ms).is_some_and(|time| mark.is_before(time));
         self.0.lock().map(|all| all.iter().filter(is_since).cloned().collect()).unwrap_or_default()
     }

@@ -3,6 +3,7 @@
 use rustix::fs::OFlags;
 
 use super::chips::Chips;
+use super::deep::DEEP;
 use super::expected::{Expected, Scope};
 
 /// Not in the table: it needs no monitor.
@@ -134,5 +135,5 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 
 /// All names, in the order they run.
 pub(in crate::driver_vm) fn names() -> impl Iterator<Item = &'static str> {
-    [LATE].into_iter().chain(SCENARIOS.iter().map(|scenario| scenario.name)).chain([VALUES])
+    [LATE].into_iter().chain(SCENARIOS.iter().map(|scenario| scenario.name)).chain([VALUES, DEEP])
 }

@@ -1,0 +1,413 @@
+//! `ttmon --deep` on the real driver: what it reads, when it opens a device, and what it leaves behind.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use serde_json::Value;
+use ttmon_deep::Session;
+use ttmon_deep::kernel::Kernel;
+use ttmon_model::Arch;
+
+use super::chips::Chips;
+use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
+use crate::project;
+use crate::service::{Ended, until};
+
+/// Needs no monitor of the others.
+pub(in crate::driver_vm) const DEEP: &str = "deep";
+
+/// Where the simulator publishes the block of a program (driver-vm/patches/ttsim.patch), as the firmware addresses it.
+const BLOCK: u64 = 0x1007_6000;
+/// Where the counters of the queue are put, in L1 of its core.
+const COUNTERS: u64 = 0x1_A180;
+const SIGNATURE: u32 = 0x534D_435F;
+/// Samples that must leave nothing behind.
+const SAMPLES: u64 = 1000;
+/// How often a value that is written while the chip is read may be missed.
+const TRIES: usize = 4;
+
+/// The chip that is read, and what the program on it would have.
+pub(super) struct Deep<'a> {
+    ttmon: &'a Path,
+    chips: &'a Chips,
+    arch: Arch,
+    /// Of the firmware, and of a dispatch core.
+    arc: (u16, u16),
+    core: (u16, u16),
+    csm: u64,
+    /// Bytes of the window that is used.
+    window: u64,
+}
+
+type Check<'a> = (&'static str, fn(&Deep<'a>) -> Result<String, String>);
+
+impl<'a> Deep<'a> {
+    pub(super) fn new(ttmon: &'a Path, chips: &'a Chips, board: &str) -> Self {
+        match board {
+            "p150" => Self { ttmon, chips, arch: Arch::Blackhole, arc: (8, 0), core: (2, 2), csm: 0, window: 2 << 20 },
+            _ => Self { ttmon, chips, arch: Arch::Wormhole, arc: (0, 10), core: (19, 20), csm: 0x8_0000_0000, window: 1 << 20 },
+        }
+    }
+
+    /// Every check, by name.
+    pub(super) fn checks() -> impl Iterator<Item = Check<'a>> {
+        let checks: [Check<'a>; 8] = [
+            ("power-down of an idle chip", Self::leaves_power_down),
+            ("tags", Self::follows_tags),
+            ("system calls", Self::calls_nothing_else),
+            ("utilization", Self::measures_utilization),
+            ("blocks that are not followed", Self::refuses_blocks),
+            ("reset and unbind", Self::survives),
+            ("windows taken by another", Self::skips_without_windows),
+            ("a thousand samples", Self::leaves_nothing),
+        ];
+        checks.into_iter()
+    }
+
+    /// The driver arms the power-down of a Wormhole chip at the last close. A reader must not cancel it.
+    fn leaves_power_down(&self) -> Result<String, String> {
+        const CANCELLED: &str = "cancelled pending idle powerdown";
+        let _ = project::run(Command::new("/run/vm/bin/busybox").args(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"]));
+        fs::write("/sys/kernel/debug/dynamic_debug/control", "module tenstorrent +p").map_err(|error| format!("dynamic debug: {error}"))?;
+        let cancelled = || Ok::<usize, String>(kernel_log()?.matches(CANCELLED).count());
+        let before = cancelled()?;
+        self.arm_power_down()?;
+        let started = Instant::now();
+        let document = self.snapshot()?;
+        let took = started.elapsed();
+        let power = &device(&document)["board_power"];
+        if !power.is_number() {
+            return Err(format!("expected board_power after the wait, found {power}: {}", device(&document)["missing"]));
+        }
+        let by_us = cancelled()? - before;
+        if by_us != 0 {
+            return Err(format!("expected no {CANCELLED:?} in the kernel's log, found {by_us}"));
+        }
+        if self.arch == Arch::Blackhole {
+            return Ok(format!("a snapshot took {:.1} s; Blackhole is powered down at the last close", took.as_secs_f64()));
+        }
+        // The same open without the wait is seen, so the check could have failed.
+        self.arm_power_down()?;
+        drop(self.chips.open(OFlags::empty())?);
+        match cancelled()? - before {
+            0 => Err("an open that cancels the power-down is not seen in the kernel's log, so the check proves nothing".to_owned()),
+            _ => Ok(format!("a snapshot took {:.1} s and cancelled nothing; an open without the wait does", took.as_secs_f64())),
+        }
+    }
+
+    /// Opens and closes the device as a program that wants power. The simulator refuses the message; the driver goes on.
+    fn arm_power_down(&self) -> Result<(), String> {
+        let path = self.node();
+        fs::OpenOptions::new().read(true).write(true).open(&path).map(drop).map_err(|error| format!("{path}: {error}"))
+    }
+
+    fn follows_tags(&self) -> Result<String, String> {
+        let expected = |device: &Value| {
+            let pairs = [
+                ("board_power", Value::from(123.0)),
+                ("board_power_limit", Value::from(300.0)),
+                ("board_temperature", Value::from(35.0)),
+                ("input_current", Value::Null),
+                ("gddr_temperature", Value::from(61.0)),
+                ("gddr_speed_mts", Value::from(16_000)),
+                ("gddr_trained", Value::from(true)),
+                ("gddr_uncorrected_errors", Value::from(2)),
+                ("throttle_reasons", Value::from(vec!["temperature"])),
+                ("utilization", Value::from(0.0)),
+            ];
+            pairs
+                .into_iter()
+                .find(|(name, value)| device[name] != *value)
+                .map(|(name, value)| format!("expected {name} {value}, found {}", device[name]))
+        };
+        let held = self.hold()?;
+        self.chips.set_rules(&["* 54 123", "* 51 61", "* 50 3"])?;
+        let monitor = Monitor::start(self.ttmon)?;
+        let mark = Mark::now();
+        drop(held);
+        let checked = monitor.until(mark, |device| expected(device).map_or(Ok(()), Err));
+        // Values that change are followed while the chip is held.
+        let held = self.hold()?;
+        self.chips.set_rules(&["* 54 45"])?;
+        let followed = monitor.until(Mark::now(), |device| equal(&device["board_power"], &Value::from(45.0)));
+        drop(held);
+        self.chips.set_rules(&[])?;
+        checked.and(followed).map(|samples| format!("10 fields as planted, and a change after {samples} samples"))
+    }
+
+    /// strace sees every system call of the reading process.
+    fn calls_nothing_else(&self) -> Result<String, String> {
+        const OURS: [&str; 5] = ["0xfa, 0x5", "0xfa, 0", "0xfa, 0xb", "0xfa, 0xd", "0xfa, 0xc"];
+        let held = self.hold()?;
+        let log = "/tmp/deep-calls";
+        let mut command = Command::new("/usr/bin/strace");
+        command.args(["-f", "-o", log, "-e", "trace=ioctl,mmap,openat,open,write,pwrite64", self.ttmon.to_str().unwrap_or_default()]);
+        let output = command.args(["--deep", "--json", "--no-server"]).args(READ_TIMEOUT).stdin(Stdio::null()).output();
+        drop(held);
+        if let Err(error) = output {
+            return Ok(format!("not examined: strace: {error}"));
+        }
+        let calls = fs::read_to_string(log).map_err(|error| format!("{log}: {error}"))?;
+        let (mut ioctls, mut opens, mut maps) = (0, 0, 0);
+        let mut node = None;
+        for line in calls.lines() {
+            if line.contains("/dev/tenstorrent/") {
+                opens += 1;
+                if !line.contains("O_RDWR|O_APPEND|O_NONBLOCK") {
+                    return Err(format!("expected O_RDWR|O_APPEND|O_NONBLOCK, found {line}"));
+                }
+                node = line.rsplit("= ").next().map(|number| number.trim().to_owned());
+            } else if line.contains("ioctl(") && line.contains("0xfa") {
+                ioctls += 1;
+                if !OURS.iter().any(|ours| line.contains(&format!("({ours}, ")))
+                    && !OURS.iter().any(|ours| line.contains(&format!("{ours}, 0")))
+                {
+                    return Err(format!("expected one of five ioctls, found {line}"));
+                }
+            } else if let Some(node) = &node
+                && line.contains("mmap(NULL, ")
+                && line.contains(&format!("MAP_SHARED, {node}, "))
+            {
+                maps += 1;
+                if !line.contains("PROT_READ, ") {
+                    return Err(format!("expected PROT_READ alone, found {line}"));
+                }
+            }
+        }
+        if opens == 0 || maps != opens || ioctls < 4 * opens {
+            return Err(format!(
+                "expected one mapping and at least 4 ioctls per open, found {opens} opens, {maps} mappings, {ioctls} ioctls"
+            ));
+        }
+        Ok(format!("{opens} opens, {maps} mappings for reading, {ioctls} ioctls, all of the five"))
+    }
+
+    /// Counters as a queue would have them after so many cycles, so many of them busy.
+    fn plant_counters(&self, cycles: u64, busy: u64, programs: u32) -> Result<(), String> {
+        let half = |number: u64, shift: u32| u32::try_from(number >> shift & 0xFFFF_FFFF).unwrap_or_default();
+        let mut words = vec![0; 62];
+        words[..5].copy_from_slice(&[1, 0x4449_5350, 9, 8, programs]);
+        (words[6], words[7], words[10], words[11]) = (half(cycles, 0), half(cycles, 32), half(busy, 0), half(busy, 32));
+        (words[46], words[54]) = (64, 64);
+        self.write(self.core, COUNTERS, &words)
+    }
+
+    /// The block that a program publishes, with this signature, flags and core.
+    fn plant_block(&self, signature: u32, flags: u8, core: (u16, u16)) -> Result<(), String> {
+        let mut bytes = [0xFF; 56];
+        bytes[..4].copy_from_slice(&1_u32.to_le_bytes());
+        bytes[4..8].copy_from_slice(&signature.to_le_bytes());
+        bytes[8] = flags;
+        bytes[9..13].copy_from_slice(&u32::try_from(COUNTERS).unwrap_or_default().to_le_bytes());
+        bytes[13] = 1;
+        bytes[18..22].copy_from_slice(&(u32::from(core.0) << 16 | u32::from(core.1)).to_le_bytes());
+        let words: Vec<u32> = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+        self.write(self.arc, self.csm + BLOCK, &words)
+    }
+
+    fn write(&self, (x, y): (u16, u16), address: u64, words: &[u32]) -> Result<(), String> {
+        let mut command = Command::new("/run/vm/bin/chip");
+        command.args(["write", &self.chips.victim().to_string(), &x.to_string(), &y.to_string(), &address.to_string()]);
+        project::run(command.args(words.iter().map(u32::to_string)))
+    }
+
+    fn measures_utilization(&self) -> Result<String, String> {
+        let held = self.hold()?;
+        // Counters that wrap within the first step.
+        let (mut cycles, mut busy) = (u64::MAX - 1000, u64::MAX - 10);
+        self.plant_counters(cycles, busy, u32::MAX)?;
+        self.plant_block(SIGNATURE, 0, self.core)?;
+        let monitor = Monitor::start(self.ttmon)?;
+        monitor.until(Mark::now(), |device| equal(&device["queues_waiting"], &Value::from(1)))?;
+        for share in [37_u64, 0, 100] {
+            let mut tried = Err(String::new());
+            for _ in 0..TRIES {
+                let mark = Mark::now();
+                (cycles, busy) = (cycles.wrapping_add(100_000_000), busy.wrapping_add(share * 1_000_000));
+                self.plant_counters(cycles, busy, 100)?;
+                let wanted = Value::from(f64::from(u32::try_from(share).unwrap_or_default()) / 100.0);
+                // The counters move once: a later sample may have no difference, and a sample in between part of one.
+                tried = monitor.until(mark, |device| equal(&device["utilization"], &wanted));
+                if tried.is_ok() {
+                    break;
+                }
+            }
+            tried.map_err(|error| format!("at {share} %: {error}"))?;
+        }
+        monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from("stale")))?;
+        drop(held);
+        monitor.until(Mark::now(), |device| equal(&device["utilization"], &Value::from(0.0)))?;
+        Ok("37, 0 and 100 % as planted, over counters that wrap; then stale, and 0 without a holder".to_owned())
+    }
+
+    fn refuses_blocks(&self) -> Result<String, String> {
+        let held = self.hold()?;
+        self.plant_counters(1, 1, 1)?;
+        let monitor = Monitor::start(self.ttmon)?;
+        for (signature, flags, core, reason) in
+            [(SIGNATURE, 1, self.core, "slow_dispatch"), (0, 0, self.core, "no_source"), (SIGNATURE, 0, (40, 50), "out_of_range")]
+        {
+            self.plant_block(signature, flags, core)?;
+            monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from(reason)))?;
+        }
+        self.plant_block(0, 0, self.core)?;
+        drop(held);
+        Ok("slow dispatch, a signature removed, a core out of range".to_owned())
+    }
+
+    /// The reader sees a reset and an unbound device, and goes on afterwards.
+    fn survives(&self) -> Result<String, String> {
+        let held = self.hold()?;
+        let monitor = Monitor::start(self.ttmon)?;
+        let is_read =
+            |device: &Value| if device["board_power"].is_number() { Ok(()) } else { Err(device["missing"]["board_power"].to_string()) };
+        monitor.until(Mark::now(), is_read)?;
+        self.chips.reset("user")?;
+        let reset = monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("resetting")));
+        self.chips.reset("post")?;
+        drop(held);
+        reset?;
+        self.chips.wait_for_files()?;
+        let held = self.hold()?;
+        monitor.until(Mark::now(), is_read)?;
+        drop(held);
+        self.chips.unbind()?;
+        let gone = monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("gone")));
+        self.chips.bind()?;
+        self.chips.wait_for_files()?;
+        gone?;
+        let held = self.hold()?;
+        monitor.until(Mark::now(), is_read)?;
+        drop(held);
+        // The reader has the device open for a moment at a time.
+        until("unloaded", || self.chips.unload().is_ok())?;
+        self.chips.load_again()?;
+        self.chips.wait_for_files()?;
+        let held = self.hold()?;
+        monitor.until(Mark::now(), is_read)?;
+        drop(held);
+        Ok("resetting, gone, unloaded, and read again each time".to_owned())
+    }
+
+    fn skips_without_windows(&self) -> Result<String, String> {
+        let held = self.hold()?;
+        let (taken, windows) = self.take_windows()?;
+        let monitor = Monitor::start(self.ttmon)?;
+        monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("busy")))?;
+        drop(taken);
+        monitor.until(Mark::now(), |device| if device["board_power"].is_number() { Ok(()) } else { Err("no board_power".to_owned()) })?;
+        drop(held);
+        Ok(format!("busy while another has all {windows} windows of {} bytes; read again afterwards", self.window))
+    }
+
+    /// All windows of the size that is used, in the hands of another process, and their number.
+    fn take_windows(&self) -> Result<(Ended, u64), String> {
+        let mut command = Command::new("/run/vm/bin/chip");
+        command.args(["windows", &self.chips.victim().to_string(), &self.window.to_string()]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| format!("chip windows: {error}"))?;
+        let mut taken = Ended(child);
+        let count = first_line(&mut taken.0)?.parse().map_err(|error| format!("chip windows: {error}"))?;
+        Ok((taken, count))
+    }
+
+    fn leaves_nothing(&self) -> Result<String, String> {
+        let descriptors = || fs::read_dir("/proc/self/fd").map(Iterator::count).map_err(|error| error.to_string());
+        let windows = || self.take_windows().map(|(_, count)| count);
+        let (had, free) = (descriptors()?, windows()?);
+        let mut session = Session::new(Kernel::new(Path::new(&self.node()), self.arch), self.arch);
+        let started = Instant::now();
+        for turn in 0..SAMPLES {
+            // The session's time is ours to give: twice a second is its pace.
+            let sample = session.sample(Duration::from_millis(500 * turn), Some(true), Duration::ZERO);
+            match sample {
+                Ok(sample) if sample.age.is_zero() && !sample.tags.is_empty() => {}
+                Ok(sample) => return Err(format!("expected sample {turn} to be new, found {sample:?}")),
+                Err(reason) => return Err(format!("sample {turn}: {reason}")),
+            }
+        }
+        let took = started.elapsed();
+        until("free again", || windows().is_ok_and(|now| now == free))?;
+        let users =
+            fs::read_to_string(format!("/proc/driver/tenstorrent/{}/pids", self.chips.victim())).map_err(|error| error.to_string())?;
+        let has = descriptors()?;
+        if has != had || !users.is_empty() {
+            return Err(format!("expected {had} descriptors and no user, found {has} and {users:?}"));
+        }
+        let each = took / u32::try_from(SAMPLES).unwrap_or(1);
+        Ok(format!("{SAMPLES} samples, {each:.1?} each: no window, descriptor or user is left"))
+    }
+
+    fn node(&self) -> String {
+        format!("/dev/tenstorrent/{}", self.chips.victim())
+    }
+
+    fn hold(&self) -> Result<fs::File, String> {
+        self.chips.open(OFlags::empty())
+    }
+
+    fn snapshot(&self) -> Result<Value, String> {
+        let output = Command::new(self.ttmon).args(["--deep", "--json", "--no-server"]).args(READ_TIMEOUT).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| format!("ttmon --deep: {error}"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("ttmon --deep: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+/// `ttmon --deep -l 0.5 --json`, and what it printed.
+struct Monitor {
+    samples: Samples,
+    _process: Ended,
+}
+
+impl Monitor {
+    fn start(ttmon: &Path) -> Result<Self, String> {
+        let mut command = Command::new(ttmon);
+        command.args(["--deep", "-l", "0.5", "--json", "--no-server"]).args(READ_TIMEOUT).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Ended(command.spawn().map_err(|error| format!("ttmon --deep -l: {error}"))?);
+        let samples = Samples::default();
+        samples.follow(process.0.stdout.take().ok_or("ttmon -l has no output")?);
+        Ok(Self { samples, _process: process })
+    }
+
+    /// Waits for a sample after the mark that passes, and returns which.
+    fn until(&self, mark: Mark, check: impl Fn(&Value) -> Result<(), String>) -> Result<usize, String> {
+        let started = Instant::now();
+        loop {
+            let verdicts: Vec<Result<(), String>> = self.samples.since(mark).iter().map(|document| check(device(document))).collect();
+            match verdicts.iter().position(Result::is_ok) {
+                Some(first) => return Ok(first + 1),
+                None if started.elapsed() > HANG => {
+                    let last = verdicts.last().cloned().unwrap_or_else(|| Err("no sample".to_owned()));
+                    return Err(format!("{} samples; the last one: {}", verdicts.len(), last.err().unwrap_or_default()));
+                }
+                None => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+fn device(document: &Value) -> &Value {
+    &document["devices"][0]
+}
+
+fn equal(found: &Value, expected: &Value) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
+}
+
+fn kernel_log() -> Result<String, String> {
+    project::output(Command::new("/run/vm/bin/busybox").arg("dmesg"))
+}
+
+fn first_line(child: &mut Child) -> Result<String, String> {
+    let output = child.stdout.as_mut().ok_or("no output")?;
+    let mut line = String::new();
+    let mut byte = [0];
+    while output.read(&mut byte).map_err(|error| error.to_string())? > 0 && byte[0] != b'\n' {
+        line.push(char::from(byte[0]));
+    }
+    Ok(line)
+}
