@@ -6,7 +6,7 @@ use ttmon_model::attributes::ATTRIBUTES;
 use ttmon_model::identity::Bdf;
 use ttmon_model::snapshot::{Health, Location, State, Status};
 use ttmon_model::units::{UnixTime, Version, size};
-use ttmon_model::{Device, Snapshot};
+use ttmon_model::{Arch, Device, Snapshot};
 
 use crate::{Facts, Finding, Service, Verdict};
 
@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[
     devices,
     firmware,
     nodes,
+    deep,
     other_users,
     iommu,
     kernel,
@@ -201,6 +202,50 @@ fn nodes(facts: &Facts) -> Vec<Finding> {
             let message = format!("programs of this user cannot open device {} (mode {mode:04o})", denied.join(","));
             problem(TOPIC, message, "install the driver's udev rule, then: sudo udevadm control --reload && sudo udevadm trigger")
         }
+    }
+}
+
+/// Whether `--deep` would work, and what it would show. It is optional, so nothing of this is a warning.
+fn deep(facts: &Facts) -> Vec<Finding> {
+    const TOPIC: &str = "deep";
+    /// The first driver that gives windows to programs.
+    const DRIVER_MIN: Version = Version::new(1, 32, 0);
+    let Ok(snapshot) = &facts.snapshot else { return Vec::new() };
+    let driver = snapshot.driver.as_deref().ok().and_then(Version::parse);
+    if facts.nodes.is_empty() || local(snapshot).next().is_none() {
+        return Vec::new();
+    }
+    if driver.is_none_or(|driver| driver < DRIVER_MIN) {
+        return ok(TOPIC, "ttmon --deep needs driver 1.32");
+    }
+    if let Some(node) = facts.nodes.iter().find(|node| !node.is_accessible) {
+        return ok(TOPIC, format!("ttmon --deep needs the right to open /dev/tenstorrent/{}: sudo ttmon --deep", node.id));
+    }
+    let lacks: Vec<String> = local(snapshot).filter_map(lacking_firmware).collect();
+    match lacks.is_empty() {
+        true => ok(TOPIC, "ttmon --deep can read every chip on PCIe, and the utilization of TT-Metal 0.75 and later"),
+        false => ok(TOPIC, format!("ttmon --deep: {}", lacks.join("; "))),
+    }
+}
+
+/// What the firmware of a device lacks for `--deep`. Bundles numbered 80.x are older than 18.x.
+fn lacking_firmware(device: &Device) -> Option<String> {
+    let (telemetry, utilization) = match device.arch.ok()? {
+        Arch::Wormhole => (Version::new(18, 4, 0), Version::new(19, 13, 0)),
+        Arch::Blackhole => (Version::new(0, 0, 0), Version::new(19, 12, 0)),
+        Arch::Grayskull => return Some(format!("device {} cannot be read: it is a Grayskull chip", device.id)),
+    };
+    let id = device.id;
+    let Some(bundle) = device.firmware.as_deref().ok().and_then(Version::parse) else {
+        return Some(format!("device {id} has an unknown firmware bundle"));
+    };
+    let is_older = |than: Version| bundle < than || bundle.major >= 80;
+    match () {
+        () if is_older(telemetry) => Some(format!("device {id} needs firmware bundle {}.{}", telemetry.major, telemetry.minor)),
+        () if is_older(utilization) => {
+            Some(format!("device {id} needs firmware bundle {}.{} for utilization, the rest works", utilization.major, utilization.minor))
+        }
+        () => None,
     }
 }
 
@@ -406,6 +451,19 @@ mod tests {
         assert_eq!(found.verdict, verdict, "{found:?}");
         assert!(found.message.contains(message), "{found:?}");
         assert_eq!(found.remedy.is_none(), verdict == Verdict::Ok, "{found:?}");
+    }
+
+    #[test]
+    fn firmware_decides_what_deep_can_read() {
+        let lacks = |arch, bundle: &str| {
+            lacking_firmware(&Device { arch: Ok(arch), firmware: Ok(bundle.to_owned()), ..Device::absent() }).unwrap_or_default()
+        };
+        assert_eq!(lacks(Arch::Wormhole, "19.13.0.0"), "");
+        assert_eq!(lacks(Arch::Wormhole, "19.12.0.0"), "device 0 needs firmware bundle 19.13 for utilization, the rest works");
+        assert_eq!(lacks(Arch::Blackhole, "19.12.0.0"), "");
+        assert_eq!(lacks(Arch::Blackhole, "18.5.0.0"), "device 0 needs firmware bundle 19.12 for utilization, the rest works");
+        assert_eq!(lacks(Arch::Wormhole, "80.17.0.0"), "device 0 needs firmware bundle 18.4");
+        assert!(lacks(Arch::Grayskull, "19.13.0.0").contains("Grayskull"));
     }
 
     #[test]
