@@ -68,7 +68,7 @@ macro_rules! rows {
             let gddr_temperature: Reading<Celsius> = or(NeedsDeep),
                 "GDDR temperature", Temperature, Celsius, "Temperature of the hottest GDDR chip." .deep().metric("ttmon_device_gddr_temperature_celsius").kept().charts(&[Chart::new(12, "gddr")]);
             let gddr_temperatures: Reading<Vec<f64>> = or(NeedsDeep),
-                "GDDR temperatures", Temperature, Celsius, "Bottom and top of each GDDR channel that is not harvested, in the order of channels." .deep();
+                "GDDR temperatures", Temperature, None, "Bottom and top of each GDDR channel that is not harvested, in the order of channels, in degrees Celsius." .deep();
             let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, since(None, v(2, 0), None)),
                 "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").kept().short("fan");
             let power: Reading<Watts> = file(Power Hwmon "power1_input" Decimal Dynamic 0..=1_000_000_000, true, HWMON),
@@ -102,7 +102,7 @@ macro_rules! rows {
             let utilization: Reading<f64> = or(NeedsDeep),
                 "Utilization", Utilization, Ratio, "Share of time with a program at work, as TT-Metal's dispatch firmware counts it: that of the busiest command queue. 0 where no process holds the chip." .deep().rate(Samples::Two).metric("ttmon_device_utilization_ratio").kept().charts(&[Chart::new(14, "utilization")]);
             let queue_utilization: Reading<Vec<f64>> = or(NeedsDeep),
-                "Queue utilization", Utilization, Ratio, "The same of each command queue." .deep().rate(Samples::Two);
+                "Queue utilization", Utilization, None, "The utilization of each command queue." .deep().rate(Samples::Two);
             let core_efficiency: Reading<f64> = or(NeedsDeep),
                 "Core efficiency", Utilization, Ratio, "Work of all cores as a share of what they could do in the time." .deep().rate(Samples::Two).metric("ttmon_device_core_efficiency_ratio");
             let programs_per_s: Reading<f64> = or(NeedsDeep),
