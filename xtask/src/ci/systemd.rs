@@ -142,7 +142,7 @@ fn under_the_filter(gate: &Gate) -> Result<(), String> {
     fs::write(at("filter.py"), include_str!("filter.py")).map_err(|error| error.to_string())?;
     let mut command = Command::new("python3");
     command.arg(at("filter.py")).arg(rustix::io::Errno::PERM.raw_os_error().to_string()).arg(allowed.join(","));
-    command.arg(ttmon).args(["serve", "--sim", "n300", "--quiet", "--listen", "127.0.0.1:0", "--api"]).arg(at("api.sock"));
+    command.arg(ttmon).args(["serve", "--sim", "n300", "--listen", "127.0.0.1:0", "--api"]).arg(at("api.sock"));
     command.arg("--handover").arg(at("handover.sock")).arg("--socket").arg(at("alloc.sock")).arg("--state-dir").arg(at("state"));
     command.env("TTMON_TOKEN", crate::service::TOKEN);
     let (service, port) = crate::service::serve(&mut command, "http://")?;

@@ -23,7 +23,7 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let api = directory.path().join("api.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
-        command.args(["serve", "--sim", spec, "--quiet", "--interval", "0.5", "--listen", &format!("127.0.0.1:{port}"), "--api"]).arg(&api);
+        command.args(["serve", "--sim", spec, "--interval", "0.5", "--listen", &format!("127.0.0.1:{port}"), "--api"]).arg(&api);
         for variable in ["TTMON_SIM", "TTMON_ROOT", "TTMON_TOKEN", "TTMON_TOKEN_FILE"] {
             command.env_remove(variable);
         }
