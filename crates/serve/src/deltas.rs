@@ -125,7 +125,7 @@ mod tests {
         let documents = [
             json!({"a": 1, "devices": [{"id": 0, "t": 1.5, "missing": {"x": "no"}}, {"id": 1, "t": null}], "ids": [1, 2]}),
             json!({"a": 1, "devices": [{"id": 0, "t": null, "missing": {}}, {"id": 1, "t": 2}], "ids": [1, 3]}),
-            json!({"a": {"b": 1}, "devices": [{"id": 1, "t": 2}], "ids": []}),
+            json!({"a": null, "c": {"b": 1}, "devices": [{"id": 1, "t": 2}], "ids": []}),
             json!({"a": [{}], "devices": [], "new": {"x": {"y": []}}}),
             json!({"a": [{"c": 1}], "devices": [{"id": 0}, {"id": 1}]}),
         ];
