@@ -31,7 +31,7 @@ class Service {
   }
 
   async start() {
-    const args = ["serve", "--quiet", "--sim", this.spec, "--listen", `127.0.0.1:${this.port}`, "--api", join(this.folder, "api.sock")];
+    const args = ["serve", "--sim", this.spec, "--listen", `127.0.0.1:${this.port}`, "--api", join(this.folder, "api.sock")];
     const env = { ...process.env, TTMON_TOKEN: TOKEN, TTMON_SOCKET: join(this.folder, "alloc.sock") };
     this.process = spawn(program, args, { env, stdio: ["ignore", "ignore", "pipe"] });
     running.add(this);
