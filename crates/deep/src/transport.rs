@@ -47,7 +47,7 @@ impl From<Failure> for Missing {
 pub trait Transport {
     /// What is open.
     type Open: Window;
-    /// Opens the chip with one window of [`window_bytes`]. Dropping the window closes it.
+    /// Opens the chip with one window of `window_bytes`. Dropping the window closes it.
     fn open(&mut self) -> Result<Self::Open, Failure>;
 }
 
