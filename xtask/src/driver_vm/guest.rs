@@ -3,7 +3,7 @@
 //! A line of output is one check. It starts with [`PASSED`] or [`FAILED`] and names board, driver and scenario.
 
 mod chips;
-mod deep;
+pub(super) mod deep;
 mod expected;
 mod files;
 mod monitors;
