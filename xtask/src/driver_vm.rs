@@ -16,6 +16,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::package;
 use crate::project::{self, Project};
 use crate::stop::Stop;
 use boots::{Boot, Choice};
@@ -96,7 +97,7 @@ pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, 
     println!("driver-vm: rig ready after {:.1} s", started.elapsed().as_secs_f64());
     let ttmon = match program {
         Some(program) => fs::canonicalize(program).map_err(|error| NotRun::Failed(format!("{}: {error}", program.display())))?,
-        None => release(project).map_err(NotRun::Failed)?,
+        None => package::program::build(project).map_err(NotRun::Failed)?,
     };
     let checker = checker(project).map_err(NotRun::Failed)?;
     Ok(Rig { directory, list, ttmon, checker })
@@ -110,12 +111,6 @@ fn checker(project: &Project) -> Result<PathBuf, String> {
     let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy("/proc/self/exe", &copy));
     copied.map_err(|error| format!("{}: {error}", copy.display()))?;
     Ok(copy)
-}
-
-/// The same command as the stage `build`, so that nothing is built twice.
-fn release(project: &Project) -> Result<PathBuf, String> {
-    project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]))?;
-    Ok(project.metadata()?.target.join("release/ttmon"))
 }
 
 /// Boots all of them, some at the same time. Each boot's lines are printed together when it is done.

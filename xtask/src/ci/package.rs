@@ -62,8 +62,7 @@ fn prepare(gate: &Gate) -> Result<PathBuf, String> {
     for name in ["steps.sh", "in-root.sh", "on-host.sh", "reports.cpp"] {
         copy(&gate.project.root.join(SCRIPTS).join(name), name)?;
     }
-    gate.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"])?;
-    copy(&gate.project.metadata()?.target.join("release/ttmon"), "ttmon")?;
+    copy(&as_installed(gate.project)?, "ttmon")?;
     let library = ["-shared", "-fPIC", "-Wl,-soname,libtt_metal.so"];
     for (source, name, flags) in [("metal.cpp", "libtt_metal.so", &library[..]), ("program.cpp", "program", &["-pthread", "-ldl"])] {
         let mut compile = gate.project.command("c++", &["-std=c++20", "-O1", "-o"]);
@@ -71,6 +70,16 @@ fn prepare(gate: &Gate) -> Result<PathBuf, String> {
         project::run(&mut compile)?;
     }
     Ok(folder)
+}
+
+/// Builds the program with the libraries embedded, as `cargo install` does, and returns its path. Without link-time optimization,
+/// which takes minutes: the released program has it, and other stages run that one.
+pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
+    let mut build = project.cargo(&["build", "--release", "--package", "ttmon", "--features", "tls"]);
+    build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    println!("$ {}", called(&build));
+    project::run(&mut build)?;
+    Ok(project.metadata()?.target.join("release/ttmon"))
 }
 
 /// An archive of a fresh root, made once by mmdebstrap from the mirror that apt uses here.

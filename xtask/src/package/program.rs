@@ -16,6 +16,8 @@ pub(crate) fn build(project: &Project) -> Result<PathBuf, String> {
     tools::installed(project, "musl-gcc", "musl-tools")?;
     let mut command = project.command(AUDITABLE.have(project)?, &["auditable", "build", "--quiet", "--release", "--locked"]);
     command.args(["--target", TARGET, "--package", "ttmon", "--no-default-features", "--features", "tls"]);
-    project::run(command.env("RUSTFLAGS", project.remap()))?;
+    // The allocator's C code contains the time of its build, unless this names one.
+    command.env("RUSTFLAGS", project.remap()).env("SOURCE_DATE_EPOCH", "0");
+    project::run(&mut command)?;
     Ok(project.metadata()?.target.join(TARGET).join("release/ttmon"))
 }
