@@ -18,6 +18,7 @@ use fork::Fork;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::descriptors;
+use crate::restrict::restrict;
 use crate::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
 /// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
@@ -58,6 +59,8 @@ impl Reader {
                 drop(ours);
                 descriptors::allow(OPEN_FILES);
                 descriptors::expect(FILE_TABLE, &theirs);
+                detach();
+                restrict();
                 serve(theirs, &Pool::new(read_timeout, base));
                 process::exit(0);
             }
@@ -133,11 +136,14 @@ impl Drop for Reader {
     }
 }
 
-fn serve(mut stream: UnixStream, pool: &Pool) {
-    // Ctrl-C goes to the whole foreground group; the parent's end of the socket is what ends this process.
+/// Ctrl-C goes to the whole foreground group; the parent's end of the socket is what ends this process.
+fn detach() {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"ttmon-reader");
+}
+
+fn serve(mut stream: UnixStream, pool: &Pool) {
     let mut known = RequestLists::new();
     let (mut question, mut answer) = (Vec::new(), Vec::new());
     while let Ok(question) = read_frame(&mut stream, &mut question) {

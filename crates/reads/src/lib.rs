@@ -26,6 +26,7 @@ pub mod faults;
 pub mod isolate;
 mod kept;
 mod pool;
+mod restrict;
 
 use faults::{Fault, Faults};
 

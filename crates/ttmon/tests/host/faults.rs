@@ -1,5 +1,6 @@
 //! Whatever goes wrong: history has a gap or a mark, never a wrong value, and /readyz tells.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -33,11 +34,11 @@ fn a_reset_is_a_gap_and_a_mark() {
         history["devices"][0]["fields"]["temperature"].as_array().map(|column| column.iter().rev().take(2).cloned().collect::<Vec<_>>())
     };
     let stand_in = machine_in_files("n150,idle,fault=reset:0");
-    std::fs::copy(stand_in.path().join(".ttmon-faults"), &faults).expect("faults");
+    fs::copy(stand_in.path().join(".ttmon-faults"), &faults).expect("faults");
     server.until("in reset", || has("ok", "resetting"));
     // Two, of which the last may still get one.
     server.until("without a value", || latest() == Some(vec![Value::Null; 2]));
-    std::fs::remove_file(&faults).expect("no more faults");
+    fs::remove_file(&faults).expect("no more faults");
     server.until("back", || has("resetting", "ok"));
     let history = server.get("/api/v1/history?since=600&fields=temperature,power").json();
     let temperatures = history["devices"][0]["fields"]["temperature"].as_array().expect("a column");
@@ -56,7 +57,7 @@ fn a_source_that_hangs_is_told_and_leaves_the_others_alone() {
     };
     let before = identities();
     let stand_in = machine_in_files("n300x2,idle,fault=hang:1");
-    std::fs::copy(stand_in.path().join(".ttmon-faults"), root.path().join(".ttmon-faults")).expect("faults");
+    fs::copy(stand_in.path().join(".ttmon-faults"), root.path().join(".ttmon-faults")).expect("faults");
     let scrape = || server.get("/metrics").body;
     let has = |device: u32| scrape().contains(&format!("ttmon_device_temperature_celsius{{device=\"{device}\""));
     server.until("hanging", || !has(1));
@@ -103,14 +104,31 @@ fn a_full_state_directory_is_told() {
     let server = Server::start("n150", &["--state-dir", &format!("{path}/state"), "--interval", "0.2"]);
     let told = format!("care: {path}/state is full");
     assert!(!server.get("/readyz").body.contains(&told));
-    std::fs::write(directory.path().join("ballast"), vec![1; 7 << 20]).expect("ballast");
+    fs::write(directory.path().join("ballast"), vec![1; 7 << 20]).expect("ballast");
     let ready = server.get("/readyz");
     assert!(ready.status == 200 && ready.body.contains(&told), "{}", ready.body);
     let points = || server.get("/api/v1/history?since=60&fields=temperature").json()["points"].as_u64();
     let before = points();
     server.until("going on", || points() > before);
-    std::fs::remove_file(directory.path().join("ballast")).expect("room");
+    fs::remove_file(directory.path().join("ballast")).expect("room");
     assert!(!server.get("/readyz").body.contains(&told));
     drop(server);
     run("umount", &[&path]);
+}
+
+#[test]
+fn readers_have_only_the_right_to_read() {
+    /// CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as /proc writes them.
+    const KEPT: u64 = 1 << 2 | 1 << 19;
+    let server = Server::start("n150", &[]);
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).expect("children");
+    let statuses = children.split_whitespace().filter_map(|child| fs::read_to_string(format!("/proc/{child}/status")).ok());
+    let readers: Vec<String> = statuses.filter(|status| status.starts_with("Name:\tttmon-reader\n")).collect();
+    assert!(!readers.is_empty(), "{children}");
+    for status in readers {
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        assert_eq!((field("Seccomp:"), field("NoNewPrivs:")), (Some("2"), Some("1")), "{status}");
+        let bits = field("CapEff:").and_then(|bits| u64::from_str_radix(bits, 16).ok()).expect("a number");
+        assert_eq!(bits & !KEPT, 0, "{status}");
+    }
 }

@@ -1,0 +1,192 @@
+//! What the reading process gives up before it reads: it can open files to read them, and answer; nothing else.
+//!
+//! It opens files that other users control, with the rights of root. A filter of system calls leaves it none that writes to a file,
+//! opens a connection, starts a program or touches another process.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
+
+/// Capabilities that stay, where the process has them: they open files of other users and of their processes.
+const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// Restricts the calling thread and every thread that it starts. What the kernel does not support is left out: the process has no more
+/// rights than before.
+pub(crate) fn restrict() {
+    drop_capabilities();
+    if let Ok(filter) = filter() {
+        // Also forbids to gain rights by starting a program.
+        let _unsupported = seccompiler::apply_filter(&filter);
+    }
+}
+
+fn drop_capabilities() {
+    if let Ok(CapabilitySets { effective, permitted, .. }) = rustix::thread::capabilities(None) {
+        let left = CapabilitySets { effective: effective & KEPT, permitted: permitted & KEPT, inheritable: CapabilitySet::empty() };
+        let _fewer_are_always_allowed = rustix::thread::set_capabilities(None, left);
+    }
+}
+
+/// Calls that only use memory, threads, time and what is open already.
+const ALLOWED: &[i64] = &[
+    // What is read, and the socket that answers.
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_close,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_fstatfs,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_fcntl,
+    libc::SYS_ppoll,
+    // Memory.
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    // Threads.
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_tgkill,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    // Time, and numbers of the system.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_getrandom,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+];
+
+/// Calls of this processor that others have no number for.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_HERE: &[i64] = &[libc::SYS_stat, libc::SYS_lstat, libc::SYS_readlink, libc::SYS_poll];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_HERE: &[i64] = &[];
+
+/// Opening for anything but reading.
+const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
+const THREAD: u64 = libc::CLONE_THREAD as u64;
+
+/// A call, the index of one of its arguments, the bits of it that matter, and their value.
+const ALLOWED_IF: &[(i64, u8, u64, u64)] = &[
+    (libc::SYS_openat, 2, WRITING, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, WRITING, 0),
+    (libc::SYS_clone, 0, THREAD, THREAD),
+    (libc::SYS_prctl, 0, !0, libc::PR_SET_NAME as u64),
+    // Asks for a limit, without a new one.
+    (libc::SYS_prlimit64, 2, !0, 0),
+];
+
+/// Calls that are not allowed answer as if the kernel did not know them: the C library then starts threads by `clone`, whose flags can
+/// be checked.
+fn filter() -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
+    for (call, argument, mask, value) in ALLOWED_IF {
+        let condition = SeccompCondition::new(*argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(*mask), *value)?;
+        rules.insert(*call, vec![SeccompRule::new(vec![condition])?]);
+    }
+    let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    SeccompFilter::new(rules, unknown, SeccompAction::Allow, ARCH.try_into()?)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, OpenOptions};
+    use std::io::{ErrorKind, Read};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// Restricts a thread of its own: the test's others go on as they are.
+    fn restricted<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    restrict();
+                    work()
+                })
+                .join()
+                .unwrap()
+        })
+    }
+
+    #[test]
+    fn nothing_is_written_connected_or_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("kept");
+        fs::write(&file, "text").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let refused = restricted(|| {
+            [
+                ("create", File::create(directory.path().join("new")).err()),
+                ("write", OpenOptions::new().write(true).open(&file).err()),
+                ("append", OpenOptions::new().append(true).open(&file).err()),
+                ("remove", fs::remove_file(&file).err()),
+                ("rename", fs::rename(&file, directory.path().join("other")).err()),
+                ("permissions", fs::set_permissions(&file, fs::metadata(directory.path()).unwrap().permissions()).err()),
+                ("connect", TcpStream::connect(address).err()),
+                ("connect", UnixStream::connect(&file).err()),
+                ("listen", TcpListener::bind("127.0.0.1:0").err()),
+                ("start", Command::new("true").spawn().err()),
+            ]
+        });
+        for (what, error) in refused {
+            assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Unsupported), "{what}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+    }
+
+    #[test]
+    fn files_are_read_by_old_and_new_threads() {
+        let read = || {
+            let mut text = String::new();
+            File::open("/proc/self/stat").unwrap().read_to_string(&mut text).unwrap();
+            let names = fs::read_dir("/proc/self/fd").unwrap().count();
+            (!text.is_empty(), names > 0, fs::read_link("/proc/self/exe").is_ok())
+        };
+        let (here, there) = restricted(|| (read(), thread::spawn(read).join().unwrap()));
+        assert_eq!((here, there), ((true, true, true), (true, true, true)));
+    }
+
+    #[test]
+    fn only_rights_to_read_others_files_stay() {
+        let status = restricted(|| fs::read_to_string("/proc/thread-self/status").unwrap());
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        assert_eq!((field("Seccomp:"), field("NoNewPrivs:"), field("CapInh:")), (Some("2"), Some("1"), Some("0000000000000000")));
+        for name in ["CapEff:", "CapPrm:"] {
+            let bits = u64::from_str_radix(field(name).unwrap(), 16).unwrap();
+            assert_eq!(bits & !KEPT.bits(), 0, "{name}");
+        }
+    }
+}
