@@ -29,6 +29,12 @@ pub(crate) struct Member {
     pub(crate) needs: BTreeSet<String>,
 }
 
+/// Where what is built or fetched once stays, for every checkout of this user.
+pub(crate) fn cache() -> Result<PathBuf, String> {
+    let home = env::var_os("HOME").ok_or("HOME is not set")?;
+    Ok(Path::new(&home).join(".cache/ttmon"))
+}
+
 impl Project {
     pub(crate) fn find() -> Result<Self, String> {
         // `cargo run` sets both; the compiled-in path serves a binary that is started by hand.

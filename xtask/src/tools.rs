@@ -1,4 +1,4 @@
-//! Programs of others that our checks run: built once, by version, below the target directory.
+//! Programs of others that our checks run, built once for each version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,9 @@ impl Tool {
     /// The path of the program. An error says why it cannot be had here.
     pub(crate) fn have(&self, project: &Project) -> Result<PathBuf, String> {
         let Self { name, version } = self;
-        let tools = project.metadata()?.target.join("tools");
+        // The same path for every checkout: cargo names the crates of the workspace by the path of cargo-auditable, which would
+        // change the released program.
+        let tools = project::cache()?.join("tools");
         let program = tools.join("bin").join(name);
         let installed = fs::read_to_string(tools.join(CARGO_LIST)).unwrap_or_default();
         if program.exists() && is_listed(&installed, name, version) {

@@ -1,6 +1,5 @@
 //! The packages as users install them: tar.gz, wheel and rpm on this machine, the deb in fresh roots of Debian.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -84,8 +83,7 @@ pub(super) fn as_installed(project: &Project) -> Result<PathBuf, String> {
 
 /// An archive of a fresh root, made once by mmdebstrap from the mirror that apt uses here.
 fn base(project: &Project, suite: &str) -> Result<PathBuf, String> {
-    let home = env::var_os("HOME").ok_or("HOME is not set")?;
-    let folder = Path::new(&home).join(".cache/ttmon/roots");
+    let folder = project::cache()?.join("roots");
     let archive = folder.join(format!("{suite}.tar"));
     if archive.exists() {
         return Ok(archive);
