@@ -25,7 +25,7 @@ pub enum GroupKey {
     /// A line.
     Line(Option<Arc<SourceLine>>),
     /// A tag or an operation.
-    Text(Option<Arc<str>>),
+    Text(Option<Arc<String>>),
 }
 
 /// Some live buffers. Bytes are per chip, as asked for.
@@ -90,7 +90,7 @@ mod tests {
             cores: None,
             refs: 1,
             time: UnixTime(time),
-            tag: (!tag.is_empty()).then(|| tag.into()),
+            tag: (!tag.is_empty()).then(|| Arc::new(tag.to_owned())),
             operation: None,
             line,
             is_per_core: false,

@@ -338,7 +338,7 @@ impl BufferKind {
     }
 }
 
-/// One live buffer. There may be a million: it is small, and tags are shared.
+/// One live buffer. There may be a million: it is small, and tags are shared, by pointers of one word.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerBuffer {
     /// Index in [`Ledger::allocators`].
@@ -362,9 +362,9 @@ pub struct LedgerBuffer {
     /// When it was allocated.
     pub time: UnixTime,
     /// The tag it was allocated under.
-    pub tag: Option<Arc<str>>,
+    pub tag: Option<Arc<String>>,
     /// The operation that made it, where it was named.
-    pub operation: Option<Arc<str>>,
+    pub operation: Option<Arc<String>>,
     /// The line that asked for it, where it was noted.
     pub line: Option<Arc<SourceLine>>,
     /// It has an address of its own on each core.

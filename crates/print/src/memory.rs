@@ -421,7 +421,7 @@ mod tests {
                 cores: None,
                 refs: 1,
                 time,
-                tag: Some(tag.into()),
+                tag: Some(Arc::new(tag.to_owned())),
                 operation: None,
                 line: None,
                 is_per_core: false,

@@ -190,19 +190,22 @@ fn read_granted(region: &Region, detail: Detail, granted: Granted<'_>) -> Readin
     if let Some(detail) = wanted {
         // Lines that cannot be read are lines that are not there.
         let lines = if totals.stacks.0 > 0 { Lines::read(region).unwrap_or_default() } else { Lines::default() };
-        add_buffers(&mut ledger, &totals, detail, (&entries, &tags), &lines);
+        add_buffers(&mut ledger, &totals, detail, (entries, tags), &lines);
     }
     Ok(ledger)
 }
 
+/// A buffer fits where its entry was: a million of them are collected in the memory of the entries.
+const _: () = assert!(size_of::<LedgerBuffer>() <= size_of::<Entry>());
+
 /// Adds the buffers that are wanted, and what the list says of each row.
-fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, tags): (&[Entry], &[String]), lines: &Lines) {
+fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, tags): (Vec<Entry>, Vec<String>), lines: &Lines) {
     let places = Places::of(totals);
-    let tags: Vec<Arc<str>> = tags.iter().map(|tag| tag.as_str().into()).collect();
+    let tags: Vec<Arc<String>> = tags.into_iter().map(Arc::new).collect();
     // By allocator and kind: whether a buffer is per core, whether the bytes per bank of another are unknown.
     let mut seen = vec![[(false, false); KINDS as usize]; ledger.allocators.len()];
-    let buffers = entries.iter().filter_map(|entry| {
-        let buffer = buffer(entry, &places, &tags, lines)?;
+    let buffers = entries.into_iter().filter_map(|entry| {
+        let buffer = buffer(&entry, &places, &tags, lines)?;
         let seen = seen.get_mut(usize::from(buffer.allocator))?.get_mut(usize::from(entry.kind))?;
         seen.0 |= buffer.is_per_core;
         seen.1 |= !buffer.is_per_core && buffer.per_bank.is_none();
@@ -219,8 +222,7 @@ fn add_buffers(ledger: &mut Ledger, totals: &Totals, detail: Detail, (entries, t
             }
         }
         Detail::Buffers | Detail::Blocks | Detail::Totals => {
-            ledger.buffers = Vec::with_capacity(entries.len());
-            ledger.buffers.extend(buffers);
+            ledger.buffers = buffers.collect();
             ledger.is_listed = true;
             ledger.has_blocks = detail == Detail::Blocks;
         }
@@ -421,7 +423,7 @@ fn circular(circular: &Circular, places: &Places) -> Option<LedgerCircular> {
     })
 }
 
-fn buffer(entry: &Entry, places: &Places, tags: &[Arc<str>], lines: &Lines) -> Option<LedgerBuffer> {
+fn buffer(entry: &Entry, places: &Places, tags: &[Arc<String>], lines: &Lines) -> Option<LedgerBuffer> {
     Some(LedgerBuffer {
         allocator: u16::try_from(places.get(entry.allocator)?).ok()?,
         kind: buffer_kind(entry.kind),

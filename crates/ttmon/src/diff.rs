@@ -84,7 +84,7 @@ pub(crate) fn compare<'a>(
         };
         let sign = if sizes.0.is_some() { Sign::Resized } else { Sign::New };
         if sizes.0 != sizes.1 {
-            changes.push(change(sign, key, sizes, entry.tag.as_deref().unwrap_or_default()));
+            changes.push(change(sign, key, sizes, entry.tag.as_deref().map_or("", String::as_str)));
         }
     }
     for (earlier, _) in before.iter().zip(is_found).filter(|(_, is_found)| !is_found) {

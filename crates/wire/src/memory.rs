@@ -312,7 +312,7 @@ impl Serialize for BufferJson<'_> {
 fn group_json(group: &BufferGroup, now: UnixTime) -> Value {
     let (name, key) = match &group.key {
         GroupKey::Line(line) => ("line", line_json(line.as_deref())),
-        GroupKey::Text(text) => ("name", text.as_deref().into()),
+        GroupKey::Text(text) => ("name", text.as_deref().map(String::as_str).into()),
     };
     let oldest = group.oldest.and_then(|oldest| age_seconds(oldest, now));
     let BufferGroup { bytes, count, largest, since, .. } = group;

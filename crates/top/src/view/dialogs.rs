@@ -223,7 +223,7 @@ fn buffers(state: &State, snapshot: &Snapshot, of: Owner, process: &Process, lin
     for buffer in buffers.iter().take(BUFFERS_MAX) {
         let entry = &buffer.entry;
         let devices = ranges(buffer.devices().iter().copied());
-        let tag = entry.tag.as_deref().unwrap_or_default();
+        let tag = entry.tag.as_deref().map_or("", String::as_str);
         let text = format!(
             "{:>9} {:<9} {:>14} dev {devices:<6} {:>6} {tag}",
             size(entry.size),
