@@ -20,6 +20,7 @@ pub mod kernels;
 pub mod ledger;
 pub mod limits;
 pub mod memory;
+pub mod mesh;
 pub mod missing;
 pub mod order;
 pub mod problems;

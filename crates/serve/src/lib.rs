@@ -63,7 +63,7 @@ pub use metrics::markdown as metrics_markdown;
 pub use newest::Published;
 pub use page::report_page;
 pub use past::{Keeper, Past};
-pub use routes::{fields_document as fields, openapi_document as openapi};
+pub use routes::{fields_document as fields, mesh_document as mesh, openapi_document as openapi};
 pub use tls::{IS_BUILT_IN as HAS_TLS, TlsError};
 
 use doors::{TcpDoor, UnixDoor};
@@ -163,6 +163,7 @@ impl Host {
         descriptors::expect(DESCRIPTORS, io::stderr());
         let tls =
             options.tls.as_ref().map(|(certificate, key)| tls::Acceptor::new(certificate, key)).transpose().map_err(StartError::Tls)?;
+        let cluster = reading.cluster.clone();
         // This forks: a door that was open would stay open in the reading process, after we are killed.
         let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
@@ -176,6 +177,7 @@ impl Host {
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;
+        service.cluster = cluster;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
         Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, tls } })

@@ -50,6 +50,7 @@ pub(crate) enum Answer {
     History,
     Events,
     Alerts,
+    Mesh,
     Fields,
     OpenApi,
     Metrics,
@@ -190,6 +191,13 @@ pub(crate) const ROUTES: &[Route] = &[
         answer: Answer::Alerts,
     },
     Route {
+        path: "/api/v1/mesh",
+        id: "mesh",
+        summary: "Where the chips are on a grid, and the Ethernet links between them where a cluster descriptor lists them.",
+        parameters: &[],
+        answer: Answer::Mesh,
+    },
+    Route {
         path: "/api/v1/fields",
         id: "fields",
         summary: "The fields of devices and processes: names, titles, units, charts and help.",
@@ -222,6 +230,11 @@ pub fn fields_document() -> String {
 /// The description of the paths, the same for every version of the program.
 pub fn openapi_document() -> String {
     openapi::document("0")
+}
+
+/// Where the chips of a recorded snapshot are: the members of `/api/v1/mesh` without the head of a document.
+pub fn mesh_document(snapshot: &ttmon_model::Snapshot) -> serde_json::Value {
+    documents::mesh_parts(&ttmon_model::mesh::of(snapshot, None))
 }
 
 /// A question, as far as it matters.
@@ -279,6 +292,7 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::History => documents::history(service, view, ask::history(&parameters, service)?).await,
         Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?).await,
         Answer::Alerts => documents::alerts(service),
+        Answer::Mesh => documents::mesh(service),
         Answer::Fields => Ok(typed("application/json", fields::document(service.version))),
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use ttmon_model::Snapshot;
+use ttmon_model::{Cluster, Snapshot};
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_reads::boot_time;
@@ -33,6 +33,8 @@ pub(crate) struct Service {
     pub(crate) token: Option<Token>,
     /// Where the allocation socket keeps its state.
     pub(crate) state: Option<PathBuf>,
+    /// The user's cluster descriptor.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) counters: Counters,
     pub(crate) deltas: Deltas,
     newest: Mutex<Option<Arc<Published>>>,
@@ -84,6 +86,7 @@ impl Service {
             processes,
             token,
             state: None,
+            cluster: None,
             counters: Counters::default(),
             deltas: Deltas::default(),
             newest: Mutex::default(),

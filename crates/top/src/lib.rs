@@ -20,7 +20,6 @@ mod history;
 mod host;
 mod keys;
 mod layout;
-mod mesh;
 mod metric;
 mod run;
 mod screen;

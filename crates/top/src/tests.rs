@@ -6,6 +6,7 @@ pub(crate) mod machine;
 mod golden;
 mod hints;
 mod keys;
+mod mesh;
 mod properties;
 mod sources;
 

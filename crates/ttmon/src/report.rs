@@ -70,6 +70,7 @@ fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
     let (is_cut, last) =
         (reader.is_cut(), (0..count).rev().find(|number| reader.line(*number).is_ok_and(|line| ttmon_wire::read(line).is_ok())));
     let last = reader.line(last.ok_or("no frame of it can be read")?).map_err(|error| error.to_string())?;
+    let snapshot = ttmon_wire::read(last).map_err(|error| error.to_string())?;
     let marks = marks(&frames);
     let head = json!({
         "kind": "recording",
@@ -77,6 +78,7 @@ fn recording(mut reader: Reader<impl Read + Seek>) -> Result<String, String> {
         "is_cut": is_cut,
         "history": history(&frames, &names, points),
         "marks": marks,
+        "mesh": ttmon_serve::mesh(&snapshot),
     });
     let head = head.to_string();
     let head = head.strip_suffix('}').unwrap_or_default();
@@ -195,6 +197,7 @@ mod tests {
         assert_eq!((at(750), at(1900)), (&Value::Null, &Value::Null));
         assert!(power.iter().filter(|value| value.as_f64() == Some(20.5)).count() > 200);
         assert_eq!((&data["marks"][0]["from"], &data["marks"][0]["to"]), (&json!("ok"), &json!("gone")));
+        assert_eq!((&data["mesh"]["tiles"][0]["device"], &data["mesh"]["columns"]), (&json!(7), &json!(1)));
         assert!(data["fields"]["charts"].as_array().is_some_and(|charts| !charts.is_empty()));
     }
 

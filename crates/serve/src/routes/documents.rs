@@ -8,6 +8,7 @@ use hyper::Response;
 use serde_json::{Value, json};
 use ttmon_alerts::Sender;
 use ttmon_model::ledger::LedgerSample;
+use ttmon_model::mesh::{Link, Mesh, Tile};
 use ttmon_model::order::BufferOrder;
 use ttmon_model::{Device, Process, ProcessKey, Snapshot};
 use ttmon_reads::boot_time;
@@ -49,6 +50,32 @@ pub(super) fn alerts(service: &Service) -> Result<Response<Body>, Problem> {
     let snapshot = &newest.snapshot;
     let sender = Sender { version: service.version, host: &snapshot.host, origin: snapshot.origin.name(), is_test: false };
     Ok(aged(format!("{}\n", service.alerting.document(sender)), newest.age().as_secs()))
+}
+
+/// Where the chips are, and what joins them.
+pub(super) fn mesh(service: &Service) -> Result<Response<Body>, Problem> {
+    let newest = service.fresh().map_err(Problem::Stale)?;
+    let snapshot = &newest.snapshot;
+    let mut document = mesh_parts(&ttmon_model::mesh::of(snapshot, service.cluster.as_ref()));
+    document["schema"] = json!(SCHEMA);
+    document["version"] = json!(service.version);
+    document["host"] = json!(snapshot.host);
+    document["time"] = json!(snapshot.time.rfc3339());
+    document["origin"] = json!(snapshot.origin.name());
+    Ok(aged(format!("{document}\n"), newest.age().as_secs()))
+}
+
+/// The members of a mesh, without the head of a document.
+pub(crate) fn mesh_parts(mesh: &Mesh) -> Value {
+    let tile = |tile: &Tile| json!({"device": tile.device.0, "row": tile.row, "column": tile.column, "tray": tile.tray});
+    let link = |link: &Link| json!({"devices": [link.ends.0.0, link.ends.1.0], "count": link.count});
+    json!({
+        "layout": mesh.origin,
+        "rows": mesh.rows,
+        "columns": mesh.columns,
+        "tiles": mesh.tiles.iter().map(tile).collect::<Vec<_>>(),
+        "links": mesh.links.iter().map(link).collect::<Vec<_>>(),
+    })
 }
 
 /// The text of a form that is JSON, with a newline.

@@ -38,6 +38,7 @@ pub(super) fn document(version: &str) -> String {
                 "History": history(),
                 "Events": events(),
                 "Fields": fields(),
+                "Mesh": mesh(),
                 "Recorded": recorded(),
                 "Alerts": document_of(&[("alerts", json!({"type": "array", "items": alert()})), ("rules", anything()), ("silences", anything()), ("receivers", anything()), ("samples_dropped", json!({"type": "integer", "minimum": 0}))]),
             },
@@ -103,6 +104,7 @@ fn content(answer: Answer) -> Value {
         Answer::History => json("History"),
         Answer::Events => json!({"text/event-stream": text, "application/json": {"schema": reference("Events")}}),
         Answer::Alerts => json("Alerts"),
+        Answer::Mesh => json("Mesh"),
         Answer::Fields => json("Fields"),
         Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
         Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
@@ -200,6 +202,21 @@ fn buffer() -> Value {
         },
         "required": ["pid", "allocator", "kind", "address", "size", "devices", "age_s", "tag"],
     })
+}
+
+fn mesh() -> Value {
+    let whole = || json!({"type": "integer", "minimum": 0});
+    let object = |properties: Value| {
+        let required: Vec<String> = properties.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+        json!({"type": "array", "items": {"type": "object", "properties": properties, "required": required}})
+    };
+    document_of(&[
+        ("layout", json!({"type": "string", "description": "What the places come from, in words."})),
+        ("rows", whole()),
+        ("columns", whole()),
+        ("tiles", object(json!({"device": whole(), "row": whole(), "column": whole(), "tray": {"type": ["integer", "null"], "minimum": 0}}))),
+        ("links", object(json!({"devices": {"type": "array", "items": whole(), "minItems": 2, "maxItems": 2}, "count": whole()}))),
+    ])
 }
 
 fn alert() -> Value {

@@ -1,13 +1,13 @@
 //! Chips as they are wired: a tile each, coloured by the chosen metric.
 
 use ratatui_core::layout::Rect;
+use ttmon_model::mesh::{self, Link, Mesh, Tile};
 use ttmon_model::snapshot::{Location, Severity};
 use ttmon_model::{Device, Snapshot};
 use ttmon_print::text::Cut;
 
 use super::devices::severity_role;
 use crate::canvas::{Canvas, Field, width};
-use crate::mesh::{self, Link, Mesh, Tile};
 use crate::metric::METRICS;
 use crate::state::State;
 use crate::theme::Role;
@@ -58,11 +58,11 @@ struct Grid {
 impl Grid {
     /// The largest tiles that fit, between the most and the least.
     fn new(mesh: &Mesh, area: Rect, gap: (u16, u16)) -> Option<Self> {
-        let trays = mesh.tray_gap * mesh.trays();
+        let trays = u16::from(mesh.trays() > 0) * mesh.trays();
         let width = (area.width.checked_sub(2 + trays)? / mesh.columns.max(1)).min(TILE_MAX.0).checked_sub(gap.0)?;
         let height = (area.height.checked_sub(3)? / mesh.rows.max(1)).min(TILE_MAX.1).checked_sub(gap.1)?;
         let is_enough = width + 1 >= TILE_MIN.0 && height >= TILE_MIN.1;
-        is_enough.then_some(Self { area, width, height, gap, tray_gap: mesh.tray_gap })
+        is_enough.then_some(Self { area, width, height, gap, tray_gap: u16::from(mesh.trays() > 0) })
     }
 
     fn place(&self, tile: &Tile) -> Rect {

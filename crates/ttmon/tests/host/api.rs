@@ -22,7 +22,7 @@ fn every_path_of_the_description_answers() {
     let server = Server::start("n300,p150", &[]);
     let description = server.get("/api/v1/openapi.json").json();
     let paths: Vec<&String> = description["paths"].as_object().expect("paths").keys().collect();
-    assert_eq!(paths.len(), 14, "{paths:?}");
+    assert_eq!(paths.len(), 15, "{paths:?}");
     for path in paths.iter().filter(|path| !path.ends_with("/events") && !path.ends_with("/buffers")) {
         let answer = server.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -35,6 +35,16 @@ fn every_path_of_the_description_answers() {
     assert!(metrics.body.ends_with("# EOF\n") && metrics.head.contains("openmetrics-text"), "{}", metrics.head);
     assert!(metrics.body.contains("ttmon_device_temperature_celsius{device=\"0\""));
     assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn the_mesh_has_a_place_for_each_chip() {
+    let server = Server::start("t3k", &[]);
+    let mesh = server.get("/api/v1/mesh").json();
+    let tiles = mesh["tiles"].as_array().expect("tiles");
+    assert_eq!((tiles.len(), mesh["rows"].as_u64(), mesh["columns"].as_u64()), (8, Some(2), Some(4)), "{mesh}");
+    assert!(tiles.iter().any(|tile| tile["device"] == 4 && tile["row"] == 1 && tile["column"] == 0 && tile["tray"].is_null()), "{mesh}");
+    assert_eq!(mesh["links"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]

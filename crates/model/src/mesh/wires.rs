@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ttmon_model::DeviceId;
+use crate::DeviceId;
 
 use super::Link;
 

@@ -3,49 +3,55 @@
 
 mod wires;
 
-use ttmon_model::cluster::{Cluster, ClusterPlace};
-use ttmon_model::snapshot::Location;
-use ttmon_model::{Device, DeviceId, Snapshot};
+use crate::cluster::{Cluster, ClusterPlace};
+use crate::snapshot::Location;
+use crate::{Device, DeviceId, Snapshot};
 
 /// Chips on a grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mesh {
+pub struct Mesh {
     /// In words: `t3k, 2x4`.
-    pub(crate) origin: String,
-    pub(crate) rows: u16,
-    pub(crate) columns: u16,
-    pub(crate) tiles: Vec<Tile>,
-    /// Columns of the screen between trays.
-    pub(crate) tray_gap: u16,
+    pub origin: String,
+    /// Rows of the grid.
+    pub rows: u16,
+    /// Columns of the grid.
+    pub columns: u16,
+    /// Every device, once.
+    pub tiles: Vec<Tile>,
     /// What wires them, where a descriptor says so.
-    pub(crate) links: Vec<Link>,
+    pub links: Vec<Link>,
 }
 
 /// Ethernet between two chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) ends: (DeviceId, DeviceId),
-    pub(crate) count: u32,
+pub struct Link {
+    /// The devices that it joins.
+    pub ends: (DeviceId, DeviceId),
+    /// How many links there are.
+    pub count: u32,
 }
 
 /// One chip's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tile {
-    pub(crate) device: DeviceId,
-    pub(crate) row: u16,
-    pub(crate) column: u16,
+pub struct Tile {
+    /// Which chip.
+    pub device: DeviceId,
+    /// From 0, at the top.
+    pub row: u16,
+    /// From 0, at the left.
+    pub column: u16,
     /// Which tray of a Galaxy.
-    pub(crate) tray: Option<u16>,
+    pub tray: Option<u16>,
 }
 
 impl Mesh {
     /// The tile of a device.
-    pub(crate) fn tile(&self, device: DeviceId) -> Option<&Tile> {
+    pub fn tile(&self, device: DeviceId) -> Option<&Tile> {
         self.tiles.iter().find(|tile| tile.device == device)
     }
 
     /// Two chips beside or below each other, the left or upper one first; `None` for chips further apart.
-    pub(crate) fn neighbours(&self, link: &Link) -> Option<(&Tile, &Tile)> {
+    pub fn neighbours(&self, link: &Link) -> Option<(&Tile, &Tile)> {
         let (one, other) = (self.tile(link.ends.0)?, self.tile(link.ends.1)?);
         let (first, second) = if (one.row, one.column) <= (other.row, other.column) { (one, other) } else { (other, one) };
         let (down, right) = (second.row - first.row, second.column.abs_diff(first.column));
@@ -53,7 +59,7 @@ impl Mesh {
     }
 
     /// How many trays there are beside the first.
-    pub(crate) fn trays(&self) -> u16 {
+    pub fn trays(&self) -> u16 {
         self.tiles.iter().filter_map(|tile| tile.tray).max().unwrap_or(0)
     }
 }
@@ -63,7 +69,7 @@ const GALAXY_CHIPS: usize = 32;
 const TRAY: (u16, u16) = (4, 2);
 
 /// The mesh of a machine: as its descriptor has it, else by its product.
-pub(crate) fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
+pub fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
     let links = cluster.map_or_else(Vec::new, |cluster| links(snapshot, cluster));
     let mesh = cluster.and_then(|cluster| described(snapshot, cluster)).or_else(|| by_wires(snapshot, &links));
     let mesh = mesh.unwrap_or_else(|| by_product(snapshot, &links));
@@ -78,7 +84,7 @@ fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
     let tile = |(index, device): (usize, &DeviceId)| place(index).map(|(row, column)| Tile { device: *device, row, column, tray: None });
     let tiles: Vec<Tile> = placed.iter().enumerate().map(tile).collect::<Option<_>>()?;
     let (rows, columns) = (u16::try_from(placed.len() / columns).ok()?, u16::try_from(columns).ok()?);
-    Some(Mesh { origin: format!("{rows}x{columns} by the descriptor's links"), rows, columns, tiles, tray_gap: 0, links: Vec::new() })
+    Some(Mesh { origin: format!("{rows}x{columns} by the descriptor's links"), rows, columns, tiles, links: Vec::new() })
 }
 
 fn by_product(snapshot: &Snapshot, links: &[Link]) -> Mesh {
@@ -136,8 +142,7 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     if !is_dense || !tiles.iter().enumerate().all(is_alone) {
         return None;
     }
-    let gap = u16::from(shelves.len() > 1);
-    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, tray_gap: gap, links: Vec::new() })
+    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, links: Vec::new() })
 }
 
 fn board(device: &Device) -> &str {
@@ -155,7 +160,6 @@ fn galaxy(devices: &[Device]) -> Mesh {
         rows: TRAY.0,
         columns: 4 * TRAY.1,
         tiles: (0..).zip(devices).map(place).collect(),
-        tray_gap: 1,
         links: Vec::new(),
     }
 }
@@ -174,7 +178,7 @@ fn boards_of_two(devices: &[Device]) -> Mesh {
     }
     let columns = tiles.iter().map(|tile| tile.column + 1).max().unwrap_or(1);
     let name = if local.len() == 4 { "t3k (4 x n300)".to_owned() } else { format!("{} x n300", local.len()) };
-    Mesh { origin: format!("{name}, {rows}x{columns}, R behind its L"), rows, columns, tiles, tray_gap: 0, links: Vec::new() }
+    Mesh { origin: format!("{name}, {rows}x{columns}, R behind its L"), rows, columns, tiles, links: Vec::new() }
 }
 
 /// Boards in the order of their ids, as square as a screen likes them, whatever wires there are.
@@ -192,73 +196,6 @@ fn plain(devices: &[Device], links: &[Link]) -> Mesh {
         rows: count.div_ceil(columns),
         columns,
         tiles: tiles.collect(),
-        tray_gap: 0,
         links: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::machine;
-    use ttmon_model::cluster::ClusterChip;
-
-    #[test]
-    fn every_chip_has_a_place_of_its_own() {
-        for (name, snapshot) in machine::all() {
-            let mesh = of(&snapshot, None);
-            assert_eq!(mesh.tiles.len(), snapshot.devices.len(), "{name}");
-            for (index, tile) in mesh.tiles.iter().enumerate() {
-                assert!(tile.row < mesh.rows && tile.column < mesh.columns, "{name}: {tile:?}");
-                let is_same = |other: &Tile| (other.row, other.column) == (tile.row, tile.column);
-                assert!(!mesh.tiles[..index].iter().any(is_same), "{name}: {tile:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_galaxy_has_trays_and_an_n300_its_second_chip_below() {
-        let galaxy = of(&machine::galaxy(), None);
-        assert_eq!((galaxy.rows, galaxy.columns, galaxy.trays()), (4, 8, 3));
-        let pair = of(&machine::n300(), None);
-        assert_eq!((pair.rows, pair.columns), (2, 1));
-    }
-
-    /// Four boards of two in a ring, as UMD describes a T3000: chips where it says, wires between neighbours and across.
-    #[test]
-    fn a_descriptor_wins() {
-        let mut snapshot = machine::galaxy();
-        snapshot.devices.truncate(8);
-        let chip = |(number, (x, y)): (u32, (u16, u16))| ClusterChip {
-            chip: number,
-            arch: None,
-            unique_id: None,
-            device: None,
-            bdf: None,
-            board_id: None,
-            board_type: None,
-            location: None,
-            place: Some(ClusterPlace { rack: 0, shelf: 0, y, x }),
-        };
-        let places = [(1, 0), (1, 1), (2, 0), (2, 1), (0, 0), (0, 1), (3, 0), (3, 1)];
-        let mut cluster =
-            Cluster { chips: (0..).zip(places).map(chip).collect(), links: vec![(0, 2, 2), (0, 1, 2), (4, 6, 1), (0, 99, 1)] };
-        for (number, device) in (0..).zip(&mut snapshot.devices) {
-            device.metal_id = Ok(number);
-        }
-        let mesh = of(&snapshot, Some(&cluster));
-        assert_eq!((mesh.rows, mesh.columns, mesh.links.len()), (2, 4, 3));
-        assert_eq!(mesh.tile(DeviceId(4)).map(|tile| (tile.row, tile.column)), Some((0, 0)));
-        let near: Vec<bool> = mesh.links.iter().map(|link| mesh.neighbours(link).is_some()).collect();
-        assert_eq!(near, [true, true, false]);
-        // Two on one place, or one without: then the product decides, and the wires stay.
-        cluster.chips[3].place = cluster.chips[2].place;
-        assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
-        assert_eq!(of(&snapshot, Some(&cluster)).links.len(), 3);
-        // As far apart as can be written.
-        for (x, y) in [(u16::MAX, 0), (0, u16::MAX)] {
-            cluster.chips[3].place = Some(ClusterPlace { rack: 0, shelf: 0, y, x });
-            assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
-        }
     }
 }

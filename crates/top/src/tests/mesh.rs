@@ -1,0 +1,66 @@
+//! Where chips are placed on the machines of the tests.
+
+use ttmon_model::DeviceId;
+use ttmon_model::cluster::{Cluster, ClusterChip, ClusterPlace};
+use ttmon_model::mesh::{Tile, of};
+
+use super::machine;
+
+#[test]
+fn every_chip_has_a_place_of_its_own() {
+    for (name, snapshot) in machine::all() {
+        let mesh = of(&snapshot, None);
+        assert_eq!(mesh.tiles.len(), snapshot.devices.len(), "{name}");
+        for (index, tile) in mesh.tiles.iter().enumerate() {
+            assert!(tile.row < mesh.rows && tile.column < mesh.columns, "{name}: {tile:?}");
+            let is_same = |other: &Tile| (other.row, other.column) == (tile.row, tile.column);
+            assert!(!mesh.tiles[..index].iter().any(is_same), "{name}: {tile:?}");
+        }
+    }
+}
+
+#[test]
+fn a_galaxy_has_trays_and_an_n300_its_second_chip_below() {
+    let galaxy = of(&machine::galaxy(), None);
+    assert_eq!((galaxy.rows, galaxy.columns, galaxy.trays()), (4, 8, 3));
+    let pair = of(&machine::n300(), None);
+    assert_eq!((pair.rows, pair.columns), (2, 1));
+}
+
+/// Four boards of two in a ring, as UMD describes a T3000: chips where it says, wires between neighbours and across.
+#[test]
+fn a_descriptor_wins() {
+    let mut snapshot = machine::galaxy();
+    snapshot.devices.truncate(8);
+    let chip = |(number, (x, y)): (u32, (u16, u16))| ClusterChip {
+        chip: number,
+        arch: None,
+        unique_id: None,
+        device: None,
+        bdf: None,
+        board_id: None,
+        board_type: None,
+        location: None,
+        place: Some(ClusterPlace { rack: 0, shelf: 0, y, x }),
+    };
+    let places = [(1, 0), (1, 1), (2, 0), (2, 1), (0, 0), (0, 1), (3, 0), (3, 1)];
+    let mut cluster =
+        Cluster { chips: (0..).zip(places).map(chip).collect(), links: vec![(0, 2, 2), (0, 1, 2), (4, 6, 1), (0, 99, 1)] };
+    for (number, device) in (0..).zip(&mut snapshot.devices) {
+        device.metal_id = Ok(number);
+    }
+    let mesh = of(&snapshot, Some(&cluster));
+    assert_eq!((mesh.rows, mesh.columns, mesh.links.len()), (2, 4, 3));
+    assert_eq!(mesh.tile(DeviceId(4)).map(|tile| (tile.row, tile.column)), Some((0, 0)));
+    let near: Vec<bool> = mesh.links.iter().map(|link| mesh.neighbours(link).is_some()).collect();
+    assert_eq!(near, [true, true, false]);
+    // Two on one place, or one without: then the product decides, and the wires stay.
+    cluster.chips[3].place = cluster.chips[2].place;
+    assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
+    assert_eq!(of(&snapshot, Some(&cluster)).links.len(), 3);
+    // As far apart as can be written.
+    for (x, y) in [(u16::MAX, 0), (0, u16::MAX)] {
+        cluster.chips[3].place = Some(ClusterPlace { rack: 0, shelf: 0, y, x });
+        assert_eq!(of(&snapshot, Some(&cluster)).origin, "boards by id");
+    }
+}
