@@ -5,6 +5,7 @@
 //! same length are gone into, everything else is replaced whole. (No member is a list in one snapshot and an object in the next.)
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
@@ -15,7 +16,13 @@ use crate::limits::READY_MAX;
 
 /// The newest document of each view, and how it came from the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Deltas(Mutex<HashMap<View, Newest>>);
+pub(crate) struct Deltas {
+    newest: Mutex<HashMap<View, Newest>>,
+    /// Held by the stream that makes what others wait for.
+    turn: tokio::sync::Mutex<()>,
+    /// How many deltas were computed.
+    made: AtomicU64,
+}
 
 #[derive(Clone, Debug)]
 struct Newest {
@@ -26,6 +33,22 @@ struct Newest {
 }
 
 impl Deltas {
+    /// Waits until no other stream makes a document: a new snapshot wakes all streams at once, and what the first of them makes is
+    /// ready for the others.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// What changed from snapshot `from` to snapshot `number`, if it was computed before.
+    pub(crate) fn ready(&self, view: View, from: u64, number: u64) -> Option<Bytes> {
+        self.lock().get(&view)?.between(from, number)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
     /// What changed from snapshot `from` to snapshot `number`, whose document `text` makes. None where that is not known: the caller sends
     /// the whole document. All streams of a view share what the first of them computed.
     pub(crate) fn between(&self, view: View, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
@@ -34,6 +57,7 @@ impl Deltas {
             Some(newest) if newest.number >= number => newest,
             before => {
                 // Computed without the lock: the thread that answers everybody must not wait for a large document.
+                self.made.fetch_add(1, Ordering::Relaxed);
                 let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);
                 let delta = before.map(|before| {
                     let changes = changes(&before.document, &document).unwrap_or_else(|| Value::Object(Map::new()));
@@ -50,11 +74,17 @@ impl Deltas {
                 newest
             }
         };
-        newest.delta.filter(|(before, _)| *before == from && newest.number == number).map(|(_, delta)| delta)
+        newest.between(from, number)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<View, Newest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Newest {
+    fn between(&self, from: u64, number: u64) -> Option<Bytes> {
+        self.delta.as_ref().filter(|(before, _)| *before == from && self.number == number).map(|(_, delta)| delta.clone())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::access::View;
 use crate::body::Body;
 use crate::happenings::Happening;
 use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX};
-use crate::newest::Form;
+use crate::newest::{Form, Published};
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -122,18 +122,28 @@ impl Events {
         let newest = service.fresh().ok().filter(|newest| self.snapshots && !is_behind && newest.number != self.number);
         if let Some(newest) = newest {
             let before = std::mem::replace(&mut self.number, newest.number);
-            let (making, deltas) = (Arc::clone(service), self.deltas);
-            let made = tokio::task::spawn_blocking(move || {
-                let text = || documents::text(&newest, Form::Snapshot, view, making.version);
-                match deltas.then(|| making.deltas.between(view, before, newest.number, text)).flatten() {
-                    Some(delta) => [Bytes::from_static(b"event: delta\ndata: "), delta, Bytes::from_static(b"\n\n")],
-                    None => [Bytes::from_static(b"event: snapshot\ndata: "), text(), Bytes::from_static(b"\n")],
-                }
-            });
-            parts.extend(made.await.into_iter().flatten());
+            parts.extend(frame(service, view, newest, self.deltas.then_some(before)).await.into_iter().flatten());
         }
         parts
     }
+}
+
+/// The newest snapshot: what changed since snapshot `before`, where that is asked for and known, else the whole.
+async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, before: Option<u64>) -> Option<[Bytes; 3]> {
+    let delta_of = |delta: Bytes| [Bytes::from_static(b"event: delta\ndata: "), delta, Bytes::from_static(b"\n\n")];
+    let _turn = service.deltas.turn().await;
+    if let Some(delta) = before.and_then(|before| service.deltas.ready(view, before, newest.number)) {
+        return Some(delta_of(delta));
+    }
+    let making = Arc::clone(service);
+    let made = tokio::task::spawn_blocking(move || {
+        let text = || documents::text(&newest, Form::Snapshot, view, making.version);
+        match before.and_then(|before| making.deltas.between(view, before, newest.number, text)) {
+            Some(delta) => delta_of(delta),
+            None => [Bytes::from_static(b"event: snapshot\ndata: "), text(), Bytes::from_static(b"\n")],
+        }
+    });
+    made.await.ok()
 }
 
 #[cfg(test)]
@@ -173,6 +183,38 @@ mod tests {
             drop((first, open));
             while service.counters.streams() != 0 {
                 tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    /// A snapshot wakes all streams at once: one of them computes what changed.
+    #[test]
+    fn a_delta_is_made_once_for_all_streams() {
+        const STREAMS: usize = 50;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
+            let publish = |number: u64| {
+                let sample = ttmon_model::Sample { at: ttmon_reads::boot_time(), ..crate::fixture::sample() };
+                let published = Published::new(number, crate::fixture::machine(), sample, Vec::new(), Vec::new());
+                service.publish(Duration::ZERO, Arc::new(published));
+            };
+            publish(1);
+            let mut readers = Vec::new();
+            for _ in 0..STREAMS {
+                let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
+                let state = Events { after: service.last_happening(), snapshots: true, deltas: true, number: 0 };
+                tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
+                readers.push(receiver);
+            }
+            for (number, event) in [(1, &b"event: snapshot\ndata: "[..]), (2, b"event: delta\ndata: "), (3, b"event: delta\ndata: ")] {
+                if number > 1 {
+                    publish(number);
+                }
+                for reader in &mut readers {
+                    while reader.recv().await.expect("a part") != event {}
+                }
+                assert_eq!(service.deltas.made(), number);
             }
         });
     }
