@@ -1,4 +1,5 @@
 // Charts over time with axes, on uPlot: limits as dashed lines, events as marks, one crosshair for all.
+import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { clock, number, quantity, short, size } from "./format";
@@ -18,26 +19,39 @@ interface Props {
   series: Series[];
   limit?: number | null;
   marks?: Happening[];
+  /** Seconds that the time axis covers at most; without it, all points. */
+  span?: number | null;
 }
 
-const HEIGHT = 168;
+/** Pixels of one `rem`: text of a wall screen is larger. */
+const rem = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
+const height = (): number => Math.round(11.8 * rem());
+const AXIS_MIN_S = 60;
 const sync = uPlot.sync("ttmon");
 
 /** Steps of bytes are powers of two, and all others nice decimal numbers. */
 const increments = (unit: string): number[] | undefined =>
   unit.startsWith("B") ? Array.from({ length: 50 }, (_, power) => 2 ** power) : undefined;
 
-function axisText(unit: string, value: number): string {
-  if (unit === "B" || unit === "B/s") return size(value).replace(".0", "") + unit.slice(1);
+/** `step` is between two labels, which must differ. */
+function axisText(unit: string, value: number, step: number): string {
+  if (unit === "B" || unit === "B/s") return bytesAt(value, step) + unit.slice(1);
   if (unit === "MHz" || unit === "rpm") return number(value);
   if (unit === "ratio") return `${Math.round(value * 100)}%`;
   return short(value).replace(".0 ", " ");
 }
 
+function bytesAt(value: number, step: number): string {
+  const text = size(value).replace(".0", "");
+  const power = Math.floor(Math.log2(Math.max(value, 1)) / 10);
+  const digits = Math.ceil(-Math.log10(step / 1024 ** power));
+  return power > 0 && digits > 1 ? (value / 1024 ** power).toFixed(Math.min(digits, 3)) + text.replace(/[\d.]+/, "") : text;
+}
+
 /** Dashed line at the limit, thin lines at the events. */
 function decorations(props: () => Props) {
   return (plot: uPlot) => {
-    const { limit, marks = [] } = props();
+    const { limit, marks = [], unit } = props();
     const { ctx, bbox } = plot;
     const colours = theme.value;
     ctx.save();
@@ -55,7 +69,8 @@ function decorations(props: () => Props) {
     };
     if (limit != null) {
       const y = plot.valToPos(limit, "y", true);
-      line(bbox.left, y, bbox.left + bbox.width, y, colours.bad, [6, 4]);
+      // A clock at its limit is as it should be.
+      line(bbox.left, y, bbox.left + bbox.width, y, unit === "MHz" ? colours.dim : colours.bad, [6, 4]);
     }
     for (const mark of marks) {
       const x = plot.valToPos(Date.parse(mark.time) / 1000, "x", true);
@@ -75,21 +90,30 @@ function range(limit: number | null) {
   };
 }
 
+function timeRange({ span, times, series }: Props, min: number, max: number): [number, number] {
+  const end = times.at(-1);
+  if (!span || end === undefined) return [min, max];
+  // Of a service that has just started there is less: then what there is.
+  const first = times.find((_, index) => series.some(({ values }) => values[index] != null)) ?? end;
+  return [Math.min(end - AXIS_MIN_S, Math.max(end - span, first)), end];
+}
+
 function options(latest: () => Props, width: number): uPlot.Options {
   const props = latest();
   const colours = theme.value;
   const { unit } = props;
-  const axis = { stroke: colours.dim, grid: { stroke: colours.grid, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const unitPixels = rem();
+  const axis = { stroke: colours.dim, grid: { stroke: colours.grid, width: 1 }, ticks: { show: false }, font: `${Math.round(unitPixels * 0.78)}px system-ui, sans-serif` };
   const hues = [colours.line, colours.warn, colours.good, colours.bad];
   return {
     width,
-    height: HEIGHT,
+    height: height(),
     legend: { show: false },
     cursor: { sync: { key: sync.key }, points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { y: { range: range(props.limit ?? null) } },
+    scales: { x: { range: (_, min, max) => timeRange(latest(), min, max) }, y: { range: range(props.limit ?? null) } },
     axes: [
-      { ...axis, size: 26, values: "{HH}:{mm}:{ss}" as never, space: 70 },
-      { ...axis, size: 58, space: 32, values: (_, values) => values.map((value) => axisText(unit, value)), ...(increments(unit) ? { incrs: increments(unit)! } : {}) },
+      { ...axis, size: unitPixels * 1.85, values: ((props.span ?? 0) >= 3600 ? "{HH}:{mm}" : "{HH}:{mm}:{ss}") as never, space: unitPixels * 5 },
+      { ...axis, size: unitPixels * 4.1, space: unitPixels * 2.3, values: (_, values) => values.map((value) => axisText(unit, value, (values[1] ?? value * 2) - values[0]!)), ...(increments(unit) ? { incrs: increments(unit)! } : {}) },
     ],
     series: [
       {},
@@ -141,28 +165,32 @@ export function Chart(props: Props) {
   const latest = useRef(props);
   latest.current = props;
   const colours = theme.value;
+  const text = useSignal(rem());
   useEffect(() => {
     const box = ref.current!;
     const made = new uPlot(options(() => latest.current, box.clientWidth || 300), data, box);
     plot.current = made;
     sync.sub(made);
-    const resize = new ResizeObserver(() => box.clientWidth && made.setSize({ width: box.clientWidth, height: HEIGHT }));
+    const resize = new ResizeObserver(() => {
+      text.value = rem();
+      if (box.clientWidth) made.setSize({ width: box.clientWidth, height: height() });
+    });
     resize.observe(box);
     return () => {
       resize.disconnect();
       sync.unsub(made);
       made.destroy();
     };
-  }, [props.title, props.series.length, props.limit, colours]);
+  }, [props.title, props.series.length, props.limit, props.span, colours, text.value]);
   useEffect(() => plot.current?.setData(data), [props.times, props.series]);
   const at = newest(props);
-  const text = valuesAt(props.series, at, props.unit);
+  const newestText = valuesAt(props.series, at, props.unit);
   return (
-    <figure class="chart" aria-label={`${props.title}: ${text}`}>
+    <figure class="chart" aria-label={`${props.title}: ${newestText}`}>
       <figcaption>
         <b>{props.title}</b>
         <span class="num at" aria-hidden="true" />
-        <span class="num newest">{text}</span>
+        <span class="num newest">{newestText}</span>
         {props.limit != null && <small class="dim">limit {quantity(props.limit, props.unit)}</small>}
       </figcaption>
       <div ref={ref} class="plot" aria-hidden="true" />

@@ -1,11 +1,11 @@
 // One device: charts, and every field with its value or the reason why there is none.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { address, route, set } from "./router";
 import { api, fields, isReport, snapshot, tick } from "./store";
 import { lookup, quantity, reason } from "./format";
 import { Badge, Bar, boardName, Panel } from "./parts";
 import { Chart } from "./chart";
+import { usePolled } from "./poll";
 import { ProcessTable } from "./processes";
 import { reportHistory } from "./history";
 import type { ChartRow, Device as Chip, FieldRow, Happening, HistoryDocument } from "./types";
@@ -23,16 +23,10 @@ const loaded = signal<{ id: number; span: string; document: HistoryDocument } | 
 /** Asks for the past of this device, now and again as points are added. */
 function usePast(id: number, span: (typeof SPANS)[number], charts: ChartRow[]) {
   const names = charts.map(({ field }) => field).join(",");
-  const turn = Math.floor(tick.value / span.every);
-  useEffect(() => {
-    if (isReport || !names) return;
-    const abort = new AbortController();
-    const path = `/api/v1/history?device=${id}&since=${span.seconds}&step=${span.step}&fields=${names}`;
-    api<HistoryDocument>(path, abort.signal)
-      .then((document) => (loaded.value = { id, span: span.name, document }))
-      .catch(() => {});
-    return () => abort.abort();
-  }, [id, span.name, names, turn]);
+  const path = isReport || !names ? "" : `/api/v1/history?device=${id}&since=${span.seconds}&step=${span.step}&fields=${names}`;
+  usePolled(path, Math.floor(tick.value / span.every), async (signal) => {
+    loaded.value = { id, span: span.name, document: await api<HistoryDocument>(path, signal) };
+  });
 }
 
 export function Device() {
@@ -40,7 +34,7 @@ export function Device() {
   const id = Number(route.value.id ?? devices[0]?.id ?? 0);
   const device = devices.find((one) => one.id === id);
   const span = SPANS.find(({ name }) => name === route.value.query.get("span")) ?? SPANS[1]!;
-  const charts = device ? (fields.value?.charts ?? []).filter((chart) => hasSource(device, chart)) : [];
+  const charts = device ? (fields.value?.charts ?? []).filter((chart) => hasSource(device, chart.field)) : [];
   usePast(id, span, charts);
   if (!device) {
     return (
@@ -89,7 +83,7 @@ export function Device() {
       </div>
       <div class="charts">
         {charts.map((chart) => (
-          <FieldChart key={chart.name} chart={chart} device={device} past={past} />
+          <FieldChart key={chart.name} chart={chart} device={device} past={past} span={isReport ? null : span.seconds} />
         ))}
       </div>
       <Panel title="Processes on this device">
@@ -108,20 +102,23 @@ function Step({ device, text, label }: { device: Chip | undefined; text: string;
   );
 }
 
-/** A chart of what nothing can measure here would stay empty. */
-function hasSource(device: Chip, chart: ChartRow): boolean {
-  const why = device.missing?.[chart.field];
-  if (chart.unless && lookup(device, chart.unless) != null) return false;
-  return !why || !["no_source", "remote_chip", "not_on_this_arch", "not_tracked", "needs_deep"].includes(why);
+/** Reasons that do not end by themselves: a chart would stay empty. */
+const NEVER = ["no_source", "remote_chip", "not_on_this_arch", "not_exposed", "not_tracked", "needs_deep"];
+
+export function hasSource(device: Chip, field: string): boolean {
+  const unless = fields.value?.charts.find((chart) => chart.field === field)?.unless;
+  if (unless && lookup(device, unless) != null) return false;
+  const why = device.missing?.[field];
+  return !why || !NEVER.includes(why);
 }
 
-function FieldChart({ chart, device, past }: { chart: ChartRow; device: Chip; past: HistoryDocument | null }) {
+function FieldChart({ chart, device, past, span }: { chart: ChartRow; device: Chip; past: HistoryDocument | null; span: number | null }) {
   const column = past?.devices.find(({ id }) => id === device.id)?.fields[chart.field] ?? [];
   const start = past ? Date.parse(past.start) / 1000 : 0;
   const times = column.map((_, index) => start + index * (past?.step_s ?? 1));
   const limit = chart.limit ? (lookup(device, chart.limit) as number | null) : null;
   const marks = (past?.marks ?? []).filter((mark: Happening) => mark.device === device.id || mark.event === "started");
-  return <Chart title={chart.title} unit={chart.unit} times={times} series={[{ label: chart.title, values: column }]} limit={limit} marks={marks} />;
+  return <Chart title={chart.title} unit={chart.unit} times={times} span={span} series={[{ label: chart.title, values: column }]} limit={limit} marks={marks} />;
 }
 
 function AllFields({ device }: { device: Chip }) {

@@ -6,26 +6,23 @@ import { clock } from "./format";
 import { describe, eventLevel, Panel } from "./parts";
 import type { Alert } from "./types";
 
-const text = (alert: Alert, ...names: string[]): string | null => {
-  for (const name of names) if (typeof alert[name] === "string" || typeof alert[name] === "number") return String(alert[name]);
-  return null;
-};
+export const firing = computed(() => (alerts.value ?? []).filter((alert) => alert.state === "firing" && !alert.silenced_until));
 
-export const firing = computed(() => (alerts.value ?? []).filter((alert) => (alert["state"] ?? "firing") === "firing"));
+/** Firing first, then those that may fire, then those that ended. */
+const ORDER = ["firing", "pending", "resolved"];
 
 export function AlertList({ alerts: list }: { alerts: Alert[] }) {
   if (!list.length) return <p class="empty">No alert is active.</p>;
   return (
     <ul class="alerts" role="list">
-      {list.map((alert, index) => {
-        const severity = text(alert, "severity", "level") ?? "warning";
-        const device = text(alert, "device");
+      {[...list].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state)).map((alert) => {
+        const level = alert.state !== "firing" ? "none" : alert.severity === "critical" ? "bad" : "warn";
         return (
-          <li key={text(alert, "id") ?? index} class={severity === "critical" ? "bad" : "warn"}>
-            <b>{text(alert, "name", "rule", "id") ?? "alert"}</b> <span class="state">{text(alert, "state") ?? severity}</span>{" "}
-            <span>{text(alert, "message", "summary", "detail") ?? ""}</span>{" "}
-            {device !== null && <a href={address("device", device)}>device {device}</a>}{" "}
-            {text(alert, "since", "time") && <time class="num dim">since {clock(text(alert, "since", "time"))}</time>}
+          <li key={`${alert.rule} ${alert.device}`} class={level}>
+            <b>{alert.rule}</b> <span class={`badge ${level}`}>{alert.state === "firing" ? alert.severity : alert.state}</span>{" "}
+            <a href={address("device", alert.device)}>device {alert.device}</a> <span>{alert.summary}</span>{" "}
+            <time class="num dim" dateTime={alert.since ?? undefined}>since {clock(alert.since)}</time>
+            {alert.silenced_until && <span class="dim"> silenced until {clock(alert.silenced_until)}</span>}
           </li>
         );
       })}
@@ -85,7 +82,7 @@ export function Events() {
         <ol class="events long">
           {shown.map((event) => (
             <li key={event.id}>
-              <time class="num" dateTime={event.time}>{event.time.slice(0, 10)} {clock(event.time)}</time>
+              <time class="num" dateTime={event.time}><span class="date">{event.time.slice(0, 10)} </span>{clock(event.time)}</time>
               <span class={`dot ${eventLevel(event)}`} aria-hidden="true" />
               <span>{event.device != null ? <a href={address("device", event.device)}>{describe(event)}</a> : describe(event)}</span>
             </li>

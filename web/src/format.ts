@@ -76,7 +76,7 @@ export function duration(seconds: number): string {
   return `${Math.floor(whole / 86400)}d${Math.floor((whole % 86400) / 3600)}h`;
 }
 
-/** The time of day of a moment. */
+/** The time of day. */
 export function clock(time: string | number | null | undefined): string {
   if (time == null) return NONE;
   const date = new Date(time);
@@ -106,7 +106,13 @@ const REASONS: Record<string, string> = {
   timeout: "the read timed out",
   gone: "the device is missing",
   resetting: "the device is resetting",
-  needs_deep: "needs --deep",
+  needs_deep: "needs ttmon serve --deep",
+  first_sample: "a rate needs two samples",
+  not_exposed: "the driver does not publish it",
+  not_held: "no process uses the device",
+  slow_dispatch: "not counted in slow dispatch",
+  out_of_range: "the value read is not plausible",
+  io_error: "the read failed",
 };
 
 /** Why a value is missing, for people. */

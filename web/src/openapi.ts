@@ -58,18 +58,31 @@ export type Device = {
   "bdf": any;
   "board": any;
   "board_power": number | null;
+  "board_power_limit": number | null;
   "board_temperature": number | null;
   "chip": any;
+  "core_efficiency": number | null;
   "current": number | null;
   "current_limit": number | null;
+  "deep_age_s": any;
   "eth_fw": any;
+  "eth_links": any;
+  "eth_links_up": number | null;
   "fan_rpm": number | null;
   "firmware": any;
+  "gddr_corrected_errors": number | null;
+  "gddr_fw": any;
+  "gddr_speed_mts": any;
+  "gddr_temperature": number | null;
+  "gddr_temperatures": any;
+  "gddr_trained": any;
+  "gddr_uncorrected_errors": number | null;
   "health": any;
   "health_reasons": any;
   "heartbeat": number | null;
   "heartbeat_alive": any;
   "id": any;
+  "input_current": number | null;
   "location": any;
   "m3_bl_fw": any;
   "m3_fw": any;
@@ -89,11 +102,16 @@ export type Device = {
   "power": number | null;
   "power_limit": number | null;
   "processes": DeviceProcess[];
+  "programs_per_s": any;
+  "queue_utilization": any;
+  "queues_waiting": number | null;
   "serial": any;
   "state": any;
   "temperature": number | null;
   "temperature_limit": number | null;
+  "tensix_cores": number | null;
   "therm_trip_count": number | null;
+  "throttle_reasons": any;
   "throttling": any;
   "tt_flash": any;
   "unique_id": any;
@@ -225,6 +243,27 @@ export type MemoryOfProcess = {
   "peak_time": string | null;
   "source": any;
   "used": number | null;
+};
+
+export type Mesh = {
+  "columns": number;
+  "host": string;
+  "layout": string;
+  "links": {
+  "count": number;
+  "devices": number[];
+}[];
+  "origin": string;
+  "rows": number;
+  "schema": 1;
+  "tiles": ({
+  "column": number;
+  "device": number;
+  "row": number;
+  "tray": number | null;
+})[];
+  "time": string;
+  "version": string;
 };
 
 export type Problem = {

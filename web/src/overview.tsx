@@ -1,15 +1,16 @@
 // All devices at a glance, worst first; below them who uses them and what changed.
 import { computed } from "@preact/signals";
 import { memo } from "./memo";
-import { address } from "./router";
-import { events, snapshot } from "./store";
-import { clock, percent, quantity, reason, size } from "./format";
+import { address, route, set } from "./router";
+import { events, fields, past, snapshot } from "./store";
+import { clock, lookup, percent, quantity, reason, size } from "./format";
 import { Badge, Bar, boardName, condition, describe, eventLevel, heat, isWell, Panel, rank } from "./parts";
 import { AlertList, firing } from "./events";
 import { ProcessTable } from "./processes";
 import { Sparkline } from "./sparkline";
 import { Trends } from "./trend";
-import type { Device } from "./types";
+import { hasSource } from "./device";
+import type { Device, FieldRow } from "./types";
 
 const sorted = computed(() => [...(snapshot.value?.devices ?? [])].sort((a, b) => Math.min(rank(a), 5) - Math.min(rank(b), 5) || a.id - b.id));
 
@@ -22,7 +23,10 @@ export function Overview() {
   const current = snapshot.value;
   if (!current) return null;
   const devices = sorted.value;
-  const density = devices.length <= 8 ? "roomy" : devices.length <= 48 ? "dense" : "tiny";
+  const isFull = route.value.query.get("charts") === "all";
+  const density = devices.length <= 8 ? "roomy" : devices.length <= 48 || isFull ? "dense" : "tiny";
+  const rows = isFull ? charted.value : null;
+  if (rows) past.want(rows.map(({ name }) => name));
   return (
     <>
       <h1 class="hidden">Overview of {current.host}</h1>
@@ -33,12 +37,20 @@ export function Overview() {
         </Panel>
       )}
       <section aria-label="Devices">
-        <ul class={`tiles ${density}`}>
+        <div class="tiles-head">
+          <h2>
+            Devices <small>worst first</small>
+          </h2>
+          <button type="button" aria-pressed={isFull} onClick={() => set("charts", isFull ? null : "all")}>
+            All charts
+          </button>
+        </div>
+        <ul class={`tiles ${density}${isFull ? " full" : ""}`}>
           {devices.map((device) => (
-            <Tile key={device.id} device={device} density={density} />
+            <Tile key={device.id} device={device} density={density} rows={rows} />
           ))}
         </ul>
-        {devices.length === 0 && <p class="empty">No Tenstorrent device was found. `ttmon doctor` says why.</p>}
+        {devices.length === 0 && <p class="empty">No Tenstorrent device was found. Run <code>ttmon doctor</code> on the machine.</p>}
       </section>
       <Trends />
       <div class="columns">
@@ -54,8 +66,7 @@ export function Overview() {
 }
 
 function Summary({ devices }: { devices: Device[] }) {
-  const well = devices.filter(isWell).length;
-  const ill = devices.length - well;
+  const unhealthy = devices.filter((device) => !isWell(device)).length;
   const used = sum(devices, (device) => device.memory.used);
   const total = sum(devices, (device) => device.memory.total);
   const power = sum(devices, (device) => device.power);
@@ -63,10 +74,10 @@ function Summary({ devices }: { devices: Device[] }) {
   const hottest = devices.reduce<Device | null>((hot, device) => ((device.temperature ?? -1) > (hot?.temperature ?? -1) ? device : hot), null);
   return (
     <dl class="summary">
-      <div class={ill ? "bad" : "good"}>
+      <div class={unhealthy ? "bad" : "good"}>
         <dt>Devices</dt>
         <dd>
-          <b class="num">{devices.length}</b> {ill ? <strong>{ill} not well</strong> : "all well"}
+          <b class="num">{devices.length}</b> {unhealthy ? <strong>{unhealthy} unhealthy</strong> : "all healthy"}
         </dd>
       </div>
       <div>
@@ -101,10 +112,12 @@ function Summary({ devices }: { devices: Device[] }) {
 interface TileProps {
   device: Device;
   density: string;
+  /** The fields to chart; without them the most important ones are. */
+  rows: FieldRow[] | null;
 }
 
 /** Drawn again only when its device changed. */
-const Tile = memo(function Tile({ device, density }: TileProps) {
+const Tile = memo(function Tile({ device, density, rows }: TileProps) {
   const { memory } = device;
   const why = (field: string) => device.missing?.[field];
   const isSilent = device.temperature == null && device.power == null;
@@ -126,16 +139,11 @@ const Tile = memo(function Tile({ device, density }: TileProps) {
       {isSilent ? (
         <p class="tile-silent">No sensors: {why("temperature") === "remote_chip" ? "remote chip" : reason(why("temperature"))}</p>
       ) : (
-        <div class="gauges">
-          <Gauge device={device} field="temperature" label="Temp" unit="C" limit={device.temperature_limit} />
-          <Gauge device={device} field="power" label="Power" unit="W" limit={device.power_limit} />
-          {density === "roomy" && <Gauge device={device} field="pcie_to_device_words_per_s" label="PCIe in" unit="words/s" show={device.pcie_to_device_bytes_per_s} showUnit="B/s" />}
-          {density === "roomy" && <Gauge device={device} field="aiclk_mhz" label="Clock" unit="MHz" limit={device.aiclk_limit_mhz} plain />}
-        </div>
+        <div class="gauges">{rows ? rows.filter((row) => hasSource(device, row.name)).map((row) => <Gauge key={row.name} device={device} field={row.name} label={row.title} unit={row.unit} limit={limitOf(device, row.name)} plain={PLAIN.includes(row.unit)} />) : <MainGauges device={device} density={density} />}</div>
       )}
       {density !== "tiny" && (
         <p class="tile-users" title={names.join(", ")}>
-          {names.length === 0 ? <span class="dim">idle</span> : names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "")}
+          {names.length === 0 ? <span class="dim">{device.state === "gone" ? "" : untracked ? "" : "idle"}</span> : names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "")}
           {untracked > 0 && <span class="warn-text"> {untracked} untracked</span>}
         </p>
       )}
@@ -143,9 +151,39 @@ const Tile = memo(function Tile({ device, density }: TileProps) {
   );
 });
 
+/** What a tile shows unless all charts are asked for. Utilization is known with `--deep`. */
+function MainGauges({ device, density }: { device: Device; density: string }) {
+  const hasUtilization = device.utilization != null;
+  return (
+    <>
+      <Gauge device={device} field="temperature" label="Temp" unit="C" limit={device.temperature_limit} />
+      <Gauge device={device} field="power" label="Power" unit="W" limit={device.power_limit} />
+      {hasUtilization && density !== "tiny" && <Gauge device={device} field="utilization" label="Utilization" unit="ratio" limit={1} plain />}
+      {density === "roomy" && !hasUtilization && <Gauge device={device} field="pcie_to_device_words_per_s" label="PCIe in" unit="words/s" show={device.pcie_to_device_bytes_per_s} showUnit="B/s" />}
+      {(density === "roomy" || (hasUtilization && density === "dense")) && <Gauge device={device} field="aiclk_mhz" label="Clock" unit="MHz" limit={device.aiclk_limit_mhz} plain />}
+    </>
+  );
+}
+
+/** Units of what may reach its limit. */
+const PLAIN = ["MHz", "V", "B"];
+
+/** Every field with a unit whose past is kept: those of the charts first. */
+const charted = computed<FieldRow[]>(() => {
+  const charts = (fields.value?.charts ?? []).map(({ field, title, unit }) => ({ name: field, title, unit }) as FieldRow);
+  const others = (fields.value?.device ?? []).filter((row) => row.kept && row.unit !== "" && row.unit !== "count" && !charts.some(({ name }) => name === row.name));
+  return [...charts, ...others];
+});
+
+function limitOf(device: Device, field: string): number | null {
+  const chart = fields.value?.charts.find((one) => one.field === field);
+  const name = chart ? chart.limit : `${field}_limit`;
+  return name ? ((lookup(device, name) as number | null | undefined) ?? null) : null;
+}
+
 interface GaugeProps {
   device: Device;
-  field: "temperature" | "power" | "aiclk_mhz" | "pcie_to_device_words_per_s";
+  field: string;
   label: string;
   unit: string;
   limit?: number | null;
@@ -156,11 +194,11 @@ interface GaugeProps {
 }
 
 function Gauge({ device, field, label, unit, limit, plain, show, showUnit }: GaugeProps) {
-  const value = device[field] as number | null;
+  const value = (lookup(device, field) ?? null) as number | null;
   const text = show != null ? quantity(show, showUnit!) : quantity(value, unit);
   const share = value != null && limit && !plain ? value / limit : null;
   return (
-    <div class={`gauge ${field}`} title={value == null ? `${label}: ${reason(device.missing?.[field])}` : limit ? `${label}: ${text}, limit ${quantity(limit, unit)}` : `${label}: ${text}`}>
+    <div class="gauge" title={value == null ? `${label}: ${reason(device.missing?.[field])}` : limit ? `${label}: ${text}, limit ${quantity(limit, unit)}` : `${label}: ${text}`}>
       <span class="gauge-label">{label}</span>
       <span class={`num ${share != null ? `text-${heat(share)}` : ""}`}>{text}</span>
       <Sparkline device={device.id} field={field} limit={limit ?? null} label={`${label} of device ${device.id}, last 5 minutes`} />
@@ -170,7 +208,7 @@ function Gauge({ device, field, label, unit, limit, plain, show, showUnit }: Gau
 
 export function RecentEvents() {
   const recent = events.value.slice(-8).reverse();
-  if (!recent.length) return <p class="empty">Nothing has happened since the service started.</p>;
+  if (!recent.length) return <p class="empty">No events since the service started.</p>;
   return (
     <ol class="events">
       {recent.map((event) => (

@@ -40,6 +40,8 @@ export function heat(share: number | null): string {
 
 interface BarProps {
   label: string;
+  /** For a screen reader, where there is no label. */
+  name?: string;
   part: number | null | undefined;
   whole: number | null | undefined;
   /** Why there is no value. */
@@ -47,13 +49,13 @@ interface BarProps {
 }
 
 /** How full something is: bar, percent and bytes. */
-export function Bar({ label, part, whole, why }: BarProps) {
+export function Bar({ label, name = label, part, whole, why }: BarProps) {
   const share = part == null || !whole ? null : Math.min(1, part / whole);
-  const text = part == null ? "N/A" : `${size(part)} / ${size(whole)}`;
+  const text = part == null && !whole ? "N/A" : `${size(part)} / ${size(whole)}`;
   return (
-    <div class="bar" title={part == null ? `${label}: ${reason(why)}` : undefined}>
-      <span class="bar-label">{label}</span>
-      <span class="track" role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round((share ?? 0) * 100)} aria-valuetext={part == null ? reason(why) : `${percent(part, whole)}, ${text}`}>
+    <div class="bar" title={part == null ? `${name}: ${reason(why)}` : undefined}>
+      {label && <span class="bar-label">{label}</span>}
+      <span class="track" role="meter" aria-label={name} aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round((share ?? 0) * 100)} aria-valuetext={part == null ? reason(why) : `${percent(part, whole)}, ${text}`}>
         <span class={`fill ${heat(share)}`} style={{ width: `${(share ?? 0) * 100}%` }} />
       </span>
       <span class="bar-percent num">{percent(part, whole)}</span>
@@ -92,11 +94,13 @@ export function describe(event: Happening): string {
     case "clock":
       return `The clock was set by ${event.jump_s} s`;
     case "gap":
-      return `${event.missed} samples were skipped: the service was late`;
+      return `${event.missed} ${event.missed === 1 ? "sample was" : "samples were"} skipped: the service was late`;
     case "unreadable":
       return `The machine cannot be read: ${event.reason ?? "unknown reason"}`;
     case "readable":
       return "The machine can be read again";
+    case "alert":
+      return `Device ${event.device}: alert ${event.rule} ${event.state === "firing" ? "fired" : "ended"}${event.summary ? ` (${event.summary})` : ""}`;
     default:
       return event.event;
   }
@@ -104,5 +108,6 @@ export function describe(event: Happening): string {
 
 export function eventLevel(event: Happening): string {
   if (event.event === "state" || event.event === "health") return level(event.to ?? "ok");
+  if (event.event === "alert") return event.state === "firing" ? (event.severity === "critical" ? "bad" : "warn") : "good";
   return event.event === "left" || event.event === "unreadable" ? "bad" : event.event === "gap" || event.event === "clock" ? "warn" : "none";
 }

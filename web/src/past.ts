@@ -6,9 +6,17 @@ const POINTS = 300;
 
 export class Past {
   readonly seconds = POINTS;
-  readonly fields = ["temperature", "power", "aiclk_mhz", "memory.used", "memory.l1_used", "pcie_to_device_words_per_s", "pcie_from_device_words_per_s"];
+  fields = ["temperature", "power", "aiclk_mhz", "memory.used", "memory.l1_used", "pcie_to_device_words_per_s", "utilization"];
   isFilled = false;
   #columns = new Map<string, (number | null)[]>();
+
+  /** Keeps these fields too, and asks for what they were. */
+  want(fields: string[]) {
+    const more = fields.filter((field) => !this.fields.includes(field));
+    if (!more.length) return;
+    this.fields = [...this.fields, ...more];
+    this.isFilled = false;
+  }
 
   clear() {
     this.#columns.clear();

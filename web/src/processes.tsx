@@ -2,7 +2,7 @@
 import { useComputed } from "@preact/signals";
 import { address, route, set } from "./router";
 import { snapshot } from "./store";
-import { percent, ranges, reason, size } from "./format";
+import { number, percent, ranges, reason, size } from "./format";
 import { TokenHint } from "./token";
 import type { Process } from "./types";
 
@@ -30,6 +30,7 @@ const COLUMNS: Column[] = [
   { key: "cb", title: "CB", help: "Circular buffers", isNumber: true, more: true, value: (process) => used(process, "cb") },
   { key: "cpu", title: "CPU", help: "Processor time; 100% is one core", isNumber: true, more: true, value: (process) => process.cpu as number | null, text: (process) => percent(process.cpu as number | null, 1) },
   { key: "rss", title: "Host RSS", help: "Host memory", isNumber: true, more: true, value: (process) => process.rss as number | null },
+  { key: "launches", title: "Launches/s", help: "Programs started on devices per second; 0 may be a hang", isNumber: true, more: true, value: (process) => process.launches_per_s as number | null, text: (process) => number(Math.round((process.launches_per_s as number) * 10) / 10) },
   { key: "where", title: "Container / job", help: "Pod, container or Slurm job", more: true, value: (process) => where(process) },
   { key: "status", title: "Status", help: "How its memory is known", value: (process) => process.status },
   { key: "command", title: "Command", help: "Command line", more: true, value: (process) => process.command },
@@ -41,7 +42,7 @@ function where(process: Process): string | null {
   return names.pod_name ?? names.container_name ?? process.pod ?? process.container?.slice(0, 12) ?? job;
 }
 
-const FIELD: Record<string, string> = { dram: "memory", l1: "kinds.l1.used", cb: "kinds.cb.used", where: "container" };
+const FIELD: Record<string, string> = { dram: "memory", l1: "kinds.l1.used", cb: "kinds.cb.used", launches: "launches_per_s", where: "container" };
 
 interface Props {
   processes: Process[];

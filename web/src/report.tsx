@@ -2,8 +2,9 @@
 import { events, fields, past, snapshot } from "./store";
 import { clock, duration, number, percent, ranges, size } from "./format";
 import { keepHistory } from "./history";
+import { keepMesh } from "./mesh";
 import { Bar, Panel } from "./parts";
-import type { Buffer, Fields, Happening, HistoryDocument, Snapshot } from "./types";
+import type { Buffer, Fields, Happening, HistoryDocument, MeshDocument, Snapshot } from "./types";
 
 interface RunKind {
   peak: number | null;
@@ -71,7 +72,7 @@ interface RunDocument {
 
 type Stored =
   | { kind: "run"; document: RunDocument }
-  | { kind: "recording"; snapshot: Snapshot; fields: Fields; history: HistoryDocument; marks: Happening[]; frames: number; is_cut: boolean };
+  | { kind: "recording"; snapshot: Snapshot; fields: Fields; history: HistoryDocument; mesh: MeshDocument; marks: Happening[]; frames: number; is_cut: boolean };
 
 /** Reads the data of this file into the state of the page. */
 export function loadReport(): Stored {
@@ -82,6 +83,7 @@ export function loadReport(): Stored {
     events.value = stored.marks;
     past.fill(stored.history);
     past.isFilled = true;
+    keepMesh(stored.mesh);
     keepHistory({ ...stored.history, marks: stored.marks });
   }
   return stored;

@@ -13,6 +13,25 @@ const observer = new IntersectionObserver((entries) => {
   }
 });
 
+/** What is drawn in the next frame: snapshots that come in a burst cost one drawing. */
+const waiting = new Set<() => void>();
+
+function soon(draw: () => void) {
+  // What is printed is not drawn in frames.
+  if (matchMedia("print").matches) return draw();
+  if (waiting.size === 0) {
+    requestAnimationFrame(() => {
+      const drawings = [...waiting];
+      waiting.clear();
+      for (const one of drawings) one();
+    });
+  }
+  waiting.add(draw);
+}
+
+/** Fewer points do not take the whole width. */
+const POINTS_MIN = 60;
+
 interface Props {
   device: number;
   field: string;
@@ -31,10 +50,11 @@ export function Sparkline({ device, field, limit, label }: Props) {
     const stop = effect(() => {
       void tick.value;
       void theme.value;
-      if (visible.get(canvas)) draw();
+      if (visible.get(canvas)) soon(draw);
     });
     return () => {
       stop();
+      waiting.delete(draw);
       observer.unobserve(canvas);
     };
   }, [device, field, limit]);
@@ -56,7 +76,7 @@ function paint(canvas: HTMLCanvasElement, points: (number | null)[], limit: numb
   for (const point of points) if (point !== null && point > top) top = point;
   if (!top) return;
   const colours = theme.value;
-  const count = past.seconds;
+  const count = Math.max(POINTS_MIN, points.length);
   const x = (index: number) => ((count - points.length + index) / (count - 1)) * width;
   const y = (value: number) => height - scale - (value / top) * (height - 2 * scale);
   const line = new Path2D();

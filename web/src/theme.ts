@@ -39,5 +39,5 @@ function show() {
   theme.value = read();
 }
 
-for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", show);
+for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)", "print"]) matchMedia(query).addEventListener("change", show);
 show();

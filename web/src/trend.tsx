@@ -1,9 +1,9 @@
 // Sums of all devices over the last five minutes.
-import { past, snapshot, tick } from "./store";
+import { isReport, past, snapshot, tick } from "./store";
 import { Chart } from "./chart";
 import type { Device } from "./types";
 
-/** Adds the devices up, newest last. A moment at which nothing was known is a gap. */
+/** Adds the devices up, newest last. A second without any value is a gap. */
 function total(devices: Device[], field: string): (number | null)[] {
   const columns = devices.map(({ id }) => past.of(id, field));
   const length = Math.max(0, ...columns.map((column) => column.length));
@@ -31,7 +31,7 @@ export function Trends() {
       {CHARTS.map(({ field, title, unit }) => {
         const values = total(current.devices, field);
         if (values.every((value) => value === null)) return null;
-        return <Chart key={field} title={title} unit={unit} times={values.map((_, index) => end - values.length + 1 + index)} series={[{ label: title, values }]} />;
+        return <Chart key={field} title={title} unit={unit} span={isReport ? null : past.seconds} times={values.map((_, index) => end - values.length + 1 + index)} series={[{ label: title, values }]} />;
       })}
     </div>
   );

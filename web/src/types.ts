@@ -1,5 +1,5 @@
 // What the page reads of the API. Field lists come from openapi.ts, which is generated.
-import type { Device as DeviceFields, DeviceProcess, MemoryOfKind, Process as ProcessFields, Fields } from "./openapi";
+import type { Alerts, Mesh, Device as DeviceFields, DeviceProcess, MemoryOfKind, Process as ProcessFields, Fields } from "./openapi";
 
 export type { Fields };
 export type FieldRow = Fields["device"][number];
@@ -16,6 +16,7 @@ export interface DeviceMemory {
   l1_used: number | null;
   untracked_processes: number | null;
   hidden_processes: number | null;
+  refusals: number | null;
   kinds: Kinds;
 }
 
@@ -81,6 +82,12 @@ export interface Snapshot {
   allocators: Allocator[];
 }
 
+export interface SourceLine {
+  file: string;
+  line: number;
+  function?: string;
+}
+
 export interface Buffer {
   pid: number;
   allocator: string;
@@ -93,7 +100,7 @@ export interface Buffer {
   age_s: number | null;
   tag: string | null;
   op?: string | null;
-  line?: { file: string; line: number; function?: string } | null;
+  line?: SourceLine | null;
 }
 
 export interface Block {
@@ -118,6 +125,10 @@ export interface Happening {
   from?: string;
   to?: string;
   reasons?: string[];
+  state?: string;
+  rule?: string;
+  severity?: string;
+  summary?: string;
   jump_s?: number;
   missed?: number;
   reason?: string;
@@ -132,6 +143,11 @@ export interface RecordedEvent {
   address?: string | null;
   devices?: number[] | null;
   tag?: string | null;
+  line?: SourceLine | null;
+  /** Of a refusal: what was asked for, what was free and why it did not fit. */
+  words?: string | null;
+  verdict?: string | null;
+  top?: { size: number; tag: string | null; op: string | null; line: SourceLine | null }[];
 }
 
 export interface HistoryDocument {
@@ -144,6 +160,6 @@ export interface HistoryDocument {
   marks: Happening[];
 }
 
-export interface Alert {
-  [key: string]: unknown;
-}
+export type Alert = Alerts["alerts"][number];
+/** Without the head of a document in a report. */
+export type MeshDocument = Pick<Mesh, "layout" | "rows" | "columns" | "tiles" | "links">;
