@@ -8,6 +8,7 @@ mod host;
 mod ledger;
 mod limits;
 mod memory;
+mod page;
 mod peers;
 mod plain;
 mod root;
@@ -25,10 +26,13 @@ use crate::stop::Stop;
 
 /// What it takes.
 pub(crate) const ARGUMENTS: &str =
-    "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | run | mem | top [--seconds N | --hour]";
+    "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | top [--seconds N | --hour]";
 
 /// Enough for a median and a ninth decile that stand still.
 const RUNS: usize = 200;
+
+/// Of each half of the bench of the page.
+const PAGE_SECONDS: u64 = 30;
 
 /// Minutes, not ticks.
 const SECONDS: u64 = 120;
@@ -39,6 +43,8 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["snapshot", flag @ "--runs", text] => Ok(snapshot::run(project, number(flag, text)?)?),
         ["host"] => Ok(host::run(project)?),
         ["day"] => Ok(host::day(project)?),
+        ["page"] => Ok(page::run(project, PAGE_SECONDS)?),
+        ["page", flag @ "--seconds", text] => Ok(page::run(project, number(flag, text)?)?),
         ["run"] => Ok(run::run(project, RUNS)?),
         ["mem"] => Ok(memory::run(project)?),
         ["top"] => Ok(top::run(project, SECONDS)?),

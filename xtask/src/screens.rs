@@ -1,7 +1,8 @@
 //! `cargo xtask screens`: the pictures of the README, made from what the program itself draws.
 //!
 //! `ttmon top` plays a recording (docs/screens/t3k.ttmon) in a pseudo-terminal to its end; what is on the screen then becomes
-//! an SVG, cell by cell. The same recording makes the same pictures, so they can be compared.
+//! an SVG, cell by cell. The same recording makes the same pictures, so they can be compared. The picture of the page is made by
+//! Chromium from the same recording.
 
 mod svg;
 
@@ -18,6 +19,7 @@ use vt100::{Parser, Screen};
 
 use crate::project::{self, Project};
 use crate::stop::Stop;
+use crate::web;
 
 const RECORDING: &str = "docs/screens/t3k.ttmon";
 /// A busy machine gets this long for a picture.
@@ -46,11 +48,20 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
                 fs::write(project.root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
                 println!("screens: wrote {path}");
             }
-            Ok(())
+            Ok(page(project)?)
         }
         [flag] if flag == "--check" => Ok(check(project)?),
         _ => Err(Stop::Usage(format!("screens takes --check or nothing, not {}", arguments.join(" ")))),
     }
+}
+
+/// The picture of the page, with its layout; the stage `page` compares the layout.
+fn page(project: &Project) -> Result<(), String> {
+    let browser = web::Browser::have(project).map_err(|why| format!("docs/screens/page.png is as it was: {why}"))?;
+    let program = project.metadata()?.target.join("debug/ttmon");
+    project::run(browser.command(project, &program).arg("--picture"))?;
+    println!("screens: wrote docs/screens/page.png");
+    Ok(())
 }
 
 /// Says which pictures are not what the program draws.

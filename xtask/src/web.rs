@@ -2,7 +2,8 @@
 //! node: the built files are committed, and the stage `page` compares them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::project::{self, Project};
 use crate::stop::Stop;
@@ -23,6 +24,29 @@ pub(crate) fn build(project: &Project, arguments: &[&str]) -> Result<(), String>
     let node = |file: &str, arguments: &[&str]| project::run(project.command("node", &[file]).args(arguments).current_dir(&folder));
     node("build.mjs", arguments)?;
     node(&compiler.to_string_lossy(), &["-p", "."])
+}
+
+/// What the page is tried with: node's packages, Chromium, and the fonts that its texts are measured with.
+pub(crate) struct Browser {
+    folder: PathBuf,
+    fonts: PathBuf,
+}
+
+impl Browser {
+    /// An error says what cannot be had here.
+    pub(crate) fn have(project: &Project) -> Result<Self, String> {
+        let folder = packages(project)?;
+        tools::installed(project, "chromium", "chromium")?;
+        let fonts = tools::debian(project, "fonts-dejavu-core")?.join("usr/share/fonts/truetype/dejavu");
+        Ok(Self { folder, fonts })
+    }
+
+    /// The tests of the page with this program.
+    pub(crate) fn command(&self, project: &Project, program: &Path) -> Command {
+        let mut command = project.command("node", &["test/page.mjs"]);
+        command.arg(program).current_dir(&self.folder).env("PAGE_FONTS", &self.fonts);
+        command
+    }
 }
 
 /// The folder of the page, with its packages in the versions of the lock file.

@@ -43,7 +43,7 @@ pub(super) fn day(project: &Project) -> Result<(), String> {
 }
 
 /// A figure, its limit and the verdict.
-fn tell(what: &str, value: f64, unit: &str, limit: Option<f64>) {
+pub(super) fn tell(what: &str, value: f64, unit: &str, limit: Option<f64>) {
     let verdict = match limit {
         Some(limit) if value <= limit => format!("at most {limit} {unit}: ok"),
         Some(limit) => format!("at most {limit} {unit}: MISSED"),
@@ -275,7 +275,7 @@ fn resident(pid: u32) -> Result<f64, String> {
 }
 
 /// One of the service's own figures.
-fn metric(service: &Service, name: &str) -> Result<f64, String> {
+pub(super) fn metric(service: &Service, name: &str) -> Result<f64, String> {
     let text = service.get("/metrics")?.body;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|value| value.parse().ok()).ok_or_else(|| format!("there is no {name} among the metrics"))

@@ -1,18 +1,17 @@
 //! The page in a real Chromium: built files are what `web/` builds, and every view is opened and examined (`web/test/page.mjs`).
 
 use super::{Gate, Outcome};
-use crate::{project, tools, web};
+use crate::{project, web};
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
-    let ready = web::packages(gate.project).and_then(|folder| tools::installed(gate.project, "chromium", "chromium").map(|()| folder));
-    let folder = match ready {
-        Ok(folder) => folder,
+    let browser = match web::Browser::have(gate.project) {
+        Ok(browser) => browser,
         Err(why) => return Outcome::Skipped(format!("NO BROWSER OPENED THE PAGE: {why}")),
     };
     let checked = web::build(gate.project, &["--check"])
         .and_then(|()| gate.cargo(&["build", "--quiet", "--package", "ttmon"]))
         .and_then(|()| Ok(gate.project.metadata()?.target.join("debug/ttmon")))
-        .and_then(|program| project::run(gate.project.command("node", &["test/page.mjs"]).arg(program).current_dir(folder)));
+        .and_then(|program| project::run(&mut browser.command(gate.project, &program)));
     gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
     checked.into()
 }

@@ -1,0 +1,186 @@
+//! `cargo xtask bench page`: what 100 open pages cost the service, and whether they delay a sample.
+//!
+//! A page follows the stream of deltas and asks for alerts every 5 s. The cost stands beside that of the service without pages, and
+//! beside a thread that does nothing but write the same number of bytes to as many connections.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::host::{metric, tell};
+use super::snapshot::load;
+use crate::package;
+use crate::project::Project;
+use crate::service::{Service, TOKEN};
+
+const PAGES: usize = 100;
+/// Of a core, beyond what the service costs without pages.
+const PAGES_MAX_PERCENT: f64 = 2.0;
+/// How often a page asks for alerts: `web/src/store.ts`.
+const ALERTS_EVERY: Duration = Duration::from_secs(5);
+/// Paths that a page asks for when it is opened.
+const OPENED: [&str; 7] = [
+    "/",
+    "/assets/app.js",
+    "/assets/app.css",
+    "/api/v1/fields",
+    "/api/v1/events",
+    "/api/v1/alerts",
+    "/api/v1/history?since=300&fields=temperature,power",
+];
+
+pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
+    let program = package::program::build(project)?;
+    println!("bench page: {}\n", load());
+    println!("32 devices at one sample a second, {PAGES} pages, {seconds} s each:");
+    let span = Duration::from_secs(seconds);
+    let service = Service::start(&program, &["--sim", "galaxy"])?;
+    // The first samples find everything.
+    thread::sleep(Duration::from_secs(4));
+    let alone = watch(&service, span)?;
+    let pages = Pages::open(&service)?;
+    // Opening costs once; what stays is measured.
+    thread::sleep(Duration::from_secs(3));
+    let before = pages.bytes();
+    let with_pages = watch(&service, span)?;
+    let bytes_per_s = (pages.bytes() - before) as f64 / with_pages.took;
+    let streams = metric(&service, "ttmon_http_streams")?;
+    pages.close();
+    let plain = plain_writes(bytes_per_s / PAGES as f64, span)?;
+    tell("the service without pages, of a core", alone.percent, "%", None);
+    tell("the service with pages, of a core", with_pages.percent, "%", None);
+    tell("pages in all", with_pages.percent - alone.percent, "%", Some(PAGES_MAX_PERCENT));
+    tell("a thread that writes as much to as many connections", plain, "%", None);
+    tell("streams open", streams, "", None);
+    tell("bytes to each page", bytes_per_s / PAGES as f64 / 1e3, "kB/s", Some(30.0));
+    tell("samples missed without pages", alone.missed, "", None);
+    tell("samples missed with pages", with_pages.missed, "", Some(alone.missed));
+    tell("oldest newest sample without pages", alone.oldest, "s", None);
+    tell("oldest newest sample with pages (one sample a second)", with_pages.oldest, "s", Some(1.5));
+    Ok(())
+}
+
+struct Watched {
+    percent: f64,
+    missed: f64,
+    /// Seconds; how old the newest sample was at most.
+    oldest: f64,
+    took: f64,
+}
+
+/// Processor time and samples of the service for a while.
+fn watch(service: &Service, span: Duration) -> Result<Watched, String> {
+    let missed = metric(service, "ttmon_samples_missed_total")?;
+    let (before, started) = (cpu_seconds(service.pid())?, Instant::now());
+    let mut oldest: f64 = 0.0;
+    while started.elapsed() < span {
+        thread::sleep(Duration::from_millis(500));
+        oldest = oldest.max(metric(service, "ttmon_sample_age_seconds")?);
+    }
+    let took = started.elapsed().as_secs_f64();
+    let percent = (cpu_seconds(service.pid())? - before) / took * 100.0;
+    Ok(Watched { percent, missed: metric(service, "ttmon_samples_missed_total")? - missed, oldest, took })
+}
+
+/// Processor time of all threads of a process so far, those that ended too. The readers of the driver's files are processes of their
+/// own: pages do not reach them.
+fn cpu_seconds(pid: u32) -> Result<f64, String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("the service is gone: {error}"))?;
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|ticks| ticks.parse::<f64>().ok());
+    // User and system time, the fields 14 and 15 of proc_pid_stat(5); the third is the first after the name.
+    let ticks = ticks(11).zip(ticks(12)).ok_or("no times in /proc/PID/stat")?;
+    Ok((ticks.0 + ticks.1) / TICKS_PER_SECOND)
+}
+
+/// `USER_HZ`, the same on every Linux of today.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Open pages: a stream for each, and their questions for alerts.
+struct Pages {
+    is_over: Arc<AtomicBool>,
+    taken: Arc<AtomicU64>,
+    streams: Vec<TcpStream>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pages {
+    fn open(service: &Service) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("a page: {error}");
+        let mut pages = Self { is_over: Arc::default(), taken: Arc::default(), streams: Vec::new(), threads: Vec::new() };
+        for path in OPENED {
+            service.get(path)?;
+        }
+        for _ in 0..PAGES {
+            let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(failed)?;
+            let head = format!("Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nAccept: text/event-stream\r\n\r\n");
+            stream.write_all(format!("GET /api/v1/events?deltas=true HTTP/1.1\r\n{head}").as_bytes()).map_err(failed)?;
+            pages.streams.push(stream.try_clone().map_err(failed)?);
+            let taken = Arc::clone(&pages.taken);
+            pages.threads.push(thread::spawn(move || count(&mut stream, &taken)));
+        }
+        let (is_over, port) = (Arc::clone(&pages.is_over), service.port);
+        pages.threads.push(thread::spawn(move || ask_for_alerts(port, &is_over)));
+        Ok(pages)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn close(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for stream in &self.streams {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads to the end.
+fn count(stream: &mut TcpStream, taken: &AtomicU64) {
+    let mut piece = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        taken.fetch_add(length as u64, Ordering::Relaxed);
+    }
+}
+
+/// The questions of all pages, evenly over the time.
+fn ask_for_alerts(port: u16, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let _ = crate::service::get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
+        thread::sleep(ALERTS_EVERY / PAGES as u32);
+    }
+}
+
+/// Percent of a core of a thread that writes so many bytes a second to each of as many connections.
+fn plain_writes(bytes_per_s: f64, span: Duration) -> Result<f64, String> {
+    let failed = |error: io::Error| format!("plain writes: {error}");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let mut written = Vec::with_capacity(PAGES);
+    for _ in 0..PAGES {
+        let mut reader = TcpStream::connect(address).map_err(failed)?;
+        thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        written.push(listener.accept().map_err(failed)?.0);
+    }
+    let block = vec![b'x'; bytes_per_s as usize];
+    let own_time = || -> Result<f64, String> {
+        let text = fs::read_to_string("/proc/thread-self/schedstat").map_err(failed)?;
+        text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).map(|nanos| nanos / 1e9).ok_or_else(|| "no schedstat".to_owned())
+    };
+    let (before, started) = (own_time()?, Instant::now());
+    while started.elapsed() < span {
+        for stream in &mut written {
+            stream.write_all(&block).map_err(failed)?;
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok((own_time()? - before) / started.elapsed().as_secs_f64() * 100.0)
+}
