@@ -25,8 +25,7 @@ use crate::project::Project;
 use crate::stop::Stop;
 
 /// What it takes.
-pub(crate) const ARGUMENTS: &str =
-    "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | top [--seconds N | --hour]";
+pub(crate) const ARGUMENTS: &str = "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | top [--seconds N | --hour]";
 
 /// Enough for a median and a ninth decile that stand still.
 const RUNS: usize = 200;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use ttmon_model::{Cluster, Snapshot};
 use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
+use ttmon_model::{Cluster, Snapshot};
 use ttmon_reads::boot_time;
 
 use crate::access::{Token, View};

@@ -214,7 +214,10 @@ fn mesh() -> Value {
         ("layout", json!({"type": "string", "description": "What the places come from, in words."})),
         ("rows", whole()),
         ("columns", whole()),
-        ("tiles", object(json!({"device": whole(), "row": whole(), "column": whole(), "tray": {"type": ["integer", "null"], "minimum": 0}}))),
+        (
+            "tiles",
+            object(json!({"device": whole(), "row": whole(), "column": whole(), "tray": {"type": ["integer", "null"], "minimum": 0}})),
+        ),
         ("links", object(json!({"devices": {"type": "array", "items": whole(), "minItems": 2, "maxItems": 2}, "count": whole()}))),
     ])
 }

@@ -44,8 +44,7 @@ fn a_descriptor_wins() {
         place: Some(ClusterPlace { rack: 0, shelf: 0, y, x }),
     };
     let places = [(1, 0), (1, 1), (2, 0), (2, 1), (0, 0), (0, 1), (3, 0), (3, 1)];
-    let mut cluster =
-        Cluster { chips: (0..).zip(places).map(chip).collect(), links: vec![(0, 2, 2), (0, 1, 2), (4, 6, 1), (0, 99, 1)] };
+    let mut cluster = Cluster { chips: (0..).zip(places).map(chip).collect(), links: vec![(0, 2, 2), (0, 1, 2), (4, 6, 1), (0, 99, 1)] };
     for (number, device) in (0..).zip(&mut snapshot.devices) {
         device.metal_id = Ok(number);
     }
