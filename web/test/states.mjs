@@ -257,5 +257,19 @@ test("seven tabs of a browser share one stream, and a hidden tab has none", asyn
   await pages.shift().close();
   await Promise.all(pages.map(moves));
   assert.equal(await service.metric("ttmon_http_streams"), 1);
+  // A headless browser hides no tab, so the page is informed as a browser would do it.
+  const turn = (page, state) =>
+    page.evaluate((value) => {
+      Object.defineProperty(document, "visibilityState", { value, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, state);
+  const streams = async (count) => {
+    for (const begun = Date.now(); (await service.metric("ttmon_http_streams")) !== count; ) assert.ok(Date.now() < begun + PATIENCE, `not ${count} streams`);
+  };
+  await Promise.all(pages.map((page) => turn(page, "hidden")));
+  await streams(0);
+  await turn(pages[2], "visible");
+  await moves(pages[2]);
+  await streams(1);
   await context.close();
 });
