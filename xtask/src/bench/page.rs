@@ -17,7 +17,7 @@ use crate::package;
 use crate::project::Project;
 use crate::service::{Service, TOKEN};
 
-const PAGES: usize = 100;
+const PAGES: u32 = 100;
 /// Of a core, beyond what the service costs without pages.
 const PAGES_MAX_PERCENT: f64 = 2.0;
 /// How often a page asks for alerts: `web/src/store.ts`.
@@ -47,16 +47,16 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     thread::sleep(Duration::from_secs(3));
     let before = pages.bytes();
     let with_pages = watch(&service, span)?;
-    let bytes_per_s = (pages.bytes() - before) as f64 / with_pages.took;
+    let bytes_per_s = (pages.bytes() - before) / u64::from(PAGES) / seconds;
     let streams = metric(&service, "ttmon_http_streams")?;
     pages.close();
-    let plain = plain_writes(bytes_per_s / PAGES as f64, span)?;
+    let plain = plain_writes(bytes_per_s, span)?;
     tell("the service without pages, of a core", alone.percent, "%", None);
     tell("the service with pages, of a core", with_pages.percent, "%", None);
     tell("pages in all", with_pages.percent - alone.percent, "%", Some(PAGES_MAX_PERCENT));
     tell("a thread that writes as much to as many connections", plain, "%", None);
     tell("streams open", streams, "", None);
-    tell("bytes to each page", bytes_per_s / PAGES as f64 / 1e3, "kB/s", Some(30.0));
+    tell("bytes to each page", bytes_per_s as f64 / 1e3, "kB/s", Some(30.0));
     tell("samples missed without pages", alone.missed, "", None);
     tell("samples missed with pages", with_pages.missed, "", Some(alone.missed));
     tell("oldest newest sample without pages", alone.oldest, "s", None);
@@ -69,7 +69,6 @@ struct Watched {
     missed: f64,
     /// Seconds; how old the newest sample was at most.
     oldest: f64,
-    took: f64,
 }
 
 /// Processor time and samples of the service for a while.
@@ -83,7 +82,7 @@ fn watch(service: &Service, span: Duration) -> Result<Watched, String> {
     }
     let took = started.elapsed().as_secs_f64();
     let percent = (cpu_seconds(service.pid())? - before) / took * 100.0;
-    Ok(Watched { percent, missed: metric(service, "ttmon_samples_missed_total")? - missed, oldest, took })
+    Ok(Watched { percent, missed: metric(service, "ttmon_samples_missed_total")? - missed, oldest })
 }
 
 /// Processor time of all threads of a process so far, those that ended too. The readers of the driver's files are processes of their
@@ -155,22 +154,22 @@ fn count(stream: &mut TcpStream, taken: &AtomicU64) {
 fn ask_for_alerts(port: u16, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let _ = crate::service::get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
-        thread::sleep(ALERTS_EVERY / PAGES as u32);
+        thread::sleep(ALERTS_EVERY / PAGES);
     }
 }
 
 /// Percent of a core of a thread that writes so many bytes a second to each of as many connections.
-fn plain_writes(bytes_per_s: f64, span: Duration) -> Result<f64, String> {
+fn plain_writes(bytes_per_s: u64, span: Duration) -> Result<f64, String> {
     let failed = |error: io::Error| format!("plain writes: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let mut written = Vec::with_capacity(PAGES);
+    let mut written = Vec::new();
     for _ in 0..PAGES {
         let mut reader = TcpStream::connect(address).map_err(failed)?;
         thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
         written.push(listener.accept().map_err(failed)?.0);
     }
-    let block = vec![b'x'; bytes_per_s as usize];
+    let block = vec![b'x'; usize::try_from(bytes_per_s).unwrap_or_default()];
     let own_time = || -> Result<f64, String> {
         let text = fs::read_to_string("/proc/thread-self/schedstat").map_err(failed)?;
         text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).map(|nanos| nanos / 1e9).ok_or_else(|| "no schedstat".to_owned())
