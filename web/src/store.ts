@@ -10,6 +10,8 @@ const TOKEN_KEY = "ttmon-token";
 const EVENTS_MAX = 500;
 /** A stream says something at least every 15 s; snapshots come every second. */
 const SILENCE_MS = 20_000;
+/** A stream names each alert that fires or ends; those that are pending are asked for. */
+const ALERTS_MS = 30_000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 /** From this age on values are shown dimmed. */
 export const STALE_S = 5;
@@ -66,6 +68,7 @@ let number = 0;
 function take(message: Passed, isOwn: boolean) {
   if (message.link) link.value = message.link;
   if (message.happening) addEvents([message.happening]);
+  if (message.happening?.event === "alert") void loadAlerts();
   if (message.snapshot) show(message.snapshot, message.number);
   else if (message.delta && snapshot.value && (isOwn || message.number === number + 1)) {
     show(apply(snapshot.value as never, message.delta as never) as unknown as Snapshot, message.number);
@@ -187,7 +190,7 @@ export function start() {
   }, 1000);
   setInterval(() => {
     if (alerts.value && document.visibilityState === "visible") void loadAlerts();
-  }, 5000);
+  }, ALERTS_MS);
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "hidden") {
       running?.abort();

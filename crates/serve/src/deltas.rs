@@ -28,7 +28,7 @@ pub(crate) struct Deltas {
 struct Newest {
     number: u64,
     document: Arc<Value>,
-    /// From which snapshot, and what changed.
+    /// From which snapshot, and what changed, as a server-sent event.
     delta: Option<(u64, Bytes)>,
 }
 
@@ -39,7 +39,7 @@ impl Deltas {
         self.turn.lock().await
     }
 
-    /// What changed from snapshot `from` to snapshot `number`, if it was computed before.
+    /// The same, if it was computed before.
     pub(crate) fn ready(&self, view: View, from: u64, number: u64) -> Option<Bytes> {
         self.lock().get(&view)?.between(from, number)
     }
@@ -49,7 +49,7 @@ impl Deltas {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// What changed from snapshot `from` to snapshot `number`, whose document `text` makes. None where that is not known: the caller sends
+    /// The event with what changed from snapshot `from` to snapshot `number`, whose document `text` makes. None where that is not known: the caller sends
     /// the whole document. All streams of a view share what the first of them computed.
     pub(crate) fn between(&self, view: View, from: u64, number: u64, text: impl FnOnce() -> Bytes) -> Option<Bytes> {
         let before = self.lock().get(&view).cloned();
@@ -61,7 +61,7 @@ impl Deltas {
                 let document: Arc<Value> = Arc::new(serde_json::from_slice(&text()).ok()?);
                 let delta = before.map(|before| {
                     let changes = changes(&before.document, &document).unwrap_or_else(|| Value::Object(Map::new()));
-                    (before.number, Bytes::from(changes.to_string()))
+                    (before.number, Bytes::from(format!("event: delta\ndata: {changes}\n\n")))
                 });
                 let newest = Newest { number, document, delta };
                 let mut views = self.lock();
@@ -177,12 +177,13 @@ mod tests {
 
     #[test]
     fn delta_is_for_those_who_have_the_one_before() {
+        const CHANGED: &[u8] = b"event: delta\ndata: {\"a\":2}\n\n";
         let deltas = Deltas::default();
         let text = |value: u64| move || Bytes::from(format!("{{\"a\":{value}}}"));
         assert_eq!(deltas.between(View::Public, 0, 1, text(1)), None);
-        assert_eq!(deltas.between(View::Public, 1, 2, text(2)).as_deref(), Some(&b"{\"a\":2}"[..]));
+        assert_eq!(deltas.between(View::Public, 1, 2, text(2)).as_deref(), Some(CHANGED));
         let must_not = || -> Bytes { panic!("made twice") };
-        assert_eq!(deltas.between(View::Public, 1, 2, must_not).as_deref(), Some(&b"{\"a\":2}"[..]));
+        assert_eq!(deltas.between(View::Public, 1, 2, must_not).as_deref(), Some(CHANGED));
         assert_eq!(deltas.between(View::Public, 0, 2, must_not), None);
         assert_eq!(deltas.between(View::Public, 0, 1, must_not), None, "one that came late");
         assert_eq!(deltas.between(View::Whole, 1, 2, text(7)), None, "another view has another document");

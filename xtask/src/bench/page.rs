@@ -1,6 +1,6 @@
 //! `cargo xtask bench page`: what 100 open pages cost the service, and whether they delay a sample.
 //!
-//! A page follows the stream of deltas and asks for alerts every 5 s. The cost stands beside that of the service without pages, and
+//! A page follows the stream of deltas and asks for alerts every 30 s. The cost stands beside that of the service without pages, and
 //! beside a thread that does nothing but write the same number of bytes to as many connections.
 
 use std::fs;
@@ -21,7 +21,7 @@ const PAGES: u32 = 100;
 /// Of a core, beyond what the service costs without pages.
 const PAGES_MAX_PERCENT: f64 = 2.0;
 /// How often a page asks for alerts: `web/src/store.ts`.
-const ALERTS_EVERY: Duration = Duration::from_secs(5);
+const ALERTS_EVERY: Duration = Duration::from_secs(30);
 /// Paths that a page asks for when it is opened.
 const OPENED: [&str; 7] = [
     "/",
