@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -14,6 +14,9 @@ use crate::walk::{Entry, Located, PLACE, locate, locate_file};
 
 /// Another name is tried where one is taken.
 const NAMES_MAX: u32 = 8;
+
+/// What is written at once.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// What to do with a file that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,30 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut draft = draft_for(&located)?;
     draft.write_all(bytes)?;
     draft.commit(&located.name)
+}
+
+/// As [`write()`], piece by piece, for what is better not held in memory as a whole.
+pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let located = locate_file(path)?;
+    if let Some(stream) = located.found.as_ref().map(open_stream).transpose()?.flatten() {
+        return fill_buffered(&mut File::from(stream), fill);
+    }
+    let mut draft = draft_for(&located)?;
+    fill_buffered(&mut draft, fill)?;
+    draft.commit(&located.name)
+}
+
+fn fill_buffered(out: &mut impl Write, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, out);
+    fill(&mut buffered)?;
+    buffered.flush()
+}
+
+/// A file without a name in the directory of `path`, for data that is in the way in memory. It is gone when it is closed.
+pub fn scratch_beside(path: &Path) -> io::Result<File> {
+    let draft = Draft::with_flags(locate_file(path)?.directory, SCRATCH, Mode::from_raw_mode(0o600))?;
+    // Dropping the draft removes its name.
+    draft.file.try_clone()
 }
 
 /// Writes a regular file that every user may read, whatever the umask: whole or not at all.
@@ -76,6 +103,8 @@ pub fn create(path: &Path, existing: Existing) -> io::Result<File> {
     }
 }
 
+/// As [`NEW`], to be read again.
+const SCRATCH: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Whether a file is written to directly. An error if it is neither that nor replaceable.
@@ -155,10 +184,14 @@ impl Draft {
     }
 
     fn with_mode(directory: OwnedFd, mode: Mode) -> io::Result<Self> {
+        Self::with_flags(directory, NEW, mode)
+    }
+
+    fn with_flags(directory: OwnedFd, flags: OFlags, mode: Mode) -> io::Result<Self> {
         for _ in 0..NAMES_MAX {
             // Another user cannot take all names in advance.
             let name = OsString::from(format!(".ttmon-{:016x}", RandomState::new().build_hasher().finish()));
-            match openat(directory.as_fd(), &name, NEW, mode) {
+            match openat(directory.as_fd(), &name, flags, mode) {
                 Err(Errno::EXIST) => {}
                 opened => return Ok(Self { file: File::from(opened?), directory, name, is_placed: false }),
             }
@@ -208,6 +241,26 @@ mod tests {
         let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_file_written_piece_by_piece_is_there_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out");
+        write_with(&path, |out| (0..3).try_for_each(|_| out.write_all(b"abc"))).unwrap();
+        let failed = write_with(&path, |out| out.write_all(&[0; 100_000]).and(Err(Errno::NOSPC.into())));
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!((fs::read(&path).unwrap(), names(directory.path())), (b"abcabcabc".to_vec(), vec!["out".to_owned()]));
+    }
+
+    #[test]
+    fn a_scratch_file_has_no_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut scratch = scratch_beside(&directory.path().join("out")).unwrap();
+        scratch.write_all(b"abc").unwrap();
+        let mut bytes = [0; 3];
+        std::os::unix::fs::FileExt::read_exact_at(&scratch, &mut bytes, 0).unwrap();
+        assert_eq!((&bytes, names(directory.path()).len()), (b"abc", 0));
     }
 
     #[test]

@@ -13,5 +13,5 @@ mod create;
 mod read;
 mod walk;
 
-pub use create::{Directory, Draft, Existing, check_writable, create, write, write_public, write_secret};
+pub use create::{Directory, Draft, Existing, check_writable, create, scratch_beside, write, write_public, write_secret, write_with};
 pub use read::{open, open_regular_at, read, read_secret, read_text, read_trusted};

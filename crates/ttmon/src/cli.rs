@@ -2,6 +2,7 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 mod alerts;
+mod export;
 mod monitors;
 mod plain;
 pub(crate) mod span;
@@ -17,6 +18,8 @@ use crate::completion;
 use crate::mem::By;
 use crate::names::Name;
 pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs, TopArgs, TopoArgs, WaitArgs};
+
+pub(crate) use export::{ExportArgs, ExportFormat};
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
 
@@ -128,6 +131,7 @@ const SENSELESS: &[(&str, &[&str])] = &[
     ("env", OF_MACHINES),
     ("alias", OF_MACHINES),
     ("report", OF_MACHINES),
+    ("export", &["device", "id", "json", "no_server"]),
     ("token", OF_MACHINES),
     ("completions", OF_MACHINES),
     ("man", OF_MACHINES),
@@ -334,6 +338,11 @@ pub(crate) enum Command {
     },
     /// Write a run report or a recording as one HTML file that opens without network.
     Report(ReportArgs),
+    /// Write the memory of a process, a run report or a recording for the viewers of other projects.
+    ///
+    /// memory-viz is the snapshot that the page pytorch.org/memory_viz and torch.cuda._memory_viz read; chrome is a trace that
+    /// ui.perfetto.dev and chrome://tracing open.
+    Export(ExportArgs),
     /// Print the token of the service: what opens everything over HTTP and in its page.
     Token {
         /// File with the token; also TTMON_TOKEN_FILE [default: that of the service of this user].
@@ -472,6 +481,9 @@ pub(crate) struct RunArgs {
     /// Write everything that is known at the end to FILE, as JSON, whole or not at all.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Write every allocation and free to FILE, for pytorch.org/memory_viz; to FILE.json as a Chrome trace, for ui.perfetto.dev.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
     /// Print nothing at the end but what failed.
     #[arg(long)]
     pub(crate) quiet: bool,

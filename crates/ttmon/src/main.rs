@@ -10,6 +10,7 @@ mod doctor;
 mod earlier;
 mod env;
 mod events;
+mod export;
 mod failure;
 mod meant;
 mod mem;
@@ -147,6 +148,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Markdown { page: Page::Metrics }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
         Some(Command::Markdown { page: Page::Openapi }) => Output::Stdout.write(ttmon_serve::openapi().as_bytes()),
         Some(Command::Report(args)) => report::run(args),
+        Some(Command::Export(args)) => export::run(&cli.common, args),
         Some(Command::Token { token_file }) => Output::Stdout.write(serve::print_token(token_file.as_deref())?.as_bytes()),
     }
 }

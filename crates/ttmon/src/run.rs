@@ -25,15 +25,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::low_level::signal_name;
 use ttmon_account::{Account, Checks, CommandEnd, Limit, Size};
+use ttmon_export::Trace;
 use ttmon_files::Existing;
 use ttmon_model::Sample;
+use ttmon_model::units::UnixTime;
 use ttmon_print::Style;
 use ttmon_reads::Pace;
 use ttmon_source::ledgers::Detail;
 use ttmon_source::{Reach, read_cluster};
 use ttmon_wire::Layout;
 
-use crate::cli::{Everywhere, RunArgs};
+use crate::cli::{Everywhere, ExportFormat, RunArgs};
 use crate::failure::{Failure, complain};
 use crate::meant::{Context, Place};
 use crate::open::Opened;
@@ -42,12 +44,14 @@ use crate::show::VERSION;
 use crate::terminal::columns_of_stderr;
 
 use child::{Change, Child, Command, Signals};
-use collect::Collector;
+use collect::{Collected, Collector};
 use program::Linkage;
 
 /// So long nothing must have come before ledgers of ended processes are read.
 const QUIET_NS: i64 = 20_000_000;
 const LONG_QUIET_NS: i64 = 999_000_000;
+/// How often events are taken from the rings: each has room for what a program does in this time.
+const FOLLOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// We failed; the command was not started.
 const FAILED: u8 = 125;
@@ -75,10 +79,14 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     let linkage = program::linkage(program, path.as_deref());
     let library = library::find().map_err(failed)?;
     let output = args.report.as_deref().map(prepare).transpose()?;
+    args.snapshot.as_deref().map(prepare).transpose()?;
     // Before there is something to be left behind.
     let signals = Signals::take().map_err(|error| cannot("take over signals", &error, "run the command without ttmon"))?;
     let mut collector =
         Collector::open().map_err(|error| cannot("make a socket for ledgers", &error, "set TMPDIR to a writable folder"))?;
+    if let Some(snapshot) = &args.snapshot {
+        collector.trace_into(crate::export::empty(snapshot, args.title()));
+    }
     let command = command(args, path.as_deref(), linkage, &library, collector.path());
     let began = now();
     let child = match Child::start(&command, &signals) {
@@ -88,14 +96,21 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     collector.make_room();
     let end = accompany(&child, &signals, &mut collector)?;
     let span = (began, now());
-    let (digests, unread) = collector.finish();
+    let Collected { digests, unread, trace } = collector.finish();
     // What is left is ours alone, and may wait for a pipe or a slow disk: whoever wants to end it can.
     signals.let_go();
     let machine = if digests.is_empty() { None } else { machine(&context) };
     let told = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut account = Account::new(told, end, span, digests, machine.as_ref());
     (account.unread, account.untracked) = (unread, linkage.reason());
-    tell(&context, args, &checks, &account, output)
+    tell(&context, args, &checks, &account, Written { output, trace })
+}
+
+/// What is written at the end.
+struct Written {
+    /// Where the report goes.
+    output: Option<Output>,
+    trace: Option<io::Result<Trace>>,
 }
 
 /// Flags of other commands that would be without meaning here.
@@ -119,6 +134,12 @@ fn check(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
             "-d chooses what is shown; run tracks whatever devices the program uses (TT_VISIBLE_DEVICES limits those)",
         ));
     }
+    if args.snapshot.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage("--snapshot - would mix with the program's own output; give a file"));
+    }
+    if args.snapshot.is_some() && args.snapshot == args.report {
+        return Err(Failure::usage("--snapshot and --report name the same file"));
+    }
     if args.report.as_deref() == Some(Path::new("-")) {
         return Err(Failure::usage("--report - would mix with the program's own output; give a file, or /dev/stderr"));
     }
@@ -126,6 +147,11 @@ fn check(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
 }
 
 impl RunArgs {
+    /// The command in one line.
+    fn title(&self) -> String {
+        self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
     fn checks(&self) -> Result<Checks, Failure> {
         let size = |flag: &str, text: &Option<String>| match text {
             Some(text) => text.parse::<Size>().map(|size| Some(size.0)).map_err(|why| Failure::usage(format!("{flag}: {why}"))),
@@ -172,7 +198,7 @@ fn prepare(path: &Path) -> Result<Output, Failure> {
     let output = Output::File(path.to_owned());
     match output.try_out() {
         Ok(()) => Ok(output),
-        Err(error) => Err(failed(format!("cannot write the report {}: {error}; the command was not started", path.display()))),
+        Err(error) => Err(failed(format!("cannot write {}: {error}; the command was not started", path.display()))),
     }
 }
 
@@ -225,10 +251,14 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
             wanted.push(PollFd::new(&*collector, PollFlags::IN));
         }
         let quiet = Timespec { tv_sec: 0, tv_nsec: if is_stuck { LONG_QUIET_NS } else { QUIET_NS } };
-        match poll(&mut wanted, collector.is_behind().then_some(&quiet)) {
+        let quiet = if collector.is_following() { &FOLLOW } else { &quiet };
+        match poll(&mut wanted, (collector.is_behind() || collector.is_following()).then_some(quiet)) {
             Ok(0) => {
                 drop(wanted);
-                is_stuck = !collector.let_one_go();
+                collector.follow();
+                if collector.is_behind() {
+                    is_stuck = !collector.let_one_go();
+                }
                 continue;
             }
             Ok(_) | Err(Errno::INTR) => {}
@@ -237,6 +267,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
         }
         drop(wanted);
         collector.take();
+        collector.follow();
         match child.attend(signals) {
             Ok(Change::None) => {}
             Ok(Change::Ended(end)) => return Ok(end),
@@ -251,13 +282,15 @@ fn machine(context: &Context) -> Option<Sample> {
 }
 
 /// Epilogue, report, checks; then the end that the command had.
-fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, output: Option<Output>) -> Result<(), Failure> {
+fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, files: Written) -> Result<(), Failure> {
     if !args.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
         let lines = epilogue::lines(account, &style, columns_of_stderr());
         let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
     }
-    let written = output.is_none_or(|output| write_report(&output, account));
+    let report = files.output.is_none_or(|output| write_report(&output, account));
+    let snapshot = files.trace.zip(args.snapshot.as_deref()).is_none_or(|(trace, path)| write_snapshot(trace, path, args.quiet));
+    let written = report && snapshot;
     let not_held = checks.failures(account);
     let allowed = checks.not_judged(account).filter(|_| checks.allow_untracked);
     for line in allowed.iter().chain(&not_held) {
@@ -270,6 +303,25 @@ fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, o
         CommandEnd::Exit(0) => Ok(()),
         CommandEnd::Exit(code) => Err(Failure { message: String::new(), code: u8::try_from(code).unwrap_or(u8::MAX) }),
     }
+}
+
+/// Whether there is a snapshot now.
+fn write_snapshot(trace: io::Result<Trace>, path: &Path, is_quiet: bool) -> bool {
+    let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let format = if is_json { ExportFormat::Chrome } else { ExportFormat::MemoryViz };
+    let written = trace.and_then(|trace| crate::export::write_file(&trace, format, path).map(|()| trace.complete_since()));
+    match written {
+        Ok(None) => {}
+        Ok(Some(since)) if !is_quiet => {
+            complain(&format!("--snapshot: events before {} are missing", UnixTime(since).rfc3339()));
+        }
+        Ok(Some(_)) => {}
+        Err(error) => {
+            complain(&format!("--snapshot: cannot write {}: {error}; there is no snapshot", path.display()));
+            return false;
+        }
+    }
+    true
 }
 
 /// Whether there is a report now: where it was asked for, or, where that has become impossible meanwhile, where it is said.

@@ -10,6 +10,7 @@ use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
 use ttmon_account::Digest;
+use ttmon_export::{FeedError, LedgerFeed, Trace};
 use ttmon_intake::handover::{self, Handed, Receiver};
 use ttmon_ledger::reader::Region;
 use ttmon_source::{Life, Root};
@@ -51,12 +52,24 @@ pub(crate) struct Collector {
     /// Ledgers that came and could not be read, or were too many.
     unread: u64,
     held_max: usize,
+    tracer: Option<Tracer>,
 }
 
 #[derive(Debug)]
 struct Held {
     region: Region,
     pid: Option<u32>,
+    feed: Option<LedgerFeed>,
+}
+
+/// What the ledgers of a command say.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    pub(crate) digests: Vec<Digest>,
+    /// How many could not be read.
+    pub(crate) unread: u64,
+    /// Their events, or why they could not be kept; `None` where nobody asked for them.
+    pub(crate) trace: Option<io::Result<Trace>>,
 }
 
 /// Removed when dropped.
@@ -97,7 +110,24 @@ impl Collector {
         let mut receiver = Receiver::bind(&directory.0.join(BOUND), 0o600)?;
         receiver.hide(&directory.0.join(random()), 0o666)?;
         admit(0o711)?;
-        Ok(Self { receiver, _directory: directory, held: Vec::new(), digests: Vec::new(), seen: HashSet::new(), unread: 0, held_max: HELD })
+        Ok(Self { receiver, _directory: directory, held: Vec::new(), digests: Vec::new(), seen: HashSet::new(), unread: 0, held_max: HELD, tracer: None })
+    }
+
+    /// Follows the events of every ledger from now on.
+    pub(crate) fn trace_into(&mut self, trace: Trace) {
+        self.tracer = Some(Tracer::new(trace));
+    }
+
+    /// Whether events are followed: then [`Collector::follow`] is to be called often.
+    pub(crate) fn is_following(&self) -> bool {
+        self.tracer.as_ref().is_some_and(Tracer::is_whole)
+    }
+
+    /// Takes the events that are new.
+    pub(crate) fn follow(&mut self) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.follow(&mut self.held);
+        }
     }
 
     /// Where to send.
@@ -150,18 +180,23 @@ impl Collector {
             self.unread += 1;
             return;
         }
-        self.held.push(Held { region: ledger.region, pid: ledger.sender.map(|sender| sender.pid) });
+        let pid = ledger.sender.map(|sender| sender.pid);
+        let feed = self.tracer.as_mut().map(|tracer| tracer.begin(&ledger.region, pid));
+        self.held.push(Held { region: ledger.region, pid, feed });
     }
 
     /// Reads the ledger of a process that has ended, and lets it go; false if all go on.
     pub(crate) fn let_one_go(&mut self) -> bool {
         let Some(index) = self.held.iter().position(|held| !held.is_running()) else { return false };
-        let held = self.held.swap_remove(index);
-        self.read(&held, false);
+        let mut held = self.held.swap_remove(index);
+        self.read(&mut held, false);
         true
     }
 
-    fn read(&mut self, held: &Held, is_running: bool) {
+    fn read(&mut self, held: &mut Held, is_running: bool) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.finish(held, is_running);
+        }
         let left_max = if self.digests.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
         match Digest::read(&held.region, held.pid, is_running, left_max) {
             Ok(digest) => self.digests.push(digest),
@@ -169,15 +204,16 @@ impl Collector {
         }
     }
 
-    /// What all of them say, once the command has ended; and how many could not be read.
-    pub(crate) fn finish(mut self) -> (Vec<Digest>, u64) {
+    /// What all of them say, once the command has ended.
+    pub(crate) fn finish(mut self) -> Collected {
         self.take();
-        for held in std::mem::take(&mut self.held) {
+        self.follow();
+        for mut held in std::mem::take(&mut self.held) {
             let is_running = held.is_running();
-            self.read(&held, is_running);
+            self.read(&mut held, is_running);
         }
         let unread = self.unread + self.receiver.refused();
-        (self.digests, unread)
+        Collected { digests: self.digests, unread, trace: self.tracer.map(Tracer::into_trace) }
     }
 }
 
@@ -193,6 +229,64 @@ impl Held {
         let identity = self.region.identity();
         let pid = self.pid.unwrap_or(identity.pid);
         Life::of(&Root::real().proc, pid).is_some_and(|life| !life.has_ended && life.start_ticks == identity.start_ticks)
+    }
+}
+
+/// The events of all ledgers.
+#[derive(Debug)]
+struct Tracer {
+    trace: Trace,
+    /// Why no more events are kept.
+    failed: Option<io::Error>,
+    /// A ledger came since the last time: others may have ended before it was made.
+    has_new: bool,
+}
+
+impl Tracer {
+    fn new(trace: Trace) -> Self {
+        Self { trace, failed: None, has_new: false }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.failed.is_none()
+    }
+
+    fn into_trace(self) -> io::Result<Trace> {
+        self.failed.map_or(Ok(self.trace), Err)
+    }
+
+    fn begin(&mut self, region: &Region, pid: Option<u32>) -> LedgerFeed {
+        self.has_new = true;
+        LedgerFeed::new(&mut self.trace, region, pid.unwrap_or(region.identity().pid))
+    }
+
+    fn follow(&mut self, held: &mut [Held]) {
+        if !self.is_whole() {
+            return;
+        }
+        if std::mem::take(&mut self.has_new) {
+            // Before the new one's events: what an ended process left on a chip is gone then.
+            held.iter_mut().filter(|held| !held.is_running()).for_each(|held| self.finish(held, false));
+        }
+        // The same time for all: what is later belongs behind it in all of them.
+        let until = super::now();
+        for held in held.iter_mut() {
+            let Some(feed) = &mut held.feed else { continue };
+            if let Err(error) = feed.take(&mut self.trace, &held.region, until) {
+                self.failed = Some(error);
+                return;
+            }
+        }
+    }
+
+    fn finish(&mut self, held: &mut Held, is_running: bool) {
+        let Some(mut feed) = held.feed.take().filter(|_| self.is_whole()) else { return };
+        match feed.finish(&mut self.trace, &held.region, is_running) {
+            Ok(()) => {}
+            // It is counted as unread.
+            Err(FeedError::Ledger(_)) => self.trace.lose(1, super::now()),
+            Err(FeedError::Spool(error)) => self.failed = Some(error),
+        }
     }
 }
 
@@ -246,7 +340,7 @@ mod tests {
         let name = collector.path().file_name().unwrap().to_str().unwrap().to_owned();
         let bound = fs::read_to_string("/proc/net/unix").unwrap();
         assert!(bound.contains(directory.to_str().unwrap()) && !bound.contains(&name), "{bound}");
-        assert_eq!(collector.finish().0.len(), 0);
+        assert_eq!(collector.finish().digests.len(), 0);
         assert!(!directory.exists());
     }
 }

@@ -1,0 +1,307 @@
+//! The snapshot that PyTorch's memory_viz page and `_memory_viz.py` read: docs/run.md has the mapping.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use ttmon_model::units::UnixTime;
+
+use crate::pickle::{Batch, Memo, Pickle};
+use crate::spool::{Action, Record};
+use crate::trace::{Trace, kind_name};
+
+/// Chips with a number of their own in the list; others follow.
+const NUMBERS_MAX: u64 = 1024;
+/// Categories get a colour and a line in the legend; more do not fit on the page.
+const CATEGORIES_MAX: usize = 20;
+/// The page fails where there are categories and none has this name.
+const NO_CATEGORY: &str = "unknown";
+
+/// Writes a trace as a pickle.
+pub fn write(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
+    let devices = devices(trace);
+    let has_categories = has_categories(trace)?;
+    let mut file = File { trace, pickle: Pickle::new(out)?, texts: HashMap::new(), stacks: HashMap::new(), has_categories };
+    file.write(&devices)?;
+    file.pickle.finish()
+}
+
+/// The chip behind each number of a device; `None` where there is none.
+fn devices(trace: &Trace) -> Vec<Option<u32>> {
+    let mut chips: Vec<(u64, u32)> = (0..).zip(&trace.chips).map(|(index, chip)| (chip.chip.number, index)).collect();
+    chips.sort_unstable();
+    let is_clear = chips.windows(2).all(|pair| pair[0].0 != pair[1].0) && chips.iter().all(|(number, _)| *number < NUMBERS_MAX);
+    if !is_clear {
+        return chips.into_iter().map(|(_, index)| Some(index)).collect();
+    }
+    let mut devices = Vec::new();
+    for (number, index) in chips {
+        devices.resize(usize::try_from(number).unwrap_or(0), None);
+        devices.push(Some(index));
+    }
+    devices
+}
+
+/// Whether tags or operations are categories: only where there are few.
+fn has_categories(trace: &Trace) -> io::Result<bool> {
+    let mut names: Vec<u32> = Vec::new();
+    trace.spool.each(|record| {
+        let name = category(record);
+        if name != 0 && names.len() <= CATEGORIES_MAX && !names.contains(&name) {
+            names.push(name);
+        }
+        Ok(())
+    })?;
+    Ok((1..=CATEGORIES_MAX).contains(&names.len()))
+}
+
+fn category(record: &Record) -> u32 {
+    if record.tag != 0 { record.tag } else { record.operation }
+}
+
+struct File<'t, 'w> {
+    trace: &'t Trace,
+    pickle: Pickle<'w>,
+    /// Keys and short texts that come again.
+    texts: HashMap<String, Memo>,
+    /// By stack and operation.
+    stacks: HashMap<(u32, u32), Memo>,
+    has_categories: bool,
+}
+
+impl File<'_, '_> {
+    fn write(&mut self, devices: &[Option<u32>]) -> io::Result<()> {
+        self.pickle.open_dictionary()?;
+        self.text("segments")?;
+        let mut batch = self.pickle.open_list()?;
+        for (number, chip) in (0..).zip(devices).filter_map(|(number, chip)| Some((number, (*chip)?))) {
+            self.segments(number, chip, &mut batch)?;
+        }
+        self.pickle.close_list()?;
+        self.text("device_traces")?;
+        let mut batch = self.pickle.open_list()?;
+        for chip in devices {
+            self.events(*chip)?;
+            batch.item(&mut self.pickle)?;
+        }
+        self.pickle.close_list()?;
+        self.text("ttmon")?;
+        self.about(devices)?;
+        self.pickle.close_dictionary()
+    }
+
+    /// A text, the second time as a reference to the first.
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        if let Some(memo) = self.texts.get(text) {
+            return self.pickle.repeat(*memo);
+        }
+        self.pickle.text(text)?;
+        let memo = self.pickle.remember()?;
+        self.texts.insert(text.to_owned(), memo);
+        Ok(())
+    }
+
+    fn number(&mut self, key: &str, number: u64) -> io::Result<()> {
+        self.text(key)?;
+        self.pickle.number(number)
+    }
+
+    fn word(&mut self, key: &str, word: &str) -> io::Result<()> {
+        self.text(key)?;
+        self.text(word)
+    }
+
+    /// What is live at the end on a chip, kind by kind. Kinds whose addresses overlap are one segment.
+    fn segments(&mut self, device: u64, chip: u32, batch: &mut Batch) -> io::Result<()> {
+        let Some(traced) = self.trace.chips.get(chip as usize) else { return Ok(()) };
+        let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
+        let mut known: Vec<(u64, u64, u64)> =
+            (0..).zip(&traced.ranges).filter_map(|(kind, range)| range.map(|(start, end)| (start, end, kind))).collect();
+        known.sort_unstable();
+        for (start, end, kind) in known {
+            match ranges.last_mut() {
+                Some((_, last, _)) if start < *last => *last = end.max(*last),
+                _ => ranges.push((start, end, kind)),
+            }
+        }
+        let live = self.trace.live_on(chip);
+        for (start, end, kind) in ranges.into_iter().filter(|(start, end, _)| start < end) {
+            let blocks: Vec<Record> = live.range(start..end).map(|(_, record)| *record).collect();
+            self.segment(device, (start, end, kind), &blocks)?;
+            batch.item(&mut self.pickle)?;
+        }
+        Ok(())
+    }
+
+    fn segment(&mut self, device: u64, (start, end, kind): (u64, u64, u64), live: &[Record]) -> io::Result<()> {
+        // Each ends where the next one begins at the latest: two processes may report the same bytes.
+        let ends = live.iter().skip(1).map(|next| next.address).chain([end]);
+        let blocks: Vec<(Record, u64)> = live.iter().zip(ends).map(|(record, next)| (*record, record.size.min(next - record.address))).collect();
+        let active: u64 = blocks.iter().map(|(_, size)| size).sum();
+        self.pickle.open_dictionary()?;
+        self.number("device", device)?;
+        self.number("address", start)?;
+        self.number("total_size", end - start)?;
+        self.number("allocated_size", active)?;
+        self.number("active_size", active)?;
+        self.number("stream", kind)?;
+        self.word("segment_type", "large")?;
+        self.text("frames")?;
+        self.frames(0, 0)?;
+        self.text("blocks")?;
+        let mut batch = self.pickle.open_list()?;
+        let mut at = start;
+        for (record, size) in blocks {
+            if record.address > at {
+                self.block(at, record.address - at, None)?;
+                batch.item(&mut self.pickle)?;
+            }
+            self.block(record.address, size, Some(&record))?;
+            batch.item(&mut self.pickle)?;
+            at = record.address + size;
+        }
+        if at < end {
+            self.block(at, end - at, None)?;
+        }
+        self.pickle.close_list()?;
+        self.pickle.close_dictionary()
+    }
+
+    fn block(&mut self, address: u64, size: u64, live: Option<&Record>) -> io::Result<()> {
+        self.pickle.open_dictionary()?;
+        self.number("address", address)?;
+        self.number("size", size)?;
+        self.number("requested_size", live.map_or(0, |record| record.requested.min(size)))?;
+        self.word("state", if live.is_some() { "active_allocated" } else { "inactive" })?;
+        self.text("frames")?;
+        let (stack, operation) = live.map_or((0, 0), |record| (record.stack, record.operation));
+        self.frames(stack, operation)?;
+        self.pickle.close_dictionary()
+    }
+
+    /// Innermost first: the operation, then the lines of the program.
+    fn frames(&mut self, stack: u32, operation: u32) -> io::Result<()> {
+        if let Some(memo) = self.stacks.get(&(stack, operation)) {
+            return self.pickle.repeat(*memo);
+        }
+        let mut batch = self.pickle.open_list()?;
+        let trace = self.trace;
+        if let Some(name) = trace.texts.get(operation as usize).filter(|_| operation != 0) {
+            self.frame("ttnn", 0, name)?;
+            batch.item(&mut self.pickle)?;
+        }
+        for line in trace.stacks.get(stack as usize).into_iter().flatten() {
+            self.frame(&line.file, line.line, &line.function)?;
+            batch.item(&mut self.pickle)?;
+        }
+        self.pickle.close_list()?;
+        let memo = self.pickle.remember()?;
+        self.stacks.insert((stack, operation), memo);
+        Ok(())
+    }
+
+    fn frame(&mut self, file: &str, line: u32, function: &str) -> io::Result<()> {
+        self.pickle.open_dictionary()?;
+        self.word("filename", file)?;
+        self.number("line", line.into())?;
+        self.word("name", function)?;
+        self.pickle.close_dictionary()
+    }
+
+    fn events(&mut self, chip: Option<u32>) -> io::Result<()> {
+        let mut batch = self.pickle.open_list()?;
+        if let Some(chip) = chip {
+            self.first(chip)?;
+            batch.item(&mut self.pickle)?;
+            let trace = self.trace;
+            trace.spool.each(|record| {
+                if !trace.is_on(record, chip) {
+                    return Ok(());
+                }
+                match record.action {
+                    Action::Alloc => self.event("alloc", record, &mut batch),
+                    Action::Free => {
+                        self.event("free_requested", record, &mut batch)?;
+                        self.event("free_completed", record, &mut batch)
+                    }
+                    Action::OutOfMemory => self.event("oom", record, &mut batch),
+                    Action::Clash | Action::Mark => Ok(()),
+                }
+            })?;
+        }
+        self.pickle.close_list()
+    }
+
+    /// An event that changes nothing and states how complete the list is.
+    fn first(&mut self, chip: u32) -> io::Result<()> {
+        let name = self.trace.chips.get(chip as usize).map_or_else(String::new, |chip| chip.chip.name.clone());
+        let complete = match self.trace.complete_since() {
+            None => "every event is here".to_owned(),
+            Some(since) => format!("every event since {} is here; {} earlier ones are missing", UnixTime(since).rfc3339(), self.trace.lost()),
+        };
+        let note = self.trace.about.note.map_or_else(String::new, |note| format!("; {note}"));
+        self.pickle.open_dictionary()?;
+        self.word("action", "snapshot")?;
+        self.number("addr", 0)?;
+        self.number("size", 0)?;
+        self.number("stream", 0)?;
+        self.number("time_us", self.trace.span().0 / 1000)?;
+        self.text("frames")?;
+        self.frames(0, 0)?;
+        if self.has_categories {
+            self.word("category", NO_CATEGORY)?;
+        }
+        self.word("user_metadata", &format!("{name}: {complete}{note}"))?;
+        self.pickle.close_dictionary()
+    }
+
+    fn event(&mut self, action: &str, record: &Record, batch: &mut Batch) -> io::Result<()> {
+        let trace = self.trace;
+        self.pickle.open_dictionary()?;
+        self.word("action", action)?;
+        let refused = record.action == Action::OutOfMemory;
+        self.number(if refused { "device_free" } else { "addr" }, if refused { record.free } else { record.address })?;
+        self.number("size", record.size)?;
+        self.number("stream", record.kind.into())?;
+        self.number("time_us", record.time / 1000)?;
+        self.text("frames")?;
+        self.frames(record.stack, record.operation)?;
+        let text = |number: u32| trace.texts.get(number as usize).filter(|text| !text.is_empty());
+        if self.has_categories {
+            self.word("category", text(category(record)).map_or(NO_CATEGORY, String::as_str))?;
+        }
+        let pid = trace.processes.get(record.owner as usize).map_or(0, |process| process.pid);
+        let tag = text(record.tag).map_or_else(String::new, |tag| format!(", tag {tag}"));
+        self.word("user_metadata", &format!("{}, process {pid}{tag}", kind_name(record.kind)))?;
+        self.pickle.close_dictionary()?;
+        batch.item(&mut self.pickle)
+    }
+
+    /// A key that no viewer reads: what the file is, and from when on it is complete.
+    fn about(&mut self, devices: &[Option<u32>]) -> io::Result<()> {
+        let trace = self.trace;
+        self.pickle.open_dictionary()?;
+        self.word("version", &trace.about.version)?;
+        self.word("title", &trace.about.title)?;
+        self.word("complete_since", &trace.complete_since().map_or_else(|| "start".to_owned(), |time| UnixTime(time).rfc3339()))?;
+        self.number("lost_events", trace.lost())?;
+        if let Some(note) = trace.about.note {
+            self.word("note", note)?;
+        }
+        self.text("devices")?;
+        let mut batch = self.pickle.open_list()?;
+        for chip in devices {
+            let chip = chip.and_then(|chip| trace.chips.get(chip as usize));
+            self.text(chip.map_or("", |chip| chip.chip.name.as_str()))?;
+            batch.item(&mut self.pickle)?;
+        }
+        self.pickle.close_list()?;
+        self.text("streams")?;
+        let mut batch = self.pickle.open_list()?;
+        for kind in crate::trace::KINDS {
+            self.text(kind.name())?;
+            batch.item(&mut self.pickle)?;
+        }
+        self.pickle.close_list()?;
+        self.pickle.close_dictionary()
+    }
+}

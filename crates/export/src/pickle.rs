@@ -1,0 +1,143 @@
+//! Writes pickles of protocol 2 with the few opcodes that every reader has.
+
+use std::io::{self, Write};
+
+/// What a list or a dictionary adds at once: the page of memory_viz passes a batch as arguments of one call.
+const BATCH: usize = 1000;
+
+/// A pickle being written.
+pub(crate) struct Pickle<'w> {
+    out: &'w mut dyn Write,
+    memo: u32,
+}
+
+/// A value that was written and can be repeated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memo(u32);
+
+impl<'w> Pickle<'w> {
+    pub(crate) fn new(out: &'w mut dyn Write) -> io::Result<Self> {
+        out.write_all(&[0x80, 2])?;
+        Ok(Self { out, memo: 0 })
+    }
+
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.out.write_all(b".")
+    }
+
+    pub(crate) fn number(&mut self, number: u64) -> io::Result<()> {
+        match (u8::try_from(number), i32::try_from(number)) {
+            (Ok(byte), _) => self.out.write_all(&[b'K', byte]),
+            (_, Ok(word)) => {
+                self.out.write_all(b"J")?;
+                self.out.write_all(&word.to_le_bytes())
+            }
+            _ => {
+                // Signed: a number with the highest bit needs one byte more.
+                let bytes = u128::from(number).to_le_bytes();
+                let length = (64 - number.leading_zeros()) / 8 + 1;
+                self.out.write_all(&[0x8a, u8::try_from(length).unwrap_or(9)])?;
+                self.out.write_all(bytes.get(..length as usize).unwrap_or_default())
+            }
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.out.write_all(b"X")?;
+        self.out.write_all(&length.to_le_bytes())?;
+        self.out.write_all(text.as_bytes())
+    }
+
+    /// Remembers the value that was written last.
+    pub(crate) fn remember(&mut self) -> io::Result<Memo> {
+        let number = self.memo;
+        match u8::try_from(number) {
+            Ok(byte) => self.out.write_all(&[b'q', byte])?,
+            Err(_) => {
+                self.out.write_all(b"r")?;
+                self.out.write_all(&number.to_le_bytes())?;
+            }
+        }
+        self.memo += 1;
+        Ok(Memo(number))
+    }
+
+    pub(crate) fn repeat(&mut self, Memo(number): Memo) -> io::Result<()> {
+        match u8::try_from(number) {
+            Ok(byte) => self.out.write_all(&[b'h', byte]),
+            Err(_) => {
+                self.out.write_all(b"j")?;
+                self.out.write_all(&number.to_le_bytes())
+            }
+        }
+    }
+
+    /// Begins a dictionary. Keys and values follow in turn, fewer than a batch.
+    pub(crate) fn open_dictionary(&mut self) -> io::Result<()> {
+        self.out.write_all(b"}(")
+    }
+
+    pub(crate) fn close_dictionary(&mut self) -> io::Result<()> {
+        self.out.write_all(b"u")
+    }
+
+    /// Begins a list. [`Batch::item`] follows each item.
+    pub(crate) fn open_list(&mut self) -> io::Result<Batch> {
+        self.out.write_all(b"](")?;
+        Ok(Batch(0))
+    }
+
+    pub(crate) fn close_list(&mut self) -> io::Result<()> {
+        self.out.write_all(b"e")
+    }
+}
+
+/// Counts the items of a list.
+#[derive(Debug)]
+pub(crate) struct Batch(usize);
+
+impl Batch {
+    /// An item was written.
+    pub(crate) fn item(&mut self, pickle: &mut Pickle<'_>) -> io::Result<()> {
+        self.0 += 1;
+        if self.0.is_multiple_of(BATCH) { pickle.out.write_all(b"e(") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_bytes_of_python() {
+        for (number, expected) in [
+            (0, &b"K\x00"[..]),
+            (255, b"K\xff"),
+            (256, b"J\x00\x01\x00\x00"),
+            (0x7fff_ffff, b"J\xff\xff\xff\x7f"),
+            (0x8000_0000, b"\x8a\x05\x00\x00\x00\x80\x00"),
+            (1 << 40, b"\x8a\x06\x00\x00\x00\x00\x00\x01"),
+            (u64::MAX, b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"),
+        ] {
+            let mut bytes = Vec::new();
+            Pickle::new(&mut bytes).unwrap().number(number).unwrap();
+            assert_eq!(&bytes[2..], expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_cut_into_batches() {
+        let mut bytes = Vec::new();
+        let mut pickle = Pickle::new(&mut bytes).unwrap();
+        let mut batch = pickle.open_list().unwrap();
+        for _ in 0..2500 {
+            pickle.number(7).unwrap();
+            batch.item(&mut pickle).unwrap();
+        }
+        pickle.close_list().unwrap();
+        pickle.finish().unwrap();
+        let batches: Vec<usize> = bytes.split(|byte| *byte == b'e').map(|part| part.iter().filter(|byte| **byte == b'K').count()).collect();
+        assert_eq!(batches, [1000, 1000, 500, 0]);
+    }
+}

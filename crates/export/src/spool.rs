@@ -1,0 +1,241 @@
+//! The events of a trace: the newest [`RECORDS_MAX`], in memory first, then in a file that is used as a ring.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Creates the file of a spool, when it is needed.
+pub type SpoolFile = Box<dyn FnMut() -> io::Result<File>>;
+
+/// Records kept in memory: more than the event ring of a process has.
+const MEMORY_MAX: usize = 128 * 1024;
+/// Records kept in the file, 1 GiB: more than a viewer opens.
+const RECORDS_MAX: u64 = 16 * 1024 * 1024;
+/// Records read at once.
+const CHUNK: usize = 4096;
+const RECORD_BYTES: usize = 64;
+
+/// What an event did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Action {
+    Alloc = 1,
+    Free = 2,
+    OutOfMemory = 3,
+    Clash = 4,
+    Mark = 5,
+}
+
+impl Action {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Alloc,
+            2 => Self::Free,
+            3 => Self::OutOfMemory,
+            4 => Self::Clash,
+            5 => Self::Mark,
+            _ => return None,
+        })
+    }
+}
+
+/// One event. Numbers of texts, stacks, chips and owners are those of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) action: Action,
+    /// Index in [`crate::trace::KINDS`].
+    pub(crate) kind: u8,
+    /// Nanoseconds since 1970.
+    pub(crate) time: u64,
+    /// Address as drawn.
+    pub(crate) address: u64,
+    /// Bytes taken.
+    pub(crate) size: u64,
+    /// Bytes asked for.
+    pub(crate) requested: u64,
+    /// Of a refused request: the largest free block of all banks.
+    pub(crate) free: u64,
+    pub(crate) chips: u32,
+    pub(crate) owner: u32,
+    pub(crate) stack: u32,
+    pub(crate) tag: u32,
+    pub(crate) operation: u32,
+}
+
+impl Record {
+    fn encode(&self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[0] = self.action as u8;
+        bytes[1] = self.kind;
+        let words = [self.chips, self.owner, self.stack, self.tag, self.operation];
+        for (place, word) in bytes[4..24].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let longs = [self.time, self.address, self.size, self.requested, self.free];
+        for (place, long) in bytes[24..64].chunks_exact_mut(8).zip(longs) {
+            place.copy_from_slice(&long.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None` for bytes that are not a record: the disk lost them.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        Some(Self {
+            action: Action::from_byte(*bytes.first()?)?,
+            kind: *bytes.get(1)?,
+            chips: word(4)?,
+            owner: word(8)?,
+            stack: word(12)?,
+            tag: word(16)?,
+            operation: word(20)?,
+            time: long(24)?,
+            address: long(32)?,
+            size: long(40)?,
+            requested: long(48)?,
+            free: long(56)?,
+        })
+    }
+}
+
+/// The events of a trace, oldest first.
+pub struct Spool {
+    create: SpoolFile,
+    file: Option<File>,
+    /// Records written to the file so far.
+    written: u64,
+    memory: Vec<Record>,
+    memory_max: usize,
+    records_max: u64,
+}
+
+impl std::fmt::Debug for Spool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spool").field("written", &self.written).field("memory", &self.memory.len()).finish_non_exhaustive()
+    }
+}
+
+impl Spool {
+    /// Creates an empty spool. `create` is called once, if the events outgrow the memory that a spool may use.
+    pub fn new(create: SpoolFile) -> Self {
+        Self { create, file: None, written: 0, memory: Vec::new(), memory_max: MEMORY_MAX, records_max: RECORDS_MAX }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn small(create: SpoolFile, memory_max: usize, records_max: u64) -> Self {
+        Self { memory_max, records_max, ..Self::new(create) }
+    }
+
+    pub(crate) fn push(&mut self, record: Record) -> io::Result<()> {
+        if self.memory.len() >= self.memory_max {
+            self.flush()?;
+        }
+        self.memory.push(record);
+        Ok(())
+    }
+
+    /// Moves the records from memory to the file.
+    fn flush(&mut self) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert((self.create)()?),
+        };
+        for chunk in self.memory.chunks(CHUNK) {
+            // A chunk may cross the end of the ring.
+            let start = self.written % self.records_max;
+            let fits = usize::try_from(self.records_max - start).unwrap_or(usize::MAX).min(chunk.len());
+            let (before, after) = chunk.split_at(fits);
+            for (part, at) in [(before, start), (after, 0)] {
+                let bytes: Vec<u8> = part.iter().flat_map(Record::encode).collect();
+                file.write_all_at(&bytes, at * RECORD_BYTES as u64)?;
+            }
+            self.written += chunk.len() as u64;
+        }
+        self.memory.clear();
+        Ok(())
+    }
+
+    /// How many of the oldest records were overwritten.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.written.saturating_sub(self.records_max)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written == 0 && self.memory.is_empty()
+    }
+
+    /// Calls `visit` for each record, oldest first.
+    pub(crate) fn each(&self, mut visit: impl FnMut(&Record) -> io::Result<()>) -> io::Result<()> {
+        if let Some(file) = &self.file {
+            let mut bytes = vec![0; CHUNK * RECORD_BYTES];
+            let mut next = self.dropped();
+            while next < self.written {
+                let start = next % self.records_max;
+                let count = (self.written - next).min(self.records_max - start).min(CHUNK as u64);
+                let part = bytes.get_mut(..usize::try_from(count).unwrap_or(0) * RECORD_BYTES).unwrap_or_default();
+                file.read_exact_at(part, start * RECORD_BYTES as u64)?;
+                for record in part.chunks_exact(RECORD_BYTES).filter_map(Record::decode) {
+                    visit(&record)?;
+                }
+                next += count;
+            }
+        }
+        self.memory.iter().try_for_each(visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64) -> Record {
+        Record {
+            action: Action::Free,
+            kind: 2,
+            time: number,
+            address: u64::MAX - number,
+            size: 1,
+            requested: 2,
+            free: 3,
+            chips: 4,
+            owner: 5,
+            stack: 6,
+            tag: 7,
+            operation: u32::MAX,
+        }
+    }
+
+    fn times(spool: &Spool) -> Vec<u64> {
+        let mut times = Vec::new();
+        spool
+            .each(|found| {
+                assert_eq!(*found, record(found.time));
+                times.push(found.time);
+                Ok(())
+            })
+            .unwrap();
+        times
+    }
+
+    #[test]
+    fn the_newest_records_come_back_in_order() {
+        for count in [0_u64, 1, 4, 5, 9, 10, 11, 23, 100] {
+            let mut spool = Spool::small(Box::new(tempfile::tempfile), 4, 10);
+            (0..count).for_each(|number| spool.push(record(number)).unwrap());
+            let dropped = spool.dropped();
+            assert_eq!(times(&spool), (dropped..count).collect::<Vec<_>>(), "{count}");
+            assert!(count - dropped >= count.min(10) && dropped <= count.saturating_sub(10), "{count}: {dropped}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_the_memory_stays() {
+        let full = || std::fs::OpenOptions::new().read(true).write(true).open("/dev/full");
+        let mut spool = Spool::small(Box::new(full), 2, 10);
+        spool.push(record(0)).unwrap();
+        spool.push(record(1)).unwrap();
+        assert_eq!(spool.push(record(2)).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(spool.memory.len(), 2);
+    }
+}

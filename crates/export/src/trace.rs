@@ -1,0 +1,465 @@
+//! What is known of the memory of some chips over a time: events, and what is live at the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use ttmon_model::Kind;
+use ttmon_model::ledger::BufferKind;
+use ttmon_model::stack::SourceLine;
+
+use crate::spool::{Action, Record, Spool};
+
+/// Kinds of memory in a trace. The index is the stream of the memory_viz page.
+pub(crate) const KINDS: [Kind; 4] = Kind::BANKED;
+/// L1 is drawn behind all of DRAM.
+const L1_START: u64 = 1 << 40;
+/// Buffers without a real address are drawn behind all others, each kind from a multiple of this on.
+const NAMES_START: u64 = 8;
+const NAMES_SHIFT: u32 = 44;
+/// Addresses are doubles in the viewers.
+const ADDRESS_MAX: u64 = 1 << 52;
+/// Stacks and texts kept of all processes; later ones are left out.
+const STACKS_MAX: usize = 1 << 20;
+const TEXTS_MAX: usize = 1 << 20;
+
+/// A chip.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Chip {
+    /// What distinguishes it from the others: its unique id, or the number that the program gave it.
+    pub id: u64,
+    /// The number that the program gave it.
+    pub number: u64,
+    /// Its name in a viewer.
+    pub name: String,
+}
+
+/// A process, by its number in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner(pub(crate) u32);
+
+/// One kind of memory of an allocator: the chips, and the banks where they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Space {
+    pub(crate) chips: u32,
+    pub(crate) kind: u8,
+    /// How many banks there are; 0 is unknown, and then an address is only a name.
+    pub(crate) banks: u32,
+}
+
+/// A buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Buffer<'a> {
+    /// Its address in each bank.
+    pub address: u64,
+    /// Bytes asked for, per chip.
+    pub size: u64,
+    /// Bytes in each bank; 0 is unknown.
+    pub per_bank: u64,
+    /// Its tag.
+    pub tag: Option<&'a str>,
+    /// The operation that made it.
+    pub operation: Option<&'a str>,
+    /// Where the program asked for it: [`Trace::stack`].
+    pub stack: u32,
+}
+
+/// What a file says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Version of ttmon.
+    pub version: String,
+    /// The command, or the name of the input.
+    pub title: String,
+    /// How the events were collected, in words, where it was not by following every one.
+    pub note: Option<&'static str>,
+}
+
+/// A process in a trace.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    has_ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct LiveKey {
+    owner: u32,
+    chips: u32,
+    kind: u8,
+    address: u64,
+}
+
+/// Addresses for buffers that have none: the places of freed ones are used again.
+#[derive(Debug, Default)]
+struct Names {
+    next: u64,
+    free: HashMap<u64, Vec<u64>>,
+}
+
+impl Names {
+    fn take(&mut self, kind: u8, size: u64) -> u64 {
+        if let Some(again) = self.free.get_mut(&size).and_then(Vec::pop) {
+            return again;
+        }
+        let start = NAMES_START + u64::from(kind) << NAMES_SHIFT;
+        let next = start.saturating_add(self.next).min(ADDRESS_MAX);
+        self.next = self.next.saturating_add(size);
+        next
+    }
+}
+
+/// What is drawn for a chip.
+#[derive(Debug)]
+pub(crate) struct TracedChip {
+    pub(crate) chip: Chip,
+    /// First and last address of each kind.
+    pub(crate) ranges: [Option<(u64, u64)>; KINDS.len()],
+    /// The process that used it last.
+    user: Option<u32>,
+}
+
+/// Memory over time.
+#[derive(Debug)]
+pub struct Trace {
+    pub(crate) about: About,
+    pub(crate) chips: Vec<TracedChip>,
+    by_id: HashMap<u64, u32>,
+    pub(crate) sets: Vec<Vec<u32>>,
+    by_set: HashMap<Vec<u32>, u32>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) texts: Vec<String>,
+    by_text: HashMap<String, u32>,
+    pub(crate) stacks: Vec<Vec<Arc<SourceLine>>>,
+    names: [Names; KINDS.len()],
+    live: HashMap<LiveKey, Record>,
+    pub(crate) spool: Spool,
+    first_time: Option<u64>,
+    last_time: u64,
+    /// Events that are missing, and the time until which some are.
+    lost: u64,
+    lost_until: u64,
+}
+
+impl Trace {
+    /// Creates an empty trace.
+    pub fn new(about: About, spool: Spool) -> Self {
+        Self {
+            about,
+            chips: Vec::new(),
+            by_id: HashMap::new(),
+            sets: Vec::new(),
+            by_set: HashMap::new(),
+            processes: Vec::new(),
+            texts: vec![String::new()],
+            by_text: HashMap::new(),
+            stacks: vec![Vec::new()],
+            names: Default::default(),
+            live: HashMap::new(),
+            spool,
+            first_time: None,
+            last_time: 0,
+            lost: 0,
+            lost_until: 0,
+        }
+    }
+
+    /// Sets how the events were collected.
+    pub fn set_note(&mut self, note: &'static str) {
+        self.about.note = Some(note);
+    }
+
+    /// Adds a process.
+    pub fn process(&mut self, pid: u32, name: &str) -> Owner {
+        self.processes.push(Process { pid, name: name.to_owned(), has_ended: false });
+        Owner(number(self.processes.len() - 1))
+    }
+
+    /// A kind of memory on some chips; `None` for a kind that is not drawn. `banks` is their count, the first address of a bank and
+    /// its bytes, where they are known.
+    pub fn space(&mut self, chips: &[Chip], kind: BufferKind, banks: Option<(u32, u64, u64)>) -> Option<Space> {
+        let BufferKind::Of(kind) = kind else { return None };
+        let kind = u8::try_from(KINDS.iter().position(|known| *known == kind)?).ok()?;
+        if chips.is_empty() {
+            return None;
+        }
+        let chips = self.set(chips);
+        let space = Space { chips, kind, banks: banks.map_or(0, |(count, ..)| count) };
+        if let Some((count, base, bytes)) = banks {
+            let start = place(kind, base.saturating_mul(count.into()));
+            self.cover(space, start, bytes.saturating_mul(count.into()));
+        }
+        Some(space)
+    }
+
+    fn set(&mut self, chips: &[Chip]) -> u32 {
+        let mut set: Vec<u32> = Vec::with_capacity(chips.len());
+        for chip in chips {
+            let next = number(self.chips.len());
+            let index = *self.by_id.entry(chip.id).or_insert(next);
+            if index == next {
+                self.chips.push(TracedChip { chip: chip.clone(), ranges: [None; KINDS.len()], user: None });
+            }
+            if !set.contains(&index) {
+                set.push(index);
+            }
+        }
+        if let Some(known) = self.by_set.get(&set) {
+            return *known;
+        }
+        self.sets.push(set.clone());
+        *self.by_set.entry(set).or_insert(number(self.sets.len() - 1))
+    }
+
+    /// Every address of an event lies in a range: a viewer fails on one that does not.
+    fn cover(&mut self, space: Space, start: u64, bytes: u64) {
+        let end = start.saturating_add(bytes);
+        for chip in self.sets.get(space.chips as usize).into_iter().flatten() {
+            let range = self.chips.get_mut(*chip as usize).and_then(|chip| chip.ranges.get_mut(usize::from(space.kind)));
+            if let Some(range) = range {
+                *range = Some(range.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
+            }
+        }
+    }
+
+    /// The number of a stack, innermost frame first.
+    pub fn stack(&mut self, frames: &[Arc<SourceLine>]) -> u32 {
+        if frames.is_empty() || self.stacks.len() >= STACKS_MAX {
+            return 0;
+        }
+        self.stacks.push(frames.to_vec());
+        number(self.stacks.len() - 1)
+    }
+
+    fn text(&mut self, text: Option<&str>) -> u32 {
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return 0 };
+        if let Some(known) = self.by_text.get(text) {
+            return *known;
+        }
+        if self.texts.len() >= TEXTS_MAX {
+            return 0;
+        }
+        self.texts.push(text.to_owned());
+        *self.by_text.entry(text.to_owned()).or_insert(number(self.texts.len() - 1))
+    }
+
+    /// Notes a new buffer.
+    pub fn alloc(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> io::Result<()> {
+        self.release_ended(time, owner, space)?;
+        let key = key_of(owner, space, buffer.address);
+        if self.live.contains_key(&key) {
+            // The free in between was lost.
+            self.free(time, owner, space, buffer)?;
+        }
+        let record = self.record(Action::Alloc, time, owner, space, buffer);
+        self.live.insert(key, record);
+        self.push(record)
+    }
+
+    /// Notes the end of a buffer. One that is not known was there before the trace.
+    pub fn free(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> io::Result<()> {
+        let record = match self.live.remove(&key_of(owner, space, buffer.address)) {
+            Some(record) => record,
+            None => self.record(Action::Free, time, owner, space, buffer),
+        };
+        self.push_free(time, record)
+    }
+
+    fn push_free(&mut self, time: u64, record: Record) -> io::Result<()> {
+        let is_name = record.address >> NAMES_SHIFT >= NAMES_START;
+        if let Some(names) = self.names.get_mut(usize::from(record.kind)).filter(|_| is_name) {
+            names.free.entry(record.size).or_default().push(record.address);
+        }
+        self.push(Record { action: Action::Free, time, ..record })
+    }
+
+    /// Notes the end of all buffers of a process in a space.
+    pub fn free_all(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
+        self.free_where(time, |key| (key.owner, key.chips, key.kind) == (owner.0, space.chips, space.kind))
+    }
+
+    fn free_where(&mut self, time: u64, is_meant: impl Fn(&LiveKey) -> bool) -> io::Result<()> {
+        let mut gone: Vec<LiveKey> = self.live.keys().filter(|key| is_meant(key)).copied().collect();
+        gone.sort_unstable();
+        for key in gone {
+            if let Some(record) = self.live.remove(&key) {
+                self.push_free(time, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a request that was refused. `free` is the largest block in each bank.
+    pub fn refused(&mut self, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>, free: u64, is_clash: bool) -> io::Result<()> {
+        let action = if is_clash { Action::Clash } else { Action::OutOfMemory };
+        let (tag, operation) = (self.text(buffer.tag), self.text(buffer.operation));
+        let banks = u64::from(space.banks.max(1));
+        let size = if buffer.per_bank > 0 { buffer.per_bank.saturating_mul(banks) } else { buffer.size };
+        self.push(Record {
+            action,
+            kind: space.kind,
+            time,
+            address: 0,
+            size,
+            requested: buffer.size,
+            free: free.saturating_mul(banks),
+            chips: space.chips,
+            owner: owner.0,
+            stack: buffer.stack,
+            tag,
+            operation,
+        })
+    }
+
+    /// Notes `ttmon.mark()`.
+    pub fn mark(&mut self, time: u64, owner: Owner) -> io::Result<()> {
+        let nothing = Record {
+            action: Action::Mark,
+            kind: 0,
+            time,
+            address: 0,
+            size: 0,
+            requested: 0,
+            free: 0,
+            chips: u32::MAX,
+            owner: owner.0,
+            stack: 0,
+            tag: 0,
+            operation: 0,
+        };
+        self.push(nothing)
+    }
+
+    /// Notes that events of a process until `time` are missing.
+    pub fn lose(&mut self, count: u64, time: u64) {
+        self.lost = self.lost.saturating_add(count);
+        self.lost_until = self.lost_until.max(time);
+    }
+
+    /// Notes that a process has ended. Its buffers stay until another process uses their chips.
+    pub fn end(&mut self, owner: Owner) {
+        if let Some(process) = self.processes.get_mut(owner.0 as usize) {
+            process.has_ended = true;
+        }
+    }
+
+    /// Replaces what is live of a process by what its ledger lists.
+    pub fn settle<'a>(&mut self, owner: Owner, time: u64, listed: impl Iterator<Item = (u64, Space, Buffer<'a>)>) {
+        let mut before: HashMap<LiveKey, Record> = HashMap::new();
+        self.live.retain(|key, record| {
+            let is_other = key.owner != owner.0;
+            if !is_other {
+                before.insert(*key, *record);
+            }
+            is_other
+        });
+        for (allocated, space, buffer) in listed {
+            let key = key_of(owner, space, buffer.address);
+            let record = before.get(&key).copied().unwrap_or_else(|| self.record(Action::Alloc, allocated, owner, space, &buffer));
+            self.live.insert(key, record);
+        }
+        self.last_time = self.last_time.max(time);
+    }
+
+    /// A chip that another process left its buffers on when it ended has them no more.
+    fn release_ended(&mut self, time: u64, owner: Owner, space: Space) -> io::Result<()> {
+        for index in self.sets.get(space.chips as usize).cloned().unwrap_or_default() {
+            let Some(chip) = self.chips.get_mut(index as usize) else { continue };
+            let Some(before) = chip.user.replace(owner.0).filter(|before| *before != owner.0) else { continue };
+            if self.processes.get(before as usize).is_some_and(|process| process.has_ended) {
+                self.free_where(time, |key| key.owner == before)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, action: Action, time: u64, owner: Owner, space: Space, buffer: &Buffer<'_>) -> Record {
+        let (tag, operation) = (self.text(buffer.tag), self.text(buffer.operation));
+        let banks = u64::from(space.banks);
+        let size = if banks > 0 && buffer.per_bank > 0 { buffer.per_bank.saturating_mul(banks) } else { buffer.size }.max(1);
+        let address = if banks > 0 {
+            place(space.kind, buffer.address.saturating_mul(banks))
+        } else {
+            self.names.get_mut(usize::from(space.kind)).map_or(0, |names| names.take(space.kind, size))
+        };
+        self.cover(space, address, size);
+        Record {
+            action,
+            kind: space.kind,
+            time,
+            address,
+            size,
+            requested: buffer.size.min(size),
+            free: 0,
+            chips: space.chips,
+            owner: owner.0,
+            stack: buffer.stack,
+            tag,
+            operation,
+        }
+    }
+
+    fn push(&mut self, record: Record) -> io::Result<()> {
+        self.first_time.get_or_insert(record.time);
+        self.last_time = self.last_time.max(record.time);
+        self.spool.push(record)
+    }
+
+    /// Buffers live at the end on a chip, by address.
+    pub(crate) fn live_on(&self, chip: u32) -> BTreeMap<u64, Record> {
+        let is_there = |record: &&Record| self.is_on(record, chip);
+        self.live.values().filter(is_there).map(|record| (record.address, *record)).collect()
+    }
+
+    pub(crate) fn is_on(&self, record: &Record, chip: u32) -> bool {
+        self.sets.get(record.chips as usize).is_some_and(|set| set.contains(&chip))
+    }
+
+    /// When the trace begins and ends, in nanoseconds since 1970.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.first_time.unwrap_or(self.last_time), self.last_time)
+    }
+
+    /// Events that are missing.
+    pub fn lost(&self) -> u64 {
+        self.lost.saturating_add(self.spool.dropped())
+    }
+
+    /// From when on every event is there, in nanoseconds since 1970; `None` where it is from the start.
+    pub fn complete_since(&self) -> Option<u64> {
+        let mut first = None;
+        if self.spool.dropped() > 0 {
+            let stop = |record: &Record| {
+                first = Some(record.time);
+                Err(io::ErrorKind::Interrupted.into())
+            };
+            let _ = self.spool.each(stop);
+        }
+        (self.lost() > 0).then(|| self.lost_until.max(first.unwrap_or(0)))
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.spool.is_empty() && self.live.is_empty()
+    }
+}
+
+fn key_of(owner: Owner, space: Space, address: u64) -> LiveKey {
+    LiveKey { owner: owner.0, chips: space.chips, kind: space.kind, address }
+}
+
+/// Where an address is drawn.
+fn place(kind: u8, address: u64) -> u64 {
+    let is_l1 = matches!(KINDS.get(usize::from(kind)), Some(Kind::L1 | Kind::L1Small));
+    let start = if is_l1 { L1_START } else { 0 };
+    start.saturating_add(address).min(ADDRESS_MAX)
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+pub(crate) fn kind_name(kind: u8) -> &'static str {
+    KINDS.get(usize::from(kind)).map_or("other", |kind| kind.name())
+}
