@@ -1,7 +1,7 @@
 """`ttmon run --snapshot` and `ttmon export`, read by programs that are not ours.
 
-Wants TTMON_LIB: where libttmon_client.so and the program ttmon are. TTMON_MEMORY_VIZ is torch/cuda/_memory_viz.py, which the gate takes
-from torch's wheel; without it the files are read by Python alone.
+Wants TTMON_LIB: where libttmon_client.so and the program ttmon are. TTMON_READERS is a folder with
+_memory_viz.py, which the gate takes from torch's wheel; without it the files are read by Python alone.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
 LIBRARY = os.environ.get("TTMON_LIB", "")
 PROGRAM = os.path.join(LIBRARY, "ttmon")
-VIEWER = os.environ.get("TTMON_MEMORY_VIZ", "")
+VIEWER = os.path.join(os.environ.get("TTMON_READERS", ""), "_memory_viz.py")
 # What the page of memory_viz reads; see its unpickle().
 OPCODES = set(
     """PROTO EMPTY_DICT EMPTY_LIST MARK APPEND APPENDS SETITEMS BININT BININT1 BININT2 LONG1 BINUNICODE BINPUT LONG_BINPUT BINGET
@@ -94,7 +94,7 @@ class Exports(unittest.TestCase):
                 self.assertEqual(live, {block["address"]: block["size"] for block in blocks})
         categories = {event["category"] for events in found["device_traces"] for event in events if "category" in event}
         self.assertTrue(not categories or "unknown" in categories)
-        if VIEWER:
+        if os.path.isfile(VIEWER):
             self.assertIn("total_allocated", viewer().segsum(found))
             viewer().trace(found)
             viewer().trace_plot(found)
@@ -185,7 +185,7 @@ class Exports(unittest.TestCase):
         found = self.snapshot()
         self.assertEqual(len(found["device_traces"][0]), 6)
         self.assertIn("never freed", found["ttmon"]["note"])
-        self.ttmon("record", "--sim", "n150,procs=1,buffers=20", "--interval", "200ms", "--for", "1s", self.path("rec"))
+        self.ttmon("record", "--sim", "n150,procs=1,buffers=20", "-r", "200", "--duration", "1s", self.path("rec"))
         self.ttmon("export", "--to", "memory-viz", "-o", self.path("a.pickle"), self.path("rec"))
         self.assertIn("between two samples", self.snapshot()["ttmon"]["note"])
         self.ttmon("export", "--to", "chrome", "-o", self.path("a.json"), self.path("rec"))

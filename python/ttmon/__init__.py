@@ -25,9 +25,16 @@ __all__ = [
     "TRACE",
     "available",
     "device_close",
+    "dump_snapshot",
     "mark",
     "max_memory_allocated",
+    "mem_get_info",
     "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_summary",
+    "record",
     "report_allocation",
     "report_cb_allocation",
     "report_cb_deallocation",
@@ -36,7 +43,9 @@ __all__ = [
     "report_kernel_load",
     "report_kernel_unload",
     "reset_peak",
+    "reset_peak_memory_stats",
     "tag",
+    "testing",
 ]
 
 RECORDED = 0
@@ -184,3 +193,28 @@ def _numbers(name, device, *numbers):
 def _call(name, *arguments):
     function = _functions.get(name)
     return OFF if function is None else function(*arguments)
+
+
+# In a module of its own, which a program that only reports does not load.
+_LATER = (
+    "dump_snapshot",
+    "mem_get_info",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_summary",
+    "record",
+    "reset_peak_memory_stats",
+)
+
+
+def __getattr__(name):
+    if name in _LATER:
+        from . import memory
+
+        return getattr(memory, name)
+    if name == "testing":
+        import importlib
+
+        return importlib.import_module(".testing", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -43,6 +43,7 @@ def main(python, license_file, version, staged, output):
     info = f"ttmon-{version}.dist-info/"
     files[info + "METADATA"] = metadata(python, version)
     files[info + "WHEEL"] = f"Wheel-Version: 1.0\nGenerator: ttmon\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+    files[info + "entry_points.txt"] = b"[pytest11]\nttmon = ttmon.pytest_plugin\n"
     files[info + "licenses/LICENSE"] = read(license_file)
     path = os.path.join(output, f"ttmon-{version}-{tag}.whl")
     write(path, files, info + "RECORD")

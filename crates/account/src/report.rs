@@ -7,7 +7,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunGroup, RunKind, RunOverhead, RunProcess, RunRefusal, RunReport};
 
 use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, RefusedOnChips};
-use crate::digest::{Digest, Group};
+use crate::digest::{Digest, DigestAllocator, Group};
 
 impl Account {
     /// Everything that is known of the command. `name_of_signal` has the names of signals.
@@ -87,6 +87,7 @@ impl Account {
             address: entry.address,
             size: entry.size,
             per_bank: NonZeroU32::new(entry.per_bank),
+            banks: allocator.and_then(|allocator| banks(allocator, left.kind)),
             page_size: NonZeroU32::new(entry.page),
             layout: BufferLayout::from_number(entry.layout),
             cores: NonZeroU32::new(entry.cores.into()),
@@ -114,6 +115,10 @@ impl Account {
     fn seconds(&self, time: u64) -> f64 {
         seconds_between(self.span.0, time)
     }
+}
+
+fn banks(allocator: &DigestAllocator, kind: BufferKind) -> Option<NonZeroU32> {
+    NonZeroU32::new(allocator.rows.iter().find(|row| row.kind == kind)?.row.geometry?.banks)
 }
 
 fn process(digest: &Digest) -> RunProcess<'_> {

@@ -8,6 +8,8 @@ use crate::project::{self, called};
 use crate::stream::Voice;
 
 const TESTS: &str = "python/tests";
+/// Fetches pytest and the reader of torch.
+const READERS: &str = "xtask/python_readers.py";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     let mut probe = gate.project.command("python3", &["--version"]);
@@ -20,9 +22,15 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 fn tests(gate: &mut Gate) -> Result<(), String> {
     // The libraries that python/ttmon loads.
     let libraries = libs::build(gate.project, Profile::Release)?;
+    // The program that python/ttmon asks, beside them.
+    project::run(&mut gate.project.cargo(&["build", "--quiet", "--release", "--package", "ttmon"]))?;
+    let readers = gate.project.metadata()?.target.join("python-readers");
+    if let Err(why) = project::run(gate.project.command("python3", &["-B", READERS]).arg(&readers)) {
+        println!("NOT TRIED: torch's reader of snapshots, or pytest: {why}");
+    }
     // Without -B it would leave compiled files in the tree.
     let mut python = gate.project.command("python3", &["-B", "-m", "unittest", "discover", "-s", TESTS]);
-    python.env("TTMON_LIB", libraries);
+    python.env("TTMON_LIB", libraries).env("TTMON_READERS", readers);
     println!("$ {}", called(&python));
     let before = gate.tally.total();
     gate.tally.stream(&mut python, Voice::Stderr)?;
