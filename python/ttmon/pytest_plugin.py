@@ -1,5 +1,7 @@
 """`pytest --ttmon`: peak and growth of device memory of each test, and a table at the end."""
 
+import time
+
 import pytest
 
 from . import max_memory_allocated, reset_peak
@@ -46,9 +48,7 @@ class Memory:
     # Setup and teardown are part of a test: what a fixture frees is not growth.
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item):
-        import time
-
-        before, begun = live(), time.monotonic()
+        before, begun = live(), time.time()
         for chip, kind in before:
             reset_peak(chip, kind)
         yield
@@ -61,7 +61,7 @@ class Memory:
         by_kind = {kind: max((peaks[place] for place in peaks if place[1] == kind), default=0) for kind in KINDS}
         broken = []
         if self.max_growth is not None and growth > self.max_growth:
-            broken.append(f"left {_size(growth)} behind, more than {_size(self.max_growth)}{_lines(time.monotonic() - begun)}")
+            broken.append(f"left {_size(growth)} behind, more than {_size(self.max_growth)}{_lines(begun)}")
         if self.max_peak is not None and peak > self.max_peak:
             broken.append(f"peak {_size(peak)}, more than {_size(self.max_peak)}")
         self.rows.append((item.nodeid, by_kind, growth, broken))

@@ -7,6 +7,7 @@
 """
 
 import contextlib
+import datetime
 import time
 
 from . import _kind, _program, memory_allocated
@@ -15,6 +16,7 @@ from .memory import KINDS, _line, _size
 __all__ = ["assert_no_growth", "live"]
 
 CHIPS_MAX = 64
+LINES_MAX = 10
 
 
 def live(kinds=KINDS):
@@ -43,7 +45,7 @@ class assert_no_growth(contextlib.ContextDecorator):
         self.allow_untracked = allow_untracked
 
     def __enter__(self):
-        self.begun = time.monotonic()
+        self.begun = time.time()
         self.before = live(self.kinds)
         return self
 
@@ -59,15 +61,22 @@ class assert_no_growth(contextlib.ContextDecorator):
         grown = {place: more for place, more in grown.items() if more > self.tolerance}
         if grown:
             places = ", ".join(f"{_size(more)} of {name} on chip {chip}" for (chip, name), more in sorted(grown.items()))
-            raise AssertionError(f"device memory grew: {places}{_lines(time.monotonic() - self.begun)}")
+            raise AssertionError(f"device memory grew: {places}{_lines(self.begun)}")
         return False
 
 
-def _lines(seconds):
-    """Lines that asked for buffers younger than this, most bytes first."""
+def _lines(since):
+    """Lines that asked for buffers that are live and were allocated since a time, most bytes first."""
     try:
-        groups = _program.mem("--by", "line", "--since", f"{seconds:.3f}").get("groups", [])
+        document = _program.mem("--buffers")
     except _program.Error as error:
         return f" ({error})"
-    new = [(group["since_bytes"], _line(group.get("line"))) for group in groups if group.get("since_bytes")]
-    return "".join(f"\n  {_size(size)} {line}" for size, line in sorted(new, reverse=True)[:10])
+    now = datetime.datetime.strptime(document["time"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    sums = {}
+    for buffer in document.get("buffers", []):
+        # Ages and times are in milliseconds.
+        if buffer.get("age_s") is not None and now - buffer["age_s"] >= since - 0.002:
+            line = _line(buffer.get("line"))
+            sums[line] = sums.get(line, 0) + buffer["size"]
+    largest = sorted(sums.items(), key=lambda item: -item[1])[:LINES_MAX]
+    return "".join(f"\n  {_size(size)} {line}" for line, size in largest)

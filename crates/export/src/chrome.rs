@@ -172,7 +172,8 @@ impl File<'_, '_> {
     fn args(&self, record: &Record) -> Value {
         let text = |number: u32| self.trace.texts.get(number as usize).filter(|text| !text.is_empty());
         let stack = self.trace.stacks.get(record.stack as usize).filter(|stack| !stack.is_empty());
-        let frames = stack.map(|stack| stack.iter().map(|line| format!("{}:{} {}", line.file, line.line, line.function)).collect::<Vec<_>>());
+        let frames =
+            stack.map(|stack| stack.iter().map(|line| format!("{}:{} {}", line.file, line.line, line.function)).collect::<Vec<_>>());
         let process = self.trace.processes.get(record.owner as usize);
         json!({
             "kind": kind_name(record.kind),

@@ -222,7 +222,8 @@ fn add_frame(
         let Some(space) = space(trace, allocator, buffer.entry.kind) else { continue };
         let owner = *owners.entry(key.0).or_insert_with(|| trace.process(key.0, &name_of(snapshot, key.0)));
         let entry = &buffer.entry;
-        let stack = entry.line.as_ref().map_or(0, |line| *stacks.entry(line.clone()).or_insert_with(|| trace.stack(std::slice::from_ref(line))));
+        let stack =
+            entry.line.as_ref().map_or(0, |line| *stacks.entry(line.clone()).or_insert_with(|| trace.stack(std::slice::from_ref(line))));
         let made = Buffer {
             address: entry.address,
             size: entry.size,

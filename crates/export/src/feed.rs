@@ -148,7 +148,9 @@ impl LedgerFeed {
                 if row.is_none() && geometry.is_none() {
                     continue;
                 }
-                let banks = geometry.filter(|geometry| geometry.banks > 0).map(|Geometry { banks, base, bank_bytes, .. }| (banks, base, bank_bytes));
+                let banks = geometry
+                    .filter(|geometry| geometry.banks > 0)
+                    .map(|Geometry { banks, base, bank_bytes, .. }| (banks, base, bank_bytes));
                 if let Some(space) = trace.space(&chips, buffer_kind(number), banks) {
                     self.spaces.insert((allocator.slot, number), space);
                 }

@@ -135,7 +135,8 @@ impl File<'_, '_> {
     fn segment(&mut self, device: u64, (start, end, kind): (u64, u64, u64), live: &[Record]) -> io::Result<()> {
         // Each ends where the next one begins at the latest: two processes may report the same bytes.
         let ends = live.iter().skip(1).map(|next| next.address).chain([end]);
-        let blocks: Vec<(Record, u64)> = live.iter().zip(ends).map(|(record, next)| (*record, record.size.min(next - record.address))).collect();
+        let blocks: Vec<(Record, u64)> =
+            live.iter().zip(ends).map(|(record, next)| (*record, record.size.min(next - record.address))).collect();
         let active: u64 = blocks.iter().map(|(_, size)| size).sum();
         self.pickle.open_dictionary()?;
         self.number("device", device)?;
@@ -236,7 +237,9 @@ impl File<'_, '_> {
         let name = self.trace.chips.get(chip as usize).map_or_else(String::new, |chip| chip.chip.name.clone());
         let complete = match self.trace.complete_since() {
             None => "every event is here".to_owned(),
-            Some(since) => format!("every event since {} is here; {} earlier ones are missing", UnixTime(since).rfc3339(), self.trace.lost()),
+            Some(since) => {
+                format!("every event since {} is here; {} earlier ones are missing", UnixTime(since).rfc3339(), self.trace.lost())
+            }
         };
         let note = self.trace.about.note.map_or_else(String::new, |note| format!("; {note}"));
         self.pickle.open_dictionary()?;

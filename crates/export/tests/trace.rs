@@ -53,7 +53,18 @@ fn buffers_are_spans_and_counters() {
     trace.refused(4000, owner, space, &buffer(0, 1 << 20), 0x800, false).unwrap();
     assert_eq!(
         shown(&trace),
-        ["C0 0", "b0 models/decoder.py:42 forward", "C0 400", "b0 dram", "C0 1200", "e0 models/decoder.py:42 forward", "C0 800", "i0 out of memory", "e0 dram", "C0 800"]
+        [
+            "C0 0",
+            "b0 models/decoder.py:42 forward",
+            "C0 400",
+            "b0 dram",
+            "C0 1200",
+            "e0 models/decoder.py:42 forward",
+            "C0 800",
+            "i0 out of memory",
+            "e0 dram",
+            "C0 800"
+        ]
     );
     let all = events(&trace);
     let refused = all.iter().find(|event| event["ph"] == "i").unwrap();

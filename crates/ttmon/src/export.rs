@@ -35,12 +35,17 @@ pub(crate) fn run(common: &Everywhere, args: &ExportArgs) -> Result<(), Failure>
         None => add_file(&mut trace, Path::new(&args.input)).map_err(|why| Failure::new(format!("{}: {why}", args.input.display())))?,
     }
     if let Some(since) = trace.complete_since().filter(|_| pid.is_some()) {
-        complain(&format!("{} events before {} are missing: only the last ones are kept; `ttmon run --snapshot` keeps all", trace.lost(), UnixTime(since).rfc3339()));
+        complain(&format!(
+            "{} events before {} are missing: only the last ones are kept; `ttmon run --snapshot` keeps all",
+            trace.lost(),
+            UnixTime(since).rfc3339()
+        ));
     }
     if is_stdout {
         return crate::output::stream(|out| Ok(write(&trace, args.to, out)?));
     }
-    write_file(&trace, args.to, &args.output).map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", args.output.display())))
+    write_file(&trace, args.to, &args.output)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}; nothing was changed", args.output.display())))
 }
 
 /// An empty trace. What does not fit into memory goes to a file beside the output, or where temporary files are.

@@ -110,7 +110,16 @@ impl Collector {
         let mut receiver = Receiver::bind(&directory.0.join(BOUND), 0o600)?;
         receiver.hide(&directory.0.join(random()), 0o666)?;
         admit(0o711)?;
-        Ok(Self { receiver, _directory: directory, held: Vec::new(), digests: Vec::new(), seen: HashSet::new(), unread: 0, held_max: HELD, tracer: None })
+        Ok(Self {
+            receiver,
+            _directory: directory,
+            held: Vec::new(),
+            digests: Vec::new(),
+            seen: HashSet::new(),
+            unread: 0,
+            held_max: HELD,
+            tracer: None,
+        })
     }
 
     /// Follows the events of every ledger from now on.
