@@ -1,6 +1,6 @@
 """`ttmon run --snapshot` and `ttmon export`, read by programs that are not ours.
 
-Wants TTMON_LIB: where libttmon_client.so and the program ttmon are. TTMON_READERS is a folder with
+Wants TTMON_LIB: where libttmon_client.so is, and the program ttmon, unless TTMON_PROGRAM names it. TTMON_READERS is a folder with
 _memory_viz.py, which the gate takes from torch's wheel; without it the files are read by Python alone.
 """
 
@@ -18,7 +18,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
 LIBRARY = os.environ.get("TTMON_LIB", "")
-PROGRAM = os.path.join(LIBRARY, "ttmon")
+PROGRAM = os.environ.get("TTMON_PROGRAM") or os.path.join(LIBRARY, "ttmon")
 VIEWER = os.path.join(os.environ.get("TTMON_READERS", ""), "_memory_viz.py")
 # What the page of memory_viz reads; see its unpickle().
 OPCODES = set(

@@ -1,4 +1,5 @@
-"""The functions that users of torch.cuda.memory know. Wants TTMON_LIB: where libttmon_client.so and the program ttmon are.
+"""The functions that users of torch.cuda.memory know. Wants TTMON_LIB: where libttmon_client.so is, and the program ttmon,
+unless TTMON_PROGRAM names it.
 
 Each case is a program of its own, since tracking is decided once in a process.
 """
@@ -14,6 +15,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
 LIBRARY = os.environ.get("TTMON_LIB", "")
+PROGRAM = os.environ.get("TTMON_PROGRAM") or os.path.join(LIBRARY, "ttmon")
 # A folder with pytest, where this Python has none.
 READERS = os.environ.get("TTMON_READERS", "")
 
@@ -27,6 +29,7 @@ class Programs(unittest.TestCase):
     def run_program(self, words, expected=0, **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("TTMON", "TT_"))}
         clean.pop("LD_PRELOAD", None)
+        clean["PATH"] = os.path.dirname(PROGRAM) + os.pathsep + clean.get("PATH", "")
         clean.update({"PYTHONPATH": os.pathsep.join([PACKAGE, READERS]).rstrip(os.pathsep), "TTMON_LIB": LIBRARY, "TTMON_TRACKING": "1", "PYTHONDONTWRITEBYTECODE": "1"}, **environment)
         done = subprocess.run([sys.executable, *words], env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, cwd=self.folder)
         said = done.stdout.decode("utf-8", "replace")
@@ -127,7 +130,7 @@ class Programs(unittest.TestCase):
             "ttmon.report_allocation(0, 100, ttmon.DRAM, 1)\nassert ttmon.memory_allocated() == 100\n"
             "try: ttmon.memory_summary()\n"
             "except RuntimeError as error: print(error)\n",
-            TTMON_LIB=os.path.join(LIBRARY, "libttmon_client.so") if not os.path.exists(os.path.join(LIBRARY, "ttmon")) else self.alone(),
+            TTMON_LIB=self.alone(),
             PATH="/nonexistent",
         )
         self.assertIn("was not found", said)

@@ -22,15 +22,16 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 fn tests(gate: &mut Gate) -> Result<(), String> {
     // The libraries that python/ttmon loads.
     let libraries = libs::build(gate.project, Profile::Release)?;
-    // The program that python/ttmon asks, beside them.
-    project::run(&mut gate.project.cargo(&["build", "--quiet", "--release", "--package", "ttmon"]))?;
-    let readers = gate.project.metadata()?.target.join("python-readers");
+    // The program that python/ttmon asks. Its tests have built this one.
+    project::run(&mut gate.project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
+    let target = gate.project.metadata()?.target;
+    let readers = target.join("python-readers");
     if let Err(why) = project::run(gate.project.command("python3", &["-B", READERS]).arg(&readers)) {
         println!("NOT TRIED: torch's reader of snapshots, or pytest: {why}");
     }
     // Without -B it would leave compiled files in the tree.
     let mut python = gate.project.command("python3", &["-B", "-m", "unittest", "discover", "-s", TESTS]);
-    python.env("TTMON_LIB", libraries).env("TTMON_READERS", readers);
+    python.env("TTMON_LIB", libraries).env("TTMON_READERS", readers).env("TTMON_PROGRAM", target.join("debug/ttmon"));
     println!("$ {}", called(&python));
     let before = gate.tally.total();
     gate.tally.stream(&mut python, Voice::Stderr)?;
