@@ -134,8 +134,8 @@ class Exports(unittest.TestCase):
         with open(self.path("a.json"), "rb") as file:
             found = json.load(file)
         events = found["traceEvents"]
-        begun = {event["id"]: event["ts"] for event in events if event["ph"] == "b"}
-        ended = {event["id"]: event["ts"] for event in events if event["ph"] == "e"}
+        begun = {event["id2"]["local"]: event["ts"] for event in events if event["ph"] == "b"}
+        ended = {event["id2"]["local"]: event["ts"] for event in events if event["ph"] == "e"}
         self.assertEqual((len(begun), begun.keys()), (20, ended.keys()))
         self.assertTrue(all(begun[id] <= ended[id] for id in begun))
         counters = [event["args"]["dram"] for event in events if event["ph"] == "C"]

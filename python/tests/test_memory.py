@@ -83,6 +83,9 @@ class Programs(unittest.TestCase):
             "assert actions(found.snapshot) == ['alloc'], actions(found.snapshot)\n"
             "assert actions(ttmon.memory_snapshot()).count('alloc') == 2\n"
             "ttmon.dump_snapshot('b.pickle'); ttmon.dump_snapshot('b.json')\n"
+            "try:\n"
+            "    with ttmon.record('none/c.pickle') as found: raise KeyError('its own')\n"
+            "except KeyError: assert found.snapshot is not None\n"
         )
         self.assertEqual(said, "")
         for name, count in (("a.pickle", 1), ("b.pickle", 3)):

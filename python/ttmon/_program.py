@@ -19,6 +19,13 @@ def places():
     asked = os.environ.get("TTMON_LIB")
     if asked:
         yield os.path.join(asked if os.path.isdir(asked) else os.path.dirname(asked), NAME)
+    try:
+        # The one that `ttmon run` started this process with.
+        parent = os.readlink(f"/proc/{os.getppid()}/exe")
+        if os.path.basename(parent) == NAME:
+            yield parent
+    except OSError:
+        pass
     yield os.path.join(os.path.dirname(sys.executable), NAME)
     yield os.path.join(sys.prefix, "bin", NAME)
     found = shutil.which(NAME)

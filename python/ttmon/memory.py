@@ -107,24 +107,32 @@ def record(path=None):
     The ring of a process has 65,536 events; `snapshot["ttmon"]["complete_since"]` says whether that was enough. For more use
     `ttmon run --snapshot`.
     """
-    begun = time.time()
     recording = Recording()
     try:
         yield recording
-    finally:
-        found = memory_snapshot()
-        found["device_traces"] = [[e for e in events if e["time_us"] >= begun * 1e6] for events in found["device_traces"]]
-        recording.snapshot = found
-        if path is not None:
-            with open(path, "wb") as file:
-                # The page reads protocols 2 to 4.
-                pickle.dump(found, file, protocol=2)
+    except BaseException:
+        # What the block raises is what its caller must see.
+        with contextlib.suppress(_program.Error, OSError):
+            recording.finish(path)
+        raise
+    recording.finish(path)
 
 
 class Recording:
     """What `record` found; `snapshot` is None inside the block."""
 
-    snapshot = None
+    def __init__(self):
+        self.snapshot = None
+        self._begun = time.time()
+
+    def finish(self, path):
+        found = memory_snapshot()
+        found["device_traces"] = [[e for e in events if e["time_us"] >= self._begun * 1e6] for events in found["device_traces"]]
+        self.snapshot = found
+        if path is not None:
+            with open(path, "wb") as file:
+                # The page reads protocols 2 to 4.
+                pickle.dump(found, file, protocol=2)
 
 
 def _visible(number):

@@ -43,7 +43,7 @@ struct File<'t, 'w> {
     trace: &'t Trace,
     out: &'w mut dyn Write,
     is_first: bool,
-    /// Open spans of a chip by address: number and name.
+    /// Open spans of a chip by address: number and name. Numbers are local to a chip's process, or Perfetto draws them apart from it.
     spans: HashMap<u64, (u64, String)>,
     next: u64,
 }
@@ -150,7 +150,9 @@ impl File<'_, '_> {
         self.next += 1;
         let time = self.time(time);
         let id = format!("{number:#x}");
-        self.event(&json!({"ph": "b", "cat": "buffer", "name": name, "id": id, "pid": chip, "tid": 0, "ts": time, "args": args}))?;
+        self.event(
+            &json!({"ph": "b", "cat": "buffer", "name": name, "id2": {"local": id}, "pid": chip, "tid": 0, "ts": time, "args": args}),
+        )?;
         self.spans.insert(record.address, (number, name));
         Ok(())
     }
@@ -158,7 +160,7 @@ impl File<'_, '_> {
     fn end(&mut self, chip: u32, number: u64, name: &str, time: u64) -> io::Result<()> {
         let time = self.time(time);
         let id = format!("{number:#x}");
-        self.event(&json!({"ph": "e", "cat": "buffer", "name": name, "id": id, "pid": chip, "tid": 0, "ts": time}))
+        self.event(&json!({"ph": "e", "cat": "buffer", "name": name, "id2": {"local": id}, "pid": chip, "tid": 0, "ts": time}))
     }
 
     /// What a span is called: the line, the tag or the operation that made the buffer, or its kind.
