@@ -1,6 +1,6 @@
 """Fetches programs that read what ttmon writes: python_readers.py FOLDER
 
-pytest, and _memory_viz.py out of torch's wheel: the smallest wheel there is, and of it that one file. Nothing is installed.
+pytest, and _memory_viz.py out of torch's wheel: only that file, out of the smallest wheel. Nothing is installed for other programs.
 """
 
 import os

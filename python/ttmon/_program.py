@@ -41,7 +41,7 @@ def find():
 
 
 def ask(*words):
-    """What the program prints, in bytes. It is not tracked itself, and looks at this machine."""
+    """What the program prints, in bytes. It is not tracked, and reads this machine."""
     hidden = ("LD_PRELOAD", "TTMON_TRACKING", "TT_ALLOC_TRACKING_ENABLED", "TTMON_HANDOVER", "TTMON_HANDOVER_OUTER", "TTMON_SIM", "TTMON_ROOT")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     try:

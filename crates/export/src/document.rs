@@ -114,7 +114,7 @@ fn add_item(trace: &mut Trace, owners: &mut HashMap<u64, Owner>, time: u64, item
     let Some(kind) = item["kind"].as_str().and_then(kind) else { return Ok(()) };
     let address = item["address"].as_str().and_then(hexadecimal).unwrap_or(0);
     let per_bank = item["per_bank"].as_u64().unwrap_or(0);
-    // The bank itself is not in the document: only as much of it as buffers take.
+    // The bank itself is not in the document: its range is what its buffers take.
     let Some(space) = trace.space(&chips(item), kind, banks.map(|banks| (banks, address, 0))) else { return Ok(()) };
     let stack = line(&item["line"]).map_or(0, |line| trace.stack(&[line]));
     let buffer = Buffer {

@@ -110,7 +110,7 @@ impl File<'_, '_> {
         self.text(word)
     }
 
-    /// What is live at the end on a chip, kind by kind. Kinds whose addresses overlap are one segment.
+    /// What is live at the end on a chip, kind by kind. Kinds with overlapping addresses are one segment.
     fn segments(&mut self, device: u64, chip: u32, batch: &mut Batch) -> io::Result<()> {
         let Some(traced) = self.trace.chips.get(chip as usize) else { return Ok(()) };
         let mut ranges: Vec<(u64, u64, u64)> = Vec::new();

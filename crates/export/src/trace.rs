@@ -103,7 +103,7 @@ impl Names {
         if let Some(again) = self.free.get_mut(&size).and_then(Vec::pop) {
             return again;
         }
-        let start = NAMES_START + u64::from(kind) << NAMES_SHIFT;
+        let start = (NAMES_START + u64::from(kind)) << NAMES_SHIFT;
         let next = start.saturating_add(self.next).min(ADDRESS_MAX);
         self.next = self.next.saturating_add(size);
         next

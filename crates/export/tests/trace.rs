@@ -1,5 +1,7 @@
 //! What a trace says, read from the Chrome format. `python/tests/test_export.py` reads the other one.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -98,7 +100,7 @@ fn a_teardown_frees_only_its_own_buffers() {
     assert_eq!((last["args"]["dram"].as_u64(), last["args"]["l1"].as_u64()), (Some(40), Some(20)));
 }
 
-/// Its memory was given back when it ended, so the next process on the chip begins with none of it.
+/// Its memory was given back when it ended, so the next process on the chip begins with nothing.
 #[test]
 fn an_ended_process_gives_way_to_the_next() {
     let mut trace = empty();
