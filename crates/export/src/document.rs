@@ -228,8 +228,8 @@ fn add_frame(
             address: entry.address,
             size: entry.size,
             per_bank: entry.per_bank.map_or(0, |bytes| bytes.get().into()),
-            tag: entry.tag.as_deref(),
-            operation: entry.operation.as_deref(),
+            tag: entry.tag.as_deref().map(String::as_str),
+            operation: entry.operation.as_deref().map(String::as_str),
             stack,
         };
         trace.alloc(time, owner, space, &made)?;
