@@ -99,6 +99,13 @@ assert ttmon.report_kernel_unload(1, 3, 2) == 0
 assert ttmon.report_allocation(2, 7, ttmon.TRACE, 1) == 0
 assert ttmon.device_close(2) == 0
 assert ttmon.mark() == 0
+with ttmon.phase("step"), ttmon.phase("forward"):
+    pass
+try:
+    ttmon.phase(7)
+    raise AssertionError("a number is no name")
+except TypeError:
+    pass
 assert live() == (3, 123), live()
 """
         self.run_program(text, TTMON_TRACKING="1")

@@ -34,6 +34,7 @@ __all__ = [
     "memory_snapshot",
     "memory_stats",
     "memory_summary",
+    "phase",
     "record",
     "report_allocation",
     "report_cb_allocation",
@@ -144,6 +145,27 @@ class tag(contextlib.ContextDecorator):
 
     def __exit__(self, *exception):
         _call("ttmon_tag_pop")
+        return False
+
+
+class phase(contextlib.ContextDecorator):
+    """A phase of the program inside `with`, or in every call of a decorated function: a step, a request, a part of a pipeline.
+
+    `ttmon run` reports peak, growth and time of each name, all iterations together, and names the lines that keep memory in
+    each of them. Phases may lie inside one another.
+    """
+
+    def __init__(self, name):
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a phase is a text, not {type(name).__name__}")
+        self._bytes = name.encode("utf-8", "replace")
+
+    def __enter__(self):
+        _call("ttmon_phase_begin", self._bytes)
+        return self
+
+    def __exit__(self, *exception):
+        _call("ttmon_phase_end", self._bytes)
         return False
 
 

@@ -26,6 +26,8 @@ FUNCTIONS = {
     "ttmon_memory_allocated": (_DEVICE, _TYPE, _RESULT),
     "ttmon_max_memory_allocated": (_DEVICE, _TYPE, _RESULT),
     "ttmon_reset_peak": (_DEVICE, _TYPE),
+    "ttmon_phase_begin": (ctypes.c_char_p,),
+    "ttmon_phase_end": (ctypes.c_char_p,),
 }
 
 

@@ -8,9 +8,11 @@ use ttmon_ledger::reader::Failure;
 use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, LedgerAllocator, LedgerChip, LedgerFeature, LedgerShared, LedgerSharedPeak, LedgerWriter};
 use ttmon_model::memory::Kind;
+use ttmon_model::phase::Tightest;
 use ttmon_model::{DeviceId, Sample, Snapshot};
 use ttmon_print::ranges;
 use ttmon_print::text::{self, Cut};
+use ttmon_wire::run::HostMemory;
 
 use crate::checks::thousands;
 use crate::digest::{Digest, DigestFailure, DigestRow, Group, Left};
@@ -146,8 +148,8 @@ pub struct Leftover<'a> {
 pub struct RefusedOnChips<'a> {
     /// What was refused.
     pub failure: &'a Failure,
-    /// The same in the words of the model.
-    pub refusal: Refusal,
+    /// The same in the types of the model.
+    pub refusal: &'a Refusal,
     /// Its chips.
     pub places: &'a [ChipPlace],
 }
@@ -309,16 +311,27 @@ impl Account {
     pub fn refusals(&self) -> Vec<RefusedOnChips<'_>> {
         let mut refusals = Vec::new();
         for (digest, places) in self.digests.iter().zip(&self.places) {
-            for DigestFailure { failure, bank_bytes, window } in &digest.failures {
+            for DigestFailure { failure, refusal } in &digest.failures {
                 let index = digest.allocators.iter().position(|allocator| allocator.slot == failure.allocator);
                 let places = index.and_then(|index| places.get(index)).map_or(&[][..], Vec::as_slice);
-                let plain = ttmon_recorder::refusal(failure, &digest.lines);
-                let refusal = Refusal { bank_bytes: bank_bytes.unwrap_or(0), window: window.clone(), ..plain };
                 refusals.push(RefusedOnChips { failure, refusal, places });
             }
         }
         refusals.sort_by_key(|refusal| refusal.failure.time);
         refusals
+    }
+
+    /// The smallest largest free block of a bank for each row of a device, the smallest first.
+    pub fn tightest(&self) -> Vec<(BufferKind, &Tightest, &[ChipPlace])> {
+        let rows = self.rows().filter(|(row, _)| is_of_device(row.kind));
+        let mut found: Vec<_> = rows.filter_map(|(row, places)| Some((row.kind, row.tightest.as_ref()?, places))).collect();
+        found.sort_by_key(|(kind, tightest, _)| (*kind, tightest.bytes));
+        found
+    }
+
+    /// Memory of the host that the process with the highest peak had.
+    pub fn host_rss(&self) -> Option<HostMemory> {
+        self.digests.iter().filter_map(|digest| digest.host_rss).max_by_key(|host| host.peak)
     }
 
     /// What of TT-Metal could not be followed, each once, with the reason.

@@ -18,6 +18,8 @@ pub struct Checks {
     pub max_dram: Option<Limit>,
     /// Highest peak of L1 on a chip.
     pub max_l1: Option<Limit>,
+    /// Smallest largest free block of a DRAM bank.
+    pub min_largest_free: Option<u64>,
     /// What is not known of the command passes.
     pub allow_untracked: bool,
 }
@@ -25,7 +27,7 @@ pub struct Checks {
 impl Checks {
     /// Whether anything was.
     pub fn is_empty(&self) -> bool {
-        self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none()
+        self.leak.is_none() && self.growth.is_none() && self.max_dram.is_none() && self.max_l1.is_none() && self.min_largest_free.is_none()
     }
 
     /// That not everything could be looked at, if so: no call of TT-Metal, or tracking did not work (which of them cannot be told), or
@@ -73,8 +75,27 @@ impl Checks {
                 failures.extend(above(account, flag, limit, kind));
             }
         }
+        failures.extend(self.min_largest_free.and_then(|least| tight(account, least)));
         failures
     }
+}
+
+/// The tightest DRAM bank, if it was tighter than that.
+fn tight(account: &Account, least: u64) -> Option<String> {
+    let dram = BufferKind::Of(Kind::Dram);
+    let found = account.tightest().into_iter().filter(|(kind, ..)| *kind == dram).min_by_key(|(_, tightest, _)| tightest.bytes);
+    let Some((_, tightest, places)) = found else {
+        return Some("--min-largest-free: the free blocks of no DRAM bank are known".to_owned());
+    };
+    (tightest.bytes < least).then(|| {
+        format!(
+            "--min-largest-free: the largest free DRAM block of a bank on {} was down to {} ({}), {} wanted",
+            account.names(places),
+            size(tightest.bytes),
+            tightest.at,
+            size(least)
+        )
+    })
 }
 
 /// Chips whose peak is above a limit.

@@ -4,15 +4,16 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ttmon_ledger::layout::{Refused, flag, status};
+use ttmon_ledger::layout::{flag, status};
 use ttmon_ledger::reader::{Entry, Failure, Listing, PeakSet, ReadError, Region, Row};
+use ttmon_model::event::Refusal;
 use ttmon_model::ledger::{BufferKind, Ledger};
-use ttmon_model::room::Window;
+use ttmon_model::phase::{Phase, Point, Tightest, UnsafeTrace};
 use ttmon_model::stack::SourceLine;
+use ttmon_recorder::{History, largest_free};
 use ttmon_source::Lines;
 use ttmon_source::ledgers::{self, buffer_kind};
-
-use crate::room;
+use ttmon_wire::run::HostMemory;
 
 /// Groups kept of each peak; the rest is one more.
 const GROUPS_MAX: usize = 64;
@@ -42,8 +43,14 @@ pub struct Digest {
     pub left: Vec<Left>,
     /// What it was refused.
     pub failures: Vec<DigestFailure>,
-    /// The lines behind the numbers of its stacks.
-    pub lines: Lines,
+    /// Its phases.
+    pub phases: Vec<Phase>,
+    /// Its traces that overwrite buffers.
+    pub unsafe_traces: Vec<UnsafeTrace>,
+    /// Events that were overwritten before they were read.
+    pub missed: u64,
+    /// Memory of the host that the process had, where it was watched.
+    pub host_rss: Option<HostMemory>,
 }
 
 /// An allocator of it.
@@ -74,6 +81,8 @@ pub struct DigestRow {
     pub leaked: (u64, u64),
     /// What was there at the peak, largest first.
     pub groups: Vec<Group>,
+    /// The smallest largest free block of a bank, at the points where it is known.
+    pub tightest: Option<Tightest>,
 }
 
 /// Buffers with one tag and one operation, of one line.
@@ -123,11 +132,23 @@ pub struct Left {
 impl Digest {
     /// Reads a ledger; of the buffers nobody freed the largest `left_max` are kept.
     pub fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Self, ReadError> {
-        read(region, pid, is_running, left_max)
+        Self::read_followed(region, History::default(), pid, is_running, left_max)
+    }
+
+    /// Reads a ledger whose events were followed so far.
+    pub fn read_followed(
+        region: &Region,
+        mut history: History,
+        pid: Option<u32>,
+        is_running: bool,
+        left_max: usize,
+    ) -> Result<Self, ReadError> {
+        history.follow(region)?;
+        read(region, &history, pid, is_running, left_max)
     }
 }
 
-fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, ReadError> {
+fn read(region: &Region, history: &History, pid: Option<u32>, is_running: bool, left_max: usize) -> Result<Digest, ReadError> {
     let listing = region.list()?;
     let totals = &listing.totals;
     let places = ledgers::without_buffers(region, totals).map_err(|_| ReadError::NotReady)?;
@@ -151,6 +172,7 @@ fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) ->
                 cached,
                 leaked,
                 groups: set.map_or(Vec::new(), |set| groups(set, &listing, &lines)),
+                tightest: tightest(history.tightest(allocator.slot, row.kind), set, row, &listing),
             }
         });
         let rows = rows.collect();
@@ -168,34 +190,42 @@ fn read(region: &Region, pid: Option<u32>, is_running: bool, left_max: usize) ->
         places,
         allocators,
         left: left.largest(left_max),
-        failures: failures(region, &listing, &lines)?,
-        lines,
+        failures: failures(region, history, &lines)?,
+        phases: history.phases(&lines),
+        unsafe_traces: history.unsafe_traces(&lines),
+        missed: history.missed(),
+        host_rss: None,
     })
+}
+
+/// The smallest largest free block at the points of the history, and at the peak.
+fn tightest(known: Option<&Tightest>, set: Option<&PeakSet>, row: &Row, listing: &Listing) -> Option<Tightest> {
+    let mut tightest = known.cloned();
+    let whole = set.filter(|set| set.is_whole() && set.unlisted.0 == 0 && set.lost.0 == 0);
+    if let (Some(set), Some(geometry)) = (whole, row.geometry) {
+        let members = set.members(&listing.entries).map(|member| (member.address, u64::from(member.per_bank)));
+        if let Some(bytes) = largest_free(members, geometry) {
+            Tightest::note(&mut tightest, bytes, row.peak_time, Point::Peak);
+        }
+    }
+    tightest
 }
 
 /// A request that was refused, and what would have made room.
 #[derive(Clone, Debug)]
 pub struct DigestFailure {
-    /// What the ledger says.
+    /// The record of the ledger.
     pub failure: Failure,
-    /// Bytes of a bank, where they are known.
-    pub bank_bytes: Option<u64>,
-    /// What to release, where it is known what was live.
-    pub window: Option<Window>,
+    /// The same in the types of the model.
+    pub refusal: Refusal,
 }
 
-fn failures(region: &Region, listing: &Listing, lines: &Lines) -> Result<Vec<DigestFailure>, ReadError> {
-    let failures = region.failures()?;
-    if failures.is_empty() {
-        return Ok(Vec::new());
-    }
-    let recorded = region.events(0)?;
-    let describe = |failure: Failure| DigestFailure {
-        bank_bytes: room::geometry(&failure, listing).map(|geometry| geometry.bank_bytes),
-        window: (failure.what == Refused::OutOfMemory).then(|| room::window(&failure, listing, &recorded, lines)).flatten(),
-        failure,
+fn failures(region: &Region, history: &History, lines: &Lines) -> Result<Vec<DigestFailure>, ReadError> {
+    let describe = |failure: Failure| {
+        let plain = ttmon_recorder::refusal(&failure, lines);
+        DigestFailure { refusal: history.complete(failure.event, plain), failure }
     };
-    Ok(failures.into_iter().map(describe).collect())
+    Ok(region.failures()?.into_iter().map(describe).collect())
 }
 
 /// The buffers of a ledger that nobody freed. There may be a million.

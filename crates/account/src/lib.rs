@@ -8,7 +8,6 @@ mod checks;
 mod digest;
 mod names;
 mod report;
-mod room;
 mod size;
 
 pub use account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, OnChip, Overhead, RefusedOnChips};

@@ -3,8 +3,9 @@
 use std::num::NonZeroU32;
 
 use ttmon_model::ledger::{BufferKind, BufferLayout};
+use ttmon_model::phase::Tightest;
 use ttmon_model::units::UnixTime;
-use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunGroup, RunKind, RunOverhead, RunProcess, RunRefusal, RunReport};
+use ttmon_wire::run::{RunBuffer, RunChip, RunDevice, RunGroup, RunKind, RunOverhead, RunProcess, RunRefusal, RunReport, RunTightest};
 
 use crate::account::{Account, ChipPlace, CommandEnd, Leftover, OfKind, RefusedOnChips};
 use crate::digest::{Digest, DigestAllocator, Group};
@@ -43,6 +44,11 @@ impl Account {
             cache: left(true),
             growth_bytes: self.growth(),
             refusals: self.refusals().iter().map(|refused| self.refusal(refused)).collect(),
+            tightest: self.tightest().into_iter().map(|(kind, tightest, places)| self.tight(kind, tightest, places)).collect(),
+            phases: self.digests.iter().flat_map(|digest| digest.phases.iter().map(|phase| (digest.pid, phase))).collect(),
+            unsafe_traces: self.digests.iter().flat_map(|digest| digest.unsafe_traces.iter().map(|trace| (digest.pid, trace))).collect(),
+            host_rss: self.host_rss(),
+            missed_events: self.digests.iter().map(|digest| digest.missed).fold(0, u64::saturating_add),
         }
     }
 
@@ -111,6 +117,10 @@ impl Account {
         }
     }
 
+    fn tight(&self, kind: BufferKind, tightest: &Tightest, places: &[ChipPlace]) -> RunTightest {
+        RunTightest { chips: self.chips(places), kind, tightest: tightest.clone(), time_s: self.seconds(tightest.time) }
+    }
+
     /// Seconds since the command began.
     fn seconds(&self, time: u64) -> f64 {
         seconds_between(self.span.0, time)
@@ -129,6 +139,7 @@ fn process(digest: &Digest) -> RunProcess<'_> {
         is_exact: digest.is_exact,
         is_mock: digest.places.is_mock,
         events: digest.events,
+        host_rss: digest.host_rss,
         lost: digest.lost,
     }
 }

@@ -73,8 +73,8 @@ fn the_cheapest_window_is_that_of_the_refusal() {
         drop(session);
         let digest = digest(&writer);
         let [failure] = digest.failures.as_slice() else { panic!("one: {:?}", digest.failures) };
-        let window = failure.window.as_ref().expect("known");
-        assert_eq!((failure.bank_bytes, window.start, window.bytes), (Some(BANK), 300, 50), "closed: {is_closed}");
+        let window = failure.refusal.window.as_ref().expect("known");
+        assert_eq!((failure.refusal.bank_bytes, window.start, window.bytes), (BANK, 300, 50), "closed: {is_closed}");
         let lines: Vec<_> = window.lines.iter().map(|line| (line.line.as_ref().map(|line| line.line), line.count)).collect();
         assert_eq!(lines, [(Some(6), 1)]);
     }
@@ -88,7 +88,7 @@ fn what_does_not_add_up_is_not_told() {
     // The allocator itself says that less is free.
     refuse(&mut session, id, 900, 700, 700);
     drop(session);
-    assert_eq!(digest(&writer).failures[0].window, None);
+    assert_eq!(digest(&writer).failures[0].refusal.window, None);
 
     // The recorder has gone round since.
     let (writer, id) = self::writer();
@@ -100,5 +100,7 @@ fn what_does_not_add_up_is_not_told() {
         session.remove(Key { allocator: id, kind: kind::DRAM, address: BASE + 500 }).expect("live");
     }
     drop(session);
-    assert_eq!(digest(&writer).failures[0].window, None);
+    let refusal = &digest(&writer).failures[0].refusal;
+    assert_eq!((&refusal.window, refusal.is_overrun), (&None, true));
+    assert!(refusal.words("device 0").ends_with("; what was live then is not known (ring overrun)"));
 }

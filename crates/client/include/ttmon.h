@@ -120,6 +120,19 @@ int32_t ttmon_max_memory_allocated(int32_t device,
 int32_t ttmon_reset_peak(int32_t device,
                          uint8_t buffer_type);
 
+// A phase of the program begins, such as a step or a request. `ttmon run` reports peak, growth and time of each name, all iterations
+// together. Phases may lie inside one another. `utf8` ends with NUL, at most 62 bytes of it are kept.
+//
+// # Safety
+// `utf8` is null, or a string that ends with NUL and is not written to until the call returns.
+int32_t ttmon_phase_begin(const char *utf8);
+
+// The newest phase of that name ends.
+//
+// # Safety
+// As `ttmon_phase_begin`.
+int32_t ttmon_phase_end(const char *utf8);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "ttmon.h"
 
@@ -55,6 +56,19 @@ public:
 
     Tag(const Tag&) = delete;
     Tag& operator=(const Tag&) = delete;
+};
+
+// A phase of the program, from here to the end of the block.
+class Phase {
+public:
+    explicit Phase(std::string name) noexcept : name_(std::move(name)) { ttmon_phase_begin(name_.c_str()); }
+    ~Phase() { ttmon_phase_end(name_.c_str()); }
+
+    Phase(const Phase&) = delete;
+    Phase& operator=(const Phase&) = delete;
+
+private:
+    std::string name_;
 };
 
 inline std::int32_t mark() noexcept { return ttmon_mark(); }

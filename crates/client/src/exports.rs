@@ -119,6 +119,25 @@ pub extern "C" fn ttmon_reset_peak(device: i32, buffer_type: u8) -> i32 {
     pass(|| Report::ResetPeak { device, buffer_type })
 }
 
+/// A phase of the program begins, such as a step or a request. `ttmon run` reports peak, growth and time of each name, all iterations
+/// together. Phases may lie inside one another. `utf8` ends with NUL, at most 62 bytes of it are kept.
+///
+/// # Safety
+/// `utf8` is null, or a string that ends with NUL and is not written to until the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_phase_begin(utf8: *const c_char) -> i32 {
+    pass(|| Report::PhaseBegin { text: utf8 })
+}
+
+/// The newest phase of that name ends.
+///
+/// # Safety
+/// As `ttmon_phase_begin`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ttmon_phase_end(utf8: *const c_char) -> i32 {
+    pass(|| Report::PhaseEnd { text: utf8 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::report::{Outcome, Report};
 
 /// In the order of [`slot`].
-const NAMES: [&CStr; 13] = [
+const NAMES: [&CStr; 15] = [
     c"ttmon_report_allocation",
     c"ttmon_report_deallocation",
     c"ttmon_report_cb_allocation",
@@ -32,6 +32,8 @@ const NAMES: [&CStr; 13] = [
     c"ttmon_memory_allocated",
     c"ttmon_max_memory_allocated",
     c"ttmon_reset_peak",
+    c"ttmon_phase_begin",
+    c"ttmon_phase_end",
 ];
 
 /// Filled by [`find`], which everyone fills alike; published by the state of `switch`.
@@ -93,6 +95,8 @@ fn slot(report: Report) -> usize {
         Report::MemoryAllocated { .. } => 10,
         Report::MaxMemoryAllocated { .. } => 11,
         Report::ResetPeak { .. } => 12,
+        Report::PhaseBegin { .. } => 13,
+        Report::PhaseEnd { .. } => 14,
     }
 }
 
@@ -120,7 +124,9 @@ fn call(report: Report) -> i32 {
                 mem::transmute::<*mut c_void, extern "C" fn(i32, u64) -> i32>(function)(device, buffer_id)
             }
             Report::DeviceClose { device } => mem::transmute::<*mut c_void, extern "C" fn(i32) -> i32>(function)(device),
-            Report::TagPush { text } => mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> i32>(function)(text),
+            Report::TagPush { text } | Report::PhaseBegin { text } | Report::PhaseEnd { text } => {
+                mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> i32>(function)(text)
+            }
             Report::MemoryAllocated { device, buffer_type, bytes } | Report::MaxMemoryAllocated { device, buffer_type, bytes } => {
                 mem::transmute::<*mut c_void, extern "C" fn(i32, u8, *mut u64) -> i32>(function)(device, buffer_type, bytes)
             }
@@ -172,6 +178,8 @@ mod tests {
             (Report::MemoryAllocated { device, buffer_type: 0, bytes: ptr::null_mut() }, c"ttmon_memory_allocated"),
             (Report::MaxMemoryAllocated { device, buffer_type: 0, bytes: ptr::null_mut() }, c"ttmon_max_memory_allocated"),
             (Report::ResetPeak { device, buffer_type: 0 }, c"ttmon_reset_peak"),
+            (Report::PhaseBegin { text: ptr::null() }, c"ttmon_phase_begin"),
+            (Report::PhaseEnd { text: ptr::null() }, c"ttmon_phase_end"),
         ];
         for (report, name) in names {
             assert_eq!(NAMES[slot(report)], name);

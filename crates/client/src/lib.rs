@@ -21,11 +21,13 @@ mod forward;
 mod gate;
 mod handover;
 pub mod hooked;
+mod host;
 mod record;
 mod report;
 mod switch;
 mod tags;
 
+use std::fmt;
 use std::marker::PhantomData;
 
 pub use devices::name_devices;
@@ -83,6 +85,31 @@ pub fn report_device_close(device: i32) -> Outcome {
 #[inline]
 pub fn mark() -> Outcome {
     Outcome::from_code(pass(|| Report::Mark))
+}
+
+/// A phase of the program, until the guard is dropped: [`ttmon_phase_begin`].
+#[must_use = "the phase ends when the guard is dropped"]
+pub fn phase(name: &str) -> PhaseGuard {
+    let name = tags::Text::lossy(name.as_bytes());
+    pass(|| Report::PhaseBegin { text: name.as_c() });
+    PhaseGuard { name }
+}
+
+/// A phase that has begun.
+pub struct PhaseGuard {
+    name: tags::Text,
+}
+
+impl Drop for PhaseGuard {
+    fn drop(&mut self) {
+        pass(|| Report::PhaseEnd { text: self.name.as_c() });
+    }
+}
+
+impl fmt::Debug for PhaseGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PhaseGuard").field(&self.name.as_str()).finish()
+    }
 }
 
 /// The bytes that this process has live on a device: [`ttmon_memory_allocated`]. `Err` says why there is no figure.

@@ -1,11 +1,13 @@
 //! Writes reports to the ledger. Their meaning is in `ttmon_ledger::report`.
 
+use std::ffi::c_char;
+
 use ttmon_ledger::layout::{Lost, kind, origin};
 use ttmon_ledger::report::{self, FreeTarget, kernel_flags, kind_of};
 use ttmon_ledger::writer::{AllocatorId, Buffer, Chip, Key, RowFigures, Session};
 
 use crate::report::{Outcome, Report};
-use crate::{devices, switch, tags};
+use crate::{devices, host, switch, tags};
 
 pub(crate) fn record(report: Report) -> Outcome {
     match report {
@@ -31,11 +33,23 @@ pub(crate) fn record(report: Report) -> Outcome {
         }),
         Report::MemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.used),
         Report::MaxMemoryAllocated { device, buffer_type, bytes } => asked(device, buffer_type, bytes, |figures| figures.peak),
+        Report::PhaseBegin { text } => phase(text, true),
+        Report::PhaseEnd { text } => phase(text, false),
         Report::ResetPeak { device, buffer_type } => on_device(device, 0, |session, metal_id| {
             session.reset_peak_on(metal_id, kind_of(buffer_type));
             Outcome::Recorded
         }),
     }
+}
+
+fn phase(text: *const c_char, is_begin: bool) -> Outcome {
+    let Some(name) = tags::text(text) else { return Outcome::BadArgument };
+    let host_rss = host::resident_bytes();
+    in_session(|session| {
+        let name = session.tag(name.as_str());
+        session.phase(is_begin, name, host_rss);
+        Outcome::Recorded
+    })
 }
 
 /// A figure of a chip; of one that nothing was ever seen on it is 0.

@@ -60,6 +60,13 @@ pub(crate) enum Report {
         device: i32,
         buffer_type: u8,
     },
+    /// As the text of a tag.
+    PhaseBegin {
+        text: *const c_char,
+    },
+    PhaseEnd {
+        text: *const c_char,
+    },
 }
 
 /// What became of a report. The C functions return its number.

@@ -74,14 +74,19 @@ fn top_of_thread(ledger: u64) -> u32 {
     if tag.ledger == ledger { tag.id } else { 0 }
 }
 
-fn number(text: *const c_char) -> (Tag, Outcome) {
+/// A text of the program; `None` for a null pointer.
+pub(crate) fn text(text: *const c_char) -> Option<Text> {
     if text.is_null() {
-        return (NO_TAG, Outcome::BadArgument);
+        return None;
     }
     // SAFETY: the caller of the C function promises a string that ends with NUL and stays until the call returns, and
     // `strnlen` stops there or earlier; so that many bytes can be read, and nobody writes them meanwhile.
     let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), libc::strnlen(text, TEXT_BYTES_MAX)) };
-    let text = Text::lossy(bytes);
+    Some(Text::lossy(bytes))
+}
+
+fn number(given: *const c_char) -> (Tag, Outcome) {
+    let Some(text) = text(given) else { return (NO_TAG, Outcome::BadArgument) };
     let mut tag = NO_TAG;
     let outcome = in_session(|session| {
         tag = Tag { ledger: session.ledger(), id: session.tag(text.as_str()) };
@@ -114,7 +119,7 @@ impl Text {
         self.bytes.as_ptr().cast()
     }
 
-    fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         let bytes = self.bytes.get(..self.length).unwrap_or_default();
         str::from_utf8(bytes).unwrap_or_default()
     }

@@ -34,6 +34,7 @@ pub(crate) enum Feature {
     PerCore,
     Operations,
     Stacks,
+    Traces,
 }
 
 struct Row {
@@ -66,6 +67,11 @@ const ROWS: &[Row] = &[
     Row { feature: Feature::PerCore, name: "per-core buffers", needs: &[Symbol::IsPerCore] },
     Row { feature: Feature::Operations, name: "operations", needs: &[] },
     Row { feature: Feature::Stacks, name: "stacks", needs: &[] },
+    Row {
+        feature: Feature::Traces,
+        name: "traces",
+        needs: &[Symbol::BeginTrace, Symbol::EndTrace, Symbol::ReplayTrace, Symbol::ReleaseTrace],
+    },
 ];
 
 /// Calls of the time before there was a ledger: chips are named before their device is open.
@@ -134,6 +140,6 @@ mod tests {
             assert_eq!(row.feature as usize, number, "{}", row.name);
             assert!(row.name.len() < 40);
         }
-        assert_eq!(ROWS.len(), Feature::Stacks as usize + 1);
+        assert_eq!(ROWS.len(), Feature::Traces as usize + 1);
     }
 }

@@ -34,10 +34,12 @@ mod stack;
 mod symbols;
 mod tables;
 mod thread;
+mod trace;
 
 pub use allocator::*;
 pub use opening::*;
 pub use program::*;
+pub use trace::*;
 
 // So that the linker keeps the client's functions.
 pub use ttmon_client::*;

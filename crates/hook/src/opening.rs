@@ -50,13 +50,14 @@ pub unsafe extern "C-unwind" fn initialize_impl(
         let is_open = real(this, mesh, queues, l1_small, trace, worker_l1, banks, is_minimal);
         if is_open && !is_off() {
             hit(Feature::DeviceOpen);
-            quietly(|| opened(library, mesh));
+            quietly(|| opened(library, mesh, Some(this)));
         }
         is_open
     }
 }
 
-pub(crate) fn opened(library: &'static Library, mesh: usize) {
+/// `inner` is the mesh's `MeshDeviceImpl`, where it is known.
+pub(crate) fn opened(library: &'static Library, mesh: usize, inner: Option<usize>) {
     // SAFETY: the mesh was just opened.
     let allocator = unsafe { allocator_of(library, mesh) };
     if let Some(allocator) = allocator {
@@ -68,6 +69,9 @@ pub(crate) fn opened(library: &'static Library, mesh: usize) {
                 session.see_environment();
             }
             tables.open(session, &description);
+            if let Some(inner) = inner {
+                tables.note_mesh(inner, allocator);
+            }
         });
     }
 }

@@ -230,7 +230,7 @@ impl Layout {
     /// The mesh's allocator, which is opened now if that was not seen.
     fn with_mesh<T>(&self, work: impl FnOnce(&mut Session<'_>, &Allocator) -> T) -> Option<T> {
         if tables::with(|_, tables| tables.of_device(self.mesh).is_none())? {
-            opening::opened(self.library, self.mesh);
+            opening::opened(self.library, self.mesh, None);
         }
         tables::with(|session, tables| {
             let known = *tables.of_device(self.mesh)?;

@@ -49,6 +49,10 @@ symbols! {
     ProgramD1 = c"_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
     ValidateCirculars = c"_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE";
     ValidateDataflow = c"_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE";
+    BeginTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl16begin_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
+    EndTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
+    ReplayTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb";
+    ReleaseTrace = c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
     // Asked.
     BufferDevice = c"_ZNK2tt8tt_metal6Buffer6deviceEv";
     BufferAlignedPage = c"_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv";
@@ -80,7 +84,7 @@ pub(crate) const COUNT: usize = NAMES.len();
 
 /// The names that are stood in for.
 #[cfg(test)]
-const STOOD_IN: std::ops::RangeInclusive<usize> = Symbol::Allocate as usize..=Symbol::ValidateDataflow as usize;
+const STOOD_IN: std::ops::RangeInclusive<usize> = Symbol::Allocate as usize..=Symbol::ReleaseTrace as usize;
 
 #[cfg(test)]
 mod tests {
@@ -106,7 +110,7 @@ mod tests {
 
     #[test]
     fn every_name_that_is_stood_in_for_is_exported() {
-        let sources = [include_str!("allocator.rs"), include_str!("opening.rs"), include_str!("program.rs")];
+        let sources = [include_str!("allocator.rs"), include_str!("opening.rs"), include_str!("program.rs"), include_str!("trace.rs")];
         let exported: BTreeSet<&str> = sources.into_iter().flat_map(names_in).collect();
         let wanted: BTreeSet<&str> = NAMES[STOOD_IN].iter().filter_map(|name| name.to_str().ok()).collect();
         assert_eq!(exported, wanted);

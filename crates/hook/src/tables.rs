@@ -61,7 +61,13 @@ pub(crate) struct Tables {
     /// Allocations and frees, by the feature's number.
     hits: [u32; 2],
     allocators: [Option<Allocator>; ALLOCATORS_MAX],
+    /// The inner objects of meshes and their allocators, the newest at the place before `next_mesh`.
+    meshes: [(usize, usize); MESHES_MAX],
+    next_mesh: usize,
 }
+
+/// Meshes whose traces are followed; of more than that the newest.
+const MESHES_MAX: usize = 64;
 
 /// The first are counted one by one, so that a reader sees at once that there are any.
 const HITS_TOGETHER: u32 = 64;
@@ -71,7 +77,15 @@ struct Guarded(UnsafeCell<Tables>);
 // SAFETY: `with` alone gives it out, under the lock of the process's one ledger.
 unsafe impl Sync for Guarded {}
 
-static TABLES: Guarded = Guarded(UnsafeCell::new(Tables { ledger: 0, used: 0, last: 0, hits: [0; 2], allocators: [None; ALLOCATORS_MAX] }));
+static TABLES: Guarded = Guarded(UnsafeCell::new(Tables {
+    ledger: 0,
+    used: 0,
+    last: 0,
+    hits: [0; 2],
+    allocators: [None; ALLOCATORS_MAX],
+    meshes: [(0, 0); MESHES_MAX],
+    next_mesh: 0,
+}));
 
 /// The lock, and what is under it; `None` where there is no ledger, or it cannot be had now.
 #[inline]
@@ -122,6 +136,7 @@ impl Tables {
         self.used = 0;
         self.last = 0;
         self.hits = [0; 2];
+        self.meshes = [(0, 0); MESHES_MAX];
     }
 
     /// Counts an allocation or a free, and from time to time in the ledger, whose page for that is seldom in the cache.
@@ -162,6 +177,24 @@ impl Tables {
     /// The open allocator of a device.
     pub(crate) fn of_device(&self, device: usize) -> Option<&Allocator> {
         self.allocators.get(..self.used)?.iter().flatten().find(|known| known.device == device)
+    }
+
+    /// Notes which allocator the inner object of a mesh has. Another mesh may have been at the same place.
+    pub(crate) fn note_mesh(&mut self, inner: usize, allocator: usize) {
+        let known = self.meshes.iter().position(|(known, _)| *known == inner);
+        let place = known.unwrap_or(self.next_mesh % MESHES_MAX);
+        if known.is_none() {
+            self.next_mesh = place.wrapping_add(1);
+        }
+        if let Some(mesh) = self.meshes.get_mut(place) {
+            *mesh = (inner, allocator);
+        }
+    }
+
+    /// The open allocator of a mesh, by its inner object.
+    pub(crate) fn of_mesh(&mut self, inner: usize) -> Option<&Allocator> {
+        let (_, allocator) = *self.meshes.iter().find(|(known, _)| *known == inner && inner != 0)?;
+        self.find(allocator)
     }
 
     /// Opens it in the ledger, unless another thread has done so meanwhile.

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-use ttmon_ledger::layout::{Coverage, Lost, Refused, flag, kind};
+use ttmon_ledger::layout::{Coverage, Lost, Op, Refused, flag, kind};
 use ttmon_ledger::reader::{Listing, Region};
 
 /// What was compiled once for all tests.
@@ -563,4 +563,20 @@ fn without_the_variable_nothing_is_recorded() {
     program.say("call fake_close 0");
     assert_eq!((program.say("tag nothing"), program.say("memory 0 0")), ("1".to_owned(), "1 0".to_owned()));
     assert!(program.region().is_none());
+}
+
+#[test]
+fn traces_are_noted_with_the_allocator_of_their_mesh() {
+    let Some(workshop) = Workshop::open() else { return };
+    let mut program = workshop.on_mesh("new", 1);
+    // The real functions get their arguments.
+    for (step, arrived) in [(1, "1"), (2, "12"), (3, "123"), (3, "1233"), (4, "12334")] {
+        assert_eq!(program.say(&format!("trace 0 {step}")), arrived);
+    }
+    let events = program.region().expect("it has a ledger").events(0).expect("readable").events;
+    let is_trace = |op: Op| matches!(op, Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease);
+    let traces: Vec<(Op, u64, u16)> =
+        events.iter().filter(|event| is_trace(event.op)).map(|event| (event.op, event.address, event.allocator)).collect();
+    let steps = [Op::TraceBegin, Op::TraceEnd, Op::TraceReplay, Op::TraceReplay, Op::TraceRelease];
+    assert_eq!(traces, steps.map(|op| (op, 3, 0)));
 }

@@ -206,6 +206,7 @@ fn told_of(pid: u32, event: &Event, totals: &Totals, kernels: &HashMap<(u16, u64
         Op::FreeAll if event.size > 0 => (Done::FreedAll, 0),
         Op::Failed if event.slot == u32::from(Refused::OutOfMemory as u8) => (Done::Refused, 0),
         Op::Failed | Op::FreeAll | Op::Repair | Op::Open | Op::Close | Op::Mark | Op::Nothing => return Vec::new(),
+        Op::PhaseBegin | Op::PhaseEnd | Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease => return Vec::new(),
     };
     let Some(allocator) = totals.allocators.iter().find(|allocator| allocator.slot == event.allocator) else { return Vec::new() };
     let line = |device: u32| Told {

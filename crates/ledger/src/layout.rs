@@ -9,7 +9,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMONLDG");
 /// A reader refuses any other.
 pub const VERSION_MAJOR: u16 = 2;
 /// A reader accepts this and any later.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// Name of the memfd; it stands in `/proc/PID/maps` as `/memfd:ttmon-ledger (deleted)`.
 pub const NAME: &str = "ttmon-ledger";
 
@@ -449,6 +449,12 @@ pub enum Op {
     AddCircular = 13,
     RemoveProgram = 14,
     Nothing = 15,
+    PhaseBegin = 16,
+    PhaseEnd = 17,
+    TraceBegin = 18,
+    TraceEnd = 19,
+    TraceReplay = 20,
+    TraceRelease = 21,
 }
 
 impl Op {
@@ -470,6 +476,12 @@ impl Op {
             13 => Self::AddCircular,
             14 => Self::RemoveProgram,
             15 => Self::Nothing,
+            16 => Self::PhaseBegin,
+            17 => Self::PhaseEnd,
+            18 => Self::TraceBegin,
+            19 => Self::TraceEnd,
+            20 => Self::TraceReplay,
+            21 => Self::TraceRelease,
             _ => return None,
         })
     }

@@ -48,7 +48,7 @@ pub use clock::ClockChoice;
 pub use environment::{Environment, Seen};
 pub use failures::Failure;
 pub use hosted::{Hosted, Owner};
-pub use marks::RowFigures;
+pub use marks::{RowFigures, TraceStep};
 pub use stacks::Frame;
 pub use store::{Repeated, Stored};
 

@@ -28,7 +28,8 @@ use std::{
 use cases::{Case, wait};
 use made::{CONFIG, Random, key, open, refused};
 use raw::{Raw, Truth};
-use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Writer};
+use ttmon_ledger::reader::Region;
+use ttmon_ledger::writer::{AllocatorId, Buffer, Circular, Config, Frame, Session, Writer};
 
 const THREADS: usize = 4;
 const PLACES: usize = 2000;
@@ -88,7 +89,7 @@ fn kills(capacity: u32) {
     let kills = number("TTMON_KILLS", 100);
     let seed = number("TTMON_SEED", 1);
     let mut random = Random(seed);
-    let (mut odd, mut events, mut held_circulars) = (0, 0, 0);
+    let (mut odd, mut events, mut held_circulars, mut with_stacks) = (0, 0, 0, 0);
     for round in 0..kills {
         intents.clear();
         // SAFETY: this process has one thread.
@@ -105,6 +106,7 @@ fn kills(capacity: u32) {
         unsafe { libc::kill(child, libc::SIGKILL) };
         wait(child);
         let truth = Raw::of_file(&held).truth();
+        with_stacks += compare_stacks(&held, round);
         odd += u64::from(!truth.seq.is_multiple_of(2));
         events += truth.seq / 2;
         let is_listed_all = truth.rows.values().all(|row| row.unlisted_count == 0) && truth.status & 2 == 0;
@@ -118,7 +120,7 @@ fn kills(capacity: u32) {
             compare(intents, &truth, thread, is_listed_all, round);
         }
     }
-    println!("  {kills} kills, {events} events, {odd} in the middle of one");
+    println!("  {kills} kills, {events} events, {odd} in the middle of one, {with_stacks} live buffers with their stacks");
     assert!(held_circulars > 0 || kills < 10);
 }
 
@@ -186,8 +188,12 @@ fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: Allo
         } else {
             let size = random.below(100_000);
             places[place].store((size + 1) | CHANGING, Release);
-            let buffer = Buffer { size, per_bank: u32::try_from(size / 12).expect("small"), ..Buffer::default() };
-            writer.session().expect("session").insert(key, &buffer).expect("room");
+            let per_bank = u32::try_from(size / 12).expect("small");
+            let stack = writer.stack(line_of(size).into());
+            let mut session = writer.session().expect("session");
+            let stack = stack.unwrap_or_else(|| new_stack(&mut session, line_of(size)));
+            session.insert(key, &Buffer { size, per_bank, stack, ..Buffer::default() }).expect("room");
+            drop(session);
             places[place].store(size + 1, Release);
         }
         if random.below(40) == 0 {
@@ -213,6 +219,28 @@ fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: Allo
             intents.freeing_all[0].store(0, SeqCst);
         }
     }
+}
+
+/// The line that asks for buffers of a size: whoever reads another one read a wrong stack.
+fn line_of(size: u64) -> u32 {
+    u32::try_from(size % 3000 + 1).expect("small")
+}
+
+fn new_stack(session: &mut Session<'_>, line: u32) -> u32 {
+    let code = session.code("/me/model.py", &format!("function {}", line % 100), line % 100).expect("room");
+    session.add_stack(line.into(), &[Frame { code, line }, Frame { code, line: 1 }], false)
+}
+
+/// Every live buffer has the stack that it was allocated with.
+fn compare_stacks(held: &File, round: u64) -> u64 {
+    let region = Region::open(held.try_clone().expect("another descriptor")).expect("a ledger");
+    let (listing, stacks) = (region.list().expect("readable"), region.stacks().expect("readable"));
+    for entry in &listing.entries {
+        let frames: Vec<(String, u32)> = stacks.frames(entry.stack).map(|(code, line)| (code.function.clone(), line)).collect();
+        let function = format!("function {}", line_of(entry.size) % 100);
+        assert_eq!(frames, [(function.clone(), line_of(entry.size)), (function, 1)], "round {round}: {entry:?}");
+    }
+    listing.entries.len() as u64
 }
 
 /// Events of every kind, each followed by others that depend on it.

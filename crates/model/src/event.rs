@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::identity::DeviceId;
 use crate::ledger::BufferKind;
-use crate::room::{Verdict, Window, WindowLine};
+use crate::room::{HeldByLine, SmallRegion, Verdict, Window};
 use crate::stack::SourceLine;
 use crate::units::{UnixTime, size};
 
@@ -153,12 +153,14 @@ pub struct Refusal {
     pub line: Option<Arc<SourceLine>>,
     /// Bytes of a bank; 0 is unknown.
     pub bank_bytes: u64,
-    /// The fewest bytes whose release would have made room, where it is known what was live.
+    /// The fewest bytes whose release would have made room, where it is known what was live. Of a clash: the L1 buffers below the
+    /// end of the circular buffers.
     pub window: Option<Window>,
+    /// Of a clash: the part of L1 for small buffers.
+    pub l1_small: Option<SmallRegion>,
+    /// Too many events came since: what was live then is not known.
+    pub is_overrun: bool,
 }
-
-/// Lines of a window that are named.
-const WINDOW_LINES: usize = 3;
 
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,12 +209,37 @@ impl Refusal {
 
     /// `; releasing 4.8MB per bank makes room: 3 buffers of models/vae.py:12 decode`, where that is known.
     fn release(&self) -> String {
-        let Some(window) = &self.window else { return String::new() };
-        let mut named: Vec<String> = window.lines.iter().take(WINDOW_LINES).map(WindowLine::words).collect();
-        if window.lines.len() > WINDOW_LINES {
-            named.push(format!("{} lines more", window.lines.len() - WINDOW_LINES));
+        match &self.window {
+            Some(window) => format!("; releasing {} per bank makes room: {}", size(window.bytes), HeldByLine::list(&window.lines)),
+            None if self.is_overrun => "; what was live then is not known (ring overrun)".to_owned(),
+            None => String::new(),
         }
-        format!("; releasing {} per bank makes room: {}", size(window.bytes), named.join(", "))
+    }
+
+    /// What can be done about a clash: the L1 buffers in the way, and a smaller `l1_small_size`, which moves L1 buffers up.
+    fn levers(&self, over: u64) -> String {
+        let mut text = match &self.window {
+            Some(window) => format!("; in the way: {} ({} per core)", HeldByLine::list(&window.lines), size(window.bytes)),
+            None if self.is_overrun => "; what was live then is not known (ring overrun)".to_owned(),
+            None => String::new(),
+        };
+        if let Some(small) = self.l1_small.filter(|small| small.bytes.saturating_sub(small.used) >= over) {
+            text += &format!(
+                "; l1_small_size is {} with {} in use: {} less of it makes room",
+                size(small.bytes),
+                size(small.used),
+                exact_size(over)
+            );
+        }
+        text
+    }
+
+    /// Bytes by which circular buffers reach into an L1 buffer, or beyond what a core has.
+    pub fn bytes_over(&self) -> Option<u64> {
+        if self.what != Refused::Clash {
+            return None;
+        }
+        clash_addresses(&self.message).or_else(|| clash_limit(&self.message)).map(|(first, end)| end - first)
     }
 
     /// One line for people; `place` is where it was asked for.
@@ -254,32 +281,52 @@ impl Refusal {
     /// TT-Metal says it in figures: `... clash with L1 buffers on core range [...]. L1 buffer allocated at 114688 and static
     /// circular buffer region ends at 118112`, or `... grow to 1600000 B which is beyond max L1 size of 1499136 B`.
     fn clash(&self, place: &str) -> String {
-        // Its messages go on with a backtrace.
-        let message = self.message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        let number = |after: &str| {
-            let rest = &message[message.find(after)? + after.len()..];
-            rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse::<u64>().ok()
-        };
-        match (number("allocated at "), number("region ends at "), number("grow to "), number("max L1 size of ")) {
-            (Some(buffer), Some(end), ..) if end > buffer => {
-                let reach = size(end - buffer);
-                format!(
-                    "circular buffers of a program reach {reach} into the L1 buffer at {buffer:#x} on {place}{}: they end at {end:#x}",
-                    self.at()
-                )
-            }
-            (.., Some(end), Some(most)) if end > most => {
-                format!(
-                    "circular buffers of a program grow to {} on {place}{}, {} beyond what a core has",
-                    size(end),
-                    self.at(),
-                    size(end - most)
-                )
-            }
-            _ if message.is_empty() => format!("circular buffers of a program clash with L1 on {place}{}", self.at()),
-            _ => format!("circular buffers of a program clash with L1 on {place}{}: {message}", self.at()),
+        let at = self.at();
+        if let Some((buffer, end)) = clash_addresses(&self.message) {
+            let over = end - buffer;
+            let reach = exact_size(over);
+            let levers = self.levers(over);
+            return format!(
+                "circular buffers of a program reach {reach} into the L1 buffer at {buffer:#x} on {place}{at}: they end at {end:#x}{levers}"
+            );
+        }
+        if let Some((most, end)) = clash_limit(&self.message) {
+            let (end, over) = (size(end), size(end - most));
+            return format!("circular buffers of a program grow to {end} on {place}{at}, {over} beyond what a core has");
+        }
+        match first_line(&self.message) {
+            "" => format!("circular buffers of a program clash with L1 on {place}{at}"),
+            message => format!("circular buffers of a program clash with L1 on {place}{at}: {message}"),
         }
     }
+}
+
+/// Small sizes to the byte: a clash may be about 192 of them.
+fn exact_size(bytes: u64) -> String {
+    if bytes < 10_000 { format!("{bytes} bytes") } else { size(bytes) }
+}
+
+/// TT-Metal's messages go on with a backtrace.
+fn first_line(message: &str) -> &str {
+    message.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+fn number_after(message: &str, words: &str) -> Option<u64> {
+    let message = first_line(message);
+    let rest = &message[message.find(words)? + words.len()..];
+    rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
+}
+
+/// From TT-Metal's message about a clash: where the lowest L1 buffer begins, and where the circular buffers end, which is behind it.
+pub fn clash_addresses(message: &str) -> Option<(u64, u64)> {
+    let found = (number_after(message, "allocated at ")?, number_after(message, "region ends at ")?);
+    (found.1 > found.0).then_some(found)
+}
+
+/// Likewise: what a core has, and what the circular buffers need, which is more.
+fn clash_limit(message: &str) -> Option<(u64, u64)> {
+    let found = (number_after(message, "max L1 size of ")?, number_after(message, "grow to ")?);
+    (found.1 > found.0).then_some(found)
 }
 
 #[cfg(test)]
@@ -302,6 +349,8 @@ mod tests {
             line: None,
             bank_bytes: 0,
             window: None,
+            l1_small: None,
+            is_overrun: false,
         }
     }
 
@@ -328,7 +377,7 @@ mod tests {
             clash(
                 "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at 114688 and static circular buffer region ends at 118112\nbacktrace"
             ),
-            "circular buffers of a program reach 3.3KB into the L1 buffer at 0x1c000 on device 0: they end at 0x1cd60"
+            "circular buffers of a program reach 3424 bytes into the L1 buffer at 0x1c000 on device 0: they end at 0x1cd60"
         );
         assert_eq!(
             clash("Statically allocated circular buffers on core range [0-0] grow to 1600000 B which is beyond max L1 size of 1499136 B"),

@@ -23,6 +23,7 @@ pub mod memory;
 pub mod mesh;
 pub mod missing;
 pub mod order;
+pub mod phase;
 pub mod problems;
 pub mod product;
 pub mod region;

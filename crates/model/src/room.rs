@@ -48,21 +48,30 @@ pub struct Window {
     /// Bytes of a bank to be released.
     pub bytes: u64,
     /// Buffers to be released, by line, most bytes first.
-    pub lines: Vec<WindowLine>,
+    pub lines: Vec<HeldByLine>,
 }
 
-/// Buffers of one line in a window.
+/// The part of L1 that is kept for small buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallRegion {
+    /// Its bytes on each core: `l1_small_size`.
+    pub bytes: u64,
+    /// Bytes in use.
+    pub used: u64,
+}
+
+/// Buffers of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WindowLine {
+pub struct HeldByLine {
     /// The line; `None` where it is not known.
     pub line: Option<Arc<SourceLine>>,
-    /// Their bytes of a bank.
+    /// Their bytes.
     pub bytes: u64,
     /// How many there are.
     pub count: u64,
 }
 
-impl WindowLine {
+impl HeldByLine {
     /// `3 buffers of models/vae.py:12 decode`
     pub fn words(&self) -> String {
         let buffers = if self.count == 1 { "1 buffer".to_owned() } else { format!("{} buffers", self.count) };
@@ -71,7 +80,32 @@ impl WindowLine {
             None => format!("{buffers} without a line"),
         }
     }
+
+    /// Adds buffers to those of their line.
+    pub fn add(lines: &mut Vec<Self>, line: Option<&Arc<SourceLine>>, count: u64, bytes: u64) {
+        match lines.iter_mut().find(|held| held.line.as_ref() == line) {
+            Some(held) => (held.bytes, held.count) = (held.bytes.saturating_add(bytes), held.count.saturating_add(count)),
+            None => lines.push(Self { line: line.cloned(), bytes, count }),
+        }
+    }
+
+    /// Most bytes first.
+    pub fn sort(lines: &mut [Self]) {
+        lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
+    }
+
+    /// The first few in words, and how many more there are.
+    pub fn list(lines: &[Self]) -> String {
+        let mut named: Vec<String> = lines.iter().take(LINES_NAMED).map(Self::words).collect();
+        if lines.len() > LINES_NAMED {
+            named.push(format!("{} lines more", lines.len() - LINES_NAMED));
+        }
+        named.join(", ")
+    }
 }
+
+/// Lines that are named in words.
+const LINES_NAMED: usize = 3;
 
 /// The cheapest window of `wanted` bytes in a bank of `bank_bytes`; `None` where a bank is smaller than that, or buffers lie on each other.
 pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) -> Option<Window> {
@@ -99,14 +133,11 @@ pub fn cheapest_window(mut live: Vec<Occupied>, bank_bytes: u64, wanted: u64) ->
         sums[members.end] - sums[members.start]
     };
     let start = starts.min_by_key(|start| (cost(*start), *start))?;
-    let mut lines: Vec<WindowLine> = Vec::new();
+    let mut lines: Vec<HeldByLine> = Vec::new();
     for occupied in &live[members(start)] {
-        match lines.iter_mut().find(|line| line.line == occupied.line) {
-            Some(line) => (line.bytes, line.count) = (line.bytes.saturating_add(occupied.bytes), line.count + 1),
-            None => lines.push(WindowLine { line: occupied.line.clone(), bytes: occupied.bytes, count: 1 }),
-        }
+        HeldByLine::add(&mut lines, occupied.line.as_ref(), 1, occupied.bytes);
     }
-    lines.sort_by(|a, b| (b.bytes, &a.line).cmp(&(a.bytes, &b.line)));
+    HeldByLine::sort(&mut lines);
     Some(Window { start, bytes: cost(start), lines })
 }
 

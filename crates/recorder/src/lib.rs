@@ -1,5 +1,11 @@
 //! The flight recorders of ledgers, in the words of the model: what is new since the last look, of all processes, by time.
 
+mod history;
+mod live;
+mod phases;
+mod room;
+mod traces;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::mem;
@@ -15,6 +21,9 @@ use ttmon_model::{DeviceId, Sample, Snapshot};
 
 use ttmon_source::ledgers::{Found, buffer_kind, tag};
 use ttmon_source::{Departed, End, Lines};
+
+pub use history::History;
+pub use room::{Room, largest_free};
 
 /// Events of one ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
@@ -71,6 +80,8 @@ struct Batch {
     recorded: Recorded,
     /// What the last refused requests among them were about.
     failures: Vec<Failure>,
+    /// What was live then, where one process is asked for.
+    history: Option<History>,
     lines: Arc<Lines>,
     /// When and how the ledger's program went, if it has.
     end: Option<(u64, End)>,
@@ -145,13 +156,15 @@ impl Recorder {
         });
         let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
         let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
+        // Costs a reading of the whole ledger, which is not done for everybody's.
+        let history = if has_failed && scene.pid.is_some() { History::of(&found.region).ok() } else { None };
         // Stacks are only added: they are read again where an event names a new one.
         let named = recorded.events.iter().map(|event| event.stack).chain(failures.iter().map(|failure| failure.stack));
         if named.filter(|stack| *stack < layout::stack::NO_PYTHON).max().is_some_and(|stack| stack > known.lines.len()) {
             known.lines = Lines::read(&found.region).map_or_else(|_| known.lines.clone(), Arc::new);
         }
         let lines = known.lines.clone();
-        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), recorded, failures, lines, end })
+        Some(Batch { pid: found.owner.pid, allocators: known.allocators.clone(), recorded, failures, history, lines, end })
     }
 }
 
@@ -169,7 +182,9 @@ fn last_allocators(sample: &Sample, departed: &Departed) -> Option<Vec<Allocator
 /// What happened since the snapshot may be about an allocator that it does not have: the next one will.
 fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: UnixTime) {
     let is_known = |event: &Record| event.time <= time.0 || allocators.iter().any(|allocator| allocator.slot == event.allocator);
-    let is_placeless = |event: &Record| matches!(event.op, RecordOp::Mark | RecordOp::Repair | RecordOp::Nothing);
+    let is_placeless = |event: &Record| {
+        matches!(event.op, RecordOp::Mark | RecordOp::Repair | RecordOp::Nothing | RecordOp::PhaseBegin | RecordOp::PhaseEnd)
+    };
     if let Some(first) = recorded.events.iter().position(|event| !is_known(event) && !is_placeless(event)) {
         recorded.next = recorded.events[first].number.saturating_sub(1);
         recorded.events.truncate(first);
@@ -298,9 +313,19 @@ impl Batch {
             refs: matches!(plain.op, Op::Ref | Op::Unref).then_some(u64::from(record.refs)),
             program: is_of_program.then_some(u64::from(record.page)),
             tag: tag(&self.recorded.tags, record.tag).cloned(),
-            refusal: failure.map(|failure| refusal(failure, &self.lines)),
+            refusal: failure.map(|failure| self.refusal(failure)),
             line: self.lines.line(record.stack).cloned(),
             ..plain.clone()
+        }
+    }
+}
+
+impl Batch {
+    fn refusal(&self, failure: &Failure) -> Refusal {
+        let plain = refusal(failure, &self.lines);
+        match &self.history {
+            Some(history) => history.complete(failure.event, plain),
+            None => plain,
         }
     }
 }
@@ -319,6 +344,8 @@ fn op(record: &Record) -> Option<Op> {
         RecordOp::Close => Op::Close,
         RecordOp::Mark => Op::Mark,
         RecordOp::Repair | RecordOp::Nothing => return None,
+        RecordOp::PhaseBegin | RecordOp::PhaseEnd => return None,
+        RecordOp::TraceBegin | RecordOp::TraceEnd | RecordOp::TraceReplay | RecordOp::TraceRelease => return None,
     })
 }
 
@@ -352,6 +379,8 @@ pub fn refusal(failure: &Failure, lines: &Lines) -> Refusal {
         line: lines.line(failure.stack).cloned(),
         bank_bytes: 0,
         window: None,
+        l1_small: None,
+        is_overrun: false,
     }
 }
 

@@ -106,6 +106,10 @@ jumps! {
     program_d1 = "_ZN2tt8tt_metal6detail11ProgramImplD1Ev";
     validate_circulars = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_circular_buffer_regionEPKNS0_7IDeviceE";
     validate_dataflow = "_ZN2tt8tt_metal6detail11ProgramImpl31validate_dataflow_buffer_regionEPKNS0_7IDeviceE";
+    begin_trace = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl16begin_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
+    end_trace = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
+    replay_trace = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb";
+    release_trace = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
     report_allocation = "ttmon_report_allocation";
     report_deallocation = "ttmon_report_deallocation";
     report_cb_allocation = "ttmon_report_cb_allocation";
@@ -119,6 +123,8 @@ jumps! {
     memory_allocated = "ttmon_memory_allocated";
     max_memory_allocated = "ttmon_max_memory_allocated";
     reset_peak = "ttmon_reset_peak";
+    phase_begin = "ttmon_phase_begin";
+    phase_end = "ttmon_phase_end";
 }
 
 /// Keeps the six arguments in registers, asks where to go, and goes there as if it had been called. r11 is the place.

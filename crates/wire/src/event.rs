@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{BufferEvent, Large, Op, Refusal, Refused};
-use ttmon_model::room::{Verdict, Window, WindowLine};
+use ttmon_model::room::{HeldByLine, SmallRegion, Verdict, Window};
 use ttmon_model::units::UnixTime;
 
 use crate::line::{line, line_json};
@@ -77,6 +77,10 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
         "fits_without_fragmentation": refusal.fits_without_fragmentation(),
         "verdict": refusal.verdict().map(Verdict::name),
         "cheapest_window": refusal.window.as_ref().map(window_json),
+        "bytes_over": refusal.bytes_over(),
+        "l1_small_size": refusal.l1_small.map(|small| small.bytes),
+        "l1_small_used": refusal.l1_small.map(|small| small.used),
+        "live_set": refusal.is_overrun.then_some(RING_OVERRUN),
         "bank_bytes": Some(refusal.bank_bytes).filter(|bytes| *bytes > 0),
         "top": top.collect::<Vec<_>>(),
         "operation": text(&refusal.operation),
@@ -89,16 +93,23 @@ pub fn refusal_json(refusal: &Refusal, place: &str) -> Map<String, Value> {
     }
 }
 
+/// What was live then is not known: too many events came since.
+const RING_OVERRUN: &str = "ring_overrun";
+
 /// Bytes and addresses are those of a bank.
 fn window_json(window: &Window) -> Value {
-    let line = |line: &WindowLine| json!({"line": line_json(line.line.as_deref()), "bytes": line.bytes, "count": line.count});
-    let lines = window.lines.iter().map(line).collect::<Vec<_>>();
-    json!({"bytes": window.bytes, "address": format!("{:#x}", window.start), "lines": lines})
+    json!({"bytes": window.bytes, "address": format!("{:#x}", window.start), "lines": held_json(&window.lines)})
+}
+
+/// Buffers by line.
+pub(crate) fn held_json(lines: &[HeldByLine]) -> Vec<Value> {
+    let one = |held: &HeldByLine| json!({"line": line_json(held.line.as_deref()), "bytes": held.bytes, "count": held.count});
+    lines.iter().map(one).collect()
 }
 
 fn window(item: &Item<'_>) -> Option<Window> {
     let window = item.part("cheapest_window")?;
-    let line = |item: &Item<'_>| WindowLine {
+    let line = |item: &Item<'_>| HeldByLine {
         line: line(item, "line"),
         bytes: item.whole("bytes").unwrap_or(0),
         count: item.whole("count").unwrap_or(0),
@@ -170,6 +181,8 @@ fn refusal(item: &Item<'_>, event: &BufferEvent) -> Option<Refusal> {
         line: event.line.clone(),
         bank_bytes: whole(item, "bank_bytes"),
         window: window(item),
+        l1_small: item.whole("l1_small_size").ok().map(|bytes| SmallRegion { bytes, used: whole(item, "l1_small_used") }),
+        is_overrun: text(item, "live_set") == RING_OVERRUN,
     })
 }
 
@@ -219,7 +232,9 @@ mod tests {
             message: "no\nroom".to_owned(),
             line: at(7),
             bank_bytes: 1 << 20,
-            window: Some(Window { start: 64, bytes: 32, lines: vec![WindowLine { line: at(3), bytes: 32, count: 1 }] }),
+            window: Some(Window { start: 64, bytes: 32, lines: vec![HeldByLine { line: at(3), bytes: 32, count: 1 }] }),
+            l1_small: Some(SmallRegion { bytes: 4096, used: 64 }),
+            is_overrun: true,
         };
         for op in Op::ALL {
             let mut event = event(op);

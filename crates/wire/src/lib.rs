@@ -12,6 +12,7 @@ mod line;
 mod memory;
 mod moment;
 mod parts;
+mod phase;
 mod process;
 mod read;
 pub mod recording;

@@ -6,10 +6,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use ttmon_model::event::{Refusal, Refused};
 use ttmon_model::ledger::{BufferKind, BufferLayout, FeatureState, LedgerFeature};
+use ttmon_model::phase::{Phase, Tightest, UnsafeTrace};
+use ttmon_model::room::HeldByLine;
 use ttmon_model::stack::SourceLine;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{DeviceId, Kind};
 
+use crate::event::held_json;
+pub use crate::phase::HostMemory;
+use crate::phase::{host_json, phase_json, tightest_json, trace_json};
 use crate::{line_json, refusal_json, rounded};
 
 /// Version of this document; keys are added, never renamed.
@@ -47,6 +52,26 @@ pub struct RunReport<'a> {
     pub growth_bytes: Option<i64>,
     /// In the order of time.
     pub refusals: Vec<RunRefusal>,
+    /// Smallest largest free blocks of banks.
+    pub tightest: Vec<RunTightest>,
+    /// Phases with the process that named them.
+    pub phases: Vec<(u32, &'a Phase)>,
+    /// Traces that overwrite buffers, with their process.
+    pub unsafe_traces: Vec<(u32, &'a UnsafeTrace)>,
+    /// Of the process with the highest peak.
+    pub host_rss: Option<HostMemory>,
+    /// Events that were overwritten before they were read.
+    pub missed_events: u64,
+}
+
+/// The smallest largest free block of a bank, on some chips.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "docs/run.md has the keys")]
+pub struct RunTightest {
+    pub chips: Vec<RunChip>,
+    pub kind: BufferKind,
+    pub tightest: Tightest,
+    pub time_s: f64,
 }
 
 /// The time that recording took.
@@ -70,6 +95,7 @@ pub struct RunProcess<'a> {
     pub is_exact: bool,
     pub is_mock: bool,
     pub events: u64,
+    pub host_rss: Option<HostMemory>,
     /// Lost events by reason, in the order of the ledger.
     pub lost: [u64; LOST.len()],
 }
@@ -190,7 +216,48 @@ impl RunReport<'_> {
             "growth_bytes": self.growth_bytes,
             "oom": of(Refused::OutOfMemory),
             "clashes": of(Refused::Clash),
+            "by_line": self.by_line(),
+            "smallest_largest_free": self.tightest.iter().map(tightest).collect::<Vec<_>>(),
+            "phases": self.phases.iter().map(|(pid, phase)| phase_json(*pid, phase)).collect::<Vec<_>>(),
+            "trace_unsafe": self.unsafe_traces.iter().map(|(pid, trace)| trace_json(*pid, trace)).collect::<Vec<_>>(),
+            "host_rss": self.host_rss.map(host_json),
+            "missed_events": self.missed_events,
         })
+    }
+}
+
+impl RunReport<'_> {
+    /// The peaks of each chip and kind by line alone.
+    fn by_line(&self) -> Vec<Value> {
+        let mut lists = Vec::new();
+        for on_chip in &self.devices {
+            for of_kind in &on_chip.kinds {
+                let mut lines = Vec::new();
+                for group in &of_kind.groups {
+                    HeldByLine::add(&mut lines, group.line.as_ref(), group.count, group.bytes);
+                }
+                HeldByLine::sort(&mut lines);
+                if lines.iter().any(|held| held.line.is_some()) {
+                    let kind = of_kind.kind.name();
+                    lists.push(json!({"device": chip_name(on_chip.chip), "kind": kind, "lines": held_json(&lines)}));
+                }
+            }
+        }
+        lists
+    }
+}
+
+fn tightest(found: &RunTightest) -> Value {
+    let mut document = tightest_json(found.kind.name(), &found.tightest, found.time_s);
+    document.insert("devices".to_owned(), devices_of(&found.chips).into());
+    document.insert("unmapped".to_owned(), unmapped_of(&found.chips).into());
+    document.into()
+}
+
+fn chip_name(chip: RunChip) -> Value {
+    match chip {
+        RunChip::Device(id) => id.0.into(),
+        RunChip::Unmapped(id) => id.to_string().into(),
     }
 }
 
@@ -216,6 +283,7 @@ fn process(tracked: &RunProcess<'_>) -> Value {
         "exact": tracked.is_exact,
         "mock": tracked.is_mock,
         "events": tracked.events,
+        "host_rss": tracked.host_rss.map(host_json),
         "lost": lost(std::iter::once(tracked)),
     })
 }
@@ -264,10 +332,7 @@ fn kind(of_kind: &RunKind) -> Value {
 }
 
 fn peak_set(on_chip: &RunDevice) -> Vec<Value> {
-    let name: Value = match on_chip.chip {
-        RunChip::Device(id) => id.0.into(),
-        RunChip::Unmapped(id) => id.to_string().into(),
-    };
+    let name = chip_name(on_chip.chip);
     let groups = on_chip.kinds.iter().flat_map(|of_kind| of_kind.groups.iter().map(move |group| (of_kind.kind, group)));
     groups
         .map(|(kind, group)| {

@@ -26,6 +26,8 @@ int main(int argc, char **argv) {
     EQUAL(ttmon_report_allocation(2, 7, TTMON_TRACE, 0x1000), good);
     EQUAL(ttmon_report_device_close(2), good);
     EQUAL(ttmon_mark(), good);
+    EQUAL(ttmon_phase_begin("step"), good);
+    EQUAL(ttmon_phase_end("step"), good);
     {
         uint64_t bytes = 4711;
         EQUAL(ttmon_memory_allocated(0, TTMON_DRAM, &bytes), good);
@@ -50,6 +52,8 @@ int main(int argc, char **argv) {
     EQUAL(ttmon_tag_pop(), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_memory_allocated(0, TTMON_DRAM, NULL), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_reset_peak(-1, TTMON_DRAM), TTMON_BAD_ARGUMENT);
+    EQUAL(ttmon_phase_begin(NULL), TTMON_BAD_ARGUMENT);
+    EQUAL(ttmon_phase_end(NULL), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_tag_push(NULL), TTMON_BAD_ARGUMENT);
     EQUAL(ttmon_tag_pop(), TTMON_RECORDED);
     EQUAL(ttmon_tag_push("no \xff utf8"), TTMON_RECORDED);

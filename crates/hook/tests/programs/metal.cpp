@@ -15,6 +15,13 @@
 #include <string>
 #include <vector>
 
+namespace ttsl {
+template <typename T, typename Tag>
+struct StrongType {
+    T value_;
+};
+}  // namespace ttsl
+
 namespace tt {
 struct xy_pair {
     std::size_t x, y;
@@ -201,6 +208,9 @@ public:
 const std::vector<CoreRange>& CoreRangeSet::ranges() const { return ranges_; }
 
 namespace distributed {
+struct MeshTraceIdTag;
+using MeshTraceId = ttsl::StrongType<unsigned int, MeshTraceIdTag>;
+class MeshDeviceImpl;
 class MeshDevice : public IDevice {
 public:
     explicit MeshDevice(int chips) {
@@ -214,6 +224,7 @@ public:
     const std::unique_ptr<AllocatorImpl>& allocator_impl() const;
     std::vector<std::unique_ptr<Device>> devices_;
     std::unique_ptr<AllocatorImpl> allocator_;
+    MeshDeviceImpl* impl_ = nullptr;
 };
 MeshDevice::~MeshDevice() = default;
 int MeshDevice::id() const { return 1; }
@@ -242,7 +253,18 @@ public:
     bool initialize_impl(
         MeshDevice* mesh, unsigned char queues, unsigned long l1_small, unsigned long trace, unsigned long worker,
         std::span<const std::uint32_t> banks, bool minimal);
+    void begin_mesh_trace(unsigned char queue, const MeshTraceId& id);
+    void end_mesh_trace(unsigned char queue, const MeshTraceId& id);
+    void replay_mesh_trace(unsigned char queue, const MeshTraceId& id, bool blocking);
+    void release_mesh_trace(const MeshTraceId& id);
+    std::uint64_t traced_ = 0;
 };
+void MeshDeviceImpl::begin_mesh_trace(unsigned char queue, const MeshTraceId& id) { traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 ? 1 : 9); }
+void MeshDeviceImpl::end_mesh_trace(unsigned char queue, const MeshTraceId& id) { traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 ? 2 : 9); }
+void MeshDeviceImpl::replay_mesh_trace(unsigned char queue, const MeshTraceId& id, bool blocking) {
+    traced_ = traced_ * 10 + (queue == 1 && id.value_ == 3 && blocking ? 3 : 9);
+}
+void MeshDeviceImpl::release_mesh_trace(const MeshTraceId& id) { traced_ = traced_ * 10 + (id.value_ == 3 ? 4 : 9); }
 bool MeshDeviceImpl::initialize_impl(
     MeshDevice* mesh, unsigned char queues, unsigned long l1_small, unsigned long trace, unsigned long worker,
     std::span<const std::uint32_t> banks, bool minimal) {
@@ -342,8 +364,8 @@ void* fake_open(int chips) {
 #else
     for (int id = 0; id < chips; id++) SharedMemoryStatsProvider(1000 + id, id, true, false);
     std::uint32_t banks[] = {1, 7};
-    distributed::MeshDeviceImpl impl;
-    if (!impl.initialize_impl(mesh, 2, 3, 4, 5, banks, true)) return nullptr;
+    mesh->impl_ = new distributed::MeshDeviceImpl;
+    if (!mesh->impl_->initialize_impl(mesh, 2, 3, 4, 5, banks, true)) return nullptr;
 #endif
     return mesh;
 }
@@ -377,6 +399,16 @@ void fake_close(void* mesh) {
     delete static_cast<distributed::MeshDevice*>(mesh);
 }
 #ifndef POOR
+// Steps: 1 begin, 2 end, 3 replay, 4 release. Returns the steps that arrived with their arguments, a digit each.
+std::uint64_t fake_trace(void* mesh, int step) {
+    auto* impl = static_cast<distributed::MeshDevice*>(mesh)->impl_;
+    const distributed::MeshTraceId id{3};
+    if (step == 1) impl->begin_mesh_trace(1, id);
+    if (step == 2) impl->end_mesh_trace(1, id);
+    if (step == 3) impl->replay_mesh_trace(1, id, true);
+    if (step == 4) impl->release_mesh_trace(id);
+    return impl->traced_;
+}
 void fake_load_binaries(void* mesh, void* buffer) {
     distributed::MeshCommandQueue queue;
     distributed::MeshWorkloadImpl workload;

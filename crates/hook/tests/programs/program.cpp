@@ -113,6 +113,10 @@ static std::string answer(const std::string& line) {
         std::uint64_t number = 0;
         words >> name >> thing >> number;
         function<void(void*, std::uint64_t)>(library_of.at(thing), name.c_str())(things[thing], number);
+    } else if (what == "trace") {
+        int mesh, step;
+        words >> mesh >> step;
+        said << function<std::uint64_t(void*, int)>(library_of.at(mesh), "fake_trace")(things[mesh], step);
     } else if (what == "program") {
         int library, clashes, misses;
         std::uint64_t id;

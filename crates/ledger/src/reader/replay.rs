@@ -150,6 +150,7 @@ impl Changes {
             }
             Some(Op::UnlistedAlloc | Op::UnlistedFree | Op::Open | Op::Close) => {}
             Some(Op::Failed | Op::Mark | Op::Nothing | Op::AddCircular | Op::RemoveProgram) => {}
+            Some(Op::PhaseBegin | Op::PhaseEnd | Op::TraceBegin | Op::TraceEnd | Op::TraceReplay | Op::TraceRelease) => {}
             // A repair changes entries without an event for each.
             Some(Op::Repair) | None => return false,
         }

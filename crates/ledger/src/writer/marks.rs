@@ -2,13 +2,26 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::layout::{KINDS, Op, header, row};
+use crate::layout::{KINDS, Op, header, kind, row};
 
 use super::{
-    Session,
+    AllocatorId, Key, Session,
     books::Books,
     event::{Event, Fact},
 };
+
+/// What a program does with a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceStep {
+    /// The capture begins.
+    Begin,
+    /// The capture ends.
+    End,
+    /// The trace runs again.
+    Replay,
+    /// The trace is given up.
+    Release,
+}
 
 /// What a process has on a chip, of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +48,27 @@ impl Session<'_> {
         books.region.header(header::MARK_EVENT).store(event.n, Release);
         books.mark_rows(event);
         books.end(event, Op::Mark, &Fact::default());
+    }
+
+    /// A phase begins or ends. `name` is the number of a tag, `host_rss` the process's resident bytes (0 = unknown).
+    pub fn phase(&mut self, is_begin: bool, name: u32, host_rss: u64) {
+        let event = self.books.begin(self.time);
+        let op = if is_begin { Op::PhaseBegin } else { Op::PhaseEnd };
+        self.books.end(event, op, &Fact { tag: name, size: host_rss, ..Fact::default() });
+    }
+
+    /// A step in the life of a trace. `id` is the program's number of the trace.
+    pub fn trace(&mut self, allocator: AllocatorId, step: TraceStep, id: u64) {
+        let row = self.books.row_for(Key { allocator, kind: kind::TRACE, address: 0 });
+        let Some(row) = row else { return };
+        let event = self.books.begin(self.time);
+        let op = match step {
+            TraceStep::Begin => Op::TraceBegin,
+            TraceStep::End => Op::TraceEnd,
+            TraceStep::Replay => Op::TraceReplay,
+            TraceStep::Release => Op::TraceRelease,
+        };
+        self.books.end(event, op, &Fact { row, address: id, ..Fact::default() });
     }
 }
 

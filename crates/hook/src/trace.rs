@@ -1,0 +1,112 @@
+//! Traces: commands that a mesh records once and runs again at the same addresses. A buffer that is allocated after the capture may lie
+//! where the trace writes.
+
+use std::arch::naked_asm;
+
+use ttmon_ledger::writer::TraceStep;
+
+use crate::coverage::{Feature, hit};
+use crate::edge::{is_off, quietly};
+use crate::library::Library;
+use crate::symbols::Symbol;
+use crate::tables;
+
+/// Jumps to a function that gets the address of the caller as its sixth argument.
+macro_rules! with_caller {
+    ($name:ident, $export:literal, $target:ident, $what:literal) => {
+        #[doc = $what]
+        ///
+        /// # Safety
+        /// Called by TT-Metal.
+        #[unsafe(naked)]
+        #[unsafe(export_name = $export)]
+        pub unsafe extern "C-unwind" fn $name() {
+            naked_asm!("mov r9, [rsp]", "jmp {}", sym $target)
+        }
+    };
+}
+
+with_caller!(
+    begin_mesh_trace,
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl16begin_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE",
+    begin_from,
+    "`void MeshDeviceImpl::begin_mesh_trace(uint8_t, const MeshTraceId&)`: the capture begins."
+);
+with_caller!(
+    end_mesh_trace,
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE",
+    end_from,
+    "`void MeshDeviceImpl::end_mesh_trace(uint8_t, const MeshTraceId&)`: the capture ends, and its commands go to the chips."
+);
+with_caller!(
+    replay_mesh_trace,
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb",
+    replay_from,
+    "`void MeshDeviceImpl::replay_mesh_trace(uint8_t, const MeshTraceId&, bool)`"
+);
+with_caller!(
+    release_mesh_trace,
+    "_ZN2tt8tt_metal11distributed14MeshDeviceImpl18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE",
+    release_from,
+    "`void MeshDeviceImpl::release_mesh_trace(const MeshTraceId&)`"
+);
+
+/// All that the real functions may take: two to four arguments.
+type Real = unsafe extern "C-unwind" fn(usize, usize, usize, usize);
+
+fn real(caller: usize, symbol: Symbol) -> Real {
+    let address = Library::of(caller).real(symbol);
+    // SAFETY: the function of that name. It takes at most four whole arguments in registers, and returns nothing: one that takes
+    // fewer does not look at the others.
+    unsafe { std::mem::transmute::<usize, Real>(address) }
+}
+
+unsafe extern "C-unwind" fn begin_from(this: usize, queue: usize, id: *const u32, more: usize, _: usize, caller: usize) {
+    // SAFETY: the real function gets what we got; the number is there, as TT-Metal's signature says.
+    unsafe {
+        note(this, TraceStep::Begin, id);
+        real(caller, Symbol::BeginTrace)(this, queue, id as usize, more);
+    }
+}
+
+unsafe extern "C-unwind" fn end_from(this: usize, queue: usize, id: *const u32, more: usize, _: usize, caller: usize) {
+    // SAFETY: as in `begin_from`. Noted afterwards: the end allocates the trace's own memory.
+    unsafe {
+        real(caller, Symbol::EndTrace)(this, queue, id as usize, more);
+        note(this, TraceStep::End, id);
+    }
+}
+
+unsafe extern "C-unwind" fn replay_from(this: usize, queue: usize, id: *const u32, is_blocking: usize, _: usize, caller: usize) {
+    // SAFETY: as in `begin_from`.
+    unsafe {
+        note(this, TraceStep::Replay, id);
+        real(caller, Symbol::ReplayTrace)(this, queue, id as usize, is_blocking);
+    }
+}
+
+unsafe extern "C-unwind" fn release_from(this: usize, id: *const u32, more: usize, other: usize, _: usize, caller: usize) {
+    // SAFETY: as in `begin_from`.
+    unsafe {
+        note(this, TraceStep::Release, id);
+        real(caller, Symbol::ReleaseTrace)(this, id as usize, more, other);
+    }
+}
+
+/// # Safety
+/// `id` points at the number of a trace.
+unsafe fn note(this: usize, step: TraceStep, id: *const u32) {
+    if is_off() {
+        return;
+    }
+    // SAFETY: what the caller promises.
+    let id = u64::from(unsafe { id.read() });
+    hit(Feature::Traces);
+    quietly(|| {
+        tables::with(|session, tables| {
+            if let Some(allocator) = tables.of_mesh(this).map(|known| known.id) {
+                session.trace(allocator, step, id);
+            }
+        })
+    });
+}

@@ -1,0 +1,229 @@
+//! The events of a ledger applied one after another: what was live at each refusal, how tight the banks were, phases and traces.
+//!
+//! Followed while its program runs, a history is complete as long as no event is overwritten before it is read. Made afterwards, it
+//! begins with the oldest event that the recorder still has.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ttmon_ledger::layout::{Op, kind};
+use ttmon_ledger::reader::{Event, Failure, ReadError, Recorded, Region, Totals};
+use ttmon_model::event::Refusal;
+use ttmon_model::ledger::BufferKind;
+use ttmon_model::phase::{PHASE_KINDS, Phase, PhaseBytes, Point, Tightest, UnsafeTrace};
+use ttmon_source::Lines;
+use ttmon_source::ledgers::{buffer_kind, tag};
+
+use crate::live::{Change, LiveBuffer, LiveSet, RowKey};
+use crate::phases::Phases;
+use crate::room::{Room, geometry, largest_free, room};
+use crate::traces::Traces;
+
+/// Buffers that are sorted to find the largest free blocks, all points together. Later points are left out.
+const SORTED_MAX: usize = 64 << 20;
+
+/// What the events of one ledger amount to.
+#[derive(Debug, Default)]
+pub struct History {
+    /// Number of the last event applied.
+    seen: u64,
+    missed: u64,
+    live: LiveSet,
+    used: PhaseBytes,
+    rooms: BTreeMap<u64, Room>,
+    tightest: HashMap<RowKey, Option<Tightest>>,
+    phases: Phases,
+    traces: Traces,
+    sorted: usize,
+}
+
+/// What a batch of events needs besides the events.
+#[derive(Debug, Default)]
+struct Ground {
+    totals: Option<Totals>,
+    failures: Vec<Failure>,
+    lines: Lines,
+}
+
+impl Ground {
+    fn read(region: &Region, recorded: &Recorded) -> Result<Self, ReadError> {
+        let has = |ops: &[Op]| recorded.events.iter().any(|event| ops.contains(&event.op));
+        if !has(&[Op::Failed, Op::Mark, Op::PhaseEnd]) {
+            return Ok(Self::default());
+        }
+        let totals = Some(region.totals()?);
+        if !has(&[Op::Failed]) {
+            return Ok(Self { totals, ..Self::default() });
+        }
+        Ok(Self { totals, failures: region.failures()?, lines: Lines::read(region)? })
+    }
+}
+
+impl History {
+    /// The history of the events that the recorder still has.
+    pub fn of(region: &Region) -> Result<Self, ReadError> {
+        let mut history = Self::default();
+        history.follow(region)?;
+        Ok(history)
+    }
+
+    /// Applies the events since the last call.
+    pub fn follow(&mut self, region: &Region) -> Result<(), ReadError> {
+        let mut recorded = region.events(self.seen)?;
+        if recorded.overrun > 0 {
+            let listing = region.list()?;
+            recorded = region.events(self.seen)?;
+            self.missed = self.missed.saturating_add(recorded.overrun);
+            self.restart(LiveSet::before(&listing, &recorded));
+        }
+        let ground = Ground::read(region, &recorded)?;
+        for event in &recorded.events {
+            self.apply(event, &ground, &recorded.tags);
+        }
+        self.seen = recorded.next;
+        Ok(())
+    }
+
+    /// Number of the last event that was applied.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Events that were overwritten before they were read.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// What stood in the way of the request that was refused at this event; `None` where the event was overwritten.
+    pub fn room(&self, event: u64) -> Option<&Room> {
+        self.rooms.get(&event)
+    }
+
+    /// A refusal with what is known of the live buffers then.
+    pub fn complete(&self, event: u64, refusal: Refusal) -> Refusal {
+        match self.rooms.get(&event) {
+            Some(room) => {
+                Refusal { bank_bytes: room.bank_bytes.unwrap_or(0), window: room.window.clone(), l1_small: room.l1_small, ..refusal }
+            }
+            None => Refusal { is_overrun: true, ..refusal },
+        }
+    }
+
+    /// The smallest largest free block of a row (slot of its allocator, kind) at the points that events are.
+    pub fn tightest(&self, slot: u16, kind: u8) -> Option<&Tightest> {
+        self.tightest.get(&(slot, kind))?.as_ref()
+    }
+
+    /// The program's phases, in the order of their first begin.
+    pub fn phases(&self, lines: &Lines) -> Vec<Phase> {
+        self.phases.report(lines)
+    }
+
+    /// The traces that overwrite buffers.
+    pub fn unsafe_traces(&self, lines: &Lines) -> Vec<UnsafeTrace> {
+        self.traces.report(lines)
+    }
+
+    fn restart(&mut self, live: LiveSet) {
+        self.live = live;
+        self.used = [0; 2];
+        let live: Vec<(RowKey, u64)> = self.live.all().map(|(row, buffer)| (row, buffer.size)).collect();
+        for (row, size) in live {
+            if let Some(used) = self.used_of(row) {
+                *used = used.saturating_add(size);
+            }
+        }
+        self.phases.interrupt();
+        self.traces.interrupt();
+    }
+
+    fn used_of(&mut self, (_, kind): RowKey) -> Option<&mut u64> {
+        let at = PHASE_KINDS.iter().position(|phase_kind| buffer_kind(kind) == BufferKind::Of(*phase_kind))?;
+        self.used.get_mut(at)
+    }
+
+    fn apply(&mut self, event: &Event, ground: &Ground, tags: &[String]) {
+        let row = (event.allocator, event.kind);
+        match self.live.apply(event) {
+            Some(Change::Added(buffer)) => self.added(row, &buffer),
+            Some(Change::Removed(buffer)) => {
+                self.less(row, buffer.size);
+                self.phases.removed(&buffer);
+                self.traces.removed(&buffer);
+            }
+            Some(Change::Cleared(buffers)) => {
+                for buffer in buffers.values() {
+                    self.less(row, buffer.size);
+                    self.phases.torn_down(buffer);
+                    self.traces.removed(buffer);
+                }
+            }
+            None => self.note(event, ground, tags),
+        }
+    }
+
+    fn added(&mut self, row: RowKey, buffer: &LiveBuffer) {
+        if let Some(used) = self.used_of(row) {
+            *used = used.saturating_add(buffer.size);
+        }
+        self.phases.added(buffer, self.used);
+        self.traces.added(row, buffer);
+    }
+
+    fn less(&mut self, row: RowKey, bytes: u64) {
+        if let Some(used) = self.used_of(row) {
+            *used = used.saturating_sub(bytes);
+        }
+    }
+
+    /// An event that changes no buffers.
+    fn note(&mut self, event: &Event, ground: &Ground, tags: &[String]) {
+        let name = tag(tags, event.tag).map_or("", String::as_str);
+        match event.op {
+            Op::Failed => self.refused(event, ground),
+            Op::Mark => {
+                self.compare(event.time, ground, &Point::Mark);
+            }
+            Op::PhaseBegin => self.phases.begin(name, event.time, self.used, event.size),
+            Op::PhaseEnd => {
+                let largest = self.compare(event.time, ground, &Point::Phase(name.to_owned()));
+                self.phases.end(name, event.time, self.used, event.size, largest);
+            }
+            Op::TraceBegin => self.traces.begin(event.allocator, event.address),
+            Op::TraceEnd => self.traces.end(event.allocator, event.address, event.number),
+            Op::TraceReplay => self.traces.replay(event.allocator, event.address, event.number),
+            Op::TraceRelease => self.traces.release(event.allocator, event.address),
+            _ => {}
+        }
+    }
+
+    fn refused(&mut self, event: &Event, ground: &Ground) {
+        let Some(failure) = ground.failures.iter().find(|failure| failure.event == event.number) else { return };
+        let Some(totals) = &ground.totals else { return };
+        self.rooms.insert(event.number, room(failure, &self.live, totals, &ground.lines));
+        if failure.per_bank > 0 {
+            let known = self.tightest.entry((failure.allocator, failure.kind)).or_default();
+            Tightest::note(known, failure.largest_free_per_bank, failure.time, Point::Refusal);
+        }
+    }
+
+    /// Compares the largest free blocks of all rows. Returns the smallest by [`PHASE_KINDS`].
+    fn compare(&mut self, time: u64, ground: &Ground, at: &Point) -> [Option<u64>; 2] {
+        let mut least = [None; 2];
+        let Some(totals) = &ground.totals else { return least };
+        let open = totals.allocators.iter().filter(|allocator| allocator.is_open || allocator.closed.is_some_and(|closed| closed >= time));
+        let rows = open.flat_map(|allocator| allocator.rows.iter().map(|row| (allocator.slot, row.kind)));
+        for row in rows.filter(|(_, kind)| [kind::DRAM, kind::L1].contains(kind)) {
+            self.sorted = self.sorted.saturating_add(self.live.count(row));
+            if self.sorted > SORTED_MAX {
+                break;
+            }
+            let Some(geometry) = geometry(totals, row, None) else { continue };
+            let buffers = self.live.row(row).map(|buffers| buffers.map(|(address, buffer)| (address, u64::from(buffer.per_bank))));
+            let Some(bytes) = buffers.and_then(|buffers| largest_free(buffers, geometry)) else { continue };
+            Tightest::note(self.tightest.entry(row).or_default(), bytes, time, at.clone());
+            let of_kind = &mut least[usize::from(row.1 == kind::L1)];
+            *of_kind = Some(of_kind.map_or(bytes, |least: u64| least.min(bytes)));
+        }
+        least
+    }
+}

@@ -1,0 +1,151 @@
+//! The live buffers of a ledger at any of its events.
+
+use std::collections::{HashMap, HashSet};
+
+use ttmon_ledger::layout::Op;
+use ttmon_ledger::reader::{Entry, Event, Listing, Recorded};
+
+/// Slot of an allocator, and kind of memory.
+pub(crate) type RowKey = (u16, u8);
+
+/// A live buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LiveBuffer {
+    /// The event that made it; 0 where that is not in the recorder any more.
+    pub(crate) event: u64,
+    /// Bytes as asked for.
+    pub(crate) size: u64,
+    /// Bytes in each bank; 0 is unknown.
+    pub(crate) per_bank: u32,
+    /// Number of the stack.
+    pub(crate) stack: u32,
+}
+
+/// The live buffers of a row by address.
+pub(crate) type LiveRow = HashMap<u64, LiveBuffer>;
+
+/// The live buffers of all rows after some event.
+#[derive(Debug, Default)]
+pub(crate) struct LiveSet {
+    rows: HashMap<RowKey, LiveRow>,
+    /// Rows with buffers that are in no list.
+    unknown: HashSet<RowKey>,
+}
+
+/// What one event did to the live buffers.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Added(LiveBuffer),
+    Removed(LiveBuffer),
+    Cleared(LiveRow),
+}
+
+fn key_of(event: &Event) -> RowKey {
+    (event.allocator, event.kind)
+}
+
+fn buffer(entry: &Entry) -> LiveBuffer {
+    LiveBuffer { event: entry.event, size: entry.size, per_bank: entry.per_bank, stack: entry.stack }
+}
+
+impl LiveSet {
+    /// The live buffers before the first recorded event: the listing with the recorded events taken back. The events were read
+    /// after the listing.
+    pub(crate) fn before(listing: &Listing, recorded: &Recorded) -> Self {
+        let mut set = Self::default();
+        for entry in &listing.entries {
+            set.rows.entry((entry.allocator, entry.kind)).or_default().insert(entry.address, buffer(entry));
+        }
+        let torn_down = TornDown::of(listing, recorded);
+        for event in recorded.events.iter().rev().filter(|event| event.number <= listing.totals.events) {
+            let row = set.rows.entry(key_of(event)).or_default();
+            match event.op {
+                Op::Alloc => {
+                    row.remove(&event.address);
+                }
+                Op::Free => {
+                    let freed = LiveBuffer { event: 0, size: event.size, per_bank: event.per_bank, stack: event.stack };
+                    row.insert(event.address, freed);
+                }
+                Op::FreeAll => row.extend(torn_down.by(event).map(|entry| (entry.address, buffer(entry)))),
+                Op::UnlistedAlloc | Op::UnlistedFree => {
+                    set.unknown.insert(key_of(event));
+                }
+                // It counted the entries anew: what was before is not known.
+                Op::Repair => set.unknown.extend(set.rows.keys().copied()),
+                _ => {}
+            }
+        }
+        set
+    }
+
+    /// Applies the next event.
+    pub(crate) fn apply(&mut self, event: &Event) -> Option<Change> {
+        let key = key_of(event);
+        match event.op {
+            Op::Alloc => {
+                let new = LiveBuffer { event: event.number, size: event.size, per_bank: event.per_bank, stack: event.stack };
+                self.rows.entry(key).or_default().insert(event.address, new);
+                Some(Change::Added(new))
+            }
+            Op::Free => self.rows.get_mut(&key)?.remove(&event.address).map(Change::Removed),
+            Op::FreeAll => {
+                self.unknown.remove(&key);
+                self.rows.remove(&key).map(Change::Cleared)
+            }
+            Op::UnlistedAlloc | Op::UnlistedFree => {
+                self.unknown.insert(key);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The buffers of a row; `None` where some are in no list.
+    pub(crate) fn row(&self, key: RowKey) -> Option<impl Iterator<Item = (u64, LiveBuffer)> + '_> {
+        let buffers = self.rows.get(&key).into_iter().flatten();
+        (!self.unknown.contains(&key)).then(|| buffers.map(|(address, buffer)| (*address, *buffer)))
+    }
+
+    /// How many buffers a row has.
+    pub(crate) fn count(&self, key: RowKey) -> usize {
+        self.rows.get(&key).map_or(0, LiveRow::len)
+    }
+
+    /// All buffers with their rows.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (RowKey, &LiveBuffer)> {
+        self.rows.iter().flat_map(|(key, row)| row.values().map(move |buffer| (*key, buffer)))
+    }
+}
+
+/// What each free-all found live, from the ledger's own list of those.
+struct TornDown<'a> {
+    /// Numbers of the free-all events by row, ascending.
+    events: HashMap<RowKey, Vec<u64>>,
+    /// What they found, by row and creation.
+    left: HashMap<RowKey, Vec<&'a Entry>>,
+}
+
+impl<'a> TornDown<'a> {
+    fn of(listing: &'a Listing, recorded: &Recorded) -> Self {
+        let mut events: HashMap<RowKey, Vec<u64>> = HashMap::new();
+        for event in recorded.events.iter().filter(|event| event.op == Op::FreeAll) {
+            events.entry(key_of(event)).or_default().push(event.number);
+        }
+        let mut left: HashMap<RowKey, Vec<&Entry>> = HashMap::new();
+        for entry in &listing.left {
+            left.entry((entry.allocator, entry.kind)).or_default().push(entry);
+        }
+        left.values_mut().for_each(|entries| entries.sort_unstable_by_key(|entry| entry.event));
+        Self { events, left }
+    }
+
+    fn by(&self, event: &Event) -> impl Iterator<Item = &'a Entry> {
+        let numbers = self.events.get(&key_of(event)).map_or(&[][..], Vec::as_slice);
+        let earlier = numbers[..numbers.partition_point(|number| *number < event.number)].last().copied().unwrap_or(0);
+        let left = self.left.get(&key_of(event)).map_or(&[][..], Vec::as_slice);
+        let from = left.partition_point(|entry| entry.event <= earlier);
+        let to = left.partition_point(|entry| entry.event < event.number);
+        left[from..to.max(from)].iter().copied()
+    }
+}

@@ -1,0 +1,116 @@
+//! Traces of a program, and the buffers that were allocated after a capture and were live at a replay.
+//!
+//! A trace writes to the addresses that were free when it was captured: a buffer that was put there since is overwritten.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ttmon_model::phase::UnsafeTrace;
+use ttmon_model::room::HeldByLine;
+use ttmon_source::Lines;
+
+use crate::live::{LiveBuffer, RowKey};
+
+/// Traces at a time; a program has a few.
+const TRACES_MAX: usize = 1024;
+/// Unsafe buffers that are kept of each trace, by stack.
+const STACKS_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    traces: Vec<Trace>,
+    /// Buffers that were allocated while a trace existed, by their event.
+    young: BTreeMap<u64, (RowKey, LiveBuffer)>,
+}
+
+#[derive(Debug)]
+struct Trace {
+    allocator: u16,
+    id: u64,
+    /// The event at which its capture ended.
+    captured: Option<u64>,
+    /// The event of the last replay.
+    replayed: u64,
+    replays: u64,
+    is_released: bool,
+    /// By stack: count and bytes.
+    overwritten: HashMap<u32, (u64, u64)>,
+}
+
+impl Traces {
+    pub(crate) fn begin(&mut self, allocator: u16, id: u64) {
+        self.release(allocator, id);
+        if self.traces.len() < TRACES_MAX {
+            let (captured, replayed, replays, is_released) = (None, 0, 0, false);
+            self.traces.push(Trace { allocator, id, captured, replayed, replays, is_released, overwritten: HashMap::new() });
+        }
+    }
+
+    pub(crate) fn end(&mut self, allocator: u16, id: u64, event: u64) {
+        if let Some(trace) = self.active(allocator, id) {
+            trace.captured = Some(event);
+        }
+    }
+
+    pub(crate) fn replay(&mut self, allocator: u16, id: u64, event: u64) {
+        let Some(index) = self.index(allocator, id) else { return };
+        let trace = &mut self.traces[index];
+        trace.replays += 1;
+        let Some(captured) = trace.captured else { return };
+        // What is older than the last replay was counted there.
+        let from = captured.max(trace.replayed) + 1;
+        for (row, buffer) in self.young.range(from..event).map(|(_, young)| young) {
+            if row.0 == allocator && (trace.overwritten.len() < STACKS_MAX || trace.overwritten.contains_key(&buffer.stack)) {
+                let (count, bytes) = trace.overwritten.entry(buffer.stack).or_default();
+                (*count, *bytes) = (*count + 1, bytes.saturating_add(buffer.size));
+            }
+        }
+        trace.replayed = event;
+    }
+
+    pub(crate) fn release(&mut self, allocator: u16, id: u64) {
+        if let Some(trace) = self.active(allocator, id) {
+            trace.is_released = true;
+        }
+        if !self.traces.iter().any(|trace| !trace.is_released) {
+            self.young.clear();
+        }
+    }
+
+    pub(crate) fn added(&mut self, row: RowKey, buffer: &LiveBuffer) {
+        if self.traces.iter().any(|trace| !trace.is_released && trace.captured.is_some() && trace.allocator == row.0) {
+            self.young.insert(buffer.event, (row, *buffer));
+        }
+    }
+
+    pub(crate) fn removed(&mut self, buffer: &LiveBuffer) {
+        self.young.remove(&buffer.event);
+    }
+
+    /// Events are missing: which of the buffers are live is not known.
+    pub(crate) fn interrupt(&mut self) {
+        self.young.clear();
+    }
+
+    fn index(&self, allocator: u16, id: u64) -> Option<usize> {
+        self.traces.iter().rposition(|trace| !trace.is_released && (trace.allocator, trace.id) == (allocator, id))
+    }
+
+    fn active(&mut self, allocator: u16, id: u64) -> Option<&mut Trace> {
+        let index = self.index(allocator, id)?;
+        self.traces.get_mut(index)
+    }
+
+    /// The traces with buffers in their way.
+    pub(crate) fn report(&self, lines: &Lines) -> Vec<UnsafeTrace> {
+        let unsafe_traces = self.traces.iter().filter(|trace| !trace.overwritten.is_empty());
+        let report = |trace: &Trace| {
+            let mut found: Vec<HeldByLine> = Vec::new();
+            for (stack, (count, bytes)) in &trace.overwritten {
+                HeldByLine::add(&mut found, lines.line(*stack), *count, *bytes);
+            }
+            HeldByLine::sort(&mut found);
+            UnsafeTrace { id: trace.id, slot: trace.allocator, replays: trace.replays, lines: found }
+        };
+        unsafe_traces.map(report).collect()
+    }
+}

@@ -1,0 +1,202 @@
+//! Histories of real ledgers: followed while the writer goes on, and read afterwards.
+
+use std::fs::File;
+
+use ttmon_ledger::layout::{Refused, WriterKind, kind};
+use ttmon_ledger::reader::Region;
+use ttmon_ledger::writer::{
+    AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Failure, Frame, Key, KindGeometry, Session, TraceStep, Writer,
+};
+use ttmon_model::event::Refusal;
+use ttmon_model::phase::Point;
+use ttmon_recorder::{History, refusal};
+use ttmon_source::Lines;
+
+const BASE: u64 = 0x100;
+const BANK: u64 = 1000;
+
+fn writer() -> (Writer, AllocatorId, Region) {
+    let config = Config { kind: WriterKind::Hook, version: "1", clock: ClockChoice::Auto, machine: 7, on_created: None };
+    let writer = Writer::beside_others(config, 4096);
+    let mut kinds = [KindGeometry::default(); 6];
+    kinds[0] = KindGeometry { banks: 12, alignment: 1, bank_bytes: BANK, base: BASE };
+    kinds[1] = KindGeometry { banks: 64, alignment: 1, bank_bytes: 50_000, base: 60_000 };
+    kinds[2] = KindGeometry { banks: 64, alignment: 1, bank_bytes: 4096, base: 110_000 };
+    let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+    let spec = AllocatorSpec { given_id: 0, origin: 2, mesh: (1, 1), kinds, chips: &chips };
+    let id = writer.session().expect("session").open_allocator(&spec).expect("room");
+    let file = File::open(format!("/proc/self/fd/{}", writer.descriptor().expect("a ledger"))).expect("open");
+    (writer, id, Region::open(file).expect("a ledger"))
+}
+
+fn dram(allocator: AllocatorId, start: u64) -> Key {
+    Key { allocator, kind: kind::DRAM, address: BASE + start }
+}
+
+fn put_at(session: &mut Session<'_>, key: Key, per_bank: u32, line: u32) {
+    let code = session.code("/me/model.py", "forward", 1).expect("room");
+    let stack = session.add_stack(line.into(), &[Frame { code, line }], false);
+    session.insert(key, &Buffer { size: u64::from(per_bank) * 12, per_bank, stack, ..Buffer::default() }).expect("room");
+}
+
+fn put(session: &mut Session<'_>, allocator: AllocatorId, start: u64, per_bank: u32, line: u32) {
+    put_at(session, dram(allocator, start), per_bank, line);
+}
+
+fn refuse<'a>(allocator: AllocatorId, per_bank: u64, free: u64, largest: u64) -> Failure<'a> {
+    Failure {
+        what: Refused::OutOfMemory,
+        allocator,
+        kind: kind::DRAM,
+        size: per_bank * 12,
+        per_bank,
+        banks: 12,
+        free_per_bank: free,
+        largest_free_per_bank: largest,
+        tag: 0,
+        operation: 0,
+        stack: 0,
+        message: "",
+    }
+}
+
+/// The recorder goes round more than once.
+fn churn(session: &mut Session<'_>, allocator: AllocatorId) {
+    for _ in 0..40_000 {
+        put(session, allocator, 990, 10, 99);
+        session.remove(dram(allocator, 990)).expect("live");
+    }
+}
+
+fn refusals(region: &Region, history: &History) -> Vec<Refusal> {
+    let lines = Lines::read(region).expect("read");
+    let failures = region.failures().expect("read");
+    failures.iter().map(|failure| history.complete(failure.event, refusal(failure, &lines))).collect()
+}
+
+#[test]
+fn a_refusal_that_was_followed_is_known_after_the_ring_went_round() {
+    let (writer, id, region) = writer();
+    let mut history = History::default();
+    let mut session = writer.session().expect("session");
+    put(&mut session, id, 100, 200, 5);
+    session.failed(&refuse(id, 750, 800, 700));
+    history.follow(&region).expect("read");
+    churn(&mut session, id);
+    history.follow(&region).expect("read");
+    let known = &refusals(&region, &history)[0];
+    assert_eq!(known.window.as_ref().map(|window| window.bytes), Some(200));
+    assert!(history.missed() > 0);
+    // Read only now, it is gone.
+    let late = &refusals(&region, &History::of(&region).expect("read"))[0];
+    assert!(late.is_overrun && late.window.is_none());
+    // What comes after the gap is known again.
+    session.failed(&refuse(id, 750, 800, 700));
+    history.follow(&region).expect("read");
+    assert_eq!(refusals(&region, &history)[1].window.as_ref().map(|window| window.bytes), Some(200));
+    assert_eq!(
+        History::of(&region).expect("read").room(region.failures().expect("read")[1].event).map(|room| room.bank_bytes),
+        Some(Some(BANK))
+    );
+}
+
+#[test]
+fn a_phase_that_keeps_a_buffer_each_time_names_its_line() {
+    let (writer, id, region) = writer();
+    let mut session = writer.session().expect("session");
+    let (step, warm) = (session.tag("step"), session.tag("load"));
+    session.phase(true, warm, 5 << 20);
+    put(&mut session, id, 0, 100, 1);
+    session.phase(false, warm, 9 << 20);
+    for turn in 0..10 {
+        session.phase(true, step, 7 << 20);
+        put(&mut session, id, 500, 200, 2);
+        put(&mut session, id, 100 + 10 * turn, 10, 3);
+        session.remove(dram(id, 500)).expect("live");
+        session.phase(false, step, 7 << 20);
+    }
+    session.free_all(id);
+    drop(session);
+    let history = History::of(&region).expect("read");
+    let phases = history.phases(&Lines::read(&region).expect("read"));
+    let names: Vec<(&str, u64)> = phases.iter().map(|phase| (phase.name.as_str(), phase.count)).collect();
+    assert_eq!(names, [("load", 1), ("step", 10)]);
+    let [load, step] = [&phases[0], &phases[1]];
+    assert_eq!((load.peak[0], load.change[0], load.growth.as_ref(), load.host_rss_peak), (1200, 1200, None, 9 << 20));
+    assert_eq!((step.first_peak[0], step.peak[0], step.change[0], step.allocations), (12 * 310, 12 * 400, 12 * 100, 20));
+    let growth = step.growth.as_ref().expect("a trend");
+    assert_eq!(growth.bytes, [120, 0]);
+    let kept: Vec<_> = growth.lines.iter().map(|held| (held.line.as_ref().map(|line| line.line), held.count, held.bytes)).collect();
+    assert_eq!(kept, [(Some(3), 1, 120)]);
+    // 100 bytes are taken at the front, 100 behind them, and the rest is one block.
+    assert_eq!(step.smallest_largest_free[0], Some(800));
+    let tightest = history.tightest(0, kind::DRAM).expect("known");
+    assert_eq!((tightest.bytes, tightest.points, &tightest.at), (800, 11, &Point::Phase("step".to_owned())));
+}
+
+#[test]
+fn a_phase_that_frees_what_it_takes_has_no_leak() {
+    let (writer, id, region) = writer();
+    let mut session = writer.session().expect("session");
+    let step = session.tag("step");
+    // The result of each step lives until the next one, and the first fills a cache.
+    for turn in 0..20 {
+        session.phase(true, step, 0);
+        if turn == 0 {
+            put(&mut session, id, 900, 10, 4);
+        } else {
+            session.remove(dram(id, 100 * ((turn - 1) % 2))).expect("live");
+        }
+        put(&mut session, id, 100 * (turn % 2), 50, 3);
+        session.phase(false, step, 0);
+    }
+    drop(session);
+    let phases = History::of(&region).expect("read").phases(&Lines::read(&region).expect("read"));
+    let growth = phases[0].growth.as_ref().expect("a trend");
+    assert_eq!((growth.bytes, growth.lines.len()), ([0, 0], 0), "{growth:?}");
+}
+
+#[test]
+fn buffers_from_after_a_capture_that_live_at_a_replay_are_listed() {
+    let (writer, id, region) = writer();
+    let mut session = writer.session().expect("session");
+    put(&mut session, id, 0, 10, 1);
+    session.trace(id, TraceStep::Begin, 3);
+    put(&mut session, id, 100, 10, 2);
+    session.trace(id, TraceStep::End, 3);
+    put(&mut session, id, 200, 10, 4);
+    put(&mut session, id, 300, 10, 5);
+    session.remove(dram(id, 300)).expect("live");
+    session.trace(id, TraceStep::Replay, 3);
+    session.trace(id, TraceStep::Replay, 3);
+    session.trace(id, TraceStep::Release, 3);
+    // Without a trace nothing is unsafe, and one that is not known is passed over.
+    put(&mut session, id, 400, 10, 6);
+    session.trace(id, TraceStep::Replay, 3);
+    session.trace(id, TraceStep::Replay, 77);
+    drop(session);
+    let traces = History::of(&region).expect("read").unsafe_traces(&Lines::read(&region).expect("read"));
+    let [trace] = traces.as_slice() else { panic!("one: {traces:?}") };
+    let lines: Vec<_> = trace.lines.iter().map(|held| (held.line.as_ref().map(|line| line.line), held.count, held.bytes)).collect();
+    assert_eq!((trace.id, trace.replays, lines), (3, 2, vec![(Some(4), 1, 120)]));
+}
+
+#[test]
+fn a_clash_names_the_buffers_in_the_way_and_the_lever() {
+    let (writer, id, region) = writer();
+    let mut session = writer.session().expect("session");
+    let l1 = |address| Key { allocator: id, kind: kind::L1, address };
+    put_at(&mut session, l1(100_000), 10_000, 7);
+    put_at(&mut session, l1(90_000), 1_000, 8);
+    put_at(&mut session, Key { allocator: id, kind: kind::L1_SMALL, address: 110_000 }, 1024, 9);
+    let message = "Statically allocated circular buffers in program 0 clash with L1 buffers on core range [0-0 - 7-7]. L1 buffer allocated at \
+                   90000 and static circular buffer region ends at 90192";
+    session.failed(&Failure { what: Refused::Clash, kind: kind::L1, message, ..refuse(id, 0, 0, 0) });
+    drop(session);
+    let found = &refusals(&region, &History::of(&region).expect("read"))[0];
+    assert_eq!(found.bytes_over(), Some(192));
+    let words = found.words("device 0");
+    assert!(words.contains("reach 192 bytes into the L1 buffer at 0x15f90"), "{words}");
+    assert!(words.contains("in the way: 1 buffer of /me/model.py:8 forward (1000B per core)"), "{words}");
+    assert!(words.ends_with("l1_small_size is 4.0KB with 1.0KB in use: 192 bytes less of it makes room"), "{words}");
+}

@@ -1,0 +1,64 @@
+//! Phases, traces, tight banks and host memory in the report of a run.
+
+use serde_json::{Map, Value, json};
+use ttmon_model::phase::{Growth, PHASE_KINDS, Phase, Point, Tightest, UnsafeTrace};
+
+use crate::event::held_json;
+
+/// Resident bytes of a process while it was watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    /// When it was first seen.
+    pub first: u64,
+    /// The most.
+    pub peak: u64,
+    /// When it was last seen.
+    pub last: u64,
+}
+
+pub(crate) fn host_json(host: HostMemory) -> Value {
+    json!({"first": host.first, "peak": host.peak, "last": host.last})
+}
+
+/// `{"dram": ..., "l1": ...}`
+fn by_kind<T: Copy + Into<Value>>(values: [T; 2]) -> Map<String, Value> {
+    PHASE_KINDS.iter().zip(values).map(|(kind, value)| (kind.name().to_owned(), value.into())).collect()
+}
+
+pub(crate) fn phase_json(pid: u32, phase: &Phase) -> Value {
+    json!({
+        "name": phase.name,
+        "pid": pid,
+        "count": phase.count,
+        "peak": by_kind(phase.peak),
+        "first_peak": by_kind(phase.first_peak),
+        "change": by_kind(phase.change),
+        "allocations": phase.allocations,
+        "smallest_largest_free": by_kind(phase.smallest_largest_free),
+        "host_rss_peak": Some(phase.host_rss_peak).filter(|bytes| *bytes > 0),
+        "duration_s": phase.duration_ns as f64 / 1e9,
+        "growth_per_iteration": phase.growth.as_ref().map(growth_json),
+    })
+}
+
+fn growth_json(growth: &Growth) -> Value {
+    let mut document = by_kind(growth.bytes);
+    document.insert("lines".to_owned(), held_json(&growth.lines).into());
+    document.into()
+}
+
+pub(crate) fn tightest_json(kind: &str, tightest: &Tightest, time_s: f64) -> Map<String, Value> {
+    let name = if let Point::Phase(name) = &tightest.at { Some(name) } else { None };
+    let mut document = Map::new();
+    document.insert("kind".to_owned(), kind.into());
+    document.insert("bytes".to_owned(), tightest.bytes.into());
+    document.insert("time_s".to_owned(), time_s.into());
+    document.insert("at".to_owned(), tightest.at.name().into());
+    document.insert("phase".to_owned(), name.cloned().into());
+    document.insert("points".to_owned(), tightest.points.into());
+    document
+}
+
+pub(crate) fn trace_json(pid: u32, trace: &UnsafeTrace) -> Value {
+    json!({"pid": pid, "trace": trace.id.to_string(), "replays": trace.replays, "lines": held_json(&trace.lines)})
+}
