@@ -5,6 +5,7 @@ mod alerts;
 mod export;
 mod monitors;
 mod plain;
+mod run;
 pub(crate) mod span;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs,
 pub(crate) use export::{ExportArgs, ExportFormat};
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
+pub(crate) use run::RunArgs;
 
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
@@ -289,6 +291,12 @@ pub(crate) enum Command {
     Alerts(AlertsArgs),
     /// Memory of tracked processes: by kind, by buffer, against an earlier look.
     Mem(MemArgs),
+    /// Explain refused allocations: what was asked, what was free, which lines held the memory, what makes room.
+    Oom {
+        /// A process (also one that ended, where a service runs), or a file of `ttmon run --report`; without, all live processes.
+        #[arg(value_name = "PID|REPORT")]
+        target: Option<String>,
+    },
     /// List allocations and frees of tracked processes, the last 65,536 of each.
     Events(EventsArgs),
     /// Serve this host: take the allocation messages of instrumented programs, sample, keep its history, and answer on Unix
@@ -473,47 +481,6 @@ pub(crate) struct MemArgs {
     /// Refresh of --watch in milliseconds, at least 50 [default: 500].
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
-}
-
-/// Flags of `run`.
-#[derive(Debug, Default, Args)]
-pub(crate) struct RunArgs {
-    /// Write everything that is known at the end to FILE, as JSON, whole or not at all.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write every allocation and free to FILE, for pytorch.org/memory_viz; to FILE.json as a Chrome trace, for ui.perfetto.dev.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) snapshot: Option<PathBuf>,
-    /// Print nothing at the end but what failed.
-    #[arg(long)]
-    pub(crate) quiet: bool,
-    /// Name the operation behind each buffer by its native stack (about 5 us an allocation).
-    #[arg(long)]
-    pub(crate) ops: bool,
-    /// Note the Python line behind each buffer [default; TTMON_STACKS=0 turns it off].
-    #[arg(long, overrides_with = "no_stacks")]
-    pub(crate) stacks: bool,
-    /// Do not note Python lines.
-    #[arg(long)]
-    pub(crate) no_stacks: bool,
-    /// Fail when more than BYTES (default 0) were never freed; the program cache's do not count.
-    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
-    pub(crate) fail_on_leak: Option<String>,
-    /// Fail when more than BYTES (default 0) were live at the end beyond what was at the last ttmon.mark() of the program.
-    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
-    pub(crate) fail_on_growth: Option<String>,
-    /// Fail when a chip's allocated DRAM ever was above a size (10G) or a share of what it has (90%).
-    #[arg(long, value_name = "SIZE|PCT")]
-    pub(crate) max_dram: Option<String>,
-    /// The same for L1.
-    #[arg(long, value_name = "SIZE|PCT")]
-    pub(crate) max_l1: Option<String>,
-    /// Let the checks above pass where nothing was tracked, or not all of it is known, and so could not be judged.
-    #[arg(long)]
-    pub(crate) allow_untracked: bool,
-    /// The command, with its arguments.
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// Order of buffers.

@@ -16,6 +16,7 @@ mod meant;
 mod mem;
 mod monitor;
 mod names;
+mod oom;
 mod open;
 mod output;
 mod pages;
@@ -133,6 +134,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
             alerts::run(&Context::new(&cli.common, &[])?, &devices, &args.command)
         }
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Oom { target }) => oom::run(&Context::new(&cli.common, &[])?, target.as_deref()),
         Some(Command::Events(args)) => events::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Top(args)) => top::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
         Some(Command::Run(args)) => run::run(&cli.common, args),

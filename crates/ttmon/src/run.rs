@@ -19,7 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -48,10 +48,8 @@ use collect::{Collected, Collector};
 use program::Linkage;
 
 /// So long nothing must have come before ledgers of ended processes are read.
-const QUIET_NS: i64 = 20_000_000;
-const LONG_QUIET_NS: i64 = 999_000_000;
-/// How often events are taken from the rings: each has room for what a program does in this time.
-const FOLLOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const QUIET: Duration = Duration::from_millis(20);
+const LONG_QUIET: Duration = Duration::from_millis(999);
 
 /// We failed; the command was not started.
 const FAILED: u8 = 125;
@@ -166,6 +164,7 @@ impl RunArgs {
             growth: size("--fail-on-growth", &self.fail_on_growth)?,
             max_dram: limit("--max-dram", &self.max_dram)?,
             max_l1: limit("--max-l1", &self.max_l1)?,
+            min_largest_free: size("--min-largest-free", &self.min_largest_free)?,
             allow_untracked: self.allow_untracked,
         };
         if checks.allow_untracked && checks.is_empty() {
@@ -245,18 +244,24 @@ fn not_started(program: &OsString, path: Option<&OsStr>, error: &io::Error) -> F
 fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Result<CommandEnd, Failure> {
     // All those held go on: nothing to read for a while.
     let mut is_stuck = false;
+    let mut followed = Instant::now();
+    let mut pause = collector.follow();
     loop {
+        if pause.is_none_or(|pause| followed.elapsed() >= pause) {
+            (pause, followed) = (collector.follow(), Instant::now());
+        }
         let mut wanted = vec![PollFd::new(signals, PollFlags::IN)];
         if collector.is_listening() {
             wanted.push(PollFd::new(&*collector, PollFlags::IN));
         }
-        let quiet = Timespec { tv_sec: 0, tv_nsec: if is_stuck { LONG_QUIET_NS } else { QUIET_NS } };
-        let quiet = if collector.is_following() { &FOLLOW } else { &quiet };
-        match poll(&mut wanted, (collector.is_behind() || collector.is_following()).then_some(quiet)) {
+        let quiet = collector.is_behind().then_some(if is_stuck { LONG_QUIET } else { QUIET });
+        let next = pause.map(|pause| pause.saturating_sub(followed.elapsed()));
+        let is_quiet_first = quiet.is_some_and(|quiet| next.is_none_or(|next| quiet <= next));
+        let timeout = [quiet, next].into_iter().flatten().min().and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut wanted, timeout.as_ref()) {
             Ok(0) => {
                 drop(wanted);
-                collector.follow();
-                if collector.is_behind() {
+                if is_quiet_first {
                     is_stuck = !collector.let_one_go();
                 }
                 continue;
@@ -267,7 +272,7 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
         }
         drop(wanted);
         collector.take();
-        collector.follow();
+        collector.follow_trace();
         match child.attend(signals) {
             Ok(Change::None) => {}
             Ok(Change::Ended(end)) => return Ok(end),

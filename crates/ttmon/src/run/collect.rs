@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{collections::HashSet, env, hash::BuildHasher, hash::RandomState};
 
 use rustix::process::{Resource, Rlimit};
@@ -13,7 +14,9 @@ use ttmon_account::Digest;
 use ttmon_export::{FeedError, LedgerFeed, Trace};
 use ttmon_intake::handover::{self, Handed, Receiver};
 use ttmon_ledger::reader::Region;
+use ttmon_recorder::History;
 use ttmon_source::{Life, Root};
+use ttmon_wire::run::HostMemory;
 
 /// Messages taken in one go.
 const AT_ONCE: usize = 256;
@@ -60,6 +63,9 @@ struct Held {
     region: Region,
     pid: Option<u32>,
     feed: Option<LedgerFeed>,
+    /// Its events, where they are followed.
+    history: History,
+    host: Option<HostMemory>,
 }
 
 /// What the ledgers of a command say.
@@ -71,6 +77,15 @@ pub(crate) struct Collected {
     /// Their events, or why they could not be kept; `None` where nobody asked for them.
     pub(crate) trace: Option<io::Result<Trace>>,
 }
+
+/// Ledgers whose events are followed while their programs run. Of others the last events are read at the end.
+const FOLLOWED: usize = 16;
+/// Time from one reading of events to the next, and where so many came at once.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+const FOLLOW_BUSY: Duration = Duration::from_millis(10);
+/// The ring has room for what a program does in this time.
+const FOLLOW_TRACED: Duration = Duration::from_millis(20);
+const BUSY_EVENTS: u64 = 8192;
 
 /// Removed when dropped.
 #[derive(Debug)]
@@ -127,13 +142,20 @@ impl Collector {
         self.tracer = Some(Tracer::new(trace));
     }
 
-    /// Whether events are followed: then [`Collector::follow`] is to be called often.
-    pub(crate) fn is_following(&self) -> bool {
-        self.tracer.as_ref().is_some_and(Tracer::is_whole)
+    /// Reads the events that came since the last time, and returns when to do so again; `None` while there is no ledger.
+    pub(crate) fn follow(&mut self) -> Option<Duration> {
+        self.follow_trace();
+        let most = self.held.iter_mut().take(FOLLOWED).map(Held::follow).max()?;
+        let is_traced = self.tracer.as_ref().is_some_and(Tracer::is_whole);
+        Some(match most {
+            BUSY_EVENTS.. => FOLLOW_BUSY,
+            _ if is_traced => FOLLOW_TRACED,
+            _ => FOLLOW_EVERY,
+        })
     }
 
-    /// Takes the events that are new.
-    pub(crate) fn follow(&mut self) {
+    /// Takes the events that are new, where a file is to have them all.
+    pub(crate) fn follow_trace(&mut self) {
         if let Some(tracer) = &mut self.tracer {
             tracer.follow(&mut self.held);
         }
@@ -191,24 +213,24 @@ impl Collector {
         }
         let pid = ledger.sender.map(|sender| sender.pid);
         let feed = self.tracer.as_mut().map(|tracer| tracer.begin(&ledger.region, pid));
-        self.held.push(Held { region: ledger.region, pid, feed });
+        self.held.push(Held { region: ledger.region, pid, feed, history: History::default(), host: None });
     }
 
     /// Reads the ledger of a process that has ended, and lets it go; false if all go on.
     pub(crate) fn let_one_go(&mut self) -> bool {
         let Some(index) = self.held.iter().position(|held| !held.is_running()) else { return false };
-        let mut held = self.held.swap_remove(index);
-        self.read(&mut held, false);
+        let held = self.held.swap_remove(index);
+        self.read(held, false);
         true
     }
 
-    fn read(&mut self, held: &mut Held, is_running: bool) {
+    fn read(&mut self, mut held: Held, is_running: bool) {
         if let Some(tracer) = &mut self.tracer {
-            tracer.finish(held, is_running);
+            tracer.finish(&mut held, is_running);
         }
         let left_max = if self.digests.len() < PROCESSES_IN_FULL { LEFT_MAX } else { LEFT_MAX_OF_MANY };
-        match Digest::read(&held.region, held.pid, is_running, left_max) {
-            Ok(digest) => self.digests.push(digest),
+        match Digest::read_followed(&held.region, held.history, held.pid, is_running, left_max) {
+            Ok(digest) => self.digests.push(Digest { host_rss: held.host, ..digest }),
             Err(_) => self.unread += 1,
         }
     }
@@ -217,9 +239,9 @@ impl Collector {
     pub(crate) fn finish(mut self) -> Collected {
         self.take();
         self.follow();
-        for mut held in std::mem::take(&mut self.held) {
+        for held in std::mem::take(&mut self.held) {
             let is_running = held.is_running();
-            self.read(&mut held, is_running);
+            self.read(held, is_running);
         }
         let unread = self.unread + self.receiver.refused();
         Collected { digests: self.digests, unread, trace: self.tracer.map(Tracer::into_trace) }
@@ -233,6 +255,18 @@ impl AsFd for Collector {
 }
 
 impl Held {
+    /// Reads new events and the host memory of the process. Returns how many events there were.
+    fn follow(&mut self) -> u64 {
+        let before = self.history.seen();
+        // What cannot be read now is read again, at the latest at the end.
+        let _ = self.history.follow(&self.region);
+        if let Some((now, peak)) = self.is_running().then(|| host_memory(self.pid.unwrap_or(self.region.identity().pid))).flatten() {
+            let first = self.host.map_or(now, |host| host.first);
+            self.host = Some(HostMemory { first, peak, last: now });
+        }
+        self.history.seen().saturating_sub(before)
+    }
+
     /// Whether the process that made it is still there: that pid, begun at that time.
     fn is_running(&self) -> bool {
         let identity = self.region.identity();
@@ -299,6 +333,16 @@ impl Tracer {
     }
 }
 
+/// Resident bytes of a process now, and the most so far.
+fn host_memory(pid: u32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(Root::real().proc.join(pid.to_string()).join("status")).ok()?;
+    let kilobytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((kilobytes("VmRSS:")?, kilobytes("VmHWM:")?))
+}
+
 /// Removes what runs that were killed outright left here. A directory without a socket may be one that is just being made.
 fn sweep(place: &Path) {
     let own = rustix::process::geteuid().as_raw();
@@ -338,6 +382,13 @@ mod tests {
         check(Some(""), Some(""), None);
         check(Some("/a/b"), None, Some("/a/b"));
         check(Some("/a/b"), Some("/c\n/d"), Some("/a/b\n/c\n/d"));
+    }
+
+    #[test]
+    fn host_memory_is_that_of_the_process() {
+        let (now, peak) = host_memory(std::process::id()).unwrap();
+        assert!(now > 100_000 && peak >= now / 2, "{now} {peak}");
+        assert_eq!(host_memory(0), None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use ttmon_print::{Style, percent, size};
 
 use super::source::SourceTexts;
 
+mod usage;
+
 /// More than a screen nobody reads.
 const LINES_MAX: usize = 24;
 /// Groups told of a peak; the rest is "other".
@@ -38,9 +40,13 @@ pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) ->
     let mut lines = vec![writer.head(columns)];
     if !account.is_empty() {
         lines.extend(writer.chips());
+        lines.extend(writer.host());
         lines.extend(writer.peaks());
         lines.extend(writer.leaks());
         lines.extend(writer.refusals());
+        lines.extend(writer.tightest());
+        lines.extend(writer.phases());
+        lines.extend(writer.traces());
         lines.extend(writer.remarks());
     }
     if let Some(columns) = columns {
@@ -245,7 +251,7 @@ impl Writer<'_> {
         let mut lines: Vec<String> = Vec::new();
         for refusal in refusals.iter().take(REFUSALS) {
             let words = refusal.refusal.words(&self.account.names(refusal.places));
-            lines.push(format!("  {}", self.style.clean(&cut(&words, 400))));
+            lines.push(format!("  {}", self.style.clean(&cut(&words, 600))));
             let largest: Vec<String> = refusal.refusal.largest.iter().take(3).map(|large| self.large(large)).collect();
             if !largest.is_empty() {
                 lines.push(format!("    largest there:  {}", largest.join("   ")));
