@@ -15,13 +15,14 @@ fn words(event: &BufferEvent) -> String {
     let kind = event.kind.map_or(String::new(), |kind| kind.name().to_uppercase());
     let place = event.place();
     let tag = event.tag.as_ref().map_or(String::new(), |tag| format!("  tag {tag:?}"));
+    let line = event.line.as_ref().map_or(String::new(), |line| format!("  {line}"));
     let bytes = size(event.size.unwrap_or(0));
     let refs = event.refs.unwrap_or(0);
     let address = format!("{:#x}", event.address.unwrap_or(0));
     let buffer = format!("{bytes:>8}  {kind:<8}  {place}  {address}");
     match (event.op, event.program, &event.refusal) {
         (Op::Alloc | Op::Free, Some(program), _) => format!("{buffer}  program {program}"),
-        (Op::Alloc | Op::Free, ..) => format!("{buffer}{tag}"),
+        (Op::Alloc | Op::Free, ..) => format!("{buffer}{tag}{line}"),
         (Op::Ref, ..) => format!("{buffer}  now {refs} references{tag}"),
         (Op::Unref, ..) => format!("{buffer}  {refs} references left{tag}"),
         (Op::FreeAll, ..) => format!("all {kind} on {place}"),

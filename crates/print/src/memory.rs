@@ -216,11 +216,14 @@ pub fn buffers<'a>(
     if !mark.is_empty() {
         writeln!(out, "{mark}")?;
     }
-    let last = if snapshot.buffers.iter().any(|buffer| buffer.entry.line.is_some()) { "line and tag" } else { "tag" };
+    let has_lines = snapshot.buffers.iter().any(|buffer| buffer.entry.line.is_some());
+    let last = if has_lines { "line and tag" } else { "tag" };
+    // A line that is cut after its folder is of no use: some figures make room for it.
+    let is_short = has_lines && style.columns() < SHORT_BELOW;
     let heading = ["PID", "dev", "kind", "address", "size", "per bank", "refs", "age", last].map(str::to_owned);
-    writeln!(out, "{}", buffer_row(&heading, style))?;
+    writeln!(out, "{}", buffer_row(&heading, is_short, style))?;
     for buffer in buffers {
-        writeln!(out, "{}", buffer_row(&cells(snapshot, buffer), style))?;
+        writeln!(out, "{}", buffer_row(&cells(snapshot, buffer, is_short), is_short, style))?;
     }
     if left_out > 0 {
         writeln!(out, "and {left_out} more, left out by --top")?;
@@ -228,7 +231,7 @@ pub fn buffers<'a>(
     print_unlisted(snapshot, out)
 }
 
-fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     for process in &snapshot.processes {
         let allocators: Vec<_> = snapshot.allocators.iter().filter(|allocator| allocator.process == process.key).collect();
         for (name, count, bytes) in unlisted(&allocators) {
@@ -238,7 +241,10 @@ fn print_unlisted(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
+/// Columns of a terminal below which the list of buffers leaves bytes per bank and references out, if it has lines.
+const SHORT_BELOW: usize = 100;
+
+fn cells(snapshot: &Snapshot, buffer: &Buffer, is_short: bool) -> [String; 9] {
     let entry = &buffer.entry;
     let devices = if buffer.devices().is_empty() { "-".to_owned() } else { ranges(buffer.devices().iter().copied()) };
     [
@@ -250,110 +256,41 @@ fn cells(snapshot: &Snapshot, buffer: &Buffer) -> [String; 9] {
         entry.per_bank.map_or(String::new(), |bytes| size(bytes.get().into())),
         entry.refs.to_string(),
         if entry.time.0 > 0 { age(entry.time, snapshot.time) } else { ABSENT.to_owned() },
-        described(entry),
+        described(entry, is_short),
     ]
 }
 
-/// Its line, its tag, and of a kernel its type.
-fn described(entry: &LedgerBuffer) -> String {
+/// Its line (of a short one the file without its folder), its tag, and of a kernel its type.
+fn described(entry: &LedgerBuffer, is_short: bool) -> String {
     let kernel_type = entry.kernel_type.map(|kernel_type| format!("({})", kernel_type.name()));
-    let line = entry.line.as_ref().map(ToString::to_string);
+    let line = entry.line.as_ref().map(|line| {
+        let text = line.to_string();
+        let file = if is_short { line.short_file().rfind('/').map_or(0, |at| at + 1) } else { 0 };
+        text.get(file..).unwrap_or(&text).to_owned()
+    });
     let tag = entry.tag.as_deref().map(|tag| if line.is_some() { format!("\"{tag}\"") } else { tag.to_owned() });
     line.into_iter().chain(tag).chain(kernel_type).collect::<Vec<_>>().join(" ")
 }
 
 /// Numbers stay whole; a long tag loses its end.
-fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> String {
+pub(crate) fn with_tag(mut numbers: String, tag: &str, style: &Style<'_>) -> String {
     let room = style.columns().saturating_sub(width(&numbers));
     numbers.push_str(&cut(&style.clean(tag), room, Cut::End, style.glyphs().ellipsis));
     numbers.trim_end().to_owned()
 }
 
-fn buffer_row(cells: &[String; 9], style: &Style<'_>) -> String {
+fn buffer_row(cells: &[String; 9], is_short: bool, style: &Style<'_>) -> String {
     let widths = [7, 5, 8, 12, 8, 8, 4, 7];
     let mut text = String::new();
-    for (cell, width) in cells.iter().zip(widths) {
+    for (number, (cell, width)) in cells.iter().zip(widths).enumerate() {
+        if is_short && matches!(number, 5 | 6) {
+            continue;
+        }
         text.push_str(&pad(cell, width, Align::Right));
         text.push(' ');
     }
     text.push(' ');
     with_tag(text, &cells[8], style)
-}
-
-/// One line of a comparison.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// What happened to the buffer.
-    pub sign: Sign,
-    /// Its process.
-    pub pid: u32,
-    /// Its kind.
-    pub kind: String,
-    /// Its address.
-    pub address: String,
-    /// Bytes then.
-    pub before: Reading<u64>,
-    /// Bytes now.
-    pub now: Reading<u64>,
-    /// Its tag.
-    pub tag: String,
-}
-
-/// What happened to a buffer between two looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sign {
-    /// It is new.
-    New,
-    /// It is gone.
-    Gone,
-    /// It has another size.
-    Resized,
-    /// What became of it is not known: this user may not look at its process.
-    Unknown,
-}
-
-impl Sign {
-    /// `+`, `-`, `~` or `?`.
-    pub fn symbol(self) -> char {
-        match self {
-            Self::New => '+',
-            Self::Gone => '-',
-            Self::Resized => '~',
-            Self::Unknown => '?',
-        }
-    }
-}
-
-/// Prints what is new, gone and changed, with totals, then what of the present is not in the list.
-pub fn changes(snapshot: &Snapshot, changes: &[Change], style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    for change in changes {
-        let bytes = match (change.before, change.now) {
-            (Ok(before), Ok(now)) => format!("{} -> {}", size(before), size(now)),
-            (Ok(only), Err(_)) | (Err(_), Ok(only)) => size(only),
-            (Err(_), Err(_)) => ABSENT.to_owned(),
-        };
-        let numbers = format!("{} {:>7} {:>8} {:>14} {:>10}  ", change.sign.symbol(), change.pid, change.kind, change.address, bytes);
-        writeln!(out, "{}", with_tag(style.clean(&numbers), &change.tag, style))?;
-    }
-    let of = |sign: Sign| changes.iter().filter(move |change| change.sign == sign);
-    for (sign, word) in [(Sign::New, "new"), (Sign::Gone, "gone")] {
-        let bytes = total(of(sign).filter_map(|change| change.now.or(change.before).ok()));
-        writeln!(out, "{} {} {word}, {}", sign.symbol(), of(sign).count(), size(bytes))?;
-    }
-    let resized = || of(Sign::Resized).filter_map(|change| change.before.ok().zip(change.now.ok()));
-    let grown = total(resized().map(|(before, now)| now.saturating_sub(before)));
-    let shrunk = total(resized().map(|(before, now)| before.saturating_sub(now)));
-    writeln!(out, "~ {} of another size, {} more and {} less", resized().count(), size(grown), size(shrunk))?;
-    let unknown = total(of(Sign::Unknown).filter_map(|change| change.before.ok()));
-    if of(Sign::Unknown).next().is_some() {
-        writeln!(out, "? {} not known, {}: this user may not look at their processes", of(Sign::Unknown).count(), size(unknown))?;
-    }
-    print_unlisted(snapshot, out)
-}
-
-/// Sizes in a file are whatever somebody wrote there.
-fn total(sizes: impl Iterator<Item = u64>) -> u64 {
-    sizes.fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -367,6 +304,7 @@ mod tests {
     use ttmon_model::ledger::LedgerSelfCheck;
     use ttmon_model::sample::Problem;
     use ttmon_model::snapshot::BufferAllocator;
+    use ttmon_model::stack::SourceLine;
     use ttmon_model::{DeviceId, Source};
 
     /// The n300 with what a ledger of its first process would say.
@@ -504,44 +442,6 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_keeps_its_numbers() {
-        let change = |sign, before, now, tag: &str| Change {
-            sign,
-            pid: 7653,
-            kind: "dram".to_owned(),
-            address: "0x10".to_owned(),
-            before,
-            now,
-            tag: tag.to_owned(),
-        };
-        const NONE: Reading<u64> = Err(Missing::NoSource);
-        let list = [
-            change(Sign::New, NONE, Ok(123_456_789), "decoder.layers.17.self_attn.qkv_proj.weight (bfloat8_b)"),
-            change(Sign::Gone, Ok(u64::MAX), NONE, "\u{1b}[2J"),
-            change(Sign::Gone, Ok(u64::MAX), NONE, ""),
-            change(Sign::Resized, Ok(1), Ok(4096), ""),
-            change(Sign::Resized, Ok(8192), Ok(4096), ""),
-            change(Sign::Unknown, Ok(512), NONE, "kv"),
-        ];
-        assert_snapshot!(whole(&tracked(), |style, out| changes(&tracked(), &list, style, out)), @"
-        +    7653     dram           0x10    117.7MB  decoder.layers.17.self_attn.qkv_p…
-        -    7653     dram           0x10     16.0EB  ·[2J
-        -    7653     dram           0x10     16.0EB
-        ~    7653     dram           0x10 1B -> 4.0KB
-        ~    7653     dram           0x10 8.0KB -> 4.0KB
-        ?    7653     dram           0x10       512B  kv
-        + 1 new, 117.7MB
-        - 2 gone, 16.0EB
-        ~ 2 of another size, 4.0KB more and 4.0KB less
-        ? 1 not known, 512B: this user may not look at their processes
-          12345 dram: 14 more not listed (8.0KB)
-          12345 other: 2 more not listed (100B)
-        2 processes may track their memory where this user may not look; try as root
-        ! ledger of process 1: some were lost
-        ");
-    }
-
-    #[test]
     fn only_tags_are_cut() {
         let snapshot = tracked();
         assert_snapshot!(whole(&snapshot, |style, out| buffers(&snapshot, snapshot.buffers.iter(), 3, style, out)), @"
@@ -555,5 +455,18 @@ mod tests {
         2 processes may track their memory where this user may not look; try as root
         ! ledger of process 1: some were lost
         ");
+    }
+
+    #[test]
+    fn lines_have_room_on_a_narrow_terminal() {
+        let mut snapshot = tracked();
+        let line = SourceLine { file: "/home/ana/models/decoder.py".into(), line: 42, function: "Decoder.forward".into() };
+        snapshot.buffers[0].entry.line = Some(Arc::new(line));
+        let text = whole(&snapshot, |style, out| buffers(&snapshot, snapshot.buffers.iter(), 0, style, out));
+        assert!(text.contains("  decoder.py:42 Decoder.f"), "{text}");
+        let wide = Style { width: 120, ..Style::plain("1") };
+        let mut out = Vec::new();
+        buffers(&snapshot, snapshot.buffers.iter(), 0, &wide, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("  models/decoder.py:42 Decoder.forward \"kv\""));
     }
 }

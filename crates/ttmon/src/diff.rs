@@ -4,9 +4,10 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use ttmon_model::Snapshot;
+use ttmon_model::ledger::LedgerBuffer;
 use ttmon_model::snapshot::Status;
 use ttmon_model::units::UnixTime;
-use ttmon_model::{Missing, Snapshot};
 use ttmon_print::{Change, Sign};
 use ttmon_wire::SCHEMA;
 
@@ -46,7 +47,10 @@ pub(crate) fn check_host(look: &Look, now: &Snapshot) -> Result<(), Failure> {
     }
 }
 
-/// What is new, gone, and of another size. Of a process that has its pid from another one everything is new; of one that is there and
+/// Clocks of two looks may differ by so much.
+const AGE_TOLERANCE: Duration = Duration::from_secs(2);
+
+/// What is new and what is gone. A buffer of another size or age at the same address is both. Of a process that has its pid from another one everything is new; of one that is there and
 /// may not be looked at nothing is known.
 pub(crate) fn compare<'a>(
     look: &Look,
@@ -75,21 +79,17 @@ pub(crate) fn compare<'a>(
     for buffer in &now.buffers {
         let entry = &buffer.entry;
         let key: Key<'_> = (buffer.process().pid, &buffer.allocator.id, entry.kind.name(), entry.address);
-        let sizes = match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
-            Ok(found) if !others.contains(&buffer.process().pid) => {
-                is_found[found] = true;
-                (Some(before[found].size), Some(entry.size))
+        match before.binary_search_by(|earlier| key_of(earlier).cmp(&key)) {
+            Ok(found) if !others.contains(&buffer.process().pid) && is_same(look, before[found], entry) => is_found[found] = true,
+            _ => {
+                let line = entry.line.as_ref().map_or_else(String::new, ToString::to_string);
+                changes.push(change(Sign::New, key, entry.size, (entry.tag.as_deref().map_or("", String::as_str), &line)));
             }
-            _ => (None, Some(entry.size)),
-        };
-        let sign = if sizes.0.is_some() { Sign::Resized } else { Sign::New };
-        if sizes.0 != sizes.1 {
-            changes.push(change(sign, key, sizes, entry.tag.as_deref().map_or("", String::as_str)));
         }
     }
     for (earlier, _) in before.iter().zip(is_found).filter(|(_, is_found)| !is_found) {
         let sign = if hidden.contains(&earlier.pid) { Sign::Unknown } else { Sign::Gone };
-        changes.push(change(sign, key_of(earlier), (Some(earlier.size), None), &earlier.tag));
+        changes.push(change(sign, key_of(earlier), earlier.size, (&earlier.tag, &earlier.line)));
     }
     changes.sort_by_key(|change| change.sign);
     changes
@@ -102,8 +102,18 @@ fn key_of(earlier: &Earlier) -> Key<'_> {
     (earlier.pid, &earlier.allocator, &earlier.kind, earlier.address)
 }
 
-fn change(sign: Sign, (pid, _, kind, address): Key<'_>, (before, now): (Option<u64>, Option<u64>), tag: &str) -> Change {
-    let reading = |size: Option<u64>| size.ok_or(Missing::NoSource);
+fn change(sign: Sign, (pid, _, kind, address): Key<'_>, bytes: u64, (tag, line): (&str, &str)) -> Change {
     let (kind, address) = (kind.to_owned(), format!("{address:#x}"));
-    Change { sign, pid, kind, address, before: reading(before), now: reading(now), tag: tag.to_owned() }
+    Change { sign, pid, kind, address, bytes, tag: tag.to_owned(), line: line.to_owned() }
+}
+
+/// Whether a buffer at the same address is the same one: its size is, and it is not younger than the earlier look.
+fn is_same(look: &Look, earlier: &Earlier, now: &LedgerBuffer) -> bool {
+    let created = look.time.zip(earlier.age_s.and_then(|age| Duration::try_from_secs_f64(age).ok()));
+    let is_younger = created.is_some_and(|(UnixTime(time), age)| {
+        let tolerance = u64::try_from(AGE_TOLERANCE.as_nanos()).unwrap_or(u64::MAX);
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        now.time.0 > time.saturating_sub(age).saturating_add(tolerance)
+    });
+    earlier.size == now.size && !is_younger
 }

@@ -9,17 +9,21 @@ use std::io::Read;
 use std::rc::Rc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use ttmon_model::limits::DOCUMENT_PROCESSES_MAX;
+use ttmon_model::stack::SourceLine;
 use ttmon_model::units::UnixTime;
 
 /// Most buffers that are compared: what a file of the largest size has.
 const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
 /// The earlier look.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Look {
     /// Version of the document; `None` where it does not say.
     pub(crate) schema: Option<u64>,
+    /// When it was taken.
+    pub(crate) time: Option<UnixTime>,
     /// The host it was taken on.
     pub(crate) host: Option<String>,
     /// When each process started whose start was known: a pid alone may mean another process by now.
@@ -31,7 +35,7 @@ pub(crate) struct Look {
 }
 
 /// A buffer of the earlier look.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Earlier {
     pub(crate) pid: u32,
     pub(crate) allocator: Rc<str>,
@@ -41,6 +45,10 @@ pub(crate) struct Earlier {
     /// The devices it lay on.
     pub(crate) devices: Rc<[u32]>,
     pub(crate) tag: Rc<str>,
+    /// The line that asked for it, as it is printed; empty where it is not known.
+    pub(crate) line: Rc<str>,
+    /// Seconds since it was allocated.
+    pub(crate) age_s: Option<f64>,
 }
 
 /// What a comparison needs of a document.
@@ -93,6 +101,7 @@ impl<'de> Visitor<'de> for Document<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "schema" => look.schema = Some(map.next_value()?),
+                "time" => look.time = map.next_value::<Option<String>>()?.as_deref().and_then(UnixTime::parse_rfc3339),
                 "host" => look.host = map.next_value()?,
                 "processes" => look.started = map.next_value_seed(Processes)?,
                 "buffers_left_out" => look.left_out = map.next_value()?,
@@ -214,6 +223,7 @@ impl<'de> Visitor<'de> for Buffer<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let known = self.0;
         let (mut pid, mut allocator, mut kind, mut address, mut size, mut devices, mut tag) = (None, None, None, None, None, None, None);
+        let (mut line, mut age_s) = (None, None);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "pid" => pid = Some(map.next_value::<u32>()?),
@@ -223,6 +233,8 @@ impl<'de> Visitor<'de> for Buffer<'_> {
                 "size" => size = Some(map.next_value::<u64>()?),
                 "devices" => devices = Some(shared(&mut known.devices, map.next_value::<Vec<u32>>()?.as_slice())),
                 "tag" => tag = map.next_value::<Option<String>>()?.map(|tag| shared(&mut known.texts, tag.as_str())),
+                "line" => line = line_text(&map.next_value()?).map(|line| shared(&mut known.texts, line.as_str())),
+                "age_s" => age_s = map.next_value::<Option<f64>>()?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -235,8 +247,17 @@ impl<'de> Visitor<'de> for Buffer<'_> {
             size: size.ok_or_else(|| no("size"))?,
             devices: devices.ok_or_else(|| no("devices"))?,
             tag: tag.unwrap_or_default(),
+            line: line.unwrap_or_default(),
+            age_s,
         })
     }
+}
+
+/// A line of the program's source, as it is printed.
+fn line_text(line: &Value) -> Option<String> {
+    let text = |name: &str| line[name].as_str().map(Into::into);
+    let number = u32::try_from(line["line"].as_u64()?).ok()?;
+    Some(SourceLine { file: text("file")?, line: number, function: text("function")? }.to_string())
 }
 
 /// `0x2000`
@@ -248,8 +269,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const BUFFER: &str =
-        r#"{"pid": 7, "allocator": "7.0.1", "kind": "l1", "address": "0x40", "size": 9, "devices": [0, 3], "tag": null, "new": {"a": []}}"#;
+    const BUFFER: &str = r#"{"pid": 7, "allocator": "7.0.1", "kind": "l1", "address": "0x40", "size": 9, "devices": [0, 3], "tag": null, "new": {"a": []}, "age_s": 1.5, "line": {"file": "/m/a.py", "line": 3, "function": "f"}}"#;
 
     #[test]
     fn buffers_are_read_and_the_rest_is_passed_over() {
@@ -263,6 +283,7 @@ mod tests {
         let [first, second] = buffers.as_slice() else { panic!("{buffers:?}") };
         assert_eq!((first.pid, &*first.allocator, &*first.kind, first.address, first.size), (7, "7.0.1", "l1", 0x40, 9));
         assert_eq!((&*first.devices, &*first.tag), (&[0, 3][..], ""));
+        assert_eq!((&*first.line, first.age_s), ("/m/a.py:3 f", Some(1.5)));
         assert!(Rc::ptr_eq(&first.allocator, &second.allocator) && Rc::ptr_eq(&first.devices, &second.devices));
         assert_eq!(parse(&b"{}"[..]).unwrap(), Look::default());
     }
