@@ -5,7 +5,7 @@
 //!  fresh        one with our wheel, which is lent that ttnn                     tree     rows of a machine for chips to be on
 //!  case         which script runs where and how; xtask/ttnn/scripts do one thing after another and tell the allocators' view
 //!  drive        starts one, and at every step asks `outside` (ttmon mem --json --banks --blocks) and `region` (TT-Metal's /dev/shm)
-//!  compare, circular, report    what differs, in words                          versions the table of docs/ttnn-versions.md
+//!  compare, circular, lines, report    what differs, in words                            versions the table of docs/ttnn-versions.md
 //! ```
 
 mod case;
@@ -16,6 +16,7 @@ mod compiler;
 mod drive;
 mod environment;
 mod fresh;
+mod lines;
 mod machine;
 mod outside;
 mod patience;

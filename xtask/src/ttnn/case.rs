@@ -52,6 +52,8 @@ pub(super) const CASES: &[Case] = &[
     case("ops-blackhole", "ops.py", "p150"),
     case("out-of-memory", "memory_out.py", "n150"),
     Case { started: Started::ByRun, ..case("out-of-memory-by-run", "memory_out.py", "n150") },
+    Case { since: 77, started: Started::ByRun, ..case("refusals", "refusals.py", "n150") },
+    Case { since: 77, started: Started::ByRun, ..case("lines", "lines.py", "n150") },
     case("threads", "threads.py", "n150"),
     case("mesh-2", "meshes.py", "n300"),
     case("mesh-2-blackhole", "meshes.py", "p300"),

@@ -19,7 +19,7 @@ use super::environment::Environment;
 use super::fresh::Fresh;
 use super::outside::{REPORT, Tracking};
 use super::tree::Tree;
-use super::{patience, region, report};
+use super::{lines, patience, region, report};
 use crate::project::Project;
 
 /// A step that takes longer hangs: a failed compilation of a kernel makes ttnn wait for ever.
@@ -109,7 +109,9 @@ impl Driver<'_> {
             return Err(format!("{} steps, then {status}", scene.steps));
         }
         if case.started == Started::ByRun {
-            let differences = report::compare(&read(&running.folder.join(REPORT))?, &scene.refused, &scene.clashes);
+            let report = read(&running.folder.join(REPORT))?;
+            let mut differences = report::compare(&report, &scene.refused, &scene.clashes);
+            differences.extend(report::unmet(&report, &last["report"]));
             if !differences.is_empty() {
                 return Err(differences.join("; "));
             }
@@ -127,6 +129,9 @@ impl Driver<'_> {
         };
         if let Some(child) = step["child"].as_u64().and_then(|child| u32::try_from(child).ok()) {
             differences.extend(compare::child(&self.tracking.memory(child, rows)?));
+        }
+        if let Some(least) = step["lines"].as_u64() {
+            differences.extend(lines::compare(&self.tracking.events(pid)?, least).err());
         }
         if step["reporter"] == true {
             let ours = running.folder.join("ours");

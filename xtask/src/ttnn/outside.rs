@@ -74,6 +74,14 @@ impl Tracking {
         if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()) }
     }
 
+    /// The events of the process, one JSON object a line.
+    pub(super) fn events(&self, pid: u32) -> Result<String, String> {
+        let mut command = Command::new(&self.ttmon);
+        command.args(["events", "--json", "--no-server", "--pid", &pid.to_string()]);
+        let said = patience::output(command.env_remove("TTMON_ROOT").env_remove("TTMON_SIM"), LIMIT)?;
+        if said.status.success() { Ok(String::from_utf8_lossy(&said.stdout).into_owned()) } else { Err("ttmon events failed".to_owned()) }
+    }
+
     /// The process as ttmon shows it, on this machine or on the rows of a tree; `Null` where it says that there is nothing to show.
     pub(super) fn memory(&self, pid: u32, rows: Option<(&Tree, &Chips)>) -> Result<Value, String> {
         let mut command = Command::new(&self.ttmon);

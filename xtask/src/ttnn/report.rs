@@ -52,12 +52,29 @@ pub(super) fn compare(report: &Value, told: &[Value], clashes: &[Value]) -> Vec<
                 differences.push(format!("{name}: {figure} in the message, {} in the report", outside[name]));
             }
         }
+        differences.extend(unsaid(inside, outside));
         let fits = message.per_bank <= message.free;
         if outside["fits_without_fragmentation"] != fits {
             differences.push(format!("it would have fitted in one piece: {fits}, in the report {}", outside["fits_without_fragmentation"]));
         }
     }
     differences
+}
+
+/// Parts of a sentence that the report does not have.
+fn unsaid(inside: &Value, outside: &Value) -> Vec<String> {
+    let words = outside["words"].as_str().unwrap_or_default();
+    let parts = inside["says"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    parts.filter(|part| !words.contains(part)).map(|part| format!("not said: {part:?}, but {words:?}")).collect()
+}
+
+/// What a script expects of the report, by JSON pointer.
+pub(super) fn unmet(report: &Value, expected: &Value) -> Vec<String> {
+    let expected = expected.as_object().into_iter().flatten();
+    let differing = expected.filter(|(path, value)| report.pointer(path) != Some(value));
+    differing
+        .map(|(path, value)| format!("{path}: {value} expected, {} in the report", report.pointer(path).unwrap_or(&Value::Null)))
+        .collect()
 }
 
 /// A clash is told in TT-Metal's words.
@@ -67,8 +84,9 @@ fn clashed(outside: &[Value], inside: &[Value]) -> Vec<String> {
         text.lines().find(|line| line.contains("clash with L1 buffers")).unwrap_or(text).to_owned()
     };
     let lines = |clashes: &[Value]| clashes.iter().map(first_line).collect::<Vec<_>>();
+    let unsaid = inside.iter().zip(outside).flat_map(|(inside, outside)| unsaid(inside, outside)).collect();
     let (inside, outside) = (lines(inside), lines(outside));
-    if inside == outside { Vec::new() } else { vec![format!("clashes: {inside:?} inside, {outside:?} in the report")] }
+    if inside == outside { unsaid } else { vec![format!("clashes: {inside:?} inside, {outside:?} in the report")] }
 }
 
 /// The summaries of two folders.
@@ -144,6 +162,14 @@ mod tests {
         let oom =
             json!({"kind": "l1", "free_per_bank": 20, "largest_free_per_bank": 8, "per_bank": 32, "fits_without_fragmentation": true});
         assert_eq!(compare(&json!({"exit": 0, "oom": [oom]}), &told, &[]), [""; 0]);
+        let mut said = (oom.clone(), told[0].clone());
+        (said.0["words"], said.1["says"]) = (json!("would fit if not fragmented"), json!(["fragmented", "by line 7"]));
+        let found = compare(&json!({"exit": 0, "oom": [said.0]}), &[said.1], &[]);
+        assert_eq!(found, [r#"not said: "by line 7", but "would fit if not fragmented""#]);
+        let report = json!({"phases": [{"count": 3}]});
+        assert_eq!(unmet(&report, &json!({"/phases/0/count": 3})), [""; 0]);
+        assert_eq!(unmet(&report, &json!({"/phases/1/count": 3})), ["/phases/1/count: 3 expected, null in the report"]);
+        assert_eq!(unmet(&report, &Value::Null), [""; 0]);
         let mut wrong = oom.clone();
         wrong["free_per_bank"] = 21.into();
         assert_eq!(compare(&json!({"exit": 0, "oom": [wrong]}), &told, &[]), ["free_per_bank: 20 in the message, 21 in the report"]);

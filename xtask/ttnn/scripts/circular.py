@@ -47,7 +47,7 @@ cores = ttnn.get_memory_view(mesh, ttnn.BufferType.L1).num_banks
 filler = allocate(mesh, ((room - 40000) // 2048 * cores * 32, 32), L1)
 text = fails(OPERATIONS[1][1], "clash with L1 buffers")
 end = int(re.search(r"region ends at (\d+)", text)[1])
-step("a clash", mesh, circulars=[], clash={"message": text, "end": end})
+step("a clash", mesh, circulars=[], clash={"message": text, "end": end, "says": ["into the L1 buffer at ", "in the way: 1 buffer of scripts/steps.py:"]})
 ttnn.deallocate(filler)
 ttnn.softmax(a, dim=-1)
 step("the same without it", mesh, end=end)
