@@ -143,7 +143,7 @@ mod tests {
         -    7653     dram           0x10     16.0EB
         -    7653     dram           0x10      1.0KB  m/a.py:3 f
         ?    7653     dram           0x10       512B  kv  m/b.py:7
-        + 3 new, 117.8MB
+        + 3 new, 117.7MB
         - 3 gone, 16.0EB
         ? 1 not known, 512B: this user may not look at their processes
         by line:
