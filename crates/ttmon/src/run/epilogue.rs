@@ -40,13 +40,13 @@ pub(crate) fn lines(account: &Account, style: &Style, columns: Option<usize>) ->
     let mut lines = vec![writer.head(columns)];
     if !account.is_empty() {
         lines.extend(writer.chips());
-        lines.extend(writer.host());
         lines.extend(writer.peaks());
         lines.extend(writer.leaks());
         lines.extend(writer.refusals());
         lines.extend(writer.tightest());
         lines.extend(writer.phases());
         lines.extend(writer.traces());
+        lines.extend(writer.host());
         lines.extend(writer.remarks());
     }
     if let Some(columns) = columns {
