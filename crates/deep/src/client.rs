@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ttmon_model::deep::DeepSample;
 use ttmon_model::{Arch, Missing, Reading};
 
-use crate::process::READER_NAME;
+use crate::process::{READER_NAME, SIMULATED};
 use crate::wire::{SAMPLE_BYTES_MAX, decode};
 
 /// A reading process that ended by itself is started again after this long.
@@ -32,6 +32,8 @@ pub struct Place {
     pub grace: PathBuf,
     /// Its architecture.
     pub arch: Arch,
+    /// The node is an [image](crate::image) of a simulated chip.
+    pub is_simulated: bool,
 }
 
 /// The reading processes, one for each chip.
@@ -128,6 +130,7 @@ impl Running {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg0(READER_NAME).args([&place.node, &place.pids, &place.grace]).arg(place.arch.name());
+        command.args(place.is_simulated.then_some(SIMULATED));
         command.env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child: command.spawn()?, stream: ours, is_asked: false, is_late: false, answer: Vec::new(), has_answered: false })
     }
@@ -174,7 +177,13 @@ mod tests {
     use super::*;
 
     fn place(directory: &Path) -> Place {
-        Place { node: directory.join("0"), pids: directory.join("pids"), grace: directory.join("grace"), arch: Arch::Wormhole }
+        Place {
+            node: directory.join("0"),
+            pids: directory.join("pids"),
+            grace: directory.join("grace"),
+            arch: Arch::Wormhole,
+            is_simulated: false,
+        }
     }
 
     /// Stands for the reading process: what it does with a socket as its standard input.

@@ -9,28 +9,35 @@ use crate::transport::{Failure, Tile, Window, read_at, window_bytes};
 /// Bytes of the block that a program publishes: the first version has 53, later ones more.
 const BLOCK_BYTES_MIN: u32 = 53;
 /// Those with a count of worker cores at byte 50.
-const BLOCK_BYTES_WITH_CORES: u32 = 55;
+pub(crate) const BLOCK_BYTES_WITH_CORES: u32 = 55;
 /// What is read of it.
-const BLOCK_WORDS: usize = 14;
-const BLOCK_VERSION: u32 = 1;
-const BLOCK_SIGNATURE: u32 = 0x534D_435F;
+pub(crate) const BLOCK_WORDS: usize = 14;
+pub(crate) const BLOCK_VERSION: u32 = 1;
+pub(crate) const BLOCK_SIGNATURE: u32 = 0x534D_435F;
 const SLOW_DISPATCH: u8 = 1;
 const QUEUES_MAX: u8 = 3;
 const NO_CORE: u32 = u32::MAX;
+/// Offsets in the block: the number of queues, then the cores of each.
+pub(crate) const QUEUES_AT: usize = 13;
+pub(crate) const CORES_AT: usize = 14;
+pub(crate) const CORES_BYTES: usize = 12;
 
 /// The counters of a queue, in the L1 of its dispatch core.
-const COUNTERS_BYTES: u64 = 248;
-const COUNTERS_VERSION: u32 = 1;
-const COUNTERS_SIGNATURE: u32 = 0x4449_5350;
+pub(crate) const COUNTERS_BYTES: u64 = 248;
+pub(crate) const COUNTERS_VERSION: u32 = 1;
+pub(crate) const COUNTERS_SIGNATURE: u32 = 0x4449_5350;
 const SUB_DEVICES: usize = 8;
-const LAUNCHED_AT: u64 = 56;
-const RUNTIME_AT: u64 = 120;
-const COMPLETED_AT: u64 = 184;
-const WORKERS_AT: u64 = 216;
+pub(crate) const LAUNCHED_AT: u64 = 56;
+pub(crate) const RUNTIME_AT: u64 = 120;
+pub(crate) const COMPLETED_AT: u64 = 184;
+pub(crate) const WORKERS_AT: u64 = 216;
 
 /// What a program publishes of its command queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// Where the block is, and how many bytes it has.
+    place: [u32; 2],
+    words: [u32; BLOCK_WORDS],
     /// Cores it may use, where it says so.
     pub worker_cores: Option<u32>,
     /// Where the counters are in the L1 of each core.
@@ -51,8 +58,8 @@ fn is_worker(arch: Arch, tile: Tile, is_translated: bool) -> bool {
 }
 
 impl Block {
-    /// Finds and checks the block.
-    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, is_translated: bool) -> Reading<Self> {
+    /// Finds and checks the block. Of a block that is `known`, only the words that name its queues are read and compared.
+    pub fn read(window: &mut impl Window, arch: Arch, layout: &Layout, is_translated: bool, known: Option<&Self>) -> Reading<Self> {
         let mut place = [0; 2];
         read_at(window, arch, layout.arc, layout.metal_block, &mut place).map_err(Missing::from)?;
         let [address, bytes] = place;
@@ -61,12 +68,30 @@ impl Block {
         }
         let at = layout.in_csm(address, 4 * u32::try_from(BLOCK_WORDS).unwrap_or_default()).ok_or(Missing::OutOfRange)?;
         let mut words = [0; BLOCK_WORDS];
+        if let Some(known) = known.filter(|known| known.place == place && known.is_complete()) {
+            let named = &mut words[..known.words_with_queues()];
+            read_at(window, arch, layout.arc, at, named).map_err(Missing::from)?;
+            if *named == known.words[..named.len()] {
+                return Ok(known.clone());
+            }
+        }
         read_at(window, arch, layout.arc, at, &mut words).map_err(Missing::from)?;
-        Self::parse(&words, bytes, arch, layout.l1_bytes, is_translated)
+        Self::parse(&words, place, arch, layout.l1_bytes, is_translated)
     }
 
-    /// Checks the words of a block of so many bytes.
-    pub fn parse(words: &[u32; BLOCK_WORDS], bytes: u32, arch: Arch, l1_bytes: u64, is_translated: bool) -> Reading<Self> {
+    /// Whether all of it is written: the number of cores comes last.
+    fn is_complete(&self) -> bool {
+        self.place[1] < BLOCK_BYTES_WITH_CORES || self.worker_cores.is_some()
+    }
+
+    /// Words up to the cores of the last queue.
+    fn words_with_queues(&self) -> usize {
+        let queues = usize::from(self.words[QUEUES_AT / 4].to_le_bytes()[QUEUES_AT % 4]);
+        (CORES_AT + CORES_BYTES * queues).div_ceil(4).min(BLOCK_WORDS)
+    }
+
+    /// Checks the words of a block, which is at this place.
+    fn parse(words: &[u32; BLOCK_WORDS], place: [u32; 2], arch: Arch, l1_bytes: u64, is_translated: bool) -> Reading<Self> {
         let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let word = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         if words[1] != BLOCK_SIGNATURE {
@@ -78,7 +103,7 @@ impl Block {
         if raw[8] & SLOW_DISPATCH != 0 {
             return Err(Missing::SlowDispatch);
         }
-        let (counters, queues) = (u64::from(word(9)), raw[13]);
+        let (counters, queues) = (u64::from(word(9)), raw[QUEUES_AT]);
         let size = window_bytes(arch);
         let is_in_l1 = counters > 0 && counters.is_multiple_of(4) && counters + COUNTERS_BYTES <= l1_bytes;
         let is_in_one_window = counters % size + COUNTERS_BYTES <= size;
@@ -86,7 +111,7 @@ impl Block {
             return Err(Missing::OutOfRange);
         }
         // Each queue has three cores: prefetch, dispatch, and another for dispatch.
-        let core = |queue: u8| word(14 + 12 * usize::from(queue) + 4);
+        let core = |queue: u8| word(CORES_AT + CORES_BYTES * usize::from(queue) + 4);
         let tile =
             |core: u32| Tile { x: u16::try_from(core >> 16).unwrap_or_default(), y: u16::try_from(core & 0xFFFF).unwrap_or_default() };
         let cores: Vec<Tile> = (0..queues).map(core).filter(|core| *core != NO_CORE).map(tile).collect();
@@ -96,19 +121,19 @@ impl Block {
         if !cores.iter().all(|core| is_worker(arch, *core, is_translated)) {
             return Err(Missing::OutOfRange);
         }
-        let worker_cores = (bytes >= BLOCK_BYTES_WITH_CORES).then(|| u32::from(raw[50]) | u32::from(raw[51]) << 8);
-        Ok(Self { worker_cores: worker_cores.filter(|cores| *cores > 0), counters, cores })
+        let worker_cores = (place[1] >= BLOCK_BYTES_WITH_CORES).then(|| u32::from(raw[50]) | u32::from(raw[51]) << 8);
+        Ok(Self { place, words: *words, worker_cores: worker_cores.filter(|cores| *cores > 0), counters, cores })
     }
 
-    /// Reads the counters of a queue. `None` where the core has none, as while its firmware starts.
-    pub fn counters(&self, window: &mut impl Window, arch: Arch, core: Tile) -> Result<Option<Counters>, Failure> {
+    /// Reads the counters of a queue. `None` where the core has none, as while its firmware starts. `parts` is the number of its
+    /// sub-devices if that is known: then a new one is noticed only if it follows the others.
+    pub fn counters(&self, window: &mut impl Window, arch: Arch, core: Tile, parts: Option<usize>) -> Result<Option<Counters>, Failure> {
         let mut head = [0; 14];
         read_at(window, arch, core, self.counters, &mut head)?;
         if head[..2] != [COUNTERS_VERSION, COUNTERS_SIGNATURE] {
             return Ok(None);
         }
-        let mut workers = [0; SUB_DEVICES];
-        read_at(window, arch, core, self.counters + WORKERS_AT, &mut workers)?;
+        let workers = self.workers(window, arch, core, parts)?;
         let mut sub_devices = Vec::new();
         for (index, workers) in (0..).zip(workers).filter(|(_, workers)| *workers > 0) {
             let mut part = |at: u64, words: &mut [u32]| read_at(window, arch, core, self.counters + at, words);
@@ -128,6 +153,17 @@ impl Block {
             busy_since: long([head[12], head[13]]),
             sub_devices,
         }))
+    }
+
+    /// The workers of each sub-device.
+    fn workers(&self, window: &mut impl Window, arch: Arch, core: Tile, parts: Option<usize>) -> Result<[u32; SUB_DEVICES], Failure> {
+        let mut workers = [0; SUB_DEVICES];
+        let first = parts.map_or(SUB_DEVICES, |parts| (parts + 1).min(SUB_DEVICES));
+        read_at(window, arch, core, self.counters + WORKERS_AT, &mut workers[..first])?;
+        if first < SUB_DEVICES && workers[first - 1] > 0 {
+            read_at(window, arch, core, self.counters + WORKERS_AT, &mut workers)?;
+        }
+        Ok(workers)
     }
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use ttmon_model::Arch;
 
+use crate::plant::Run;
 use crate::transport::{Failure, Tile, Transport, Window, window_bytes};
 
 /// A chip whose words can be set. Clones share the words.
@@ -38,6 +39,11 @@ impl Fake {
         for (at, word) in (address..).step_by(4).zip(words) {
             state.words.insert((tile, at), *word);
         }
+    }
+
+    /// Writes planned words.
+    pub fn plant(&self, runs: &[Run]) {
+        runs.iter().for_each(|(tile, address, words)| self.write(*tile, *address, words));
     }
 
     /// Off the bus: every word reads all ones.

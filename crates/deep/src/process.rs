@@ -19,6 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmon_model::Arch;
 use ttmon_model::limits::PIDS_BYTES_MAX;
 
+use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::session::{IsHeld, Session};
 use crate::transport::Transport;
@@ -26,6 +27,8 @@ use crate::wire::encode;
 
 /// The name of a reading process, as its first argument and as `/proc/PID/comm`.
 pub const READER_NAME: &str = "ttmon-deep";
+/// The last argument, if the chip is simulated.
+pub(crate) const SIMULATED: &str = "simulated";
 /// How often it looks whether a process holds the chip.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Most bytes of the file with the driver's grace.
@@ -37,6 +40,7 @@ struct Arguments {
     pids: PathBuf,
     grace: PathBuf,
     arch: Arch,
+    is_simulated: bool,
 }
 
 /// Reads a chip if this process was started for it, and returns when that is done. Call it first in `main`.
@@ -55,7 +59,8 @@ fn arguments(mut words: impl Iterator<Item = OsString>) -> Option<Arguments> {
     let mut path = || words.next().map(PathBuf::from);
     let (node, pids, grace) = (path()?, path()?, path()?);
     let arch = words.next()?.to_str().and_then(Arch::from_name)?;
-    Some(Arguments { node, pids, grace, arch })
+    let is_simulated = words.next().is_some_and(|word| word == SIMULATED);
+    Some(Arguments { node, pids, grace, arch, is_simulated })
 }
 
 fn serve(arguments: &Arguments) -> io::Result<()> {
@@ -64,8 +69,11 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
     let _ = rustix::thread::set_name(c"ttmon-deep");
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     stream.set_nonblocking(false)?;
-    let mut session = Session::new(Kernel::new(&arguments.node, arguments.arch), arguments.arch);
-    answer(&mut stream, &mut session, arguments)
+    let Arguments { node, arch, .. } = arguments;
+    match arguments.is_simulated {
+        true => answer(&mut stream, &mut Session::new(Image::new(node, *arch), *arch), arguments),
+        false => answer(&mut stream, &mut Session::new(Kernel::new(node, *arch), *arch), arguments),
+    }
 }
 
 fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, arguments: &Arguments) -> io::Result<()> {
@@ -192,7 +200,7 @@ mod tests {
         let pids = directory.path().join("pids");
         fs::write(&pids, "0\n").unwrap();
         let served = std::thread::spawn(move || {
-            let arguments = Arguments { node: "x".into(), pids, grace: "x".into(), arch: Arch::Wormhole };
+            let arguments = Arguments { node: "x".into(), pids, grace: "x".into(), arch: Arch::Wormhole, is_simulated: false };
             answer(&mut theirs, &mut Session::new(Fake::new(Arch::Wormhole), Arch::Wormhole), &arguments)
         });
         for _ in 0..2 {

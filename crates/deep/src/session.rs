@@ -9,10 +9,13 @@ use ttmon_model::{Arch, Missing, Reading};
 use crate::dispatch::Block;
 use crate::pace::{Decision, Pace};
 use crate::table::{Layout, Pointers, Table};
-use crate::transport::{Tile, Transport, Window};
+use crate::transport::{Failure, Tile, Transport, Window};
 
-/// Tags that hardly ever change are read every so many samples.
-const SELDOM_EVERY: u32 = 20;
+/// Words that a sample reads at most, after the first: the counters of queues come first, tags get the room that is left.
+const WORDS_MAX: u64 = 60;
+/// However many queues there are, the heartbeat and some of the tags are read in each sample, one after the other.
+const TAGS_MIN: u64 = 4;
+const POINTER_WORDS: u64 = 2;
 
 /// A chip that is read again and again.
 #[derive(Debug)]
@@ -21,6 +24,9 @@ pub struct Session<T> {
     arch: Arch,
     pace: Pace,
     known: Option<Known>,
+    block: Option<Block>,
+    /// Words that the counters of queues took in the last sample.
+    dispatch_words: u64,
     /// Counters of the queues when the chip's time last moved.
     base: Option<(Duration, Vec<Place>)>,
     /// What was read last, and when.
@@ -32,7 +38,8 @@ pub struct Session<T> {
 struct Known {
     table: Table,
     values: Vec<(u16, u32)>,
-    seldom_in: u32,
+    /// Which of the tags that change is next.
+    next: usize,
 }
 
 /// The counters of a queue, and where they were.
@@ -43,13 +50,30 @@ struct Place {
     counters: Counters,
 }
 
+/// Counts the words that are read through a window.
+struct Counted<'a, W> {
+    window: &'a mut W,
+    words: u64,
+}
+
+impl<W: Window> Window for Counted<'_, W> {
+    fn configure(&mut self, tile: Tile, address: u64) -> Result<(), Failure> {
+        self.window.configure(tile, address)
+    }
+
+    fn read(&mut self, offset: usize, words: &mut [u32]) -> Result<(), Failure> {
+        self.words += words.len() as u64;
+        self.window.read(offset, words)
+    }
+}
+
 /// Whether a process other than a reader of ttmon holds a chip; unknown with drivers that do not list their users.
 pub(crate) type IsHeld = Option<bool>;
 
 impl<T: Transport> Session<T> {
     /// A chip that was not read yet.
     pub fn new(transport: T, arch: Arch) -> Self {
-        Self { transport, arch, pace: Pace::default(), known: None, base: None, last: None }
+        Self { transport, arch, pace: Pace::default(), known: None, block: None, dispatch_words: 0, base: None, last: None }
     }
 
     /// Notes whether a process holds the chip, between samples.
@@ -82,47 +106,63 @@ impl<T: Transport> Session<T> {
     fn read(&mut self, now: Duration, is_held: IsHeld) -> Reading<DeepSample> {
         let layout = Layout::of(self.arch).ok_or(Missing::NotOnThisArch)?;
         let mut window = self.transport.open().map_err(Missing::from)?;
-        let tags = Self::read_tags(&mut self.known, &mut window, self.arch, &layout);
-        let tags = tags.inspect_err(|_| (self.known, self.base) = (None, None))?;
+        let room = WORDS_MAX.saturating_sub(self.dispatch_words);
+        let tags = Self::read_tags(&mut self.known, &mut window, self.arch, &layout, room);
+        let tags = tags.inspect_err(|_| (self.known, self.block, self.base) = (None, None, None))?;
+        let mut counted = Counted { window: &mut window, words: 0 };
         let dispatch = match is_held {
-            Some(true) => read_dispatch(&mut window, self.arch, &layout, &tags),
+            Some(true) => self.read_dispatch(&mut counted, &layout, &tags),
             Some(false) => Err(Missing::NotHeld),
             None => Err(Missing::NotExposed),
         };
+        self.dispatch_words = counted.words;
         let dispatch = match dispatch {
             Ok((worker_cores, places)) => Ok(self.compare(now, worker_cores, places)),
             Err(reason) => {
-                self.base = None;
+                (self.block, self.base) = (None, None);
                 Err(reason)
             }
         };
         Ok(DeepSample { age: Duration::ZERO, tags, dispatch })
     }
 
-    /// Reads the table if it is new, then the values that may have changed.
-    fn read_tags(known: &mut Option<Known>, window: &mut T::Open, arch: Arch, layout: &Layout) -> Reading<Vec<(u16, u32)>> {
+    /// Reads the table if it is new, then the values that may have changed, as many as there is room for.
+    fn read_tags(known: &mut Option<Known>, window: &mut T::Open, arch: Arch, layout: &Layout, room: u64) -> Reading<Vec<(u16, u32)>> {
         let pointers = Pointers::read(window, arch, layout)?;
-        let of_pace = |wanted: fn(TagPace) -> bool| TAGS.iter().filter(move |(_, pace)| wanted(*pace)).map(|(tag, _)| *tag);
-        let heartbeat = |values: &[(u16, u32)]| values.iter().find(|(known, _)| *known == tag::TIMER_HEARTBEAT).map(|(_, count)| *count);
-        if let Some(before) = known.as_mut().filter(|known| known.table.pointers == pointers) {
-            let is_seldom_due = before.seldom_in == 0;
-            let wanted: fn(TagPace) -> bool = if is_seldom_due { |pace| pace != TagPace::Once } else { |pace| pace == TagPace::Often };
-            let fresh = before.table.values(window, arch, layout, of_pace(wanted)).map_err(Missing::from)?;
-            // A heartbeat that fell back means that the chip was reset, perhaps with other firmware.
-            if heartbeat(&fresh) >= heartbeat(&before.values) {
-                before.seldom_in = if is_seldom_due { SELDOM_EVERY } else { before.seldom_in } - 1;
-                for (tag, value) in fresh {
-                    if let Some(known) = before.values.iter_mut().find(|(known, _)| *known == tag) {
-                        known.1 = value;
-                    }
-                }
-                return checked(before.values.clone());
-            }
+        if let Some(before) = known.as_mut().filter(|known| known.table.pointers == pointers)
+            && before.follow(window, arch, layout, room.saturating_sub(POINTER_WORDS).max(TAGS_MIN))?
+        {
+            return checked(before.values.clone());
         }
         let table = Table::read(window, arch, layout, pointers)?;
-        let values = table.values(window, arch, layout, of_pace(|_| true)).map_err(Missing::from)?;
-        *known = Some(Known { table, values: values.clone(), seldom_in: SELDOM_EVERY });
+        let values = table.values(window, arch, layout, TAGS.iter().map(|(tag, _)| *tag)).map_err(Missing::from)?;
+        *known = Some(Known { table, values: values.clone(), next: 0 });
         checked(values)
+    }
+
+    fn read_dispatch(&mut self, window: &mut impl Window, layout: &Layout, tags: &[(u16, u32)]) -> Reading<(Option<u32>, Vec<Place>)> {
+        let value = |wanted: u16| tags.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
+        let bundle = value(tag::FLASH_BUNDLE_VERSION).ok_or(Missing::NotExposed)?;
+        let [patch, minor, major] = [8, 16, 24].map(|shift| bundle >> shift & 0xFF);
+        // Bundles numbered 80.x are older than 18.x.
+        if major >= 80 || Version::new(major, minor, patch) < layout.metal_block_since {
+            return Err(Missing::NotExposed);
+        }
+        let is_translated = value(tag::NOC_TRANSLATION) != Some(0);
+        let block = Block::read(window, self.arch, layout, is_translated, self.block.as_ref())?;
+        let known = |core: Tile| {
+            let (_, base) = self.base.as_ref().filter(|_| block.cores.len() > 1)?;
+            let place = base.iter().find(|place| place.core == core && place.address == block.counters)?;
+            Some(place.counters.sub_devices.len()).filter(|parts| *parts > 0)
+        };
+        let mut places = Vec::new();
+        for core in &block.cores {
+            let counters = block.counters(window, self.arch, *core, known(*core)).map_err(Missing::from)?;
+            places.extend(counters.map(|counters| Place { core: *core, address: block.counters, counters }));
+        }
+        let worker_cores = block.worker_cores;
+        self.block = Some(block);
+        if places.is_empty() { Err(Missing::NoSource) } else { Ok((worker_cores, places)) }
     }
 
     /// Pairs counters with earlier ones of the same queue. The earlier ones stay until the chip's time moves on.
@@ -142,28 +182,34 @@ impl<T: Transport> Session<T> {
     }
 }
 
+impl Known {
+    /// Reads the heartbeat and the next of the other tags, `room` words together. `false` if the heartbeat fell back: the chip was reset,
+    /// perhaps with other firmware.
+    fn follow(&mut self, window: &mut impl Window, arch: Arch, layout: &Layout, room: u64) -> Reading<bool> {
+        let is_wanted = |(tag, _): &&(u16, u32)| TAGS.contains(&(*tag, TagPace::Often)) && *tag != tag::TIMER_HEARTBEAT;
+        let changing: Vec<u16> = self.values.iter().filter(is_wanted).map(|(tag, _)| *tag).collect();
+        let count = usize::try_from(room - 1).unwrap_or(usize::MAX).min(changing.len());
+        let others = changing.iter().cycle().skip(self.next).take(count).copied();
+        let tags = std::iter::once(tag::TIMER_HEARTBEAT).chain(others);
+        let fresh = self.table.values(window, arch, layout, tags).map_err(Missing::from)?;
+        let heartbeat = |values: &[(u16, u32)]| values.iter().find(|(known, _)| *known == tag::TIMER_HEARTBEAT).map(|(_, count)| *count);
+        if heartbeat(&fresh) < heartbeat(&self.values) {
+            return Ok(false);
+        }
+        self.next = (self.next + count) % changing.len().max(1);
+        for (tag, value) in fresh {
+            if let Some(known) = self.values.iter_mut().find(|(known, _)| *known == tag) {
+                known.1 = value;
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// A chip that hangs answers with all ones, everywhere.
 fn checked(values: Vec<(u16, u32)>) -> Reading<Vec<(u16, u32)>> {
     let is_dead = !values.is_empty() && values.iter().all(|(_, value)| *value == u32::MAX);
     if is_dead { Err(Missing::OutOfRange) } else { Ok(values) }
-}
-
-fn read_dispatch(window: &mut impl Window, arch: Arch, layout: &Layout, tags: &[(u16, u32)]) -> Reading<(Option<u32>, Vec<Place>)> {
-    let value = |wanted: u16| tags.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
-    let bundle = value(tag::FLASH_BUNDLE_VERSION).ok_or(Missing::NotExposed)?;
-    let [patch, minor, major] = [8, 16, 24].map(|shift| bundle >> shift & 0xFF);
-    // Bundles numbered 80.x are older than 18.x.
-    if major >= 80 || Version::new(major, minor, patch) < layout.metal_block_since {
-        return Err(Missing::NotExposed);
-    }
-    let is_translated = value(tag::NOC_TRANSLATION) != Some(0);
-    let block = Block::read(window, arch, layout, is_translated)?;
-    let mut places = Vec::new();
-    for core in &block.cores {
-        let counters = block.counters(window, arch, *core).map_err(Missing::from)?;
-        places.extend(counters.map(|counters| Place { core: *core, address: block.counters, counters }));
-    }
-    if places.is_empty() { Err(Missing::NoSource) } else { Ok((block.worker_cores, places)) }
 }
 
 #[cfg(test)]

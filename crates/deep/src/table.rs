@@ -13,10 +13,10 @@ pub struct Layout {
     /// The tile of the management cores.
     pub arc: Tile,
     /// Added to addresses that the firmware gives.
-    base: u64,
+    pub(crate) base: u64,
     /// Two words: the pointers to the table and to its data, in the order of `table_first`.
-    pointers: u64,
-    table_first: bool,
+    pub(crate) pointers: u64,
+    pub(crate) table_first: bool,
     /// Two words: address and size of the block that TT-Metal publishes.
     pub metal_block: u64,
     /// Since this firmware bundle.

@@ -35,10 +35,8 @@ pub mod tag {
 /// How often a tag is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagPace {
-    /// With every sample.
+    /// With every sample, or every few if the counters of queues leave little room.
     Often,
-    /// Every few samples: it hardly ever changes.
-    Seldom,
     /// Once, until the chip is reset.
     Once,
 }
@@ -57,14 +55,14 @@ pub const TAGS: &[(u16, TagPace)] = &[
     (tag::INPUT_POWER, TagPace::Often),
     (tag::AICLK_MAX_ARBITER, TagPace::Often),
     (tag::AICLK_REASON, TagPace::Often),
-    (tag::GDDR_STATUS, TagPace::Seldom),
-    (tag::GDDR_CORRECTED_ERRORS[0], TagPace::Seldom),
-    (tag::GDDR_CORRECTED_ERRORS[1], TagPace::Seldom),
-    (tag::GDDR_CORRECTED_ERRORS[2], TagPace::Seldom),
-    (tag::GDDR_CORRECTED_ERRORS[3], TagPace::Seldom),
-    (tag::GDDR_UNCORRECTED_ERRORS, TagPace::Seldom),
+    (tag::GDDR_STATUS, TagPace::Often),
+    (tag::GDDR_CORRECTED_ERRORS[0], TagPace::Often),
+    (tag::GDDR_CORRECTED_ERRORS[1], TagPace::Often),
+    (tag::GDDR_CORRECTED_ERRORS[2], TagPace::Often),
+    (tag::GDDR_CORRECTED_ERRORS[3], TagPace::Often),
+    (tag::GDDR_UNCORRECTED_ERRORS, TagPace::Often),
     (tag::MAX_GDDR_TEMPERATURE, TagPace::Often),
-    (tag::BOARD_POWER_LIMIT, TagPace::Seldom),
+    (tag::BOARD_POWER_LIMIT, TagPace::Often),
     (tag::GDDR_SPEED, TagPace::Once),
     (tag::GDDR_FW_VERSION, TagPace::Once),
     (tag::FLASH_BUNDLE_VERSION, TagPace::Once),

@@ -99,7 +99,7 @@ const WORMHOLE: Silicon = Silicon {
     aiclk_busy_mhz: 1000,
     axiclk_mhz: 900,
     arcclk_mhz: 540,
-    firmware_bundle: "18.12.0.0",
+    firmware_bundle: "19.13.0.0",
     labels: &[("temp1_label", "asic1_temp"), ("in0_label", "vcore1"), ("curr1_label", "current1"), ("power1_label", "power1")],
     serial_prefix: 0x01 << 56,
 };
@@ -111,7 +111,7 @@ const BLACKHOLE: Silicon = Silicon {
     aiclk_busy_mhz: 1350,
     axiclk_mhz: 960,
     arcclk_mhz: 800,
-    firmware_bundle: "19.5.0.0",
+    firmware_bundle: "19.13.0.0",
     labels: &[
         ("temp1_label", "asic_temp"),
         ("in0_label", "vcore"),

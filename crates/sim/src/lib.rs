@@ -12,7 +12,7 @@
 //! the tree goes with them.
 //!
 //! Readers do not know that they look at a simulation. What a plain file cannot say (EIO, a read that hangs) is a line in
-//! `.ttmon-faults` at the root of the tree.
+//! `.ttmon-faults` at the root of the tree. What `--deep` reads of a chip is a file of `.ttmon-chips` beside it.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -46,6 +46,7 @@ mod telemetry;
 
 mod faults;
 mod files;
+mod image;
 mod kernel;
 mod region;
 mod tree;

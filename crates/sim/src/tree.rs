@@ -12,7 +12,9 @@ use ttmon_model::{Attr, PerKind};
 use crate::chip::{Chip, Pci, Seat};
 use crate::faults::{self, Active};
 use crate::files::{all_ones, moves, published, text};
+use crate::image;
 use crate::kernel::{self, READ_ONLY, SWITCH};
+use crate::load::Activity;
 use crate::machine::{Life, Machine};
 use crate::region::{self, Head, STALE_SLOT};
 use crate::spec::FaultKind;
@@ -40,7 +42,7 @@ pub(crate) struct Tree<'a> {
 impl Tree<'_> {
     /// Writes everything but the slots of processes.
     pub(crate) fn lay(&self) -> io::Result<()> {
-        for directory in ["sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/hwmon", "dev/shm"] {
+        for directory in ["sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/hwmon", "dev/shm", image::DIRECTORY] {
             fs::create_dir_all(self.root.join(directory))?;
         }
         self.write(Which::All)
@@ -119,6 +121,7 @@ impl Tree<'_> {
         let activity = machine.activity(chip, tick, self.lives);
         let telemetry = Telemetry::at(chip, pci.lanes, machine.seed, tick, activity, faults.strain());
         let is_bound = is_loaded && faults.is_bound();
+        self.write_image(chip, activity, &telemetry, faults, is_bound && faults.is_ready())?;
         for place in [Place::Class, Place::Hwmon, Place::Pci, Place::Bridge, Place::Counters] {
             let is_there = match place {
                 Place::Bridge => true,
@@ -141,6 +144,22 @@ impl Tree<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What `--deep` reads of the chip. It is replaced as a whole, so that counters belong together.
+    fn write_image(&self, chip: &Chip, activity: Activity, now: &Telemetry, faults: Active<'_>, is_ready: bool) -> io::Result<()> {
+        let path = self.root.join(image::DIRECTORY).join(chip.id.to_string());
+        if !is_ready {
+            return vanish(&path);
+        }
+        let is_used = self.machine.users(chip, self.lives).any(|user| matches!(user.life, Life::Running { .. }));
+        let text = match faults.is_garbage(Place::Class, self.machine.driver) {
+            true => ttmon_deep::image::ALL_ONES.to_owned(),
+            false => image::text(chip, self.tick, activity, now, faults.strain(), is_used),
+        };
+        let fresh = path.with_extension("new");
+        fs::write(&fresh, text)?;
+        fs::rename(&fresh, &path)
     }
 
     /// What the driver lists of the processes that have a chip open.

@@ -204,7 +204,7 @@ fn an_n300_field_by_field() {
         ("dev", "245:0\n"),
         ("uevent", "MAJOR=245\nMINOR=0\nDEVNAME=tenstorrent/0\n"),
         ("tt_card_type", "n300\n"),
-        ("tt_fw_bundle_ver", "18.12.0.0\n"),
+        ("tt_fw_bundle_ver", "19.13.0.0\n"),
         ("tt_eth_fw_ver", "6.14.0\n"),
         ("device/vendor", "0x1e52\n"),
         ("device/device", "0x401e\n"),

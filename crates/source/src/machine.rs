@@ -17,7 +17,7 @@ pub use tracking::{Departed, End};
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -210,6 +210,11 @@ impl Machine {
     /// From the next sample on, this much of ledgers is read.
     pub fn set_detail(&mut self, detail: Detail) {
         self.scan.options.ledgers.detail = detail;
+    }
+
+    /// From the next sample on, processes of this program read the chips themselves; with `None` no longer. See [`Options::deep`].
+    pub fn set_deep(&mut self, program: Option<&Path>) {
+        self.devices.set_deep(program);
     }
 
     /// The ledgers of the last sample, for whoever wants to read more of them, another thread included.

@@ -20,7 +20,7 @@ pub struct Root {
     pub proc: PathBuf,
     /// `/dev/shm`
     pub dev_shm: PathBuf,
-    /// `/dev/tenstorrent`. Nothing below it is ever opened.
+    /// `/dev/tenstorrent`. Nothing below it is opened without `--deep`.
     pub devices: PathBuf,
     /// `/etc/passwd`
     pub passwd: PathBuf,
@@ -77,6 +77,14 @@ impl Root {
     /// Whether the devices are simulated and the processes are real.
     pub(crate) fn is_simulated(&self) -> bool {
         self.base.as_ref().is_some_and(|base| !self.proc.starts_with(base))
+    }
+
+    /// Where the chips themselves are: device nodes, or images of simulated chips. The second is whether they are simulated.
+    pub(crate) fn chips(&self) -> (PathBuf, bool) {
+        match &self.base {
+            Some(base) if self.is_simulated() => (base.join(".ttmon-chips"), true),
+            _ => (self.devices.clone(), false),
+        }
     }
 
     fn below(directory: &Path, base: Option<PathBuf>) -> Self {

@@ -42,10 +42,6 @@ fn place(root: &Root, known: &Known) -> Reading<Place> {
     if known.has_left() {
         return Err(Missing::Gone);
     }
-    // There is no chip behind the files of a simulated machine.
-    if root.is_simulated() {
-        return Err(Missing::NoSource);
-    }
     if let Err(reason @ (Missing::Resetting | Missing::Gone)) = known.attributes.number(Attr::Aiclk) {
         return Err(reason);
     }
@@ -53,10 +49,12 @@ fn place(root: &Root, known: &Known) -> Reading<Place> {
     if arch == Arch::Grayskull {
         return Err(Missing::NotOnThisArch);
     }
+    let (directory, is_simulated) = root.chips();
     Ok(Place {
-        node: root.devices.join(known.id.to_string()),
+        node: directory.join(known.id.to_string()),
         pids: root.driver.join(known.id.to_string()).join("pids"),
         grace: root.sys.join("module/tenstorrent/parameters/idle_power_down_grace_ms"),
         arch,
+        is_simulated,
     })
 }

@@ -1,7 +1,7 @@
 //! The devices: what the driver's own files say. No user has a part in them, so nobody can make them slow to read.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +82,11 @@ impl Devices {
             version: None,
             deep: options.deep.as_ref().map(|program| Deep::new(program, options.read_timeout)),
         }
+    }
+
+    /// Starts or ends reading the chips themselves.
+    pub(super) fn set_deep(&mut self, program: Option<&Path>) {
+        self.deep = program.map(|program| Deep::new(program, self.read_timeout));
     }
 
     /// Keeps the list of devices up to date. One that left stays on it, as gone, until it comes back somewhere.

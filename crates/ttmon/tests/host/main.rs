@@ -2,6 +2,7 @@
 
 mod api;
 mod asking;
+mod deep;
 mod faults;
 mod server;
 mod users;

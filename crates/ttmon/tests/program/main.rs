@@ -4,6 +4,7 @@
 mod alerts;
 mod check;
 mod cli;
+mod deep;
 mod doctor;
 mod habits;
 mod hanging;

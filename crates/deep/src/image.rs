@@ -1,0 +1,108 @@
+//! A chip in a file, as a simulated machine has it. Each line is a run of words, in hexadecimal: `X Y ADDRESS WORD...`. A line `ones`
+//! makes every word read all ones.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ttmon_model::Arch;
+
+use crate::fake::{Fake, FakeWindow};
+use crate::plant::Run;
+use crate::transport::{Failure, Tile, Transport};
+
+/// More than any image has; one with a table of 255 tags has 10 kB.
+const BYTES_MAX: u64 = 64 * 1024;
+/// No chip has an address beyond this.
+const ADDRESS_MAX: u64 = 1 << 40;
+const EINVAL: i32 = 22;
+
+/// The image of a chip that is off the bus.
+pub const ALL_ONES: &str = "ones\n";
+
+/// The text of an image with these words.
+pub fn text(runs: &[Run]) -> String {
+    let mut text = String::new();
+    for (tile, address, words) in runs {
+        let _ = write!(text, "{:x} {:x} {address:x}", tile.x, tile.y);
+        words.iter().for_each(|word| _ = write!(text, " {word:x}"));
+        text.push('\n');
+    }
+    text
+}
+
+/// A file with the words of a chip. It is read anew at each open, as it may have been replaced.
+#[derive(Debug)]
+pub struct Image {
+    path: PathBuf,
+    arch: Arch,
+}
+
+impl Image {
+    /// An image of a chip of this architecture.
+    pub fn new(path: &Path, arch: Arch) -> Self {
+        Self { path: path.to_owned(), arch }
+    }
+}
+
+impl Transport for Image {
+    type Open = FakeWindow;
+
+    fn open(&mut self) -> Result<FakeWindow, Failure> {
+        let mut text = String::new();
+        let file = File::open(&self.path).map_err(|_| Failure::NoNode)?;
+        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|_| Failure::Errno(EINVAL))?;
+        let mut chip = Fake::new(self.arch);
+        for line in text.lines() {
+            if line == ALL_ONES.trim_end() {
+                chip.set_dead(true);
+            } else {
+                chip.plant(&[run(line).ok_or(Failure::Errno(EINVAL))?]);
+            }
+        }
+        chip.open()
+    }
+}
+
+fn run(line: &str) -> Option<Run> {
+    let mut parts = line.split(' ');
+    let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+    let (x, y, address) = (u16::try_from(number()?).ok()?, u16::try_from(number()?).ok()?, number()?);
+    let words: Result<Vec<u32>, _> = parts.map(|word| u32::from_str_radix(word, 16)).collect();
+    (address < ADDRESS_MAX).then_some((Tile { x, y }, address, words.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Session;
+    use std::time::Duration;
+    use ttmon_model::Missing;
+    use ttmon_model::deep::tag;
+
+    #[test]
+    fn an_image_is_read_anew_for_each_sample() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("0");
+        let mut session = Session::new(Image::new(&path, Arch::Wormhole), Arch::Wormhole);
+        let mut second = 0;
+        let mut power = |content: Option<&str>| {
+            if let Some(content) = content {
+                std::fs::write(&path, content).unwrap();
+            }
+            second += 20;
+            session.sample(Duration::from_secs(second), Some(true), Duration::ZERO).and_then(|sample| sample.tag(tag::INPUT_POWER))
+        };
+        let with = |watts: u32| text(&crate::plant::tags(Arch::Wormhole, &[(tag::TIMER_HEARTBEAT, 1), (tag::INPUT_POWER, watts)]));
+        assert_eq!(power(None), Err(Missing::NoPermission));
+        assert_eq!(power(Some(&with(75))), Ok(75));
+        assert_eq!(power(Some(&with(80))), Ok(80));
+        assert_eq!(power(Some(ALL_ONES)), Err(Missing::OutOfRange));
+        for bad in ["0 a", "0 a x 1", "0 a 10000000000 1", "0 a ffffffffffffffff 1 2", "0 a 0 100000000", "10000 0 0 1", "\u{fffd}"] {
+            assert_eq!(power(Some(bad)), Err(Missing::IoError), "{bad}");
+        }
+        assert_eq!(power(Some("")), Err(Missing::NoSource));
+        assert_eq!(power(Some(&with(75))), Ok(75));
+    }
+}
