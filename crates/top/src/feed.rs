@@ -47,6 +47,8 @@ pub(crate) enum Request {
     Now,
     /// Read every live buffer too, or no longer.
     Buffers(bool),
+    /// Read the chips themselves too (`--deep`), or no longer.
+    Deep(bool),
     /// The variables of a process that tell TT-Metal what to do.
     Environment(ProcessKey),
     /// Of a recording: stand still, or go on.

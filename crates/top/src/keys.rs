@@ -53,6 +53,8 @@ pub(crate) enum Action {
     Save,
     /// Look now.
     Refresh,
+    /// Read the chips themselves, or no longer.
+    Deep,
     /// What happened, all of it.
     Alerts,
     /// This list.
@@ -255,6 +257,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "refresh faster (in a recording: play slower)", label: |s| s.only_if(s.is_replay, "Speed") },
     Key { chords: &[C::F(5), C::Char('r'), C::Ctrl('l')], action: Action::Refresh, help: "look now, and draw the whole screen anew", label: |_| "" },
     Key { chords: &[C::F(12)], action: Action::Save, help: "keep the settings in the configuration file", label: |_| "" },
+    Key { chords: &[C::Char('d')], action: Action::Deep, help: "read the chips themselves, or stop it (--deep)", label: |_| "" },
     Key { chords: &[C::Char('a')], action: Action::Alerts, help: "every alert that is kept, newest first", label: |s| s.only_if(s.has_alerts, "Alerts") },
     Key { chords: &[C::Escape], action: Action::Escape, help: "out of a dialog, a filter, a frozen picture", label: |s| if s.has_dialog { "Close" } else { "" } },
     Key { chords: &[C::Char('q'), C::F(10), C::Ctrl('c')], action: Action::Quit, help: "leave", label: |s| s.always("Quit") },

@@ -56,6 +56,8 @@ pub struct Options {
     pub cluster: Option<Cluster>,
     /// Whether signals may not be sent.
     pub is_read_only: bool,
+    /// Whether the chips themselves are read from the start.
+    pub is_deep: bool,
     /// What the user should know at once.
     pub message: Option<String>,
     /// Rules of alerts.
@@ -106,6 +108,9 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
         state.settings.sort = Settings::default().sort;
     }
     state.is_read_only = options.is_read_only;
+    if options.is_deep {
+        state.set_deep(true);
+    }
     state.cluster = options.cluster;
     // What is there at once is on the first picture; what cannot be at all is told without taking the terminal.
     let mut effects = Vec::new();

@@ -187,10 +187,16 @@ fn list(value: &Value) -> Option<Vec<usize>> {
 }
 
 impl Settings {
-    /// Charts begin with utilization, unless the user chose another metric.
-    pub fn prefer_utilization(&mut self) {
-        if self.metric == Self::default().metric {
-            self.metric = metric::by_name("utilization").unwrap_or(self.metric);
+    /// Charts begin with utilization where that is read, unless the user chose another metric.
+    pub(crate) fn prefer_utilization(&mut self, is_read: bool) {
+        let usual = Self::default().metric;
+        let (before, after) = match (metric::by_name("utilization"), is_read) {
+            (None, _) => return,
+            (Some(utilization), true) => (usual, utilization),
+            (Some(utilization), false) => (utilization, usual),
+        };
+        if self.metric == before {
+            self.metric = after;
         }
     }
 

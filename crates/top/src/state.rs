@@ -131,6 +131,8 @@ pub(crate) struct State {
 
     pub(crate) settings: Settings,
     pub(crate) is_read_only: bool,
+    /// Whether the chips of this machine are to be read themselves.
+    pub(crate) wants_deep: bool,
     /// What is looked at: this machine alone, or services of others. There is always one.
     pub(crate) hosts: Vec<Host>,
     /// The one whose device is chosen.
@@ -166,6 +168,7 @@ impl State {
 
             settings,
             is_read_only: false,
+            wants_deep: false,
             hosts: vec![Host::default()],
             at: 0,
             filter: Filter::default(),
@@ -193,6 +196,12 @@ impl State {
     /// What it was like.
     pub(crate) fn history(&self) -> &History {
         &self.here().history
+    }
+
+    /// Asks for the chips themselves, or no longer. Charts follow, unless the user chose a metric.
+    pub(crate) fn set_deep(&mut self, wants_deep: bool) {
+        self.wants_deep = wants_deep;
+        self.settings.prefer_utilization(wants_deep);
     }
 
     /// Whether the chips of a machine are read themselves.

@@ -6,6 +6,7 @@ mod mouse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ttmon_model::sample::Origin;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{ProcessKey, Snapshot};
 
@@ -244,6 +245,7 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
         Action::Refresh => return vec![Effect::AskAll(Request::Now), Effect::Redraw],
+        Action::Deep => return deep(state),
         Action::Alerts => state.dialog = Some(Dialog::Alerts { scroll: 0 }),
         Action::Help => state.dialog = Some(Dialog::Help { scroll: 0 }),
         Action::Escape => escape(state),
@@ -481,6 +483,29 @@ pub(super) fn paced(refresh: Duration, step: Step) -> Duration {
 pub(super) fn tell_pace(state: &State, before: Duration) -> Vec<Effect> {
     let now = state.settings.refresh;
     if now == before { Vec::new() } else { vec![Effect::AskAll(Request::Interval(now))] }
+}
+
+/// Reads the chips of this machine themselves, or no longer. Of other machines their services decide.
+fn deep(state: &mut State) -> Vec<Effect> {
+    if state.replay.is_some() {
+        say(state, "this is a recording: it has what was recorded");
+        return Vec::new();
+    }
+    if state.here().place.is_some() {
+        say(state, "the service decides what is read: ttmon serve --deep");
+        return Vec::new();
+    }
+    let is_served = state.shown().is_some_and(|snapshot| snapshot.origin == Origin::Server && snapshot.is_deep());
+    state.set_deep(!state.wants_deep);
+    say(
+        state,
+        match (state.wants_deep, is_served) {
+            (true, _) => "chips are read themselves, each opened for a millisecond per sample; d stops it",
+            (false, true) => "the service goes on reading the chips: it was started with --deep",
+            (false, false) => "chips are no longer read themselves",
+        },
+    );
+    vec![Effect::Ask(state.at, Request::Deep(state.wants_deep))]
 }
 
 /// In the charts the first step leads from all metrics of a device to one metric of all devices, and the last one back.

@@ -32,18 +32,18 @@ struct Rounds {
 /// Prints a line per device.
 pub(crate) fn devices(common: &Everywhere, args: &DmonArgs) -> Result<(), Failure> {
     let columns = DeviceColumns::parse(&args.select).map_err(|error| Failure::usage(format!("-s {}: {error}", args.select)))?;
-    let rounds = meant(common, &args.lines)?;
+    let rounds = meant(common, &args.lines, args.deep)?;
     rounds.run(columns.needs_processes(), |snapshot, header, style, out| columns.print(snapshot, rounds.stamp, header, style, out))
 }
 
 /// Prints a line per process and device.
 pub(crate) fn processes(common: &Everywhere, args: &PmonArgs) -> Result<(), Failure> {
-    let rounds = meant(common, &args.lines)?;
+    let rounds = meant(common, &args.lines, false)?;
     rounds.run(true, |snapshot, header, style, out| ttmon_print::process_lines(snapshot, rounds.stamp, header, style, out))
 }
 
 /// `-d` is the interval here, as in nvidia-smi.
-fn meant(common: &Everywhere, args: &LinesArgs) -> Result<Rounds, Failure> {
+fn meant(common: &Everywhere, args: &LinesArgs, deep: bool) -> Result<Rounds, Failure> {
     if common.json {
         return Err(Failure::usage("dmon and pmon print text; for JSON lines use ttmon -l 1 --json"));
     }
@@ -62,7 +62,7 @@ fn meant(common: &Everywhere, args: &LinesArgs) -> Result<Rounds, Failure> {
         Some("DT" | "TD") => LineStamp { date: true, time: true },
         Some(other) => return Err(Failure::usage(format!("-o {other}: it takes D (date), T (time) or DT"))),
     };
-    let context = Context::of_devices(common, common.id.iter())?;
+    let context = Context::of_devices(common, common.id.iter())?.with_deep(deep);
     Ok(Rounds { context, interval, count: args.count, stamp })
 }
 

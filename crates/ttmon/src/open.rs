@@ -17,6 +17,9 @@ use crate::meant::{Context, Place};
 use crate::serve::served;
 use crate::top::config_directory;
 
+/// The program whose processes read chips themselves: this one.
+pub(crate) const READER_PROGRAM: &str = "/proc/self/exe";
+
 /// A machine that is not opened yet: where it is and how to read it, and the simulation behind it if it is one.
 pub(crate) struct Placed {
     pub(crate) root: Root,
@@ -50,7 +53,7 @@ impl Placed {
         let read_timeout = context.read_timeout;
         let machine = simulation.as_ref().map_or(0, Simulation::mark);
         let ledgers = Ledgers { detail, reach, machine };
-        let deep = context.deep.then(|| PathBuf::from("/proc/self/exe"));
+        let deep = context.deep.then(|| PathBuf::from(READER_PROGRAM));
         let options = Options { read_timeout, pace, isolation: Isolation::Process, origin, cluster, processes, ledgers, slots: None, deep };
         Ok(Self { root, options, simulation })
     }

@@ -169,12 +169,6 @@ pub(crate) fn services(context: &Context) -> Vec<Service> {
     services_to_come(context).into_iter().filter(is_there).collect()
 }
 
-/// Those that read the chips themselves.
-pub(crate) fn deep_services(context: &Context) -> Vec<Service> {
-    let is_deep = |service: &Service| snapshot(service).is_ok_and(|snapshot| snapshot.is_deep());
-    services(context).into_iter().filter(is_deep).collect()
-}
-
 /// The same as [`services`], those that may begin to run later too.
 pub(crate) fn services_to_come(context: &Context) -> Vec<Service> {
     let may_ask = matches!(context.place, Place::Real) && !context.no_server && context.cluster.is_none();

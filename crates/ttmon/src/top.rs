@@ -16,9 +16,9 @@ use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Rem
 use crate::cli::TopArgs;
 use crate::failure::Failure;
 use crate::meant::{self, Context, Place};
-use crate::open::{Opened, cluster};
+use crate::open::{Opened, READER_PROGRAM, cluster};
 use crate::serve::token;
-use crate::server::{deep_services, services_to_come};
+use crate::server::services_to_come;
 
 /// Runs it until the user leaves.
 pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
@@ -28,10 +28,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
-    let (mut settings, config, mut message) = settings(args)?;
-    if context.deep {
-        settings.prefer_utilization();
-    }
+    let (settings, config, mut message) = settings(args)?;
     let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
@@ -43,8 +40,8 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         None => {
             let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
             let (machine, selection, proc, simulation) = opened.into_parts();
-            let services = if context.deep { deep_services(context) } else { services_to_come(context) };
-            (vec![Feed::Local(Box::new(Local { machine, selection, proc, services }))], simulation)
+            let (services, is_deep, deep_program) = (services_to_come(context), context.deep, PathBuf::from(READER_PROGRAM));
+            (vec![Feed::Local(Box::new(Local { machine, selection, proc, services, is_deep, deep_program }))], simulation)
         }
     };
     let options = Options {
@@ -54,6 +51,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         clock: Clock(TimeZone::system()),
         cluster: if let Some(path) = &context.cluster { Some(cluster(path)?) } else { None },
         is_read_only: args.read_only,
+        is_deep: context.deep,
         message,
         rules,
     };

@@ -32,6 +32,10 @@ pub struct Local {
     pub proc: PathBuf,
     /// Services of it that may be asked instead, whether they run yet or not.
     pub services: Vec<Service>,
+    /// Whether the chips themselves are read from the start: then only services that do so are asked.
+    pub is_deep: bool,
+    /// The program whose processes read them ([`Machine::set_deep`]).
+    pub deep_program: PathBuf,
 }
 
 /// Reads the events of buffers that belong to a sample.
@@ -44,6 +48,7 @@ impl Local {
         let mut wants_buffers = false;
         let mut recorder = Recorder::default();
         let mut served = Served::new(mem::take(&mut self.services));
+        served.set_deep(self.is_deep);
         served.look_for_one(interval, &tell);
         let mut last = None;
         loop {
@@ -85,6 +90,11 @@ impl Local {
                         if wanted {
                             break;
                         }
+                    }
+                    Ok(Request::Deep(wanted)) => {
+                        self.machine.set_deep(wanted.then_some(self.deep_program.as_path()));
+                        served.set_deep(wanted);
+                        break;
                     }
                     Ok(Request::Environment(process)) => {
                         tell(News::Environment(process, environment(&self.proc, process)));

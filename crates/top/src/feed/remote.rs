@@ -83,7 +83,7 @@ impl Remote {
                             break;
                         }
                     }
-                    Ok(Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
+                    Ok(Request::Deep(_) | Request::Pause | Request::Step(_) | Request::Jump(_) | Request::Speed(_)) => {}
                 }
             }
         }

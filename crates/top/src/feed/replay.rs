@@ -187,7 +187,7 @@ impl Replay {
                 };
                 position.speed = SPEEDS[place];
             }
-            Request::Interval(_) | Request::Now | Request::Buffers(_) | Request::Environment(_) => {}
+            Request::Deep(_) | Request::Interval(_) | Request::Now | Request::Buffers(_) | Request::Environment(_) => {}
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Served {
     services: Vec<Service>,
     used: Option<usize>,
     failures: u32,
+    /// Whether only those that read the chips themselves are asked.
+    is_deep: bool,
     /// Why the last one is not used any more.
     trouble: Option<String>,
     next: Instant,
@@ -38,13 +40,33 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(services: Vec<Service>) -> Self {
-        Self { services, used: None, failures: 0, trouble: None, next: Instant::now(), ticks: BTreeMap::new(), booted: None }
+        Self {
+            services,
+            used: None,
+            failures: 0,
+            is_deep: false,
+            trouble: None,
+            next: Instant::now(),
+            ticks: BTreeMap::new(),
+            booted: None,
+        }
+    }
+
+    /// From now on only services that read the chips themselves are asked, or any.
+    pub(super) fn set_deep(&mut self, is_deep: bool) {
+        if self.is_deep != is_deep {
+            (self.is_deep, self.used, self.failures, self.next) = (is_deep, None, 0, Instant::now());
+        }
     }
 
     /// The newest snapshot of the service in use. One that fails is told, and not used any more.
     pub(super) fn snapshot(&mut self, interval: Duration, proc: &Path, tell: &impl Fn(News) -> bool) -> Option<Snapshot> {
         let used = self.used.filter(|_| interval >= INTERVAL_MIN)?;
         match self.services[used].snapshot(PATIENCE) {
+            Ok(snapshot) if self.is_deep && !snapshot.is_deep() => {
+                self.leave();
+                None
+            }
             Ok(mut snapshot) => {
                 self.failures = 0;
                 self.give_ticks(&mut snapshot, proc);
@@ -90,7 +112,8 @@ impl Served {
             return;
         }
         // One that has died may have left its socket in front of one that lives.
-        let answer = |index: usize| Some((index, self.services[index].snapshot(PATIENCE).ok()?));
+        let fits = |snapshot: &Snapshot| !self.is_deep || snapshot.is_deep();
+        let answer = |index: usize| Some((index, self.services[index].snapshot(PATIENCE).ok().filter(fits)?));
         let Some((index, snapshot)) = there.into_iter().find_map(answer) else { return self.leave() };
         let service = &self.services[index];
         if self.failures > 0 {
@@ -156,5 +179,12 @@ mod tests {
         served.look_for_one(interval, &|_| true);
         assert_eq!(served.used, Some(2));
         assert!(served.snapshot(interval, Path::new("/proc"), &|_| true).is_some_and(|snapshot| snapshot.devices.len() == 2));
+        // It does not read the chips themselves, so with --deep the machine is read here.
+        served.set_deep(true);
+        served.look_for_one(interval, &|_| true);
+        assert!(served.used.is_none() && served.snapshot(interval, Path::new("/proc"), &|_| true).is_none());
+        served.set_deep(false);
+        served.look_for_one(interval, &|_| true);
+        assert_eq!(served.used, Some(2));
     }
 }

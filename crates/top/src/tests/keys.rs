@@ -272,3 +272,35 @@ fn leaving_and_falling_silent() {
     update(&mut state, Event::Silence(0, std::time::Duration::from_secs(4)));
     assert!(text(&drawn(&state)).contains("◷4s"));
 }
+
+#[test]
+fn d_reads_the_chips_themselves_and_stops_it() {
+    let utilization = crate::metric::by_name("utilization").unwrap();
+    let mut state = watched(&machine::mixed(), (80, 24), Theme::default(), 3);
+    let usual = state.settings.metric;
+    assert!(!text(&drawn(&state)).contains("[DEEP]"));
+    assert_eq!(press(&mut state, Chord::Char('d')), [Effect::Ask(0, Request::Deep(true))]);
+    assert_eq!(state.settings.metric, utilization);
+    // The title has it once the chips are read.
+    let mut snapshot = machine::mixed();
+    for device in &mut snapshot.devices {
+        (device.deep_age_s, device.utilization) = (Ok(0.0), Ok(0.37));
+    }
+    update(&mut state, Event::News(0, News::Snapshot(Box::new(snapshot))));
+    let screen = text(&drawn(&state));
+    assert!(screen.contains("[DEEP]") && screen.contains("UTIL") && screen.contains("37%"), "{screen}");
+    assert_eq!(press(&mut state, Chord::Char('d')), [Effect::Ask(0, Request::Deep(false))]);
+    assert_eq!(state.settings.metric, usual);
+    // A metric that the user chose stays.
+    press(&mut state, Chord::Char('m'));
+    let chosen = state.settings.metric;
+    press(&mut state, Chord::Char('d'));
+    assert_eq!(state.settings.metric, chosen);
+}
+
+#[test]
+fn d_is_not_for_services_and_recordings() {
+    let mut state = several((80, 24));
+    assert_eq!(press(&mut state, Chord::Char('d')), []);
+    assert!(state.message.as_ref().is_some_and(|message| message.text.contains("serve --deep")), "{:?}", state.message);
+}

@@ -56,7 +56,9 @@ fn of_device(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: 
 
 /// Metrics of a device there is a chart for.
 fn metrics(state: &State, device: &Device) -> Vec<usize> {
-    (0..METRICS.len()).filter(|metric| has_values(state, device, *metric)).collect()
+    let chosen = state.settings.metric;
+    let others = (0..METRICS.len()).filter(|metric| *metric != chosen);
+    std::iter::once(chosen).chain(others).filter(|metric| has_values(state, device, *metric)).collect()
 }
 
 /// Panes beside each other.

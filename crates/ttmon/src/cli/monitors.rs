@@ -15,6 +15,9 @@ pub(crate) struct DmonArgs {
     /// Columns: p power and temperature, u utilization, c clocks, v events of the firmware, m memory, t PCIe traffic.
     #[arg(short, long, value_name = "pucvmt", default_value = "pucm")]
     pub(crate) select: String,
+    /// Read the chips themselves too, as `ttmon --deep` does: utilization is there with it.
+    #[arg(long)]
+    pub(crate) deep: bool,
     #[command(flatten)]
     pub(crate) lines: LinesArgs,
 }
