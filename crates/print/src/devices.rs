@@ -17,8 +17,9 @@ const BAR_COLUMNS_MIN: usize = 10;
 /// The longest board there is (`galaxy-blackhole`), and `n300 R  via 12`.
 const BOARD_COLUMNS: usize = 16;
 
-/// Shown where the chips themselves were read.
+/// Shown where the chips themselves were read. In 80 columns it takes the place of the clock.
 const UTILIZATION: &str = "Util";
+const CLOCK: &str = "AICLK";
 
 struct DeviceColumn {
     levels: RangeInclusive<Level>,
@@ -39,7 +40,7 @@ const COLUMNS: &[DeviceColumn] = &[
     column(3..=LEVEL_MAX, Column::text("PCIe", 8, 8).gap(2), link),
     column(0..=LEVEL_MAX, Column::number("Temp", 5), temperature),
     column(0..=LEVEL_MAX, Column::number("Power", 8), power),
-    column(0..=LEVEL_MAX, Column::number("AICLK", 7).gap(2), clock),
+    column(0..=LEVEL_MAX, Column::number(CLOCK, 7).gap(2), clock),
     column(0..=LEVEL_MAX, Column::number(UTILIZATION, 4), |device, _| share(device.utilization, "")),
     column(0..=LEVEL_MAX, Column::number("DRAM", 15), |device, _| used_of_total(device, device.memory.dram)),
     column(1..=LEVEL_MAX, Column::flexible("", BAR_COLUMNS_MIN).gap(2), |device, _| bar(device.memory.dram)),
@@ -56,7 +57,13 @@ pub(crate) fn table(snapshot: &Snapshot, style: &Style<'_>) -> Table {
 }
 
 fn table_at(level: Level, snapshot: &Snapshot, style: &Style<'_>) -> Table {
-    let is_shown = |column: &&DeviceColumn| column.levels.contains(&level) && (snapshot.is_deep() || column.column.title != UTILIZATION);
+    let is_deep = snapshot.is_deep();
+    let has_room = |title: &str| match title {
+        UTILIZATION => is_deep,
+        CLOCK => !(is_deep && level == 0),
+        _ => true,
+    };
+    let is_shown = |column: &&DeviceColumn| column.levels.contains(&level) && has_room(column.column.title);
     let columns: Vec<&DeviceColumn> = COLUMNS.iter().filter(is_shown).collect();
     let row = |device: &Device| columns.iter().map(|column| (column.cell)(device, style)).collect();
     Table { columns: columns.iter().map(|column| column.column).collect(), rows: snapshot.devices.iter().map(row).collect() }
