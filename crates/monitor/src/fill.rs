@@ -203,6 +203,7 @@ pub(crate) fn bank_stats(allocator: &Allocator, device: u32, which: Kind) -> CBa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn numbers_are_unique_and_words_are_the_contracts() {
@@ -226,5 +227,34 @@ mod tests {
         check(Kind::ALL.map(|one| u64::from(kind(one).0)).to_vec(), Kind::ALL.map(|one| (kind(one).1, one.name())).to_vec());
         assert_eq!(Kind::ALL.map(|one| usize::from(kind(one).0)), [0, 1, 2, 3, 4, 5], "places in kinds");
         assert_eq!((kind_of(4), kind_of(6)), (Some(Kind::Cb), None));
+    }
+
+    /// cbindgen writes the header. Where it is not at hand, this still compares every number.
+    #[test]
+    fn the_header_has_the_numbers_of_the_tables() {
+        let number = |name: &str, text: &str| Some((name.to_owned(), text.parse::<u64>().ok()?));
+        let defined = |line: &str| {
+            let (name, value) = line.strip_prefix("#define ")?.split_once(' ')?;
+            number(name, value)
+        };
+        let declared = |line: &str| {
+            let (name, value) = line.strip_prefix("pub const ")?.split_once(':')?;
+            number(name, value.split_once("= ")?.1.strip_suffix(';')?)
+        };
+        let header: BTreeMap<String, u64> = include_str!("../include/ttmon_monitor.h").lines().filter_map(defined).collect();
+        let source: BTreeMap<String, u64> = include_str!("shapes.rs").lines().filter_map(declared).collect();
+        assert!(source.len() > 30, "{source:?}");
+        for (name, value) in &source {
+            assert_eq!(header.get(name), Some(value), "{name}");
+        }
+        let check = |group: &str, word: &CStr, value: u64| {
+            let name = format!("TTMON_{group}_{}", word.to_str().unwrap().to_uppercase());
+            assert_eq!(header.get(&name), Some(&value), "{name}");
+        };
+        Missing::ALL.map(missing).iter().for_each(|(value, word)| check("MISSING", word, u64::try_from(*value).unwrap()));
+        Status::ALL.map(status).iter().for_each(|(value, word)| check("STATUS", word, u64::from(*value)));
+        Source::ALL.map(super::source).iter().for_each(|(value, word)| check("SOURCE", word, *value));
+        State::ALL.map(state).iter().for_each(|(value, word)| check("STATE", word, u64::from(*value)));
+        Kind::ALL.map(kind).iter().for_each(|(value, word)| check("KIND", word, u64::from(*value)));
     }
 }
