@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::guest::deep::DEEP;
 use super::guest::scenarios;
 
 /// The newest driver first: scenarios run on it, the older ones are loaded after them.
@@ -28,13 +27,11 @@ pub(super) struct Choice {
 /// The machines of the gate, the longest first.
 pub(crate) fn all() -> Vec<Boot> {
     let every = || scenarios::names().collect::<Vec<_>>();
-    // The checks of `--deep` plant values in one chip and read one.
-    let of_several = || scenarios::names().filter(|name| *name != DEEP).collect();
     let newest = || vec![DRIVERS[0]];
     vec![
         Boot { board: "n150", drivers: DRIVERS.to_vec(), scenarios: every() },
         Boot { board: "p150", drivers: DRIVERS.to_vec(), scenarios: every() },
-        Boot { board: "t3k", drivers: newest(), scenarios: of_several() },
+        Boot { board: "t3k", drivers: newest(), scenarios: every() },
         Boot { board: "n300", drivers: newest(), scenarios: every() },
     ]
 }

@@ -124,7 +124,7 @@ impl Guest<'_> {
             self.chips.wait_for_files()?;
         }
         let deep = Deep::new(self.ttmon, &self.chips, self.board);
-        let results: Vec<_> = Deep::checks().map(|(name, check)| (name, check(&deep))).collect();
+        let results: Vec<_> = deep.checks().map(|(name, check)| (name, check(&deep))).collect();
         for (name, result) in results {
             self.report(deep::DEEP, name, result);
         }

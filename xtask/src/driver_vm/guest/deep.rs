@@ -1,5 +1,7 @@
 //! `ttmon --deep` on the real driver: what it reads, when it opens a device, and what it leaves behind.
 
+mod faces;
+
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -8,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use serde_json::Value;
-use ttmon_deep::Session;
 use ttmon_deep::kernel::Kernel;
+use ttmon_deep::{READER_NAME, Session};
 use ttmon_model::Arch;
 
 use super::chips::Chips;
@@ -27,6 +29,8 @@ const COUNTERS: u64 = 0x1_A180;
 const SIGNATURE: u32 = 0x534D_435F;
 /// Samples that must leave nothing behind.
 const SAMPLES: u64 = 1000;
+/// Checks that are made where there are several cards: the first ones.
+const OF_SEVERAL: usize = 4;
 /// How often a value that is written while the chip is read may be missed.
 const TRIES: usize = 4;
 
@@ -39,6 +43,8 @@ pub(super) struct Deep<'a> {
     arc: (u16, u16),
     core: (u16, u16),
     csm: u64,
+    /// The word with the address of the block.
+    pointer: u64,
     /// Bytes of the window that is used.
     window: u64,
 }
@@ -48,24 +54,32 @@ type Check<'a> = (&'static str, fn(&Deep<'a>) -> Result<String, String>);
 impl<'a> Deep<'a> {
     pub(super) fn new(ttmon: &'a Path, chips: &'a Chips, board: &str) -> Self {
         match board {
-            "p150" => Self { ttmon, chips, arch: Arch::Blackhole, arc: (8, 0), core: (2, 2), csm: 0, window: 2 << 20 },
-            _ => Self { ttmon, chips, arch: Arch::Wormhole, arc: (0, 10), core: (19, 20), csm: 0x8_0000_0000, window: 1 << 20 },
+            "p150" => {
+                Self { ttmon, chips, arch: Arch::Blackhole, arc: (8, 0), core: (2, 2), csm: 0, pointer: 0x8003_0458, window: 2 << 20 }
+            }
+            _ => {
+                let (csm, pointer) = (0x8_0000_0000, 0x8_1007_5C00);
+                Self { ttmon, chips, arch: Arch::Wormhole, arc: (0, 10), core: (19, 20), csm, pointer, window: 1 << 20 }
+            }
         }
     }
 
-    /// Every check, by name.
-    pub(super) fn checks() -> impl Iterator<Item = Check<'a>> {
-        let checks: [Check<'a>; 8] = [
+    /// Every check, by name. Where there are several cards, those in which another card could be mistaken for the one that is read.
+    pub(super) fn checks(&self) -> impl Iterator<Item = Check<'a>> + use<'a> {
+        let checks: [Check<'a>; 10] = [
             ("power-down of an idle chip", Self::leaves_power_down),
             ("tags", Self::follows_tags),
             ("system calls", Self::calls_nothing_else),
             ("utilization", Self::measures_utilization),
             ("blocks that are not followed", Self::refuses_blocks),
+            ("service", Self::serves),
+            ("top", Self::shows_on_a_screen),
             ("reset and unbind", Self::survives),
             ("windows taken by another", Self::skips_without_windows),
             ("a thousand samples", Self::leaves_nothing),
         ];
-        checks.into_iter()
+        let count = if self.chips.count == 1 { checks.len() } else { OF_SEVERAL };
+        checks.into_iter().take(count)
     }
 
     /// The driver arms the power-down of a Wormhole chip at the last close. A reader must not cancel it.
@@ -79,9 +93,9 @@ impl<'a> Deep<'a> {
         let started = Instant::now();
         let document = self.snapshot()?;
         let took = started.elapsed();
-        let power = &device(&document)["board_power"];
+        let power = &self.device(&document)["board_power"];
         if !power.is_number() {
-            return Err(format!("expected board_power after the wait, found {power}: {}", device(&document)["missing"]));
+            return Err(format!("expected board_power after the wait, found {power}: {}", self.device(&document)["missing"]));
         }
         let by_us = cancelled()? - before;
         if by_us != 0 {
@@ -126,7 +140,7 @@ impl<'a> Deep<'a> {
         };
         let held = self.hold()?;
         self.chips.set_rules(&["* 54 123", "* 51 61", "* 50 3"])?;
-        let monitor = Monitor::start(self.ttmon)?;
+        let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
         let mark = Mark::now();
         drop(held);
         let checked = monitor.until(mark, |device| expected(device).map_or(Ok(()), Err));
@@ -186,18 +200,24 @@ impl<'a> Deep<'a> {
         Ok(format!("{opens} opens, {maps} mappings for reading, {ioctls} ioctls, all of the five"))
     }
 
-    /// Counters as a queue would have them after so many cycles, so many of them busy.
-    fn plant_counters(&self, cycles: u64, busy: u64, programs: u32) -> Result<(), String> {
+    /// Counters as a queue would have them: cycles, how many of them were busy, how long each core worked. The queue waits for the host.
+    fn plant_counters(&self, cycles: u64, busy: u64, worked: u64, programs: u32) -> Result<(), String> {
         let half = |number: u64, shift: u32| u32::try_from(number >> shift & 0xFFFF_FFFF).unwrap_or_default();
         let mut words = vec![0; 62];
-        words[..5].copy_from_slice(&[1, 0x4449_5350, 9, 8, programs]);
-        (words[6], words[7], words[10], words[11]) = (half(cycles, 0), half(cycles, 32), half(busy, 0), half(busy, 32));
+        words[..5].copy_from_slice(&[1, 0x4449_5350, programs.wrapping_add(1), programs, programs]);
+        for (at, number) in [(6, cycles), (8, worked), (10, busy)] {
+            (words[at], words[at + 1]) = (half(number, 0), half(number, 32));
+        }
         (words[46], words[54]) = (64, 64);
         self.write(self.core, COUNTERS, &words)
     }
 
     /// The block that a program publishes, with this signature, flags and core.
     fn plant_block(&self, signature: u32, flags: u8, core: (u16, u16)) -> Result<(), String> {
+        self.plant_block_at(BLOCK, signature, flags, core)
+    }
+
+    fn plant_block_at(&self, address: u64, signature: u32, flags: u8, core: (u16, u16)) -> Result<(), String> {
         let mut bytes = [0xFF; 56];
         bytes[..4].copy_from_slice(&1_u32.to_le_bytes());
         bytes[4..8].copy_from_slice(&signature.to_le_bytes());
@@ -206,7 +226,12 @@ impl<'a> Deep<'a> {
         bytes[13] = 1;
         bytes[18..22].copy_from_slice(&(u32::from(core.0) << 16 | u32::from(core.1)).to_le_bytes());
         let words: Vec<u32> = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
-        self.write(self.arc, self.csm + BLOCK, &words)
+        self.write(self.arc, self.csm + address, &words)
+    }
+
+    /// Where the block is said to be.
+    fn point_to_block(&self, address: u64) -> Result<(), String> {
+        self.write(self.arc, self.pointer, &[u32::try_from(address).unwrap_or_default()])
     }
 
     fn write(&self, (x, y): (u16, u16), address: u64, words: &[u32]) -> Result<(), String> {
@@ -217,21 +242,27 @@ impl<'a> Deep<'a> {
 
     fn measures_utilization(&self) -> Result<String, String> {
         let held = self.hold()?;
-        // Counters that wrap within the first step.
-        let (mut cycles, mut busy) = (u64::MAX - 1000, u64::MAX - 10);
-        self.plant_counters(cycles, busy, u32::MAX)?;
+        // Every counter wraps within the first step.
+        let (mut cycles, mut busy, mut worked, mut programs) = (u64::MAX - 1000, u64::MAX - 10, u64::MAX - 5, u32::MAX);
+        self.plant_counters(cycles, busy, worked, programs)?;
         self.plant_block(SIGNATURE, 0, self.core)?;
-        let monitor = Monitor::start(self.ttmon)?;
+        let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
         monitor.until(Mark::now(), |device| equal(&device["queues_waiting"], &Value::from(1)))?;
         for share in [37_u64, 0, 100] {
             let mut tried = Err(String::new());
             for _ in 0..TRIES {
                 let mark = Mark::now();
                 (cycles, busy) = (cycles.wrapping_add(100_000_000), busy.wrapping_add(share * 1_000_000));
-                self.plant_counters(cycles, busy, 100)?;
-                let wanted = Value::from(f64::from(u32::try_from(share).unwrap_or_default()) / 100.0);
+                (worked, programs) = (worked.wrapping_add(share * 500_000), programs.wrapping_add(7));
+                self.plant_counters(cycles, busy, worked, programs)?;
+                let part = |whole: f64| Value::from(f64::from(u32::try_from(share).unwrap_or_default()) / whole);
+                let is_counted = |device: &Value| device["programs_per_s"].as_f64().is_some_and(|rate| (1.0..20.0).contains(&rate));
                 // The counters move once: a later sample may have no difference, and a sample in between part of one.
-                tried = monitor.until(mark, |device| equal(&device["utilization"], &wanted));
+                tried = monitor.until(mark, |device| {
+                    equal(&device["utilization"], &part(100.0))?;
+                    equal(&device["core_efficiency"], &part(200.0))?;
+                    if is_counted(device) { Ok(()) } else { Err(format!("programs_per_s {}", device["programs_per_s"])) }
+                });
                 if tried.is_ok() {
                     break;
                 }
@@ -241,28 +272,44 @@ impl<'a> Deep<'a> {
         monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from("stale")))?;
         drop(held);
         monitor.until(Mark::now(), |device| equal(&device["utilization"], &Value::from(0.0)))?;
-        Ok("37, 0 and 100 % as planted, over counters that wrap; then stale, and 0 without a holder".to_owned())
+        Ok("37, 0 and 100 % as planted, and half of it for cores, over counters that all wrap; then stale, and 0 without a holder"
+            .to_owned())
     }
 
     fn refuses_blocks(&self) -> Result<String, String> {
         let held = self.hold()?;
-        self.plant_counters(1, 1, 1)?;
-        let monitor = Monitor::start(self.ttmon)?;
+        self.plant_counters(1, 1, 1, 1)?;
+        let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
         for (signature, flags, core, reason) in
             [(SIGNATURE, 1, self.core, "slow_dispatch"), (0, 0, self.core, "no_source"), (SIGNATURE, 0, (40, 50), "out_of_range")]
         {
             self.plant_block(signature, flags, core)?;
             monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from(reason)))?;
         }
+        // The block moves: to one that can be followed, to one of slow dispatch, and out of the memory it belongs in.
+        self.plant_block_at(BLOCK + 0x100, SIGNATURE, 0, self.core)?;
+        self.plant_block_at(BLOCK + 0x200, SIGNATURE, 1, self.core)?;
+        let moved = || {
+            self.point_to_block(BLOCK + 0x100)?;
+            monitor.until(Mark::now(), |device| equal(&device["queues_waiting"], &Value::from(1)))?;
+            for (address, reason) in [(BLOCK + 0x200, "slow_dispatch"), (0x2000_0000, "out_of_range")] {
+                self.point_to_block(address)?;
+                monitor.until(Mark::now(), |device| equal(&device["missing"]["utilization"], &Value::from(reason)))?;
+            }
+            Ok::<(), String>(())
+        };
+        let moved = moved();
+        self.point_to_block(BLOCK)?;
         self.plant_block(0, 0, self.core)?;
         drop(held);
-        Ok("slow dispatch, a signature removed, a core out of range".to_owned())
+        moved?;
+        Ok("slow dispatch, a signature removed, a core out of range, a block that moves".to_owned())
     }
 
     /// The reader sees a reset and an unbound device, and goes on afterwards.
     fn survives(&self) -> Result<String, String> {
         let held = self.hold()?;
-        let monitor = Monitor::start(self.ttmon)?;
+        let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
         let is_read =
             |device: &Value| if device["board_power"].is_number() { Ok(()) } else { Err(device["missing"]["board_power"].to_string()) };
         monitor.until(Mark::now(), is_read)?;
@@ -296,7 +343,7 @@ impl<'a> Deep<'a> {
     fn skips_without_windows(&self) -> Result<String, String> {
         let held = self.hold()?;
         let (taken, windows) = self.take_windows()?;
-        let monitor = Monitor::start(self.ttmon)?;
+        let monitor = Monitor::start(self.ttmon, self.chips.victim())?;
         monitor.until(Mark::now(), |device| equal(&device["missing"]["board_power"], &Value::from("busy")))?;
         drop(taken);
         monitor.until(Mark::now(), |device| if device["board_power"].is_number() { Ok(()) } else { Err("no board_power".to_owned()) })?;
@@ -333,12 +380,18 @@ impl<'a> Deep<'a> {
         until("free again", || windows().is_ok_and(|now| now == free))?;
         let users =
             fs::read_to_string(format!("/proc/driver/tenstorrent/{}/pids", self.chips.victim())).map_err(|error| error.to_string())?;
+        until("left by all reading processes", || readers().is_empty())?;
         let has = descriptors()?;
         if has != had || !users.is_empty() {
             return Err(format!("expected {had} descriptors and no user, found {has} and {users:?}"));
         }
         let each = took / u32::try_from(SAMPLES).unwrap_or(1);
-        Ok(format!("{SAMPLES} samples, {each:.1?} each: no window, descriptor or user is left"))
+        Ok(format!("{SAMPLES} samples, {each:.1?} each: no window, descriptor, user or process is left"))
+    }
+
+    /// The device that is read and planted into, in a document of all of them.
+    fn device<'d>(&self, document: &'d Value) -> &'d Value {
+        device(document, self.chips.victim())
     }
 
     fn node(&self) -> String {
@@ -360,24 +413,27 @@ impl<'a> Deep<'a> {
 /// `ttmon --deep -l 0.5 --json`, and what it printed.
 struct Monitor {
     samples: Samples,
+    /// The device that is looked at.
+    id: u64,
     _process: Ended,
 }
 
 impl Monitor {
-    fn start(ttmon: &Path) -> Result<Self, String> {
+    fn start(ttmon: &Path, id: u64) -> Result<Self, String> {
         let mut command = Command::new(ttmon);
         command.args(["--deep", "-l", "0.5", "--json", "--no-server"]).args(READ_TIMEOUT).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Ended(command.spawn().map_err(|error| format!("ttmon --deep -l: {error}"))?);
         let samples = Samples::default();
         samples.follow(process.0.stdout.take().ok_or("ttmon -l has no output")?);
-        Ok(Self { samples, _process: process })
+        Ok(Self { samples, id, _process: process })
     }
 
     /// Waits for a sample after the mark that passes, and returns which.
     fn until(&self, mark: Mark, check: impl Fn(&Value) -> Result<(), String>) -> Result<usize, String> {
         let started = Instant::now();
         loop {
-            let verdicts: Vec<Result<(), String>> = self.samples.since(mark).iter().map(|document| check(device(document))).collect();
+            let verdicts: Vec<Result<(), String>> =
+                self.samples.since(mark).iter().map(|document| check(device(document, self.id))).collect();
             match verdicts.iter().position(Result::is_ok) {
                 Some(first) => return Ok(first + 1),
                 None if started.elapsed() > HANG => {
@@ -390,12 +446,19 @@ impl Monitor {
     }
 }
 
-fn device(document: &Value) -> &Value {
-    &document["devices"][0]
+fn device(document: &Value, id: u64) -> &Value {
+    document["devices"].as_array().and_then(|devices| devices.iter().find(|device| device["id"] == id)).unwrap_or(&Value::Null)
 }
 
 fn equal(found: &Value, expected: &Value) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("expected {expected}, found {found}")) }
+}
+
+/// The processes that read chips.
+fn readers() -> Vec<String> {
+    let is_reader = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == READER_NAME);
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(is_reader).collect()
 }
 
 fn kernel_log() -> Result<String, String> {

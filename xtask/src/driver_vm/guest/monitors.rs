@@ -53,7 +53,7 @@ impl Monitors {
                 thread::sleep(Duration::from_millis(200));
             }
         });
-        Ok(Self { repeated, service, top: Top::start(ttmon)?, samples })
+        Ok(Self { repeated, service, top: Top::start(ttmon, &[])?, samples })
     }
 
     /// The documents of `ttmon -l`.

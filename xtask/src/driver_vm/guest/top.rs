@@ -29,13 +29,14 @@ pub(super) struct Top {
 }
 
 impl Top {
-    pub(super) fn start(ttmon: &Path) -> Result<Self, String> {
+    pub(super) fn start(ttmon: &Path, arguments: &[&str]) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("ttmon top: {error}");
         let size = PtySize { rows: ROWS, cols: COLUMNS, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).map_err(|error| failed(&error))?;
         let mut command = CommandBuilder::new(ttmon);
         command.args(["top", "--no-server", "-r", "1000"]);
         command.args(READ_TIMEOUT);
+        command.args(arguments);
         for (name, value) in [("LANG", "C.UTF-8"), ("TERM", "xterm-256color"), ("XDG_CONFIG_HOME", "/nonexistent")] {
             command.env(name, value);
         }
@@ -58,7 +59,7 @@ impl Top {
         Ok(top)
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         self.screen.lock().map(|screen| screen.screen().contents()).unwrap_or_default()
     }
 
@@ -88,13 +89,17 @@ impl Top {
         check(&self.text())
     }
 
+    /// Presses keys.
+    pub(super) fn press(&mut self, keys: &[u8]) -> Result<(), String> {
+        self.keyboard.write_all(keys).and_then(|()| self.keyboard.flush()).map_err(|error| format!("ttmon top: {error}"))
+    }
+
     /// Presses q. An error if it has ended before, or does not end.
     pub(super) fn quit(&mut self) -> Result<(), String> {
         if let Some(status) = self.child.try_wait().map_err(|error| error.to_string())? {
             return Err(format!("expected ttmon top to run, found that it has ended: {status:?}"));
         }
-        let pressed = self.keyboard.write_all(b"q").and_then(|()| self.keyboard.flush());
-        pressed.map_err(|error| format!("ttmon top: {error}"))?;
+        self.press(b"q")?;
         let started = Instant::now();
         let mut status = None;
         until("ended by q", || {
