@@ -50,6 +50,14 @@ test("values move", async (start) => {
   await close(page);
 });
 
+test("utilization has a chart and a row where the chips are read", async (start) => {
+  const service = await start("p150,procs=1", "--deep");
+  const page = await open(service, "device/0");
+  await page.locator('figure.chart[aria-label^="Utilization"]').first().waitFor({ timeout: PATIENCE });
+  await page.locator("tr", { hasText: /^Utilization\s*\d+%/ }).first().waitFor({ timeout: PATIENCE });
+  await close(page);
+});
+
 test("the service restarts: stale data is dimmed and dated, then live again", async (start) => {
   const service = await start("n150");
   const page = await open(service, "overview");

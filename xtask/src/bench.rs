@@ -3,6 +3,7 @@
 //! A bench judges and prints; it never fails, since a busy machine is no defect of the program.
 
 mod cost;
+mod deep;
 mod hook;
 mod host;
 mod ledger;
@@ -25,7 +26,7 @@ use crate::project::Project;
 use crate::stop::Stop;
 
 /// What it takes.
-pub(crate) const ARGUMENTS: &str = "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | top [--seconds N | --hour]";
+pub(crate) const ARGUMENTS: &str = "snapshot [--runs N] | ledger [--quick] | hook [--quick] | server [--quick] | host | day | page [--seconds N] | run | mem | deep | top [--seconds N | --hour]";
 
 /// Enough for a median and a ninth decile that stand still.
 const RUNS: usize = 200;
@@ -45,6 +46,7 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
         ["page"] => Ok(page::run(project, PAGE_SECONDS)?),
         ["page", flag @ "--seconds", text] => Ok(page::run(project, number(flag, text)?)?),
         ["run"] => Ok(run::run(project, RUNS)?),
+        ["deep"] => Ok(deep::run(project)?),
         ["mem"] => Ok(memory::run(project)?),
         ["top"] => Ok(top::run(project, SECONDS)?),
         ["top", flag @ "--seconds", text] => Ok(top::run(project, number(flag, text)?)?),

@@ -1,0 +1,22 @@
+//! `cargo xtask bench deep`: what a sample of a chip costs, beside its limits. The chip is one in memory: what the hardware takes to answer
+//! is not ours.
+
+use super::limits::{Limit, Part};
+use super::snapshot::load;
+use super::verdicts::Verdicts;
+use crate::project::{self, Project};
+
+const LIMITS: &[Limit] = &[
+    Limit::at_most(200.0, "us", &["wormhole:", "blackhole:"], Part::After("cpu_us")),
+    Limit::at_most(60.0, "words", &["wormhole:", "blackhole:"], Part::After("words")),
+];
+
+pub(super) fn run(project: &Project) -> Result<(), String> {
+    project::run(&mut project.cargo(&["build", "--release", "--package", "ttmon-deep", "--example", "deep_bench"]))?;
+    let program = project.metadata()?.target.join("release/examples/deep_bench");
+    println!("# A sample of a chip, beside its limits\n\nload before: {}\n", load());
+    let mut verdicts = Verdicts::default();
+    verdicts.judge(&mut project.command(program, &[]), LIMITS)?;
+    println!("\nload after:  {}\n\n{verdicts}", load());
+    Ok(())
+}
