@@ -59,7 +59,8 @@ pub(super) fn read(context: &Context, args: &ServeArgs, placed: &Placed) -> Resu
     let mut root = placed.root.clone();
     // What this server itself keeps it reads from memory.
     root.served.clear();
-    let mut options = placed.options.clone();
+    // The other machine of the service reads the chips themselves, once for all.
+    let mut options = ttmon_source::Options { deep: None, ..placed.options.clone() };
     options.ledgers.reach = Reach::Holders;
     let mut machine = Machine::new(root.clone(), options.clone())?;
     let sample = match machine.sample() {
