@@ -46,7 +46,8 @@ fn utilization_is_in_every_face() {
     let row = table.lines().find(|line| line.contains("p150")).unwrap();
     assert!(row[..end].ends_with('%') && table.contains("deep"), "{table}");
     let query = ttmon(&format!("--deep -q -d UTILIZATION {SIM}")).stdout;
-    assert!(query.lines().any(|line| line.trim_start().starts_with("Utilization") && line.ends_with('%')), "{query}");
+    let value = query.lines().find_map(|line| line.trim_start().strip_prefix("utilization: "));
+    assert!(value.is_some_and(|value| value.parse::<f64>().is_ok()), "{query}");
     let csv = ttmon(&format!("--deep --query-gpu=utilization.gpu --format=csv,noheader {SIM}")).stdout;
     assert!(csv.trim().ends_with(" %") && csv.trim() != "N/A", "{csv}");
     // The second line of values has a difference to the first.
