@@ -31,6 +31,8 @@ const MACHINES: usize = 2;
 const BOOT_SECONDS_MAX: u64 = 900;
 /// What all machines of the gate may take on two quiet cores.
 const STAGE_SECONDS_MAX: f64 = 360.0;
+/// The library whose reading of the chip is compared with ours.
+const UMD_VERSION: &str = "0.9.14";
 /// Exit code of `driver-vm/setup` if the rig cannot be had on this machine.
 const UNAVAILABLE: i32 = 77;
 
@@ -62,6 +64,8 @@ pub(crate) struct Rig {
     list: PathBuf,
     ttmon: PathBuf,
     checker: PathBuf,
+    /// A Python with tt-umd, if it can be had.
+    umd: Option<PathBuf>,
 }
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
@@ -100,7 +104,29 @@ pub(crate) fn prepare(project: &Project, program: Option<&Path>) -> Result<Rig, 
         None => package::program::build(project).map_err(NotRun::Failed)?,
     };
     let checker = checker(project).map_err(NotRun::Failed)?;
-    Ok(Rig { directory, list, ttmon, checker })
+    let umd = umd(project, &list);
+    Ok(Rig { directory, list, ttmon, checker, umd })
+}
+
+/// Tenstorrent's own library, from PyPI, in an environment of its own beside the rig. It is not required: without it one check is left out.
+fn umd(project: &Project, list: &Path) -> Option<PathBuf> {
+    let folder = list.parent()?.join(format!("tt-umd-{UMD_VERSION}"));
+    let python = folder.join("bin/python");
+    // Written last: what was interrupted is done again.
+    let mark = folder.join("complete");
+    let make = || -> Result<(), String> {
+        project::run(project.command("python3", &["-m", "venv"]).arg(&folder))?;
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        project::run(project.command(&python, &install).arg(format!("tt-umd=={UMD_VERSION}")))?;
+        fs::write(&mark, "").map_err(|error| format!("{}: {error}", mark.display()))
+    };
+    if !mark.exists()
+        && let Err(why) = make()
+    {
+        println!("driver-vm: NOT COMPARED with tt-umd: {why}");
+        return None;
+    }
+    Some(python)
 }
 
 /// A copy of this program. A stage of the gate may have built it anew, and then its own file has no name.
@@ -141,9 +167,11 @@ impl Rig {
     fn boot(&self, boot: &Boot) -> (String, Duration) {
         let started = Instant::now();
         let mut command = Command::new(self.directory.join("run"));
+        command.current_dir(self.directory.parent().unwrap_or(&self.directory));
         command.arg("--rig").arg(&self.list).args(["--board", boot.board, "--driver", "none"]);
         command.args(["--timeout", &BOOT_SECONDS_MAX.to_string(), "--"]);
         command.arg(&self.checker).args(["driver-vm", guest::WORD]).arg(&self.ttmon).args(boot.words());
+        command.arg(self.umd.as_deref().unwrap_or(Path::new(guest::NOTHING)));
         let output = command.stdin(Stdio::null()).output();
         let lines = output.map_or_else(
             |error| format!("{} {}: the machine did not start: {error}\n", guest::FAILED, boot.board),

@@ -33,10 +33,13 @@ const SAMPLES_MAX: usize = 2;
 /// A snapshot that takes longer than this hangs.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(30);
 
-/// `TTMON BOARD DRIVER[,DRIVER...] SCENARIO[,SCENARIO...]`
+/// Stands for a program that is not there.
+pub(super) const NOTHING: &str = "-";
+
+/// `TTMON BOARD DRIVER[,DRIVER...] SCENARIO[,SCENARIO...] PYTHON-WITH-UMD`
 pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
-    let [ttmon, board, drivers, scenarios] = arguments else {
-        return Err(Stop::Usage("guest needs four arguments".to_owned()));
+    let [ttmon, board, drivers, scenarios, umd] = arguments else {
+        return Err(Stop::Usage("guest needs five arguments".to_owned()));
     };
     if !Path::new(chips::CONTROL).exists() {
         return Err(Stop::Failed("this is not the virtual machine; run cargo xtask driver-vm".to_owned()));
@@ -44,8 +47,15 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
     let drivers: Vec<&str> = drivers.split(',').collect();
     let scenarios: Vec<&str> = scenarios.split(',').collect();
     let newest = *drivers.first().ok_or_else(|| Stop::Usage("no driver".to_owned()))?;
-    let mut guest =
-        Guest { ttmon: Path::new(ttmon), board, driver: newest.to_owned(), chips: Chips::new(board), failures: 0, started: Instant::now() };
+    let mut guest = Guest {
+        ttmon: Path::new(ttmon),
+        umd: Some(Path::new(umd)).filter(|path| *path != Path::new(NOTHING)),
+        board,
+        driver: newest.to_owned(),
+        chips: Chips::new(board),
+        failures: 0,
+        started: Instant::now(),
+    };
     if let Err(why) = guest.check_all(&drivers, &scenarios) {
         guest.report("", "machine", Err(why));
     }
@@ -54,6 +64,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Stop> {
 
 struct Guest<'a> {
     ttmon: &'a Path,
+    umd: Option<&'a Path>,
     board: &'a str,
     driver: String,
     chips: Chips,
@@ -123,7 +134,7 @@ impl Guest<'_> {
             self.chips.load(newest)?;
             self.chips.wait_for_files()?;
         }
-        let deep = Deep::new(self.ttmon, &self.chips, self.board);
+        let deep = Deep::new(self.ttmon, self.umd, &self.chips, self.board);
         let results: Vec<_> = deep.checks().map(|(name, check)| (name, check(&deep))).collect();
         for (name, result) in results {
             self.report(deep::DEEP, name, result);

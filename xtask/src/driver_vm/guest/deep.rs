@@ -13,8 +13,10 @@ use serde_json::Value;
 use ttmon_deep::kernel::Kernel;
 use ttmon_deep::{READER_NAME, Session};
 use ttmon_model::Arch;
+use ttmon_model::deep::tag;
 
 use super::chips::Chips;
+use super::files::HOLD_SENSORS;
 use super::monitors::{HANG, Mark, READ_TIMEOUT, Samples};
 use crate::project;
 use crate::service::{Ended, until};
@@ -37,6 +39,8 @@ const TRIES: usize = 4;
 /// The chip that is read, and what the program on it would have.
 pub(super) struct Deep<'a> {
     ttmon: &'a Path,
+    /// A Python with tt-umd.
+    umd: Option<&'a Path>,
     chips: &'a Chips,
     arch: Arch,
     /// Of the firmware, and of a dispatch core.
@@ -52,26 +56,27 @@ pub(super) struct Deep<'a> {
 type Check<'a> = (&'static str, fn(&Deep<'a>) -> Result<String, String>);
 
 impl<'a> Deep<'a> {
-    pub(super) fn new(ttmon: &'a Path, chips: &'a Chips, board: &str) -> Self {
+    pub(super) fn new(ttmon: &'a Path, umd: Option<&'a Path>, chips: &'a Chips, board: &str) -> Self {
         match board {
             "p150" => {
-                Self { ttmon, chips, arch: Arch::Blackhole, arc: (8, 0), core: (2, 2), csm: 0, pointer: 0x8003_0458, window: 2 << 20 }
+                Self { ttmon, umd, chips, arch: Arch::Blackhole, arc: (8, 0), core: (2, 2), csm: 0, pointer: 0x8003_0458, window: 2 << 20 }
             }
             _ => {
                 let (csm, pointer) = (0x8_0000_0000, 0x8_1007_5C00);
-                Self { ttmon, chips, arch: Arch::Wormhole, arc: (0, 10), core: (19, 20), csm, pointer, window: 1 << 20 }
+                Self { ttmon, umd, chips, arch: Arch::Wormhole, arc: (0, 10), core: (19, 20), csm, pointer, window: 1 << 20 }
             }
         }
     }
 
     /// Every check, by name. Where there are several cards, those in which another card could be mistaken for the one that is read.
     pub(super) fn checks(&self) -> impl Iterator<Item = Check<'a>> + use<'a> {
-        let checks: [Check<'a>; 10] = [
+        let checks: [Check<'a>; 11] = [
             ("power-down of an idle chip", Self::leaves_power_down),
             ("tags", Self::follows_tags),
             ("system calls", Self::calls_nothing_else),
             ("utilization", Self::measures_utilization),
             ("blocks that are not followed", Self::refuses_blocks),
+            ("tags beside tt-umd", Self::equals_umd),
             ("service", Self::serves),
             ("top", Self::shows_on_a_screen),
             ("reset and unbind", Self::survives),
@@ -151,6 +156,24 @@ impl<'a> Deep<'a> {
         drop(held);
         self.chips.set_rules(&[])?;
         checked.and(followed).map(|samples| format!("10 fields as planted, and a change after {samples} samples"))
+    }
+
+    /// Tenstorrent's own library reads the same chip.
+    fn equals_umd(&self) -> Result<String, String> {
+        let Some(python) = self.umd else { return Ok("not examined: no tt-umd".to_owned()) };
+        self.chips.set_rules(&HOLD_SENSORS)?;
+        let mut session = Session::new(Kernel::new(Path::new(&self.node()), self.arch), self.arch);
+        let ours = session.sample(Duration::ZERO, Some(true), Duration::ZERO).map_err(|reason| reason.to_string())?.tags;
+        let mut command = Command::new(python);
+        command.args(["driver-vm/guest/umd.py"]).arg(self.chips.victim().to_string());
+        let printed = project::output(command.stdin(Stdio::null()))?;
+        self.chips.set_rules(&[])?;
+        let theirs = printed.lines().find_map(|line| line.strip_prefix("tags ")).ok_or("umd.py printed no tags")?;
+        let theirs: Value = serde_json::from_str(theirs).map_err(|error| error.to_string())?;
+        for (tag, value) in ours.iter().filter(|(tag, _)| *tag != tag::TIMER_HEARTBEAT) {
+            equal(&theirs[tag.to_string()], &Value::from(*value)).map_err(|error| format!("tag {tag}: {error}"))?;
+        }
+        Ok(format!("{} tags are equal", ours.len() - 1))
     }
 
     /// strace sees every system call of the reading process.
