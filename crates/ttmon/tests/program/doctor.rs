@@ -112,7 +112,7 @@ fn boards_with_different_firmware() {
     finds(
         &ttmon_at(boards.path(), "doctor"),
         2,
-        "warning  firmware: boards have different firmware: 19.13.0.0 on 0; 18.4.0.0 on 1",
+        "warning  firmware: boards have different firmware: 18.4.0.0 on 1; 19.13.0.0 on 0",
         "tt-flash",
     );
 }
