@@ -51,7 +51,7 @@ test("values move", async (start) => {
 });
 
 test("utilization has a chart and a row where the chips are read", async (start) => {
-  const service = await start("p150,procs=1", "--deep");
+  const service = await start("p150,procs=1", ["--deep"]);
   const page = await open(service, "device/0");
   await page.locator('figure.chart[aria-label^="Utilization"]').first().waitFor({ timeout: PATIENCE });
   await page.locator("tr", { hasText: /^Utilization\s*\d+%/ }).first().waitFor({ timeout: PATIENCE });
