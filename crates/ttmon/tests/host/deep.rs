@@ -30,7 +30,7 @@ fn without_the_flag_there_is_no_reader() {
 
 /// Reading processes that this one has started.
 fn readers_below(parent: u32) -> usize {
-    let names = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names = std::fs::read_dir("/proc").expect("processes").flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let is_reader = |pid: &String| {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
         let Some((name, rest)) = stat.rsplit_once(") ") else { return false };
