@@ -159,7 +159,7 @@ fn a_report_has_its_leaks_and_refusals() {
     let mut trace = empty();
     document::add_report(&mut trace, REPORT).unwrap();
     let shown = shown(&trace);
-    for expected in ["b1 x/y.py:3 f", "C1 100", "i1 out of memory", "b0 dram", "C0 7"] {
+    for expected in ["b1 /x/y.py:3 f", "C1 100", "i1 out of memory", "b0 dram", "C0 7"] {
         assert!(shown.iter().any(|text| text == expected), "{expected}: {shown:?}");
     }
     let names: Vec<Value> = events(&trace).into_iter().filter(|event| event["name"] == "process_name").collect();
