@@ -195,9 +195,9 @@ async function runOne({ name, run }) {
     return service.start();
   };
   try {
-    const told = await run(start);
+    const figures = await run(start);
     passed += 1;
-    console.log(`ok   ${name} (${((Date.now() - begun) / 1000).toFixed(1)} s)${told ? `: ${told}` : ""}`);
+    console.log(`ok   ${name} (${((Date.now() - begun) / 1000).toFixed(1)} s)${figures ? `: ${figures}` : ""}`);
   } catch (error) {
     failed += 1;
     console.log(`FAIL ${name}: ${error.stack ?? error}`);
