@@ -105,6 +105,8 @@ pub struct Metric {
     pub name: &'static str,
     /// How it behaves.
     pub kind: MetricKind,
+    /// Whether it is among the few that a storage of many hosts needs (`--metrics lean`).
+    pub is_lean: bool,
 }
 
 /// Where a value comes from.
@@ -279,12 +281,20 @@ impl<T> Field<T> {
     }
 
     const fn metric(mut self, name: &'static str) -> Self {
-        self.info.metric = Some(Metric { name, kind: MetricKind::Gauge });
+        self.info.metric = Some(Metric { name, kind: MetricKind::Gauge, is_lean: true });
         self
     }
 
     const fn counter(mut self, name: &'static str) -> Self {
-        self.info.metric = Some(Metric { name, kind: MetricKind::Counter });
+        self.info.metric = Some(Metric { name, kind: MetricKind::Counter, is_lean: true });
+        self
+    }
+
+    /// Leaves the metric out of `--metrics lean`.
+    const fn full_only(mut self) -> Self {
+        if let Some(metric) = &mut self.info.metric {
+            metric.is_lean = false;
+        }
         self
     }
 

@@ -156,6 +156,8 @@ pub(crate) enum Door {
     Loopback,
     /// One that others can reach.
     Remote,
+    /// A TCP port for scrapers, which has metrics of devices and workloads and nothing else.
+    Metrics,
 }
 
 /// Why somebody is turned away.
@@ -191,6 +193,9 @@ pub(crate) fn judge(
     }
     if let Door::Unix(uid) = door {
         return Ok(View::of_user(uid));
+    }
+    if door == Door::Metrics {
+        return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(AccessError::ForeignOrigin) };
     }
     // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
@@ -249,6 +254,16 @@ mod tests {
 
     fn token() -> Token {
         Token::new(b"0123456789abcdef0123\n").expect("a good token")
+    }
+
+    /// Its peers are scrapers: a token is neither needed nor wrong, and a page of another site gets nothing.
+    #[test]
+    fn metrics_door_asks_for_no_token() {
+        let judged = |pairs: &[(&'static str, &str)]| judge(Door::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
+        assert_eq!(judged(&[("host", "tt-01:9478")]), Ok(View::Public));
+        assert_eq!(judged(&[("authorization", "Bearer of-another-service")]), Ok(View::Public));
+        assert_eq!(judged(&[("origin", "http://evil.example")]), Err(AccessError::ForeignOrigin));
+        assert_eq!(judged(&[("sec-fetch-site", "cross-site")]), Err(AccessError::ForeignOrigin));
     }
 
     #[test]

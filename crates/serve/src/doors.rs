@@ -40,7 +40,7 @@ impl fmt::Display for DoorError {
             }
             Self::Path(path, error) => write!(f, "cannot serve at {}: {error}; give another place with --api", path.display()),
             Self::Address(address, error) => {
-                write!(f, "cannot listen on {address}: {error}; give another --listen ADDR:PORT, or --listen off")
+                write!(f, "cannot listen on {address}: {error}; give another ADDR:PORT, or leave it out (--listen off)")
             }
         }
     }

@@ -29,6 +29,8 @@ use crate::tls::Acceptor;
 pub(crate) struct Doors {
     pub(crate) unix: Option<UnixDoor>,
     pub(crate) tcp: Option<TcpDoor>,
+    /// For metrics alone.
+    pub(crate) metrics: Option<TcpDoor>,
     pub(crate) tls: Option<Acceptor>,
 }
 
@@ -43,7 +45,7 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 /// Serves until told to stop, or whoever could tell is gone.
 pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(ASIDE_THREADS).build()?;
-    let Doors { unix, tcp, tls } = doors;
+    let Doors { unix, tcp, metrics, tls } = doors;
     let served = runtime.block_on(async {
         if let Some(door) = &unix {
             let listener = UnixListener::from_std(door.listener.try_clone()?)?;
@@ -52,7 +54,11 @@ pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<
         if let Some(door) = &tcp {
             let listener = TcpListener::from_std(door.listener.try_clone()?)?;
             let kind = if door.address().ip().is_loopback() { Door::Loopback } else { Door::Remote };
-            tokio::spawn(serve_tcp(listener, kind, tls, Arc::clone(service)));
+            tokio::spawn(serve_tcp(listener, kind, tls.clone(), Arc::clone(service)));
+        }
+        if let Some(door) = &metrics {
+            let listener = TcpListener::from_std(door.listener.try_clone()?)?;
+            tokio::spawn(serve_tcp(listener, Door::Metrics, tls, Arc::clone(service)));
         }
         let _ = stop.await;
         Ok(())

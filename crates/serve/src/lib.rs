@@ -59,7 +59,7 @@ pub use doors::{DoorError, RemoteListening, may_listen};
 pub use happenings::{Happening, What};
 #[cfg(fuzzing)]
 pub use http::answer_bytes;
-pub use metrics::markdown as metrics_markdown;
+pub use metrics::{Detail as MetricsDetail, markdown as metrics_markdown};
 pub use newest::Published;
 pub use page::report_page;
 pub use past::{Keeper, Past};
@@ -92,7 +92,13 @@ pub struct Options {
     pub token: Option<Token>,
     /// Certificate and key of HTTPS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whether each process has metrics of its own.
+    /// Where metrics alone are served, to every host.
+    pub metrics_listen: Option<SocketAddr>,
+    /// That port, where the service manager opened it.
+    pub metrics_listener: Option<TcpListener>,
+    /// How many series the metrics have.
+    pub metrics_detail: MetricsDetail,
+    /// Whether each process has metrics of its own, except at `metrics_listen`.
     pub process_metrics: bool,
     /// Where the allocation socket keeps its state, if there is one: /readyz tells when it is full. Silences are there, too.
     pub state: Option<PathBuf>,
@@ -174,18 +180,28 @@ impl Host {
             Some(listener) => Some(TcpDoor::inherited(listener).map_err(StartError::Thread)?),
             None => options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?,
         };
+        let metrics = match options.metrics_listener {
+            Some(listener) => Some(TcpDoor::inherited(listener).map_err(StartError::Thread)?),
+            None => options.metrics_listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?,
+        };
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
         service.state = options.state;
         service.cluster = cluster;
+        service.detail = options.metrics_detail;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
-        Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, tls } })
+        Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, metrics, tls } })
     }
 
     /// Where HTTP is served: with port 0 the kernel chose one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.doors.tcp.as_ref().map(TcpDoor::address)
+    }
+
+    /// Where metrics alone are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.doors.metrics.as_ref().map(TcpDoor::address)
     }
 
     /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped

@@ -4,6 +4,7 @@
 //! labels that tell a chip, and at most one more; containers, pods and jobs stand on a series of their own, to be joined,
 //! so that the series of a device do not tear when a job ends.
 
+mod gzip;
 mod service;
 mod writer;
 
@@ -14,6 +15,7 @@ use ttmon_model::snapshot::{Health, State};
 use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Reading, Snapshot};
 
+pub(crate) use gzip::{deflated, gzip_of};
 pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, Own};
 pub(crate) use writer::Dialect;
 use writer::{Family, Sort, Writer};
@@ -28,8 +30,8 @@ pub(crate) mod families {
 
     pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: Sort::Info, unit: "", help: "A device: its ids, serial, chip and location." };
     pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: Sort::Info, unit: "", help: "Versions of a device's firmware." };
-    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others: ok, resetting, gone, unreadable, unknown, starting." };
-    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: Sort::Gauge, unit: "", help: "1 for the health of a device, 0 for the others: ok, warning, critical, unknown." };
+    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting." };
+    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: Sort::Gauge, unit: "", help: "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown." };
     pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: Sort::Gauge, unit: "", help: "Processes on the device whose names are known." };
     pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: Sort::Info, unit: "", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
     pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Time in which a process had the device open, since the service started." };
@@ -60,28 +62,58 @@ pub(crate) mod families {
 }
 
 /// Whether each process has series of its own: they come and go, so they are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Processes {
     Left,
     Shown,
 }
 
+/// How many series there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Detail {
+    /// Everything that is known.
+    #[default]
+    Full,
+    /// What alerts and dashboards of many hosts need: at most 1,500 series for 32 chips without `--deep`.
+    Lean,
+}
+
+/// Which series are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    pub(crate) detail: Detail,
+    pub(crate) processes: Processes,
+}
+
+impl From<Processes> for Scope {
+    fn from(processes: Processes) -> Self {
+        Self { detail: Detail::Full, processes }
+    }
+}
+
+impl Scope {
+    fn has<T>(self, field: &Field<T>) -> bool {
+        self.detail == Detail::Full || field.metric.is_some_and(|metric| metric.is_lean)
+    }
+}
+
 /// Everything of the machine, without the end mark.
-pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, processes: Processes) -> String {
+pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, scope: impl Into<Scope>) -> String {
+    let scope = scope.into();
     let mut out = Writer::new(dialect);
     // A series goes on under its labels while its chip does not say who it is.
     let known: Vec<Device> = snapshot.devices.iter().map(|device| chips.identified(device)).collect();
     let devices: Vec<(Labels, &Device)> = known.iter().map(|device| (labels(DEVICE, device, families::CHIP), device)).collect();
-    identities(&mut out, &devices, snapshot);
+    identities(&mut out, &devices, snapshot, scope.detail);
     usage(&mut out, &devices, chips);
-    for field in DEVICE {
+    for field in DEVICE.iter().filter(|field| scope.has(field)) {
         family_of(&mut out, field, "", |out| {
             for (labels, device) in &devices {
                 out.reading(labels, &[], number(&(field.get)(device), field.unit));
             }
         });
     }
-    for field in DEVICE_KIND {
+    for field in DEVICE_KIND.iter().filter(|field| scope.has(field)) {
         family_of(&mut out, field, " By kind of memory.", |out| {
             for (labels, device) in &devices {
                 for (kind, item) in device.memory.kinds.iter() {
@@ -91,7 +123,7 @@ pub(crate) fn machine(snapshot: &Snapshot, chips: &Chips, dialect: Dialect, proc
         });
     }
     workloads(&mut out, &devices, snapshot);
-    if processes == Processes::Shown {
+    if scope.processes == Processes::Shown {
         each_process(&mut out, snapshot);
     }
     out.into_text()
@@ -132,7 +164,13 @@ fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnO
     series(out);
 }
 
-fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot) {
+fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapshot, detail: Detail) {
+    // Lean: only the state that a device is in has a series.
+    let one_of = |out: &mut Writer, labels: &Labels, name: &'static str, value: &str, is_so: bool| {
+        if is_so || detail == Detail::Full {
+            out.value(labels, &[(name, value)], f64::from(u8::from(is_so)));
+        }
+    };
     out.family(&families::DEVICE_INFO);
     for (_, device) in devices {
         out.value(&labels(DEVICE, device, families::DEVICE_LABELS), &[], 1.0);
@@ -144,13 +182,13 @@ fn identities(out: &mut Writer, devices: &[(Labels, &Device)], snapshot: &Snapsh
     out.family(&families::STATE);
     for (labels, device) in devices {
         for state in State::ALL {
-            out.value(labels, &[("state", state.name())], f64::from(u8::from(device.state == state)));
+            one_of(out, labels, "state", state.name(), device.state == state);
         }
     }
     out.family(&families::HEALTH);
     for (labels, device) in devices {
         for health in [Health::Ok, Health::Warning, Health::Critical, Health::Unknown] {
-            out.value(labels, &[("health", health.name())], f64::from(u8::from(device.health == health)));
+            one_of(out, labels, "health", health.name(), device.health == health);
         }
     }
     out.family(&families::PROCESSES);
@@ -220,19 +258,23 @@ pub fn markdown() -> String {
          are a promise: rows may be added, none is renamed or removed. What is not known has no series; a series is never 0 \
          because nobody could tell. A scrape reads the newest snapshot and never touches a device. When there is no fresh snapshot, \
          series of devices are left out, `ttmon_up` is 0 and `ttmon_sample_age_seconds` grows.\n\n\
+         `--metrics lean` writes only the rows below that are marked `lean`, and of states and healths only the \
+         one that holds: at most 1,500 series for 32 chips without `--deep`, where the default (`full`) writes up to 2,700. Every metric of \
+         a built-in alert is lean. Answers are compressed for whoever sends `Accept-Encoding: gzip`. `--metrics-listen ADDR:PORT` serves \
+         `/metrics` alone, for scrapers on other hosts, without token: devices and workloads, never processes.\n\n\
          There is no label for the host: the storage adds `instance`. Slurm's job is `slurm_job`, since `job` is the storage's own. \
          `namespace`, `pod` and `container` are names, as in other exporters; `pod_uid` and `container_id` are the ids. (Up to 0.1 `pod` and \
          `container` were ids. Until 1.0 labels may still be corrected; from 1.0 on they are a promise.)\n",
     );
-    page.push_str("\n## Devices\n\nLabels: `device`, `bdf`, `board`, `arch`, `asic_id`.\n\n| metric | type | field | meaning |\n| --- | --- | --- | --- |\n");
+    page.push_str("\n## Devices\n\nLabels: `device`, `bdf`, `board`, `arch`, `asic_id`.\n\n| metric | type | lean | field | meaning |\n| --- | --- | --- | --- | --- |\n");
     rows(&mut page, DEVICE, "");
     page.push_str("\n## Memory by kind\n\nLabels: those of a device, and `kind`: ");
     page.push_str(&Kind::ALL.map(Kind::name).join(", "));
-    page.push_str(". `dram` and `trace` lie in DRAM; `l1`, `l1_small` and `cb` in L1; `kernel` is the size of loaded programs and belongs to no sum.\n\n| metric | type | field | meaning |\n| --- | --- | --- | --- |\n");
+    page.push_str(". `dram` and `trace` lie in DRAM; `l1`, `l1_small` and `cb` in L1; `kernel` is the size of loaded programs and belongs to no sum.\n\n| metric | type | lean | field | meaning |\n| --- | --- | --- | --- | --- |\n");
     rows(&mut page, DEVICE_KIND, "memory.kinds.KIND.");
     page.push_str("\n## States, identities, workloads, processes\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
     families_of(&mut page, &families::ALL);
-    page.push_str("\n## The service itself\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
+    page.push_str("\n## The service itself\n\nThe first of these, up to `ttmon_alerts_firing`, are all that `--metrics lean` and `--metrics-listen` have.\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
     families_of(&mut page, &service::ALL);
     page.push_str(
         "\n## Joining\n\n\
@@ -259,7 +301,8 @@ fn rows<T>(page: &mut String, table: &[Field<T>], prefix: &str) {
     for field in table {
         if let Some(metric) = field.metric {
             let sort = if metric.kind == MetricKind::Counter { "counter" } else { "gauge" };
-            page.push_str(&format!("| `{}` | {sort} | `{prefix}{}` | {} |\n", metric.name, field.name, field.help));
+            let lean = if metric.is_lean { "lean" } else { "" };
+            page.push_str(&format!("| `{}` | {sort} | {lean} | `{prefix}{}` | {} |\n", metric.name, field.name, field.help));
         }
     }
 }

@@ -14,6 +14,7 @@ use ttmon_source::ledgers::Found;
 
 use crate::access::View;
 use crate::limits::READY_MAX;
+use crate::metrics::{Dialect, Scope};
 
 /// One sample and what it means.
 #[derive(Debug)]
@@ -37,8 +38,9 @@ pub(crate) enum Form {
     Snapshot,
     Devices,
     Processes,
-    MetricsText,
-    MetricsOpen,
+    Metrics(Dialect, Scope),
+    /// Compressed, to be followed by the service's own series.
+    Deflated(Dialect, Scope),
 }
 
 impl Published {
@@ -47,13 +49,13 @@ impl Published {
     }
 
     /// The text, made now if nobody asked for it before.
-    pub(crate) fn text(&self, form: Form, view: View, make: impl FnOnce(&Snapshot) -> String) -> Bytes {
+    pub(crate) fn text<T: Into<Bytes>>(&self, form: Form, view: View, make: impl FnOnce(&Snapshot) -> T) -> Bytes {
         let key = (form, view);
         if let Some(text) = self.ready().get(&key) {
             return text.clone();
         }
         // Made without the lock: two that come at once make it twice, and nobody waits for a large one to get a small one.
-        let text = Bytes::from(make(&self.snapshot));
+        let text = make(&self.snapshot).into();
         let mut ready = self.ready();
         if ready.len() < READY_MAX {
             ready.insert(key, text.clone());

@@ -54,7 +54,7 @@ pub(crate) fn answer(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::from(Bytes::new()));
     if has(IF_NONE_MATCH, version) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
-    } else if has(ACCEPT_ENCODING, "gzip") {
+    } else if takes_gzip(headers) {
         *response.body_mut() = Bytes::from_static(asset.gzip).into();
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     } else {
@@ -74,6 +74,17 @@ pub(crate) fn answer(asset: &Asset, headers: &HeaderMap) -> Response<Body> {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Whether somebody takes compressed answers: `gzip` or `*`, with a weight above 0.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let is_taken = |coding: &str| {
+        let mut words = coding.split(';').map(str::trim);
+        let is_named = words.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip") || name == "*");
+        let weight = words.find_map(|word| word.strip_prefix("q=")).map_or(Some(1.0), |weight| weight.parse::<f64>().ok());
+        is_named && weight.is_some_and(|weight| weight > 0.0)
+    };
+    headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| value.split(',').any(is_taken))
 }
 
 /// A file that shows this data without a service: the page with everything inside. Its policy allows its own script alone, and no

@@ -9,7 +9,8 @@ mod stream;
 
 use std::sync::Arc;
 
-use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use hyper::{HeaderMap, Method, Response};
 
 use crate::access::{self, Door, View};
@@ -208,7 +209,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
         id: "metrics",
-        summary: "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 for whoever asks for it.",
+        summary: "Metrics for a storage such as Prometheus: OpenMetrics, or text 0.0.4 for whoever asks for it; compressed with Accept-Encoding: gzip.",
         parameters: &[],
         answer: Answer::Metrics,
     },
@@ -266,8 +267,9 @@ pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Re
 async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
     let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())
         .map_err(Problem::Refused)?;
-    let route = ROUTES.iter().find(|route| route.path == question.path);
-    let asset = page::find(question.path);
+    let is_shown = |route: &&Route| question.door != Door::Metrics || matches!(route.answer, Answer::Metrics | Answer::Healthz);
+    let route = ROUTES.iter().filter(is_shown).find(|route| route.path == question.path);
+    let asset = page::find(question.path).filter(|_| question.door != Door::Metrics);
     if route.is_none() && asset.is_none() {
         return Err(Problem::NotFound);
     }
@@ -298,7 +300,13 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::Metrics => {
             let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
             let dialect = Dialect::negotiate(accept);
-            Ok(typed(dialect.content_type(), service.scrape(dialect)))
+            let is_gzip = page::takes_gzip(question.headers);
+            let mut response = typed(dialect.content_type(), Bytes::from(service.scrape(dialect, is_gzip, question.door)));
+            response.headers_mut().insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+            if is_gzip {
+                response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            Ok(response)
         }
         Answer::Healthz => Ok(typed("text/plain; charset=utf-8", "ok\n".to_owned())),
         Answer::Readyz => match service.readiness() {

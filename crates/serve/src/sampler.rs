@@ -354,7 +354,7 @@ mod tests {
             take_in(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
             // Somebody scrapes, somebody takes the document.
-            let text = last.text(crate::newest::Form::MetricsText, crate::access::View::Whole, |snapshot| {
+            let text = last.text(crate::newest::Form::Metrics(crate::metrics::Dialect::Text, crate::metrics::Processes::Shown.into()), crate::access::View::Whole, |snapshot| {
                 crate::metrics::machine(
                     snapshot,
                     &crate::chips::Chips::default(),

@@ -10,7 +10,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
 use ttmon_reads::boot_time;
 
-use crate::access::{Token, View};
+use crate::access::{Door, Token, View};
 use crate::alerting::Alerting;
 use crate::chips::Chips;
 use crate::crowd::Crowd;
@@ -18,7 +18,7 @@ use crate::deltas::Deltas;
 use crate::happenings::{Happening, Journal, What};
 use crate::history::History;
 use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
-use crate::metrics::{self, Counters, Dialect, Own, Processes};
+use crate::metrics::{self, Counters, Detail, Dialect, Own, Processes, Scope};
 use crate::newest::{Form, Published};
 use crate::past::{Keeper, Past};
 use crate::places::Places;
@@ -30,6 +30,7 @@ pub(crate) struct Service {
     pub(crate) version: &'static str,
     pub(crate) interval: Duration,
     pub(crate) processes: Processes,
+    pub(crate) detail: Detail,
     pub(crate) token: Option<Token>,
     /// Where the allocation socket keeps its state.
     pub(crate) state: Option<PathBuf>,
@@ -84,6 +85,7 @@ impl Service {
             version,
             interval,
             processes,
+            detail: Detail::Full,
             token,
             state: None,
             cluster: None,
@@ -218,26 +220,37 @@ impl Service {
         change(&mut lock(&self.figures))
     }
 
-    /// A scrape. What belongs to the machine is made once a snapshot.
-    pub(crate) fn scrape(&self, dialect: Dialect) -> String {
+    /// A scrape of one of the doors. What belongs to the machine is made and compressed once a snapshot.
+    pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, door: Door) -> Vec<u8> {
         let newest = self.newest();
         let fresh = self.fresh().ok();
-        let form = match dialect {
-            Dialect::Text => Form::MetricsText,
-            Dialect::Open => Form::MetricsOpen,
+        let scope = match door {
+            Door::Metrics => Scope { detail: self.detail, processes: Processes::Left },
+            Door::Unix(_) | Door::Loopback | Door::Remote => Scope { detail: self.detail, processes: self.processes },
         };
         let make = |snapshot: &Snapshot| {
             let chips = lock(&self.chips).clone();
-            metrics::machine(snapshot, &chips, dialect, self.processes)
+            metrics::machine(snapshot, &chips, dialect, scope)
         };
-        let machine = fresh.as_ref().map(|fresh| fresh.text(form, View::Whole, make));
+        let machine = fresh.as_ref().map(|fresh| fresh.text(Form::Metrics(dialect, scope), View::Whole, make)).unwrap_or_default();
+        let own_detail = if door == Door::Metrics { Detail::Lean } else { self.detail };
+        let own = self.own(newest.as_deref(), fresh.as_deref()).text(&self.counters, dialect, own_detail) + dialect.end();
+        if !is_gzip {
+            return [&machine[..], own.as_bytes()].concat();
+        }
+        let compressed = |fresh: &Arc<Published>| fresh.text(Form::Deflated(dialect, scope), View::Whole, |_| metrics::deflated(&machine));
+        metrics::gzip_of(&machine, &fresh.as_ref().map(compressed).unwrap_or_default(), &own)
+    }
+
+    /// The service's own figures.
+    fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> Own {
         let figures = lock(&self.figures).clone();
-        let own = Own {
+        Own {
             version: self.version,
-            origin: newest.as_ref().map_or("", |newest| newest.snapshot.origin.name()),
+            origin: newest.map_or("", |newest| newest.snapshot.origin.name()),
             is_fresh: fresh.is_some(),
-            age: newest.as_ref().map(|newest| newest.age()),
-            scan_age: newest.as_ref().map(|newest| newest.scan_age()),
+            age: newest.map(Published::age),
+            scan_age: newest.map(Published::scan_age),
             cut: figures.cut,
             duration: figures.duration,
             interval: self.interval,
@@ -245,18 +258,12 @@ impl Service {
             errors: figures.errors,
             missed: figures.missed,
             cpu: figures.cpu,
-            problems: fresh.as_ref().map(|fresh| fresh.snapshot.problems.len()),
+            problems: fresh.map(|fresh| fresh.snapshot.problems.len()),
             history_bytes: self.history(History::bytes),
             events: lock(&self.journal).count(),
             alerts: self.alerting.figures(),
             heard: self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.counters)()),
-        };
-        let own = own.text(&self.counters, dialect);
-        let mut text = String::with_capacity(machine.as_ref().map_or(0, |machine| machine.len()) + own.len() + 8);
-        text.push_str(machine.as_deref().and_then(|machine| std::str::from_utf8(machine).ok()).unwrap_or_default());
-        text.push_str(&own);
-        text.push_str(dialect.end());
-        text
+        }
     }
 
     /// The moment of a point of the past by today's clock.

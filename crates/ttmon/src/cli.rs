@@ -537,7 +537,13 @@ pub(crate) struct ServeArgs {
     /// Key of HTTPS, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Give each process metrics of its own.
+    /// How many series the metrics have [default: full].
+    #[arg(long, value_name = "DETAIL", default_value = "full", hide_default_value = true)]
+    pub(crate) metrics: MetricsDetail,
+    /// Serve metrics of devices and workloads, and nothing else, without a token to every host; HTTPS with --tls-cert.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics_listen: Option<String>,
+    /// Give each process metrics of its own; not at --metrics-listen.
     #[arg(long)]
     pub(crate) process_metrics: bool,
     /// Configuration file of alerts instead of /etc/ttmon/config.toml and the user's own; also TTMON_CONFIG.
@@ -549,6 +555,16 @@ pub(crate) struct ServeArgs {
     /// How lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log: LogFormat,
+}
+
+/// How many series the metrics have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MetricsDetail {
+    /// Everything: up to 2,700 series for 32 chips.
+    #[default]
+    Full,
+    /// What alerts and dashboards of many hosts need: at most 1,500.
+    Lean,
 }
 
 /// How lines of the service look.

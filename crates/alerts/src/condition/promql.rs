@@ -52,8 +52,9 @@ fn words(field: &DeviceField, op: Op, text: &str) -> Result<String, String> {
     if name != "state" && name != "health" {
         return Err(format!("{name} is text, and no metric"));
     }
-    let is = u8::from(op == Op::Equal);
-    Ok(format!("ttmon_device_{name}{{{name}=\"{text}\"}} == {is}"))
+    // Lean metrics have the series of the state that holds, and no other.
+    let is = if op == Op::Equal { "=" } else { "!=" };
+    Ok(format!("ttmon_device_{name}{{{name}{is}\"{text}\"}} == 1"))
 }
 
 fn series(field: &DeviceField) -> Result<String, String> {

@@ -64,29 +64,29 @@ macro_rules! rows {
             let temperature_limit: Reading<Celsius> = file(TemperatureMax Hwmon "temp1_max" Decimal Static 1_000..=150_000, false, HWMON_MAX),
                 "Temperature limit", Temperature, Celsius, "Temperature from which the chip throttles." .metric("ttmon_device_temperature_limit_celsius");
             let board_temperature: Reading<Celsius> = or(NeedsDeep),
-                "Board temperature", Temperature, Celsius, "Temperature of the board, where its firmware measures one." .deep().metric("ttmon_device_board_temperature_celsius");
+                "Board temperature", Temperature, Celsius, "Temperature of the board, where its firmware measures one." .deep().metric("ttmon_device_board_temperature_celsius").full_only();
             let gddr_temperature: Reading<Celsius> = or(NeedsDeep),
                 "GDDR temperature", Temperature, Celsius, "Temperature of the hottest GDDR chip." .deep().metric("ttmon_device_gddr_temperature_celsius").kept().charts(&[Chart::new(12, "gddr")]);
             let gddr_temperatures: Reading<Vec<f64>> = or(NeedsDeep),
                 "GDDR temperatures", Temperature, None, "Bottom and top of each GDDR channel that is not harvested, in the order of channels, in degrees Celsius." .deep();
             let fan_rpm: Reading<Rpm> = file(Fan Hwmon "fan1_input" Decimal Dynamic 0..=u64::MAX, false, since(None, v(2, 0), None)),
-                "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").kept().short("fan");
+                "Fan speed", Temperature, Rpm, "Speed of the fan, on Blackhole boards that control one." .metric("ttmon_device_fan_rpm").full_only().kept().short("fan");
             let power: Reading<Watts> = file(Power Hwmon "power1_input" Decimal Dynamic 0..=1_000_000_000, true, HWMON),
                 "Power", Power, Watts, "Power of the chip's core rail, not of the board." .metric("ttmon_device_power_watts").kept().short("power").charts(&[Chart::new(2, "power").of("power_limit")]);
             let power_limit: Reading<Watts> = file(PowerMax Hwmon "power1_max" Decimal Static 1_000_000..=1_000_000_000, false, HWMON_MAX),
-                "Power limit", Power, Watts, "Limit of the core rail's power." .metric("ttmon_device_power_limit_watts");
+                "Power limit", Power, Watts, "Limit of the core rail's power." .metric("ttmon_device_power_limit_watts").full_only();
             let board_power: Reading<Watts> = or(NeedsDeep),
                 "Board power", Power, Watts, "Input power of the whole board." .deep().metric("ttmon_device_board_power_watts").kept().charts(&[Chart::new(13, "board_power").of("board_power_limit")]);
             let board_power_limit: Reading<Watts> = or(NeedsDeep),
-                "Board power limit", Power, Watts, "Limit of the board's input power." .deep().metric("ttmon_device_board_power_limit_watts");
+                "Board power limit", Power, Watts, "Limit of the board's input power." .deep().metric("ttmon_device_board_power_limit_watts").full_only();
             let input_current: Reading<Amperes> = or(NeedsDeep),
-                "Input current", Power, Amperes, "Input current of the board." .deep().metric("ttmon_device_input_current_amperes");
+                "Input current", Power, Amperes, "Input current of the board." .deep().metric("ttmon_device_input_current_amperes").full_only();
             let throttle_reasons: Reading<Vec<String>> = or(NeedsDeep),
                 "Throttle reasons", Power, None, "What holds the AI clock below its maximum, by the firmware: power, current, temperature and others; empty for nothing." .deep();
             let voltage: Reading<Volts> = file(Voltage Hwmon "in0_input" Decimal Dynamic 0..=2_000, true, HWMON),
-                "Voltage", Power, Volts, "Voltage of the core rail." .metric("ttmon_device_voltage_volts").kept().short("volt");
+                "Voltage", Power, Volts, "Voltage of the core rail." .metric("ttmon_device_voltage_volts").full_only().kept().short("volt");
             let voltage_limit: Reading<Volts> = file(VoltageMax Hwmon "in0_max" Decimal Static 100..=2_000, false, HWMON_MAX),
-                "Voltage limit", Power, Volts, "Highest voltage of the core rail." .metric("ttmon_device_voltage_limit_volts");
+                "Voltage limit", Power, Volts, "Highest voltage of the core rail." .metric("ttmon_device_voltage_limit_volts").full_only();
             let current: Reading<Amperes> = file(Current Hwmon "curr1_input" Decimal Dynamic 0..=1_000_000, true, HWMON),
                 "Current", Power, Amperes, "Current of the core rail." .metric("ttmon_device_current_amperes").kept().short("curr");
             let current_limit: Reading<Amperes> = file(CurrentMax Hwmon "curr1_max" Decimal Static 1_000..=2_000_000, false, HWMON_MAX),
@@ -94,21 +94,21 @@ macro_rules! rows {
             let aiclk_mhz: Reading<Megahertz> = file(Aiclk Class "tt_aiclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
                 "AI clock", Clock, Megahertz, "Clock of the compute cores." .metric("ttmon_device_aiclk_hertz").kept().short("aiclk").charts(&[Chart::new(5, "aiclk").of("aiclk_limit_mhz")]);
             let axiclk_mhz: Reading<Megahertz> = file(Axiclk Class "tt_axiclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
-                "AXI clock", Clock, Megahertz, "Clock of the chip's buses." .metric("ttmon_device_axiclk_hertz");
+                "AXI clock", Clock, Megahertz, "Clock of the chip's buses." .metric("ttmon_device_axiclk_hertz").full_only();
             let arcclk_mhz: Reading<Megahertz> = file(Arcclk Class "tt_arcclk" Decimal Dynamic CLOCK, true, CLASS_1_28),
-                "ARC clock", Clock, Megahertz, "Clock of the management cores." .metric("ttmon_device_arcclk_hertz");
+                "ARC clock", Clock, Megahertz, "Clock of the management cores." .metric("ttmon_device_arcclk_hertz").full_only();
             let aiclk_limit_mhz: Reading<Megahertz> = or(NoSource),
-                "AI clock limit", Clock, Megahertz, "Nominal highest AI clock, from the product table." .metric("ttmon_device_aiclk_limit_hertz").fixed();
+                "AI clock limit", Clock, Megahertz, "Nominal highest AI clock, from the product table." .metric("ttmon_device_aiclk_limit_hertz").full_only().fixed();
             let utilization: Reading<f64> = or(NeedsDeep),
                 "Utilization", Utilization, Ratio, "Share of time with a program at work, as TT-Metal's dispatch firmware counts it: that of the busiest command queue. 0 where no process holds the chip." .deep().rate(Samples::Two).metric("ttmon_device_utilization_ratio").kept().charts(&[Chart::new(14, "utilization")]);
             let queue_utilization: Reading<Vec<f64>> = or(NeedsDeep),
                 "Queue utilization", Utilization, None, "The utilization of each command queue." .deep().rate(Samples::Two);
             let core_efficiency: Reading<f64> = or(NeedsDeep),
-                "Core efficiency", Utilization, Ratio, "Work of all cores as a share of what they could do in the time." .deep().rate(Samples::Two).metric("ttmon_device_core_efficiency_ratio");
+                "Core efficiency", Utilization, Ratio, "Work of all cores as a share of what they could do in the time." .deep().rate(Samples::Two).metric("ttmon_device_core_efficiency_ratio").full_only();
             let programs_per_s: Reading<f64> = or(NeedsDeep),
-                "Programs/s", Utilization, None, "Programs that the chip has finished a second." .deep().rate(Samples::Two).metric("ttmon_device_programs_per_second");
+                "Programs/s", Utilization, None, "Programs that the chip has finished a second." .deep().rate(Samples::Two).metric("ttmon_device_programs_per_second").full_only();
             let queues_waiting: Reading<u64> = or(NeedsDeep),
-                "Queues waiting", Utilization, Count, "Command queues that wait for the host." .deep().metric("ttmon_device_queues_waiting");
+                "Queues waiting", Utilization, Count, "Command queues that wait for the host." .deep().metric("ttmon_device_queues_waiting").full_only();
             let deep_age_s: Reading<f64> = or(NeedsDeep),
                 "Deep age", Utilization, None, "Seconds since the chip itself was read: an idle chip is read every 30 s." .deep();
             let heartbeat: Reading<u64> = file(Heartbeat Class "tt_heartbeat" Decimal Dynamic U32_VALID, true, since(v(2, 7), v(2, 7), None)),
@@ -120,27 +120,27 @@ macro_rules! rows {
             made "throttling" = |d| Member::get(&d.throttling()),
                 "Throttling", Performance, None, "Whether the AI clock of a chip in use is held down at its temperature or power limit." .metric("ttmon_device_throttling");
             let tensix_cores: Reading<u64> = or(NeedsDeep),
-                "Tensix cores", Identity, Count, "Tensix cores that are not harvested. Where it is known, the L1 total is exact, else nominal." .deep().metric("ttmon_device_tensix_cores");
+                "Tensix cores", Identity, Count, "Tensix cores that are not harvested. Where it is known, the L1 total is exact, else nominal." .deep().metric("ttmon_device_tensix_cores").full_only();
             let eth_links: Reading<Vec<String>> = or(NeedsDeep),
                 "Ethernet links", Performance, None, "Each Ethernet channel that is not harvested, and whether its link is up." .deep();
             let eth_links_up: Reading<u64> = or(NeedsDeep),
                 "Ethernet links up", Performance, Count, "Ethernet links that are up." .deep().metric("ttmon_device_eth_links_up");
             let gddr_trained: Reading<bool> = or(NeedsDeep),
-                "GDDR trained", Performance, None, "Whether the training of every GDDR channel succeeded." .deep().metric("ttmon_device_gddr_trained");
+                "GDDR trained", Performance, None, "Whether the training of every GDDR channel succeeded." .deep().metric("ttmon_device_gddr_trained").full_only();
             let gddr_speed_mts: Reading<u64> = or(NeedsDeep),
                 "GDDR speed", Performance, None, "Speed of the GDDR in MT/s." .deep();
             let gddr_corrected_errors: Reading<u64> = or(NeedsDeep),
-                "GDDR corrected errors", Performance, Count, "Corrected errors of reads and writes; each of the chip's counters stops at 255." .deep().metric("ttmon_device_gddr_corrected_errors");
+                "GDDR corrected errors", Performance, Count, "Corrected errors of reads and writes; each of the chip's counters stops at 255." .deep().metric("ttmon_device_gddr_corrected_errors").full_only();
             let gddr_uncorrected_errors: Reading<u64> = or(NeedsDeep),
                 "GDDR uncorrected errors", Performance, Count, "Directions of channels (read, write) that had an error that was not corrected." .deep().metric("ttmon_device_gddr_uncorrected_errors");
             let pcie_gen: Reading<u64> = file(LinkSpeed Pci "current_link_speed" LinkSpeed Slow GENERATION, false, KERNEL),
-                "PCIe generation", Pcie, None, "Generation of the link now; low while idle may be deliberate." .metric("ttmon_device_pcie_gen");
+                "PCIe generation", Pcie, None, "Generation of the link now; low while idle may be deliberate." .metric("ttmon_device_pcie_gen").full_only();
             let pcie_width: Reading<u64> = file(LinkWidth Pci "current_link_width" Decimal Slow LANES, false, KERNEL),
-                "PCIe width", Pcie, None, "Lanes of the link now." .metric("ttmon_device_pcie_width");
+                "PCIe width", Pcie, None, "Lanes of the link now." .metric("ttmon_device_pcie_width").full_only();
             let pcie_gen_max: Reading<u64> = file(LinkSpeedMax Pci "max_link_speed" LinkSpeed Static GENERATION, false, KERNEL),
-                "PCIe generation max", Pcie, None, "Highest generation of the chip." .metric("ttmon_device_pcie_gen_max");
+                "PCIe generation max", Pcie, None, "Highest generation of the chip." .metric("ttmon_device_pcie_gen_max").full_only();
             let pcie_width_max: Reading<u64> = file(LinkWidthMax Pci "max_link_width" Decimal Static LANES, false, KERNEL),
-                "PCIe width max", Pcie, None, "Most lanes of the chip." .metric("ttmon_device_pcie_width_max");
+                "PCIe width max", Pcie, None, "Most lanes of the chip." .metric("ttmon_device_pcie_width_max").full_only();
             let pcie_degraded: Reading<bool> = or(RemoteChip),
                 "PCIe degraded", Pcie, None, "Whether the link has fewer lanes than the chip and its slot allow." .from(Attr::LinkWidth).metric("ttmon_device_pcie_degraded");
             let pcie_to_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
@@ -148,9 +148,9 @@ macro_rules! rows {
             let pcie_from_device_bytes_per_s: Reading<BytesPerSecond> = or(RemoteChip),
                 "PCIe from device", Pcie, BytesPerSecond, "Data moved from the chip; not on Blackhole, where the size of a word is disputed." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_bytes_per_second").kept().short("from").charts(&[Chart::new(7, "pcie_from")]);
             let pcie_to_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
-                "PCIe words to device", Pcie, WordsPerSecond, "Words of the chip's network moved to it." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").kept().short("to_words").charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]);
+                "PCIe words to device", Pcie, WordsPerSecond, "Words of the chip's network moved to it." .from(Attr::HostPosted0).rate(Samples::Two).metric("ttmon_device_pcie_to_device_words_per_second").full_only().kept().short("to_words").charts(&[Chart::new(8, "pcie_words_to").unless("pcie_to_device_bytes_per_s")]);
             let pcie_from_device_words_per_s: Reading<WordsPerSecond> = or(RemoteChip),
-                "PCIe words from device", Pcie, WordsPerSecond, "Words of the chip's network moved from it." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").kept().short("from_words").charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]);
+                "PCIe words from device", Pcie, WordsPerSecond, "Words of the chip's network moved from it." .from(Attr::ChipPosted0).rate(Samples::Two).metric("ttmon_device_pcie_from_device_words_per_second").full_only().kept().short("from_words").charts(&[Chart::new(9, "pcie_words_from").unless("pcie_from_device_bytes_per_s")]);
             let firmware: Reading<String> = file(FirmwareBundle Class "tt_fw_bundle_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 29), v(1, 32), v(1, 29))),
                 "Firmware bundle", Firmware, None, "Version of the firmware bundle; 80.x is older than 18.x.";
             let m3_fw: Reading<String> = file(FirmwareM3App Class "tt_m3app_fw_ver" FirmwareVersion Static ANY_BUT_ONES, false, since(v(1, 28), v(1, 32), None)),
@@ -172,17 +172,17 @@ macro_rules! rows {
             made "memory.free" = |d| Member::get(&d.memory.dram.free()),
                 "DRAM free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_free_bytes");
             part "memory.l1_total" (memory.l1.total),
-                "L1 total", Memory, Bytes, "L1 of the chip: its cores times the bytes of one. Nominal cores of the product table, or with --deep the exact number (tensix_cores)." .metric("ttmon_device_memory_l1_total_bytes").fixed();
+                "L1 total", Memory, Bytes, "L1 of the chip: its cores times the bytes of one. Nominal cores of the product table, or with --deep the exact number (tensix_cores)." .metric("ttmon_device_memory_l1_total_bytes").full_only().fixed();
             part "memory.l1_used" (memory.l1.used),
-                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").kept().short("l1").charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
+                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").full_only().kept().short("l1").charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
             made "memory.l1_free" = |d| Member::get(&d.memory.l1.free()),
-                "L1 free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_l1_free_bytes");
+                "L1 free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_l1_free_bytes").full_only();
             part "memory.untracked_processes" (memory.untracked_processes),
                 "Untracked processes", Memory, Count, "Processes that hold the chip and tell nobody what they use." .metric("ttmon_device_memory_untracked_processes").kept().short("untracked");
             part "memory.holders" (memory.holders),
                 "Holders", Memory, Count, "Processes that have the chip open, those that cannot be named included; of a remote chip, those of the chip it is reached through." .metric("ttmon_device_memory_holders");
             part "memory.hidden_processes" (memory.hidden_processes),
-                "Hidden processes", Memory, Count, "Open files of processes in other pid namespaces, which cannot be named." .metric("ttmon_device_memory_hidden_processes");
+                "Hidden processes", Memory, Count, "Open files of processes in other pid namespaces, which cannot be named." .metric("ttmon_device_memory_hidden_processes").full_only();
             part "memory.stale_bytes" (memory.stale_bytes),
                 "Stale bytes", Memory, Bytes, "Bytes that dead processes left in TT-Metal's statistics; in no other figure." .metric("ttmon_device_memory_stale_bytes");
             part "memory.stale_processes" (memory.stale_processes),

@@ -14,16 +14,16 @@ table! {
     ///
     /// Fields of one kind of memory of a device: `memory.kinds.KIND.NAME`.
     KindMemory DEVICE_KIND {}
-    part "total" (total), "total", Memory, Bytes, "What the chip has." .metric("ttmon_memory_total_bytes").fixed();
-    part "capacity" (capacity), "capacity", Memory, Bytes, "The allocator's own limit." .metric("ttmon_memory_capacity_bytes");
+    part "total" (total), "total", Memory, Bytes, "What the chip has." .metric("ttmon_memory_total_bytes").full_only().fixed();
+    part "capacity" (capacity), "capacity", Memory, Bytes, "The allocator's own limit." .metric("ttmon_memory_capacity_bytes").full_only();
     part "used" (figure.used), "used", Memory, Bytes, "Live buffers as asked for by programs." .metric("ttmon_memory_used_bytes").kept()
         .charts(&[Chart::new(10, "cb").part("Circular buffers", Kind::Cb), Chart::new(11, "trace").part("Traces", Kind::Trace)]);
-    part "allocated" (figure.allocated), "allocated", Memory, Bytes, "What the allocators took, padding included." .metric("ttmon_memory_allocated_bytes").kept();
-    part "free" (free), "free", Memory, Bytes, "Capacity less allocated, else total less used." .metric("ttmon_memory_free_bytes");
+    part "allocated" (figure.allocated), "allocated", Memory, Bytes, "What the allocators took, padding included." .metric("ttmon_memory_allocated_bytes").full_only().kept();
+    part "free" (free), "free", Memory, Bytes, "Capacity less allocated, else total less used." .metric("ttmon_memory_free_bytes").full_only();
     part "largest_free_per_bank" (largest_free_per_bank), "largest", Memory, Bytes, "Largest free block of a bank; of several allocators, the smallest of theirs." .metric("ttmon_memory_largest_free_per_bank_bytes");
-    part "peak" (figure.peak), "peak", Memory, Bytes, "Highest used." .metric("ttmon_memory_peak_bytes");
+    part "peak" (figure.peak), "peak", Memory, Bytes, "Highest used." .metric("ttmon_memory_peak_bytes").full_only();
     part "peak_time" (figure.peak_time), "peak time", Memory, Time, "When that was.";
-    part "count" (figure.count), "count", Memory, Count, "Live buffers." .metric("ttmon_memory_buffers");
+    part "count" (figure.count), "count", Memory, Count, "Live buffers." .metric("ttmon_memory_buffers").full_only();
     part "source" (figure.source), "source", Memory, None, "Where the figures come from.";
 }
 

@@ -94,7 +94,7 @@ fn an_alert_reaches_a_webhook_and_ends() {
     // What the API, the scrape and the journal say.
     let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
     assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "firing");
-    let scrape = service.scrape(crate::metrics::Dialect::Text);
+    let scrape = String::from_utf8(service.scrape(crate::metrics::Dialect::Text, false, crate::access::Door::Loopback)).expect("text");
     assert!(scrape.contains("ttmon_alerts_firing{rule=\"hot\",severity=\"critical\"} 1\n"), "{scrape}");
     assert!(scrape.contains("ttmon_alert_messages_total{receiver=\"hook\",result=\"sent\"} 1\n"), "{scrape}");
     let told = service.happenings_after(0).into_iter().map(|happening| happening.json()["state"].clone()).collect::<Vec<_>>();

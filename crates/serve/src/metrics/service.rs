@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::Detail;
 use super::writer::{Dialect, Family, Sort, Writer};
 
 #[rustfmt::skip] // one row a line
@@ -40,14 +41,15 @@ pub(super) const ALL: [(Family<'static>, &str); 23] = [
     (families::UP, ""),
     (families::AGE, ""),
     (families::SCAN_AGE, ""),
-    (families::CUT, ""),
-    (families::DURATION, ""),
     (families::INTERVAL, ""),
     (families::SAMPLES, ""),
     (families::ERRORS, ""),
+    (families::PROBLEMS, ""),
+    (families::ALERTS, "rule, severity"),
+    (families::CUT, ""),
+    (families::DURATION, ""),
     (families::MISSED, ""),
     (families::CPU, ""),
-    (families::PROBLEMS, ""),
     (families::HISTORY, ""),
     (families::EVENTS, ""),
     (families::REQUESTS, "code"),
@@ -55,7 +57,6 @@ pub(super) const ALL: [(Family<'static>, &str); 23] = [
     (families::STREAMS, ""),
     (families::DROPPED, "reason"),
     (families::HEARD, "what"),
-    (families::ALERTS, "rule, severity"),
     (families::MESSAGES, "receiver, result"),
     (families::UNTOLD, "receiver"),
     (families::UNJUDGED, ""),
@@ -163,11 +164,14 @@ pub(crate) struct MessageFigures {
 }
 
 impl AlertFigures {
-    fn write(&self, out: &mut Writer) {
+    fn write_firing(&self, out: &mut Writer) {
         out.family(&families::ALERTS);
         for (rule, severity, devices) in &self.firing {
             out.value(&[], &[("rule", rule), ("severity", severity)], *devices as f64);
         }
+    }
+
+    fn write_messages(&self, out: &mut Writer) {
         out.family(&families::MESSAGES);
         for MessageFigures { receiver, sent, failed, .. } in &self.messages {
             out.value(&[], &[("receiver", receiver), ("result", "sent")], *sent as f64);
@@ -183,8 +187,8 @@ impl AlertFigures {
 }
 
 impl Own {
-    /// The families above, in their order.
-    pub(crate) fn text(&self, counters: &Counters, dialect: Dialect) -> String {
+    /// The families above, in their order; lean ones, which name no receiver, alone or with the rest.
+    pub(crate) fn text(&self, counters: &Counters, dialect: Dialect, detail: Detail) -> String {
         let mut out = Writer::new(dialect);
         out.family(&families::BUILD_INFO);
         out.value(&[], &[("version", self.version), ("origin", self.origin)], 1.0);
@@ -195,14 +199,26 @@ impl Own {
         one(&families::UP, Some(f64::from(u8::from(self.is_fresh))));
         one(&families::AGE, self.age.map(|age| age.as_secs_f64()));
         one(&families::SCAN_AGE, self.scan_age.map(|age| age.as_secs_f64()));
-        one(&families::CUT, Some(self.cut as f64));
-        one(&families::DURATION, self.age.map(|_| self.duration.as_secs_f64()));
         one(&families::INTERVAL, Some(self.interval.as_secs_f64()));
         one(&families::SAMPLES, Some(self.samples as f64));
         one(&families::ERRORS, Some(self.errors as f64));
+        one(&families::PROBLEMS, self.problems.map(|problems| problems as f64));
+        self.alerts.write_firing(&mut out);
+        if detail == Detail::Full {
+            self.write_details(&mut out, counters);
+        }
+        out.into_text()
+    }
+
+    fn write_details(&self, out: &mut Writer, counters: &Counters) {
+        let mut one = |family: &Family<'_>, value: Option<f64>| {
+            out.family(family);
+            out.reading(&[], &[], value);
+        };
+        one(&families::CUT, Some(self.cut as f64));
+        one(&families::DURATION, self.age.map(|_| self.duration.as_secs_f64()));
         one(&families::MISSED, Some(self.missed as f64));
         one(&families::CPU, Some(self.cpu.as_secs_f64()));
-        one(&families::PROBLEMS, self.problems.map(|problems| problems as f64));
         one(&families::HISTORY, Some(self.history_bytes as f64));
         one(&families::EVENTS, Some(self.events as f64));
         out.family(&families::REQUESTS);
@@ -221,7 +237,6 @@ impl Own {
         for (what, count) in &self.heard {
             out.value(&[], &[("what", what)], *count as f64);
         }
-        self.alerts.write(&mut out);
-        out.into_text()
+        self.alerts.write_messages(out);
     }
 }

@@ -33,7 +33,7 @@ fn machine_and(snapshot: &Snapshot, own: &Own, dialect: Dialect) -> String {
     let mut chips = Chips::default();
     chips.take_in(Duration::from_secs(10), snapshot);
     chips.take_in(Duration::from_secs(12), snapshot);
-    super::machine(snapshot, &chips, dialect, Processes::Shown) + &own.text(&Counters::default(), dialect) + dialect.end()
+    super::machine(snapshot, &chips, dialect, Processes::Shown) + &own.text(&Counters::default(), dialect, Detail::Full) + dialect.end()
 }
 
 /// Each family once and in one piece; each series once, with at most six labels, an info with eight; values are numbers.
@@ -97,5 +97,37 @@ fn labels_outlast_a_reset() {
     };
     for name in ["ttmon_device_state{", "ttmon_device_info{", "ttmon_workload_info{"] {
         assert_eq!(keys(&before, name), keys(&away, name));
+    }
+}
+
+/// A host of 32 chips, everything known but what `--deep` reads: as many series as a storage is planned for.
+#[test]
+fn lean_series_are_few() {
+    let snapshot = crate::fixture::with_devices(32);
+    let mut chips = Chips::default();
+    chips.take_in(Duration::from_secs(10), &snapshot);
+    let series = |detail| {
+        let scope = Scope { detail, processes: Processes::Left };
+        let own = Own { alerts: AlertFigures { firing: vec![("hot".to_owned(), "critical", 0); 16], ..AlertFigures::default() }, ..Own::default() };
+        let own = own.text(&Counters::default(), Dialect::Text, detail);
+        let text = super::machine(&snapshot, &chips, Dialect::Text, scope) + &own;
+        let lines = text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned);
+        lines.collect::<Vec<String>>()
+    };
+    let (lean, full) = (series(Detail::Lean), series(Detail::Full));
+    assert!(lean.len() <= 1_500 && lean.len() < full.len(), "{} of {}", lean.len(), full.len());
+    assert!(lean.iter().all(|line| full.contains(line)), "lean has what full has not");
+    assert!(!lean.iter().any(|line| line.starts_with("ttmon_http_") || line.starts_with("ttmon_process_")));
+}
+
+/// Rules that are given to Prometheus find their series in either form.
+#[test]
+fn metrics_of_built_in_alerts_are_lean() {
+    for rule in ttmon_alerts::builtin() {
+        for name in rule.when.fields() {
+            let field = ttmon_model::fields::DeviceField::find(&name).expect("a field");
+            let is_lean = name == "state" || name == "health" || field.metric.is_some_and(|metric| metric.is_lean);
+            assert!(is_lean, "{}: {name}", rule.name);
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 /// Which format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dialect {
     /// The text format 0.0.4.
     Text,

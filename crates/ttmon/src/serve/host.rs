@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ttmon_serve::{Host, Options, StartError, Token};
+use ttmon_serve::{Host, MetricsDetail, Options, StartError, Token};
 
 use super::systemd::Opened;
 use super::{places, secret};
-use crate::cli::ServeArgs;
+use crate::cli::{self, ServeArgs};
 use crate::failure::Failure;
 use crate::meant::{Context, Place};
 use crate::open::Placed;
@@ -36,11 +36,17 @@ pub(super) fn prepare(
         options.listen = listener.local_addr().ok();
         options.http_listener = Some(listener);
     }
+    if let Some(listener) = opened.metrics.take() {
+        if args.metrics_listen.is_some() {
+            return Err(Failure::usage("--metrics-listen does not go with a port that the service manager opened; leave one of them out"));
+        }
+        options.metrics_listener = Some(listener);
+    }
     options.api_listener = options.api.as_deref().and_then(|api| opened.take_stream(api));
     let api = options.api.clone();
     let slots = options.state.as_ref().map(|state| state.join("devices"));
     let host = Host::prepare(placed.root.clone(), ttmon_source::Options { slots, ..placed.options.clone() }, options)?;
-    let announcement = announcement(context, api.as_deref(), host.address(), args);
+    let announcement = announcement(context, api.as_deref(), &host, args);
     Ok((host, announcement))
 }
 
@@ -62,6 +68,12 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         allow_remote: args.allow_remote,
         token: token(args.token_file.as_deref())?.or_else(|| is_local.then(secret::own).flatten()),
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
+        metrics_listen: args.metrics_listen.as_deref().map(|text| address("--metrics-listen", text)).transpose()?,
+        metrics_listener: None,
+        metrics_detail: match args.metrics {
+            cli::MetricsDetail::Full => MetricsDetail::Full,
+            cli::MetricsDetail::Lean => MetricsDetail::Lean,
+        },
         process_metrics: args.process_metrics,
         state: None,
         alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real))?,
@@ -78,9 +90,12 @@ fn listen(text: &str) -> Result<Option<SocketAddr>, Failure> {
     if text == "off" {
         return Ok(None);
     }
+    address("--listen", text).map(Some).map_err(|failure| Failure::usage(format!("{}, or off", failure.message)))
+}
+
+fn address(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    let address = address.parse().map_err(|_| Failure::usage(format!("--listen {text}: give ADDR:PORT, such as {LISTEN_DEFAULT}, or off")));
-    address.map(Some)
+    address.parse().map_err(|_| Failure::usage(format!("{flag} {text}: give ADDR:PORT, such as {LISTEN_DEFAULT}")))
 }
 
 /// From the file that was named, else from the environment. A token on the command line would be for everybody to read.
@@ -95,15 +110,17 @@ pub(crate) fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
     read.map(Some).map_err(Failure::new)
 }
 
-fn announcement(context: &Context, api: Option<&Path>, address: Option<SocketAddr>, args: &ServeArgs) -> String {
+fn announcement(context: &Context, api: Option<&Path>, host: &Host, args: &ServeArgs) -> String {
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let places: Vec<String> =
-        api.map(|path| path.display().to_string()).into_iter().chain(address.map(|address| format!("{scheme}://{address}"))).collect();
+    let at = |address: SocketAddr| format!("{scheme}://{address}");
+    let metrics = host.metrics_address().map(|address| format!("; metrics alone, to every host, at {}/metrics", at(address)));
+    let metrics = metrics.unwrap_or_default();
+    let places: Vec<String> = api.map(|path| path.display().to_string()).into_iter().chain(host.address().map(at)).collect();
     let simulated = if matches!(context.place, Place::Simulated(..)) { " a simulated machine" } else { "" };
     if places.is_empty() {
-        return format!("serving{simulated} on the allocation socket alone: --listen is off, and --api names no socket");
+        return format!("serving{simulated} on the allocation socket alone: --listen is off, and --api names no socket{metrics}");
     }
-    format!("serving{simulated} at {}", places.join(" and "))
+    format!("serving{simulated} at {}{metrics}", places.join(" and "))
 }
 
 impl From<StartError> for Failure {

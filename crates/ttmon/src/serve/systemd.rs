@@ -24,26 +24,33 @@ pub(super) fn notify(state: &str) {
     }
 }
 
-/// Sockets that were opened for us: streams for allocations or the API, a datagram socket for ledgers, a port for HTTP.
+/// Sockets that were opened for us: streams for allocations or the API, a datagram socket for ledgers, a port for HTTP and one for
+/// metrics alone.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     pub(super) streams: Vec<UnixListener>,
     pub(super) datagram: Option<UnixDatagram>,
     pub(super) http: Option<TcpListener>,
+    /// A port with `FileDescriptorName=metrics`.
+    pub(super) metrics: Option<TcpListener>,
 }
 
 /// Takes what the service manager opened; a second port is refused, since nobody would accept on the first.
 pub(super) fn opened() -> Result<Opened, Failure> {
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':').map(str::to_owned);
     let mut found = ListenFd::from_env();
     let mut opened = Opened::default();
     for index in 0..found.len() {
+        let name = names.next().unwrap_or_default();
         // Each kind refuses the other's.
         if let Ok(Some(listener)) = found.take_unix_listener(index) {
             opened.streams.push(listener);
         } else if let Ok(Some(socket)) = found.take_unix_datagram(index) {
             put_once(&mut opened.datagram, socket, "datagram sockets")?;
         } else if let Ok(Some(listener)) = found.take_tcp_listener(index) {
-            put_once(&mut opened.http, listener, "ports")?;
+            let place = if name == "metrics" { &mut opened.metrics } else { &mut opened.http };
+            put_once(place, listener, "ports")?;
         }
     }
     Ok(opened)
