@@ -8,6 +8,7 @@ import { age, isReport, isStale, link, snapshot, start, token } from "./store";
 import { duration } from "./format";
 import { Device } from "./device";
 import { Events } from "./events";
+import { Fleet, hasFleet } from "./fleet";
 import { Memory } from "./memory";
 import { Mesh } from "./mesh";
 import { Overview } from "./overview";
@@ -23,6 +24,7 @@ const VIEWS = [
   { name: "processes", title: "Processes", key: "4", view: Processes },
   { name: "mesh", title: "Mesh", key: "5", view: Mesh },
   { name: "events", title: "Events", key: "6", view: Events },
+  { name: "fleet", title: "Fleet", key: "7", view: Fleet },
 ];
 
 function Status() {
@@ -68,7 +70,7 @@ function Header() {
         {current?.driver && <small> driver {current.driver}</small>}
       </span>
       <nav aria-label="Views">
-        {VIEWS.map(({ name, title, key }) => (
+        {VIEWS.filter(({ name }) => name !== "fleet" || hasFleet()).map(({ name, title, key }) => (
           <a key={name} href={address(name)} aria-current={route.value.view === name ? "page" : undefined} title={`Key ${key}`}>
             {title}
           </a>

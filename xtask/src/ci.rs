@@ -6,6 +6,7 @@
 mod alertmanager;
 mod api;
 mod driver_vm;
+mod fleet;
 mod loom;
 mod package;
 mod page;
@@ -74,6 +75,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "adversary", kind: Kind::Required, run: adversary },
     Stage { name: "prometheus", kind: Kind::Optional, run: prometheus::run },
     Stage { name: "alertmanager", kind: Kind::Required, run: alertmanager::run },
+    Stage { name: "fleet", kind: Kind::Required, run: fleet::run },
     Stage { name: "api", kind: Kind::Optional, run: api::run },
     Stage { name: "page", kind: Kind::Required, run: page::run },
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },

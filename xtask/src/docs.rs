@@ -15,11 +15,24 @@ const PAGES: &[Page] = &[
     Page { path: "docs/cli.md", text: |project| printed(project, "cli") },
     Page { path: "web/openapi.json", text: |project| printed(project, "openapi") },
     Page { path: "docs/metrics.md", text: |project| printed(project, "metrics") },
+    Page { path: "deploy/rules/ttmon-records.yml", text: |project| deployed(project, "rules/ttmon-records.yml") },
+    Page { path: "deploy/rules/ttmon-alerts.yml", text: |project| deployed(project, "rules/ttmon-alerts.yml") },
+    Page { path: "deploy/rules/ttmon-alerts-test.yml", text: |project| deployed(project, "rules/ttmon-alerts-test.yml") },
+    Page { path: "deploy/grafana/ttmon-fleet.json", text: |project| deployed(project, "grafana/ttmon-fleet.json") },
+    Page { path: "deploy/grafana/ttmon-host.json", text: |project| deployed(project, "grafana/ttmon-host.json") },
+    Page { path: "deploy/grafana/ttmon-job.json", text: |project| deployed(project, "grafana/ttmon-job.json") },
+    Page { path: "deploy/grafana/ttmon-memory.json", text: |project| deployed(project, "grafana/ttmon-memory.json") },
+    Page { path: "deploy/grafana/ttmon-serving.json", text: |project| deployed(project, "grafana/ttmon-serving.json") },
 ];
 
 /// What the program itself prints: xtask need not be built with all of it.
 fn printed(project: &Project, page: &str) -> Result<String, String> {
     output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown", page]))
+}
+
+/// A file below deploy/.
+fn deployed(project: &Project, file: &str) -> Result<String, String> {
+    output(&mut project.cargo(&["run", "--quiet", "--package", "ttmon", "--", "markdown", "deploy", file]))
 }
 
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {

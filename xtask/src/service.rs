@@ -73,7 +73,8 @@ pub(crate) fn serve(command: &mut Command, address: &str) -> Result<(Ended, u16)
     let mut process = Ended(spawned.map_err(|error| format!("ttmon serve: {error}"))?);
     let mut lines = BufReader::new(process.0.stderr.take().ok_or("ttmon serve has no messages")?).lines().map_while(Result::ok);
     let place = lines.find(|line| line.contains(address));
-    let port = place.and_then(|line| line.rsplit(':').next()?.trim().parse().ok());
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let port = place.and_then(|line| digits(line.rsplit(':').next()?).parse().ok());
     // What it says later must find a reader, or it would wait for one.
     thread::spawn(move || lines.for_each(drop));
     Ok((process, port.ok_or("ttmon serve did not say where it serves")?))

@@ -9,6 +9,7 @@
 //!
 //! Each part has a meaning in PromQL too, so that the same rule can be given to Prometheus.
 
+mod example;
 mod parse;
 mod promql;
 

@@ -27,7 +27,7 @@ use ttmon_model::sample::Origin;
 pub use events::Events;
 pub use past::{Past, Series};
 pub use place::{BadPlace, Place};
-pub use post::{PostError, Target, post};
+pub use post::{Credentials, PostError, Target, get, post};
 pub use roots::RootsError;
 pub use tls::Roots;
 pub use trouble::Trouble;

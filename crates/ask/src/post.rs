@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::stream::{self, Deadline};
-use crate::{BadPlace, Place, Roots, Trouble, status};
+use crate::{BadPlace, Place, Roots, Trouble, status, understand};
 
 /// Longest first line of an answer that is read.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -61,6 +61,65 @@ impl Target {
     /// The same place, with more behind its path.
     pub fn joined(&self, path: &str) -> Self {
         Self { place: self.place.clone(), path: format!("{}{path}", self.path.trim_end_matches('/')) }
+    }
+}
+
+/// What a request is signed with.
+#[derive(Clone)]
+pub enum Credentials {
+    /// `Authorization: Bearer`
+    Bearer(String),
+    /// `Authorization: Basic`, of `USER:PASSWORD`
+    Basic(String),
+}
+
+/// It is in no message.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
+impl Credentials {
+    fn header(&self) -> String {
+        match self {
+            Self::Bearer(token) => format!("Authorization: Bearer {token}\r\n"),
+            Self::Basic(pair) => format!("Authorization: Basic {}\r\n", base64(pair.as_bytes())),
+        }
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let letter = |bits: u32| char::from(LETTERS[usize::try_from(bits & 63).unwrap_or(0)]);
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0, |bits: u32, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            text.push(if place <= three.len() { letter(bits >> (18 - 6 * place)) } else { '=' });
+        }
+    }
+    text
+}
+
+/// Gets the text behind an address, which is at most so long. All of it has one deadline, as in [`post`]. A redirect is not followed.
+pub fn get(
+    target: &Target,
+    roots: Option<&Roots>,
+    credentials: Option<&Credentials>,
+    bytes_max: usize,
+    patience: Duration,
+) -> Result<String, Trouble> {
+    let mut stream = stream::open(&target.place, roots, Deadline::after(patience))?;
+    let signed = credentials.map_or_else(String::new, Credentials::header);
+    let host = target.place.host_header();
+    let request = format!("GET {} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n{signed}\r\n", target.path);
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(Trouble::silent)?;
+    let mut answer = Vec::new();
+    match stream.take(bytes_max as u64 + 1).read_to_end(&mut answer) {
+        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(Trouble::silent(error)),
+        _ if answer.len() > bytes_max => Err(Trouble::Endless),
+        _ => Ok(understand(answer)?.0),
     }
 }
 
@@ -183,6 +242,15 @@ mod tests {
         assert_eq!(told("HTTP/1.0 500 No\r\n\r\n"), Err("answers with status 500".to_owned()));
         assert_eq!(told("hello\n"), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
         assert_eq!(told(""), Err("answers in another way than this ttmon knows (it does not speak HTTP)".to_owned()));
+    }
+
+    #[test]
+    fn credentials_are_encoded() {
+        for (text, encoded) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("user:päss", "dXNlcjpww6Rzcw==")] {
+            assert_eq!(base64(text.as_bytes()), encoded);
+        }
+        let pair = Credentials::Basic("u:p".to_owned());
+        assert_eq!((pair.header().as_str(), format!("{pair:?}").as_str()), ("Authorization: Basic dTpw\r\n", "Credentials(..)"));
     }
 
     #[test]

@@ -37,6 +37,8 @@ mod routes;
 mod sampler;
 mod scans;
 mod service;
+mod simulated;
+mod texts;
 mod tls;
 mod turns;
 
@@ -64,6 +66,8 @@ pub use newest::Published;
 pub use page::report_page;
 pub use past::{Keeper, Past};
 pub use routes::{fields_document as fields, mesh_document as mesh, openapi_document as openapi};
+pub use simulated::SimulatedHost;
+pub use texts::{TextAnswer, TextRequest, serve_texts};
 pub use tls::{IS_BUILT_IN as HAS_TLS, TlsError};
 
 use doors::{TcpDoor, UnixDoor};
@@ -102,6 +106,8 @@ pub struct Options {
     pub process_metrics: bool,
     /// Where the allocation socket keeps its state, if there is one: /readyz tells when it is full. Silences are there, too.
     pub state: Option<PathBuf>,
+    /// The store that knows other hosts.
+    pub fleet: Option<ttmon_fleet::Store>,
     /// Rules of alerts, and who is told of them.
     pub alerts: ttmon_alerts::Config,
 }
@@ -189,6 +195,7 @@ impl Host {
         service.state = options.state;
         service.cluster = cluster;
         service.detail = options.metrics_detail;
+        service.fleet = options.fleet;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
         Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, metrics, tls } })

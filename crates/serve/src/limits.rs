@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) const TCP_CONNECTIONS_MAX: usize = 2048;
 /// Connections over the Unix socket at once; its peers are programs of this host. Likewise by user.
 pub(crate) const UNIX_CONNECTIONS_MAX: usize = 512;
+/// Connections to a service of texts: a storage keeps one for each of the hosts that are simulated at one port.
+pub(crate) const TEXT_CONNECTIONS_MAX: usize = 4096;
 /// Event streams at once, of both together: each costs a copy of what happens. For one more, the user or address with the most loses its
 /// oldest, whose reader comes back with the number of the last event it saw.
 pub(crate) const STREAMS_MAX: usize = 256;

@@ -3,6 +3,7 @@
 mod ask;
 mod documents;
 mod fields;
+mod fleet;
 mod openapi;
 mod recorders;
 mod stream;
@@ -53,6 +54,8 @@ pub(crate) enum Answer {
     Alerts,
     Mesh,
     Fields,
+    Fleet,
+    FleetFind,
     OpenApi,
     Metrics,
     Healthz,
@@ -205,6 +208,32 @@ pub(crate) const ROUTES: &[Route] = &[
         parameters: &[],
         answer: Answer::Fields,
     },
+    Route {
+        path: "/api/v1/fleet",
+        id: "fleet",
+        summary: "All hosts of a fleet, worst first, from the store of --fleet; 404 without one.",
+        parameters: &[],
+        answer: Answer::Fleet,
+    },
+    Route {
+        path: "/api/v1/fleet/find",
+        id: "fleet_find",
+        summary: "Hosts with idle chips, from the store of --fleet; nothing is reserved.",
+        parameters: &[
+            Parameter {
+                name: "chips",
+                schema: r#"{"type": "integer", "minimum": 1, "maximum": 65535, "default": 1}"#,
+                help: "At least so many chips of one host that no process holds.",
+            },
+            Parameter { name: "board", schema: r#"{"type": "string"}"#, help: "Of a board whose name begins so." },
+            Parameter {
+                name: "free_dram",
+                schema: r#"{"type": "integer", "minimum": 0, "maximum": 4503599626321920, "default": 0}"#,
+                help: "With at least so many bytes of DRAM free on each; memory that is not known is not free.",
+            },
+        ],
+        answer: Answer::FleetFind,
+    },
     Route { path: "/api/v1/openapi.json", id: "openapi", summary: "This description.", parameters: &[], answer: Answer::OpenApi },
     Route {
         path: "/metrics",
@@ -225,7 +254,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// The tables of fields, the same for every version of the program.
 pub fn fields_document() -> String {
-    fields::document("0")
+    fields::document("0", false)
 }
 
 /// The description of the paths, the same for every version of the program.
@@ -283,6 +312,9 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         return Ok(page::answer(asset, question.headers));
     }
     let route = route.ok_or(Problem::NotFound)?;
+    if matches!(route.answer, Answer::Fleet | Answer::FleetFind) && service.fleet.is_none() {
+        return Err(Problem::NotFound);
+    }
     let parameters = Parameters::parse(question.query, route.parameters)?;
     match route.answer {
         Answer::Snapshot | Answer::Devices | Answer::Processes => documents::part(service, route.answer, view).await,
@@ -295,7 +327,9 @@ async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Resul
         Answer::Events => stream::events(service, view, question, ask::events(&parameters, question.headers)?).await,
         Answer::Alerts => documents::alerts(service),
         Answer::Mesh => documents::mesh(service),
-        Answer::Fields => Ok(typed("application/json", fields::document(service.version))),
+        Answer::Fields => Ok(typed("application/json", fields::document(service.version, service.fleet.is_some()))),
+        Answer::Fleet => fleet::overview(service, view).await,
+        Answer::FleetFind => fleet::find(service, view, fleet::request(&parameters)?).await,
         Answer::OpenApi => Ok(typed("application/json", openapi::document(service.version))),
         Answer::Metrics => {
             let accept = question.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();

@@ -31,6 +31,8 @@ pub(crate) struct Service {
     pub(crate) interval: Duration,
     pub(crate) processes: Processes,
     pub(crate) detail: Detail,
+    /// The store that knows other hosts.
+    pub(crate) fleet: Option<ttmon_fleet::Store>,
     pub(crate) token: Option<Token>,
     /// Where the allocation socket keeps its state.
     pub(crate) state: Option<PathBuf>,
@@ -86,6 +88,7 @@ impl Service {
             interval,
             processes,
             detail: Detail::Full,
+            fleet: None,
             token,
             state: None,
             cluster: None,

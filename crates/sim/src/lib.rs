@@ -48,6 +48,7 @@ mod faults;
 mod files;
 mod image;
 mod kernel;
+mod paper;
 mod region;
 mod tree;
 

@@ -3,9 +3,11 @@
 
 mod alerts;
 mod export;
+mod fleet;
 mod monitors;
 mod plain;
 mod run;
+mod serve;
 pub(crate) mod span;
 
 use std::ffi::OsString;
@@ -23,7 +25,9 @@ pub(crate) use monitors::{DmonArgs, EventsArgs, LinesArgs, PmonArgs, RecordArgs,
 pub(crate) use export::{ExportArgs, ExportFormat};
 
 pub(crate) use alerts::{AlertsArgs, AlertsCommand, SilenceArgs};
+pub(crate) use fleet::{FindArgs, FleetArgs, FleetCommand, SdArgs, SdFrom, SimFleetArgs, StoreArgs};
 pub(crate) use run::RunArgs;
+pub(crate) use serve::{LogFormat, MetricsDetail, ServeArgs};
 
 /// See Tenstorrent devices: health, clocks, power, temperature, memory, and who uses them.
 ///
@@ -138,6 +142,9 @@ const SENSELESS: &[(&str, &[&str])] = &[
     ("completions", OF_MACHINES),
     ("man", OF_MACHINES),
     ("help", OF_MACHINES),
+    ("fleet", &["device", "id", "no_server", "root", "sim", "seed", "cluster", "read_timeout"]),
+    ("sd", &["device", "id", "json", "no_server", "root", "sim", "seed", "cluster", "read_timeout", "color", "ascii"]),
+    ("sim-fleet", &["device", "id", "json", "no_server", "root", "sim", "cluster", "read_timeout", "color", "ascii"]),
     ("dmon", &["json"]),
     ("pmon", &["json"]),
 ];
@@ -186,6 +193,17 @@ pub(crate) struct Everywhere {
 }
 
 impl Everywhere {
+    /// Whether it names devices or a machine, where another one is meant.
+    pub(crate) fn names_another_machine(&self) -> bool {
+        self.seed.is_some() || self.names_another_machine_but_seed()
+    }
+
+    /// The same for a command that simulates something itself.
+    pub(crate) fn names_another_machine_but_seed(&self) -> bool {
+        let Self { device, id, root, sim, cluster, .. } = self;
+        !device.is_empty() || !id.is_empty() || root.is_some() || sim.is_some() || cluster.is_some()
+    }
+
     /// Whether it says which machine is meant, what of it, or how it is told.
     pub(crate) fn names_a_machine(&self) -> bool {
         let Self { device, id, json, root, sim, seed, cluster, .. } = self;
@@ -320,6 +338,12 @@ pub(crate) enum Command {
         #[arg(long)]
         no_stacks: bool,
     },
+    /// List the hosts of a fleet, worst first, from a store with Prometheus's HTTP API.
+    Fleet(FleetArgs),
+    /// Print the hosts of a fleet as JSON for Prometheus's file_sd and http_sd.
+    Sd(SdArgs),
+    /// Serve the metrics of simulated hosts: a load for stores, rules and dashboards.
+    SimFleet(SimFleetArgs),
     /// Record what is seen, for `ttmon top --replay`: JSON lines in zstd. Ctrl-C ends it.
     Record(RecordArgs),
     /// Make (or remove) links under the names of earlier tools: tt_smi, tt_smi_umd, tt-nvtop, allocation_monitor_client,
@@ -363,6 +387,8 @@ pub(crate) enum Command {
         /// The reference of all commands, or that of the metrics.
         #[arg(default_value = "cli")]
         page: Page,
+        /// Of `deploy`: the file below deploy/.
+        file: Option<String>,
     },
 }
 
@@ -385,6 +411,8 @@ pub(crate) enum Page {
     Metrics,
     /// web/openapi.json
     Openapi,
+    /// A file below deploy/
+    Deploy,
 }
 
 /// Flags of `doctor`.
@@ -495,84 +523,4 @@ pub(crate) enum Order {
     Address,
     /// By tag.
     Tag,
-}
-
-/// Flags of `serve`.
-#[derive(Debug, Default, Args)]
-pub(crate) struct ServeArgs {
-    /// Allocation socket [default: /run/ttmon/alloc.sock and /tmp/tt_allocation_server.sock, also TTMON_SOCKET].
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// Who may connect to it, as chmod takes it [default: 0666: peers are known by the kernel and touch only their own].
-    #[arg(long, value_name = "MODE")]
-    pub(crate) socket_mode: Option<String>,
-    /// Socket that ledgers are handed over at [default: /run/ttmon/handover.sock as root, else below $XDG_RUNTIME_DIR].
-    #[arg(long, value_name = "PATH")]
-    pub(crate) handover: Option<PathBuf>,
-    /// Where entries are kept, so that a restart loses nothing; slower outside tmpfs [default: /run/ttmon/state as root, else
-    /// below $XDG_RUNTIME_DIR, else below /dev/shm].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
-    /// Unix socket of the API [default: /run/ttmon/api.sock as root, else $XDG_RUNTIME_DIR/ttmon/api.sock].
-    #[arg(long, value_name = "PATH")]
-    pub(crate) api: Option<PathBuf>,
-    /// Where to serve HTTP [default: 127.0.0.1:9477], or off.
-    #[arg(long, value_name = "ADDR:PORT|off")]
-    pub(crate) listen: Option<String>,
-    /// Time from one sample to the next, 100ms to 1h; a bare number is seconds [default: 1].
-    #[arg(long, value_name = "TIME", value_parser = span::seconds)]
-    pub(crate) interval: Option<Duration>,
-    /// Read the chips themselves too, as `ttmon --deep` does, for all clients.
-    #[arg(long)]
-    pub(crate) deep: bool,
-    /// Let other hosts ask; takes a token and TLS too.
-    #[arg(long)]
-    pub(crate) allow_remote: bool,
-    /// File with the token that opens everything over HTTP; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Certificate (and its chain) of HTTPS, PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Key of HTTPS, PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// How many series the metrics have [default: full].
-    #[arg(long, value_name = "DETAIL", default_value = "full", hide_default_value = true)]
-    pub(crate) metrics: MetricsDetail,
-    /// Serve metrics of devices and workloads, and nothing else, without a token to every host; HTTPS with --tls-cert.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) metrics_listen: Option<String>,
-    /// Give each process metrics of its own; not at --metrics-listen.
-    #[arg(long)]
-    pub(crate) process_metrics: bool,
-    /// Configuration file of alerts instead of /etc/ttmon/config.toml and the user's own; also TTMON_CONFIG.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Print neither the banner nor events; errors and dumps are still printed.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// How lines look.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) log: LogFormat,
-}
-
-/// How many series the metrics have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MetricsDetail {
-    /// Everything: up to 2,700 series for 32 chips.
-    #[default]
-    Full,
-    /// What alerts and dashboards of many hosts need: at most 1,500.
-    Lean,
-}
-
-/// How lines of the service look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
 }

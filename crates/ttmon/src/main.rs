@@ -12,6 +12,7 @@ mod env;
 mod events;
 mod export;
 mod failure;
+mod fleet;
 mod meant;
 mod mem;
 mod monitor;
@@ -23,9 +24,11 @@ mod pages;
 mod record;
 mod report;
 mod run;
+mod sd;
 mod serve;
 mod server;
 mod show;
+mod sim_fleet;
 mod terminal;
 mod top;
 mod topo;
@@ -104,6 +107,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
             Command::Env { .. }
                 | Command::Alias(_)
                 | Command::Report(_)
+                | Command::Sd(_)
                 | Command::Token { .. }
                 | Command::Completions { .. }
                 | Command::Man { .. }
@@ -146,9 +150,13 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Help { command }) => Output::Stdout.write(pages::help(command.as_deref())?.as_bytes()),
         Some(Command::Man { dir: Some(dir), .. }) => pages::write_manual(dir),
         Some(Command::Man { command, dir: None }) => Output::Stdout.write(&pages::man(command.as_deref())?),
-        Some(Command::Markdown { page: Page::Cli }) => Output::Stdout.write(pages::markdown().as_bytes()),
-        Some(Command::Markdown { page: Page::Metrics }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
-        Some(Command::Markdown { page: Page::Openapi }) => Output::Stdout.write(ttmon_serve::openapi().as_bytes()),
+        Some(Command::Markdown { page: Page::Cli, .. }) => Output::Stdout.write(pages::markdown().as_bytes()),
+        Some(Command::Markdown { page: Page::Metrics, .. }) => Output::Stdout.write(ttmon_serve::metrics_markdown().as_bytes()),
+        Some(Command::Markdown { page: Page::Openapi, .. }) => Output::Stdout.write(ttmon_serve::openapi().as_bytes()),
+        Some(Command::Markdown { page: Page::Deploy, file }) => Output::Stdout.write(pages::deploy(file.as_deref())?.as_bytes()),
+        Some(Command::Fleet(args)) => fleet::run(&cli.common, args),
+        Some(Command::Sd(args)) => sd::run(args),
+        Some(Command::SimFleet(args)) => sim_fleet::run(&cli.common, args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Export(args)) => export::run(&cli.common, args),
         Some(Command::Token { token_file }) => Output::Stdout.write(serve::print_token(token_file.as_deref())?.as_bytes()),

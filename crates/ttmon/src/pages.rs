@@ -121,3 +121,28 @@ const EXIT_CODES: &str = "
 
 `NO_COLOR`, `COLUMNS`, `TERM` and the locale are respected as usual; a locale that is not UTF-8 gets ASCII.
 ";
+
+/// A generated file below deploy/, by its path.
+pub(crate) fn deploy(file: Option<&str>) -> Result<String, Failure> {
+    let dashboard = |name: &str| ttmon_fleet::DASHBOARDS.iter().find(|dashboard| dashboard.name == name);
+    match file.unwrap_or_default() {
+        "rules/ttmon-alerts.yml" => Ok(ttmon_alerts::alert_rules()),
+        "rules/ttmon-alerts-test.yml" => Ok(ttmon_alerts::alert_rule_tests()),
+        "rules/ttmon-records.yml" => Ok(ttmon_fleet::recording_rules()),
+        // What the gate asks both engines: a query per line, of templates and dashboards.
+        "queries" => Ok(queries()),
+        file => {
+            let name = file.strip_prefix("grafana/").and_then(|name| name.strip_suffix(".json"));
+            let found = name.and_then(dashboard).ok_or_else(|| Failure::usage(format!("no file {file} below deploy/ is generated")));
+            Ok(found?.document())
+        }
+    }
+}
+
+fn queries() -> String {
+    let templates = ttmon_fleet::TEMPLATES.iter().flat_map(|row| [row.record, row.expression].map(|query| ("template", row.record, query.to_owned())));
+    let find = ttmon_fleet::FindRequest { chips: 1, board: Some("g".to_owned()), free_dram: 1 };
+    let own = [("template", "find", find.query())];
+    let all = templates.chain(own).chain(ttmon_fleet::dashboard_queries());
+    all.map(|(file, name, query)| format!("{file}\t{name}\t{query}\n")).collect()
+}

@@ -32,7 +32,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 }
 
 /// Where Alertmanager is, and what it needs below /usr/share if it is not installed there.
-struct Tool {
+pub(super) struct Tool {
     program: PathBuf,
     share: Option<PathBuf>,
 }
@@ -49,7 +49,7 @@ impl Tool {
 }
 
 /// The installed one, else Debian's package.
-fn alertmanager(project: &Project) -> Result<Tool, String> {
+pub(super) fn alertmanager(project: &Project) -> Result<Tool, String> {
     let name = "prometheus-alertmanager";
     let works = |tool: &Tool| {
         let mut probe = tool.command(project);
@@ -156,14 +156,14 @@ fn find(directory: &Path, name: &str) -> Option<PathBuf> {
     here.or_else(|| entries.iter().filter(is_directory).find_map(|path| find(path, name)))
 }
 
-struct Alertmanager {
-    port: u16,
+pub(super) struct Alertmanager {
+    pub(super) port: u16,
     process: Ended,
     directory: tempfile::TempDir,
 }
 
 impl Alertmanager {
-    fn start(project: &Project, program: &Tool, hook: u16, port: Option<u16>) -> Result<Self, String> {
+    pub(super) fn start(project: &Project, program: &Tool, hook: u16, port: Option<u16>) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("alertmanager: {error}");
         let directory = tempfile::tempdir().map_err(failed)?;
         let config = format!(
@@ -199,13 +199,13 @@ impl Alertmanager {
 }
 
 /// Takes what Alertmanager announces.
-struct Hook {
-    port: u16,
+pub(super) struct Hook {
+    pub(super) port: u16,
     heard: Arc<Mutex<String>>,
 }
 
 impl Hook {
-    fn start() -> Result<Self, String> {
+    pub(super) fn start() -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("no port: {error}");
         let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
@@ -230,7 +230,7 @@ impl Hook {
         Ok(Self { port, heard })
     }
 
-    fn heard(&self, status: &str) -> bool {
+    pub(super) fn heard(&self, status: &str) -> bool {
         let text = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         text.contains(&format!("\"status\":\"{status}\"")) && text.contains("TtmonHot")
     }

@@ -20,9 +20,9 @@ use crate::tools;
 const SPEC: &str = "n300,p150";
 
 /// Where both programs are.
-struct Tools {
-    prometheus: PathBuf,
-    promtool: PathBuf,
+pub(super) struct Tools {
+    pub(super) prometheus: PathBuf,
+    pub(super) promtool: PathBuf,
 }
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
@@ -36,7 +36,7 @@ pub(super) fn run(gate: &mut Gate) -> Outcome {
 }
 
 /// Installed ones, else Debian's package.
-fn tools(project: &Project) -> Result<Tools, String> {
+pub(super) fn tools(project: &Project) -> Result<Tools, String> {
     let at = |place: &Path| Tools { prometheus: place.join("prometheus"), promtool: place.join("promtool") };
     let works = |program: &Path| {
         let mut probe = project.command(program, &["--version"]);

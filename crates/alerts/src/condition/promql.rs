@@ -62,6 +62,15 @@ fn series(field: &DeviceField) -> Result<String, String> {
     Ok(kind(field).map_or_else(|| metric.name.to_owned(), |kind| format!("{}{{kind=\"{kind}\"}}", metric.name)))
 }
 
+/// A field's series with labels, and the label that it has of its own.
+pub(super) fn labelled(field: &DeviceField, labels: &str) -> (String, Option<(String, String)>) {
+    let name = field.metric.map_or("", |metric| metric.name);
+    match kind(field) {
+        Some(kind) => (format!("{name}{{{labels},kind=\"{kind}\"}}"), Some(("kind".to_owned(), kind.to_owned()))),
+        None => (format!("{name}{{{labels}}}"), None),
+    }
+}
+
 fn kind(field: &DeviceField) -> Option<&'static str> {
     if let DeviceField::OfKind(kind, _) = field { Some(kind.name()) } else { None }
 }

@@ -49,12 +49,12 @@ impl Parameters {
         Ok(Self(found))
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
     /// A whole number between two others.
-    fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
+    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
         // `parse` takes a plus sign, which is a blank here.
         let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();

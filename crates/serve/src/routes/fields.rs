@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use ttmon_model::fields::{DEVICE, DEVICE_KIND, DeviceField, Field, FieldInfo, PROCESS, PROCESS_KIND};
 use ttmon_wire::{Layout, SCHEMA};
 
-pub(super) fn document(version: &str) -> String {
+pub(super) fn document(version: &str, has_fleet: bool) -> String {
     let mut charts: Vec<_> = DeviceField::all().filter_map(|field| Some((field, field.chart()?))).collect();
     charts.sort_by_key(|(_, (chart, _))| chart.order);
     let charts: Vec<Value> = charts
@@ -24,6 +24,7 @@ pub(super) fn document(version: &str) -> String {
         "process": table(PROCESS),
         "process_kind": table(PROCESS_KIND),
         "charts": charts,
+        "fleet": has_fleet,
     });
     ttmon_wire::to_string(&document, Layout::Line) + "\n"
 }

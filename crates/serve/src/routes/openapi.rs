@@ -40,6 +40,8 @@ pub(super) fn document(version: &str) -> String {
                 "Fields": fields(),
                 "Mesh": mesh(),
                 "Recorded": recorded(),
+                "Fleet": fleet(),
+                "FleetFind": fleet_find(),
                 "Alerts": document_of(&[("alerts", json!({"type": "array", "items": alert()})), ("rules", anything()), ("silences", anything()), ("receivers", anything()), ("samples_dropped", json!({"type": "integer", "minimum": 0}))]),
             },
         },
@@ -83,6 +85,9 @@ fn statuses(route: &Route) -> Vec<(&'static str, &'static str)> {
         ("403", "A page of another site asks."),
         ("421", "Called by a name that is not its own."),
     ];
+    if matches!(route.answer, Answer::Fleet | Answer::FleetFind) {
+        statuses.push(("404", "There is no store: --fleet names one."));
+    }
     if route.answer == Answer::History {
         statuses.push(("503", "Too many large answers are under way."));
     } else if !matches!(route.answer, Answer::Healthz | Answer::Fields | Answer::OpenApi | Answer::Metrics) {
@@ -106,10 +111,53 @@ fn content(answer: Answer) -> Value {
         Answer::Alerts => json("Alerts"),
         Answer::Mesh => json("Mesh"),
         Answer::Fields => json("Fields"),
+        Answer::Fleet => json("Fleet"),
+        Answer::FleetFind => json("FleetFind"),
         Answer::OpenApi => json!({"application/json": {"schema": {"type": "object"}}}),
         Answer::Metrics => json!({"application/openmetrics-text": text, "text/plain": text}),
         Answer::Healthz | Answer::Readyz => json!({"text/plain": text}),
     }
+}
+
+/// Sums over hosts or chips; what is not known has no key.
+fn fleet() -> Value {
+    let strings = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!({"type": ["string", "null"]}))).collect::<Map<_, _>>();
+    let rows = |names: &[&str], required: &[&str]| {
+        json!({"type": "array", "items": {"type": "object", "properties": strings(names), "required": required, "additionalProperties": true}})
+    };
+    json!({
+        "type": "object",
+        "required": ["schema", "version", "time", "store", "host_count", "totals", "hosts", "missing", "racks", "partitions", "workloads", "alerts", "problems"],
+        "properties": {
+            "schema": {"type": "integer"},
+            "version": {"type": "string"},
+            "time": {"type": "string", "format": "date-time"},
+            "store": {"type": "object", "required": ["url", "error", "has_rules"], "properties": {"url": {"type": ["string", "null"]}, "error": {"type": ["string", "null"]}, "has_rules": {"type": "boolean"}}},
+            "host_count": {"type": "integer", "minimum": 0},
+            "totals": {"type": "object", "additionalProperties": {"type": "number"}},
+            "hosts": rows(&["host", "rack", "partition", "source", "url"], &["host", "age_s"]),
+            "missing": {"type": "array", "items": {"type": "string"}},
+            "racks": rows(&["name"], &["name", "hosts"]),
+            "partitions": rows(&["name"], &["name", "hosts"]),
+            "workloads": rows(&["slurm_job", "namespace", "pod"], &[]),
+            "alerts": {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string"}}},
+            "problems": {"type": "array", "items": {"type": "string"}},
+        },
+    })
+}
+
+fn fleet_find() -> Value {
+    json!({
+        "type": "object",
+        "required": ["schema", "store", "request", "reserved", "hosts"],
+        "properties": {
+            "schema": {"type": "integer"},
+            "store": {"type": "string"},
+            "request": {"type": "object"},
+            "reserved": {"const": false},
+            "hosts": {"type": "array", "items": {"type": "object", "required": ["host", "chips"], "properties": {"host": {"type": "string"}, "rack": {"type": "string"}, "partition": {"type": "string"}, "chips": {"type": "integer"}}}},
+        },
+    })
 }
 
 fn reference(name: &str) -> Value {
@@ -308,7 +356,7 @@ fn fields() -> Value {
     let rows = json!({"type": "array", "items": field});
     let mut document = entry(json!({
         "version": text(), "device": rows.clone(), "device_kind": rows.clone(), "process": rows.clone(), "process_kind": rows,
-        "charts": {"type": "array", "items": chart},
+        "charts": {"type": "array", "items": chart}, "fleet": {"type": "boolean"},
     }));
     document["properties"]["schema"] = json!({"const": ttmon_wire::SCHEMA});
     document

@@ -74,6 +74,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
             cli::MetricsDetail::Full => MetricsDetail::Full,
             cli::MetricsDetail::Lean => MetricsDetail::Lean,
         },
+        fleet: args.fleet.as_deref().map_or(Ok(None), |url| crate::fleet::store(Some(url), &args.store))?,
         process_metrics: args.process_metrics,
         state: None,
         alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real))?,

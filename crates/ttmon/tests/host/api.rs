@@ -22,7 +22,10 @@ fn every_path_of_the_description_answers() {
     let server = Server::start("n300,p150", &[]);
     let description = server.get("/api/v1/openapi.json").json();
     let paths: Vec<&String> = description["paths"].as_object().expect("paths").keys().collect();
-    assert_eq!(paths.len(), 15, "{paths:?}");
+    assert_eq!(paths.len(), 17, "{paths:?}");
+    let (fleet, paths): (Vec<&String>, Vec<&String>) = paths.into_iter().partition(|path| path.contains("/fleet"));
+    // Without --fleet there is no store to ask.
+    assert!(fleet.len() == 2 && fleet.iter().all(|path| server.get(path).problem() == "not-found"));
     for path in paths.iter().filter(|path| !path.ends_with("/events") && !path.ends_with("/buffers")) {
         let answer = server.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -35,6 +38,44 @@ fn every_path_of_the_description_answers() {
     assert!(metrics.body.ends_with("# EOF\n") && metrics.head.contains("openmetrics-text"), "{}", metrics.head);
     assert!(metrics.body.contains("ttmon_device_temperature_celsius{device=\"0\""));
     assert_eq!(server.stop(), 0);
+}
+
+/// Scrapers of other hosts call it by any name, need no token, and see devices and workloads.
+#[test]
+fn metrics_port_has_devices_and_nothing_else() {
+    let server = Server::start("n300,procs=2", &["--metrics-listen", "127.0.0.1:0", "--process-metrics", "--metrics", "lean"]);
+    let port = server.metrics_port.expect("a port for scrapers");
+    let ask = |path: &str, headers: &str| {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        Answer::to(stream, &format!("GET {path} HTTP/1.1\r\nHost: tt-01.example:9478\r\nConnection: close\r\n{headers}\r\n"))
+    };
+    let scrape = ask("/metrics", "Authorization: Bearer of-another-service\r\n");
+    assert_eq!(scrape.status, 200, "{}", scrape.body);
+    assert!(scrape.body.contains("ttmon_device_temperature_celsius{device=\"0\"") && scrape.body.contains("\nttmon_up 1\n"), "{}", scrape.body);
+    for hidden in ["ttmon_process_", "ttmon_http_", "ttmon_allocation_socket", "ttmon_device_voltage", "pid="] {
+        assert!(!scrape.body.contains(hidden), "{hidden}");
+    }
+    assert!(server.get("/metrics").body.contains("ttmon_process_info"));
+    let packed = ask("/metrics", "Accept-Encoding: gzip\r\n");
+    assert!(packed.head.contains("content-encoding: gzip") && packed.head.contains("vary: accept, accept-encoding"), "{}", packed.head);
+    for path in ["/", "/assets/app.js", "/readyz", "/api/v1/snapshot", "/api/v1/devices", "/api/v1/fleet", "/api/v1/openapi.json"] {
+        assert_eq!(ask(path, "").problem(), "not-found", "{path}");
+    }
+    assert_eq!(ask("/healthz", "").body, "ok\n");
+    assert_eq!(ask("/metrics", "Origin: https://evil.example\r\n").problem(), "foreign-origin");
+}
+
+/// A store that does not answer is named; nothing stands in for what it would say.
+#[test]
+fn fleet_names_a_dead_store() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let server = Server::start("n150", &["--fleet", &format!("http://{closed}")]);
+    let document = server.get("/api/v1/fleet").json();
+    assert!(document["store"]["error"].as_str().is_some_and(|why| why.contains("cannot be reached")), "{document}");
+    assert_eq!((&document["host_count"], document["hosts"].as_array().map(Vec::len)), (&0.into(), Some(0)));
+    assert_eq!(server.get("/api/v1/fleet/find?chips=8&board=n300&free_dram=1").problem(), "stale");
+    assert_eq!(server.get("/api/v1/fleet/find?chips=0").problem(), "parameter");
+    assert_eq!(server.get("/api/v1/fields").json()["fleet"], true);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) port: u16,
     pub(crate) api: PathBuf,
+    /// The port of `--metrics-listen`.
+    pub(crate) metrics_port: Option<u16>,
     _directory: TempDir,
 }
 
@@ -42,8 +44,10 @@ impl Server {
         let mut child = command.spawn().expect("ttmon serve");
         let stderr = BufReader::new(child.stderr.take().expect("its messages"));
         let line = stderr.lines().map_while(Result::ok).find(|line| line.contains("http://")).expect("where it serves");
-        let port = line.rsplit(':').next().and_then(|port| port.trim().parse().ok()).expect("a port");
-        let server = Self { child, port, api, _directory: directory };
+        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+        let mut ports = line.split("http://").skip(1).map(|place| place.rsplit_once(':').and_then(|(_, port)| digits(port)));
+        let port = ports.next().flatten().expect("a port");
+        let server = Self { child, port, api, metrics_port: ports.next().flatten(), _directory: directory };
         server.until("ready", || server.get("/readyz").status == 200);
         server
     }
@@ -121,7 +125,7 @@ impl Answer {
         stream.write_all(request.as_bytes()).expect("a request");
         let mut text = Vec::new();
         stream.read_to_end(&mut text).expect("an answer");
-        let text = String::from_utf8(text).expect("text");
+        let text = String::from_utf8_lossy(&text).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }

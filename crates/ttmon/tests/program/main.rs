@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod deep;
 mod doctor;
+mod fleet;
 mod habits;
 mod hanging;
 mod harmless;

@@ -1,0 +1,31 @@
+//! Many hosts, as a storage with Prometheus's HTTP API knows them.
+//!
+//! ```text
+//!  TEMPLATES ─► PromQL ─► Store ─► Vector ─► Overview, Found ─► JSON, tables
+//!      └──────► recording rules, dashboards    hosts files, sinfo, nodes ─► Target ─► JSON for http_sd and file_sd
+//! ```
+//!
+//! [`Store`] is the only part with a network; the rest is pure. Every query is a row of [`TEMPLATES`] or one of the few functions of
+//! this crate with parameters, which are escaped.
+
+mod answer;
+mod dashboards;
+mod find;
+mod limits;
+mod overview;
+mod promql;
+mod rules;
+mod sd;
+mod store;
+mod templates;
+
+pub use answer::{AnswerError, Labels, Vector};
+pub use dashboards::{DASHBOARDS, Dashboard, queries as dashboard_queries};
+pub use find::{FindRequest, Found};
+pub use limits::{ANSWER_BYTES_MAX, HOSTS_SHOWN, QUERY_TIMEOUT};
+pub use overview::{HostRow, Overview, StoreState};
+pub use promql::{query_path, quoted, regex_prefix};
+pub use rules::recording_rules;
+pub use sd::{SdError, Target, document as sd_document, hosts, kubernetes, slurm};
+pub use store::{BadStore, Store, StoreError};
+pub use templates::{Subject, TEMPLATES, Template, probe};

@@ -1,0 +1,280 @@
+//! What is known of all hosts: one row each, worst first, with sums by rack and partition, workloads and alerts.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use ttmon_model::Snapshot;
+use ttmon_model::snapshot::Health;
+
+use crate::answer::{Labels, Vector, label};
+use crate::limits::ROWS_MAX;
+use crate::templates::{AGE, ALERTS, MISSING, Subject, TEMPLATES, probe};
+
+/// The port of a host's own page.
+const PAGE_PORT: u16 = 9477;
+/// Keys of a host's row that are sums over its chips, in the order of documents.
+const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", "dram_total", "dram_used", "power"];
+
+/// One host. A value that is not known has no key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostRow {
+    /// The storage's name of it, or the host's own.
+    pub host: String,
+    /// Its rack.
+    pub rack: String,
+    /// Its partition.
+    pub partition: String,
+    /// By the keys of the templates.
+    pub values: BTreeMap<&'static str, f64>,
+    /// Seconds since its newest sample.
+    pub age: Option<f64>,
+    /// Whether the host itself was asked.
+    pub is_direct: bool,
+}
+
+/// A store, and whether it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreState {
+    /// Its address; `None` where none was named.
+    pub url: Option<String>,
+    /// Why it does not answer.
+    pub error: Option<String>,
+    /// Whether it has the recording rules.
+    pub has_rules: bool,
+}
+
+/// All hosts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overview {
+    /// Where it comes from.
+    pub store: StoreState,
+    /// Worst first.
+    pub hosts: Vec<HostRow>,
+    /// Hosts that the store knew an hour ago and has no sample of now.
+    pub missing: Vec<String>,
+    /// Workloads: `slurm_job`, or `namespace` and `pod`, and values.
+    pub workloads: Vec<(Labels, BTreeMap<&'static str, f64>)>,
+    /// Alerts that fire in the store, by their labels.
+    pub alerts: Vec<Labels>,
+    /// What could not be asked.
+    pub problems: Vec<String>,
+}
+
+impl HostRow {
+    /// Of a host that was asked itself.
+    pub fn of_snapshot(snapshot: &Snapshot, age: f64) -> Self {
+        let devices = &snapshot.devices;
+        let count = |is_so: &dyn Fn(&ttmon_model::Device) -> bool| devices.iter().filter(|device| is_so(device)).count() as f64;
+        let sum = |values: &mut dyn Iterator<Item = f64>| values.reduce(|one, other| one + other);
+        let mut values = BTreeMap::from([
+            ("chips", devices.len() as f64),
+            ("unhealthy", count(&|device| matches!(device.health, Health::Warning | Health::Critical))),
+            ("critical", count(&|device| device.health == Health::Critical)),
+            ("untracked", count(&|device| device.memory.untracked_processes > 0)),
+        ]);
+        let known = [
+            ("held", devices.iter().map(|device| device.memory.holders.map(|holders| f64::from(u8::from(holders > 0)))).sum::<Result<f64, _>>().ok()),
+            ("dram_total", sum(&mut devices.iter().filter_map(|device| device.memory.dram.total.ok()).map(|bytes| bytes as f64))),
+            ("dram_used", sum(&mut devices.iter().filter_map(|device| device.memory.dram.used.ok()).map(|bytes| bytes as f64))),
+            ("power", sum(&mut devices.iter().filter_map(|device| device.power.ok()).map(|power| power.0))),
+            ("temperature_max", devices.iter().filter_map(|device| device.temperature.ok()).map(|now| now.0).reduce(f64::max)),
+        ];
+        values.extend(known.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        Self { host: snapshot.host.clone(), values, age: Some(age), is_direct: true, ..Self::default() }
+    }
+
+    /// A value.
+    pub fn value(&self, key: &str) -> Option<f64> {
+        self.values.get(key).copied()
+    }
+
+    /// The address of its own page, where its name is an address.
+    pub fn url(&self) -> Option<String> {
+        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+        is_name.then(|| format!("http://{name}:{PAGE_PORT}/"))
+    }
+
+    fn badness(&self) -> [f64; 4] {
+        ["critical", "unhealthy", "untracked", "temperature_max"].map(|key| self.value(key).unwrap_or(0.0))
+    }
+}
+
+impl Overview {
+    /// Asks the store through a function. The first query that fails ends it: a store that is down is not asked twenty times.
+    pub fn ask<E: std::fmt::Display>(url: &str, mut ask: impl FnMut(&str) -> Result<Vector, E>) -> Self {
+        let mut overview = Self { store: StoreState { url: Some(url.to_owned()), ..StoreState::default() }, ..Self::default() };
+        if let Err(error) = overview.fill(&mut ask) {
+            overview.store.error = Some(error.to_string());
+        }
+        overview.sort();
+        overview
+    }
+
+    fn fill<E>(&mut self, ask: &mut impl FnMut(&str) -> Result<Vector, E>) -> Result<(), E> {
+        let has_rules = !ask(probe())?.is_empty();
+        self.store.has_rules = has_rules;
+        let mut hosts: BTreeMap<String, HostRow> = BTreeMap::new();
+        let mut workloads: BTreeMap<Labels, BTreeMap<&'static str, f64>> = BTreeMap::new();
+        for template in TEMPLATES.iter().filter(|template| template.subject != Subject::Rack) {
+            for (mut labels, value) in ask(template.query(has_rules))?.0 {
+                labels.remove("__name__");
+                if template.subject == Subject::Host {
+                    let row = hosts.entry(label(&labels, "instance")).or_default();
+                    (row.rack, row.partition) = (label(&labels, "rack"), label(&labels, "partition"));
+                    row.values.insert(template.key, value);
+                } else {
+                    workloads.entry(labels).or_default().insert(template.key, value);
+                }
+            }
+        }
+        for (labels, age) in ask(AGE)?.0 {
+            if let Some(row) = hosts.get_mut(&label(&labels, "instance")) {
+                row.age = Some(age);
+            }
+        }
+        self.hosts = hosts.into_iter().map(|(host, row)| HostRow { host, ..row }).collect();
+        self.workloads = workloads.into_iter().collect();
+        self.missing = ask(MISSING)?.0.iter().map(|(labels, _)| label(labels, "instance")).collect();
+        self.alerts = ask(ALERTS)?.0.into_iter().map(|(labels, _)| labels).collect();
+        Ok(())
+    }
+
+    /// Adds a host that was asked itself, unless the store has it.
+    pub fn add(&mut self, row: HostRow) {
+        if self.hosts.iter().all(|known| known.host != row.host) {
+            self.hosts.push(row);
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.hosts.sort_by(|one, other| {
+            let order = other.badness().partial_cmp(&one.badness()).unwrap_or(std::cmp::Ordering::Equal);
+            order.then_with(|| one.host.cmp(&other.host))
+        });
+        let chips = |values: &BTreeMap<&'static str, f64>| values.get("chips").copied().unwrap_or(0.0);
+        self.workloads.sort_by(|(_, one), (_, other)| chips(other).total_cmp(&chips(one)));
+    }
+
+    /// Sums by rack or partition: name, hosts, sums.
+    pub fn groups(&self, name: fn(&HostRow) -> &str) -> Vec<(String, usize, BTreeMap<&'static str, f64>)> {
+        let mut groups: BTreeMap<&str, (usize, BTreeMap<&'static str, f64>)> = BTreeMap::new();
+        for row in &self.hosts {
+            let (hosts, sums) = groups.entry(name(row)).or_default();
+            *hosts += 1;
+            for key in SUMS {
+                if let Some(value) = row.value(key) {
+                    *sums.entry(key).or_default() += value;
+                }
+            }
+        }
+        groups.into_iter().filter(|(name, _)| !name.is_empty()).map(|(name, (hosts, sums))| (name.to_owned(), hosts, sums)).collect()
+    }
+
+    /// The document, with so many hosts at most.
+    pub fn document(&self, version: &str, time: &str, hosts_max: usize) -> Value {
+        let group = |(name, hosts, sums): (String, usize, BTreeMap<&'static str, f64>)| {
+            let mut document = object(&sums);
+            document.insert("name".to_owned(), json!(name));
+            document.insert("hosts".to_owned(), json!(hosts));
+            Value::Object(document)
+        };
+        let workload = |(labels, values): &(Labels, BTreeMap<&'static str, f64>)| {
+            let mut document = object(values);
+            document.extend(labels.iter().map(|(name, text)| (name.clone(), json!(text))));
+            Value::Object(document)
+        };
+        let mut totals = BTreeMap::new();
+        for (key, value) in self.hosts.iter().flat_map(|row| &row.values).filter(|(key, _)| SUMS.contains(key)) {
+            *totals.entry(*key).or_insert(0.0) += value;
+        }
+        json!({
+            "schema": 1,
+            "version": version,
+            "time": time,
+            "store": {"url": self.store.url, "error": self.store.error, "has_rules": self.store.has_rules},
+            "host_count": self.hosts.len(),
+            "totals": object(&totals),
+            "hosts": self.hosts.iter().take(hosts_max).map(host_document).collect::<Vec<_>>(),
+            "missing": self.missing.iter().take(ROWS_MAX).collect::<Vec<_>>(),
+            "racks": self.groups(|row| &row.rack).into_iter().map(group).collect::<Vec<_>>(),
+            "partitions": self.groups(|row| &row.partition).into_iter().map(group).collect::<Vec<_>>(),
+            "workloads": self.workloads.iter().take(ROWS_MAX).map(workload).collect::<Vec<_>>(),
+            "alerts": self.alerts.iter().take(ROWS_MAX).collect::<Vec<_>>(),
+            "problems": self.problems,
+        })
+    }
+}
+
+fn object(values: &BTreeMap<&'static str, f64>) -> Map<String, Value> {
+    values.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
+}
+
+fn host_document(row: &HostRow) -> Value {
+    let mut document = object(&row.values);
+    document.extend([
+        ("host".to_owned(), json!(row.host)),
+        ("rack".to_owned(), json!(row.rack)),
+        ("partition".to_owned(), json!(row.partition)),
+        ("age_s".to_owned(), json!(row.age)),
+        ("source".to_owned(), json!(if row.is_direct { "host" } else { "store" })),
+        ("url".to_owned(), json!(row.url())),
+    ]);
+    Value::Object(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(pairs: &[(&str, &str)], value: f64) -> (Labels, f64) {
+        (pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), value)
+    }
+
+    fn answer(query: &str) -> Vector {
+        let host = |name, rack, value| series(&[("instance", name), ("rack", rack)], value);
+        let hosts = |values: [f64; 2]| Vector(vec![host("a:9478", "r1", values[0]), host("b:9478", "r2", values[1])]);
+        match query {
+            "instance:ttmon_chips:count" => hosts([32.0, 8.0]),
+            "instance:ttmon_chips_unhealthy:sum" => hosts([0.0, 1.0]),
+            "slurm_job:ttmon_chips:count" => Vector(vec![series(&[("slurm_job", "7")], 4.0)]),
+            AGE => Vector(vec![host("a:9478", "r1", 3.0)]),
+            MISSING => Vector(vec![host("c:9478", "r3", 1.0)]),
+            query if query == probe() => Vector(vec![series(&[], 2.0)]),
+            _ => Vector::default(),
+        }
+    }
+
+    #[test]
+    fn worst_host_comes_first() {
+        let mut asked = Vec::new();
+        let overview = Overview::ask("http://store", |query| {
+            asked.push(query.to_owned());
+            Ok::<_, String>(answer(query))
+        });
+        assert_eq!(overview.hosts.iter().map(|row| row.host.as_str()).collect::<Vec<_>>(), ["b:9478", "a:9478"]);
+        assert!(overview.store.has_rules && overview.store.error.is_none());
+        assert_eq!((overview.hosts[1].age, overview.hosts[0].age), (Some(3.0), None));
+        let document = overview.document("0", "now", 1);
+        assert_eq!((&document["host_count"], document["hosts"].as_array().map(Vec::len)), (&json!(2), Some(1)));
+        assert_eq!((&document["totals"]["chips"], &document["missing"][0]), (&json!(40.0), &json!("c:9478")));
+        assert_eq!((&document["racks"][0]["name"], &document["workloads"][0]["slurm_job"]), (&json!("r1"), &json!("7")));
+        assert_eq!(document["hosts"][0]["url"], "http://b:9477/");
+        // Not a value: not known.
+        assert!(document["hosts"][0].get("power").is_none());
+        assert!(asked.iter().all(|query| !query.starts_with("rack:")));
+    }
+
+    #[test]
+    fn dead_store_is_asked_once_and_named() {
+        let mut count = 0;
+        let mut overview = Overview::ask("http://store", |_| {
+            count += 1;
+            Err::<Vector, _>("cannot be reached")
+        });
+        assert_eq!((count, overview.store.error.as_deref()), (1, Some("cannot be reached")));
+        overview.add(HostRow { host: "x".to_owned(), is_direct: true, ..HostRow::default() });
+        assert_eq!(overview.document("0", "now", 10)["hosts"][0]["source"], "host");
+    }
+}

@@ -1,0 +1,207 @@
+//! Lists of hosts to scrape, as `file_sd` and `http_sd` of Prometheus read them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::limits::{LABEL_BYTES_MAX, TARGETS_MAX};
+
+/// One target: its address and labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `HOST:PORT`
+    pub address: String,
+    /// Labels of all its series.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What is wrong with a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SdError {
+    /// A line, counted from 1, and why.
+    Line(usize, String),
+    /// It is no list of nodes.
+    Document(String),
+    /// There are more hosts than are listed.
+    TooMany,
+}
+
+impl fmt::Display for SdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line, why) => write!(f, "line {line}: {why}"),
+            Self::Document(why) => f.write_str(why),
+            Self::TooMany => write!(f, "more than {TARGETS_MAX} hosts"),
+        }
+    }
+}
+
+impl std::error::Error for SdError {}
+
+/// The JSON of a list.
+pub fn document(targets: &[Target]) -> Value {
+    targets.iter().map(|target| json!({"targets": [target.address], "labels": target.labels})).collect()
+}
+
+/// A list of hosts: one per line, `NAME[:PORT] [LABEL=VALUE]...`; `tt[01-16]` is sixteen of them, `#` begins a comment.
+pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
+    let mut targets = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let wrong = |why: String| SdError::Line(index + 1, why);
+        let labels = words.map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE")))).collect::<Result<BTreeMap<_, _>, _>>()?;
+        for name in expanded(name).ok_or_else(|| wrong(format!("{name:?} is no host, and no list such as tt[01-16]")))? {
+            targets.push(Target { address: addressed(&name, port), labels: labels.clone() });
+            if targets.len() > TARGETS_MAX {
+                return Err(SdError::TooMany);
+            }
+        }
+    }
+    Ok(targets)
+}
+
+/// The output of `sinfo --noheader --Node --format "%N %R %f"`: node, partition, features. A node of several partitions is listed once,
+/// with their names joined by commas. A feature `rack=r1` or `rack:r1` is the label `rack`.
+pub fn slurm(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
+    let mut nodes: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let mut words = line.split_whitespace();
+        let (Some(node), Some(partition)) = (words.next(), words.next()) else {
+            return Err(SdError::Line(index + 1, "no node and partition; use sinfo --noheader --Node --format \"%N %R %f\"".to_owned()));
+        };
+        if !is_host(node) {
+            return Err(SdError::Line(index + 1, format!("{node:?} is no host")));
+        }
+        let labels = nodes.entry(node.to_owned()).or_default();
+        let partitions = labels.entry("partition".to_owned()).or_default();
+        if partitions.split(',').all(|known| known != partition) {
+            partitions.push_str(if partitions.is_empty() { "" } else { "," });
+            partitions.push_str(partition.trim_end_matches('*'));
+        }
+        let features = words.next().unwrap_or_default().split(',');
+        let rack = features.filter_map(|feature| feature.strip_prefix("rack=").or(feature.strip_prefix("rack:"))).next();
+        labels.extend(rack.map(|rack| ("rack".to_owned(), rack.to_owned())));
+    }
+    if nodes.len() > TARGETS_MAX {
+        return Err(SdError::TooMany);
+    }
+    Ok(nodes.into_iter().map(|(node, labels)| Target { address: addressed(&node, port), labels }).collect())
+}
+
+/// The output of `kubectl get nodes -o json`: nodes with Tenstorrent cards, by their internal address. The label `rack` is the node's label
+/// `topology.kubernetes.io/rack`, and `partition` its `node.kubernetes.io/instance-type`.
+pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
+    let wrong = |why: &str| SdError::Document(format!("{why}; use kubectl get nodes -o json"));
+    let document: Value = serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
+    let nodes = document["items"].as_array().ok_or_else(|| wrong("no list of nodes"))?;
+    if nodes.len() > TARGETS_MAX {
+        return Err(SdError::TooMany);
+    }
+    let mut targets = Vec::new();
+    for node in nodes {
+        let known = &node["metadata"]["labels"];
+        // What node feature discovery finds: class 1200, vendor 1e52.
+        if known["feature.node.kubernetes.io/pci-1200_1e52.present"] != "true" {
+            continue;
+        }
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let addresses = node["status"]["addresses"].as_array().ok_or_else(|| wrong("a node without addresses"))?;
+        let internal = addresses.iter().find(|address| address["type"] == "InternalIP").and_then(|address| address["address"].as_str());
+        let address = internal.filter(|address| is_host(address) || address.contains(':')).ok_or_else(|| wrong("a node without an address"))?;
+        let address = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
+        let mut labels = BTreeMap::from([("node".to_owned(), name.to_owned())]);
+        for (label, key) in [("rack", "topology.kubernetes.io/rack"), ("partition", "node.kubernetes.io/instance-type")] {
+            labels.extend(known[key].as_str().map(|value| (label.to_owned(), value.to_owned())));
+        }
+        targets.push(Target { address, labels });
+    }
+    Ok(targets)
+}
+
+fn label(word: &str) -> Option<(String, String)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    (is_name && value.len() <= LABEL_BYTES_MAX).then(|| (name.to_owned(), value.to_owned()))
+}
+
+fn is_host(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+}
+
+/// `host`, `host:1234`, `[::1]:1234`.
+fn addressed(name: &str, port: u16) -> String {
+    if name.contains(':') { name.to_owned() } else { format!("{name}:{port}") }
+}
+
+/// `tt[01-16]:9478` is sixteen names; a name without brackets, or an IPv6 address, is one.
+fn expanded(name: &str) -> Option<Vec<String>> {
+    let has_port = |text: &str| text.parse::<u16>().is_ok();
+    if let Some((address, port)) = name.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
+        return (has_port(port) && address.parse::<std::net::Ipv6Addr>().is_ok()).then(|| vec![name.to_owned()]);
+    }
+    let (bare, port) = name.split_once(':').map_or((name, None), |(bare, port)| (bare, Some(port)));
+    if port.is_some_and(|port| !has_port(port)) {
+        return None;
+    }
+    let ending = port.map_or_else(String::new, |port| format!(":{port}"));
+    let Some((before, rest)) = bare.split_once('[') else {
+        return is_host(bare).then(|| vec![name.to_owned()]);
+    };
+    let (range, after) = rest.split_once(']')?;
+    let (first, last) = range.split_once('-')?;
+    let (low, high) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+    let is_sound = low <= high && usize::try_from(high - low).is_ok_and(|count| count < TARGETS_MAX) && is_host(&format!("{before}0{after}"));
+    let width = first.len();
+    is_sound.then(|| (low..=high).map(|number| format!("{before}{number:0width$}{after}{ending}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(targets: &[Target]) -> Vec<String> {
+        let labels = |target: &Target| target.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect::<String>();
+        targets.iter().map(|target| format!("{}{}", target.address, labels(target))).collect()
+    }
+
+    #[test]
+    fn hosts_are_listed() {
+        let text = "# a rack\ntt[08-10] rack=r1 # three\n\nother:1234 rack=r2 partition=debug\n[::1]:9\n";
+        let expected = ["tt08:9478 rack=r1", "tt09:9478 rack=r1", "tt10:9478 rack=r1", "other:1234 partition=debug rack=r2", "[::1]:9"];
+        assert_eq!(lines(&hosts(text, 9478).expect("hosts")), expected);
+        let document = document(&hosts("a x=y", 1).expect("hosts")).to_string();
+        assert_eq!(document, r#"[{"labels":{"x":"y"},"targets":["a:1"]}]"#);
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        for text in ["a b", "a 1x=y", "a\"b", "tt[1-", "tt[3-1]", "tt[a-b]", "tt[0-4000000000]", "a:port", "[::1", "a/b", "a =x"] {
+            assert!(matches!(hosts(&format!("ok\n{text}"), 1), Err(SdError::Line(2, _))), "{text}");
+        }
+        assert_eq!(hosts("t[1-60000]\nt[1-60000]", 1), Err(SdError::TooMany));
+    }
+
+    #[test]
+    fn nodes_of_slurm_are_listed_once() {
+        let text = "tt01 batch* rack=r1,n300\ntt01 debug rack=r1,n300\ntt02 batch (null)\n";
+        assert_eq!(lines(&slurm(text, 9478).expect("nodes")), ["tt01:9478 partition=batch,debug rack=r1", "tt02:9478 partition=batch"]);
+        assert!(matches!(slurm("tt01\n", 1), Err(SdError::Line(1, _))));
+        assert!(matches!(slurm("a b c\n\"; b\n", 1), Err(SdError::Line(2, _))));
+    }
+
+    #[test]
+    fn nodes_of_kubernetes_have_cards() {
+        let node = |name: &str, has: &str, address: &str| {
+            json!({"metadata": {"name": name, "labels": {"feature.node.kubernetes.io/pci-1200_1e52.present": has, "topology.kubernetes.io/rack": "r1"}},
+                   "status": {"addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]}})
+        };
+        let text = json!({"items": [node("a", "true", "10.0.0.1"), node("b", "false", "10.0.0.2"), node("c", "true", "fd00::1")]}).to_string();
+        assert_eq!(lines(&kubernetes(&text, 9478).expect("nodes")), ["10.0.0.1:9478 node=a rack=r1", "[fd00::1]:9478 node=c rack=r1"]);
+        let without = json!({"items": [node("a", "true", "10.0.0.1; rm")]}).to_string();
+        for text in ["", "[]", "{}", &without] {
+            assert!(matches!(kubernetes(text, 1), Err(SdError::Document(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The queries. Each row is a recording rule too: a store that has the rule answers by its name, another one by its expression.
+
+/// What the rows of hosts are grouped by: the storage's own label, and those of discovery.
+macro_rules! by_host {
+    ($expression:literal) => {
+        concat!("sum by (instance, rack, partition) (", $expression, ")")
+    };
+}
+
+/// What a workload has of the series of its chips: a chip that two of them share counts for both.
+macro_rules! of_jobs {
+    ($expression:literal) => {
+        concat!("sum by (slurm_job) (", $expression, " * on (instance, device) group_right () ttmon_workload_info{slurm_job!=\"\"})")
+    };
+}
+
+macro_rules! of_pods {
+    ($expression:literal) => {
+        concat!("sum by (namespace, pod) (", $expression, " * on (instance, device) group_right () ttmon_workload_info{pod!=\"\"})")
+    };
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A host: `instance`, `rack`, `partition`.
+    Host,
+    /// A rack, from the records of hosts.
+    Rack,
+    /// A Slurm job.
+    Job,
+    /// A pod.
+    Pod,
+}
+
+/// One query.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    /// What it is about.
+    pub subject: Subject,
+    /// The key of its value in the document.
+    pub key: &'static str,
+    /// The name of its recording rule.
+    pub record: &'static str,
+    /// Its expression.
+    pub expression: &'static str,
+}
+
+const fn row(subject: Subject, key: &'static str, record: &'static str, expression: &'static str) -> Template {
+    Template { subject, key, record, expression }
+}
+
+/// All of them. Names are a promise: dashboards are built on them.
+#[rustfmt::skip] // one row a line
+pub const TEMPLATES: &[Template] = &[
+    row(Subject::Host, "chips", "instance:ttmon_chips:count", "count by (instance, rack, partition) (ttmon_device_info)"),
+    row(Subject::Host, "unhealthy", "instance:ttmon_chips_unhealthy:sum", by_host!("max without (health) (ttmon_device_health{health=~\"warning|critical\"} or 0 * ttmon_device_health)")),
+    row(Subject::Host, "critical", "instance:ttmon_chips_critical:sum", by_host!("max without (health) (ttmon_device_health{health=\"critical\"} or 0 * ttmon_device_health)")),
+    row(Subject::Host, "held", "instance:ttmon_chips_held:sum", by_host!("ttmon_device_memory_holders > bool 0")),
+    row(Subject::Host, "idle_held", "instance:ttmon_chips_idle_held:sum", by_host!("(ttmon_device_memory_holders > bool 0) * on (instance, device) group_left () (max_over_time(ttmon_device_pcie_to_device_bytes_per_second[10m]) < bool 4096)")),
+    row(Subject::Host, "untracked", "instance:ttmon_chips_untracked:sum", by_host!("ttmon_device_memory_untracked_processes > bool 0")),
+    row(Subject::Host, "dram_total", "instance:ttmon_device_memory_total_bytes:sum", by_host!("ttmon_device_memory_total_bytes")),
+    row(Subject::Host, "dram_used", "instance:ttmon_device_memory_used_bytes:sum", by_host!("ttmon_device_memory_used_bytes")),
+    row(Subject::Host, "power", "instance:ttmon_device_power_watts:sum", by_host!("ttmon_device_power_watts")),
+    row(Subject::Host, "temperature_max", "instance:ttmon_device_temperature_celsius:max", "max by (instance, rack, partition) (ttmon_device_temperature_celsius)"),
+    row(Subject::Host, "held_seconds_1h", "instance:ttmon_device_held_seconds:increase1h", by_host!("increase(ttmon_device_held_seconds_total[1h])")),
+    row(Subject::Rack, "chips", "rack:ttmon_chips:sum", "sum by (rack) (instance:ttmon_chips:count)"),
+    row(Subject::Rack, "unhealthy", "rack:ttmon_chips_unhealthy:sum", "sum by (rack) (instance:ttmon_chips_unhealthy:sum)"),
+    row(Subject::Rack, "held", "rack:ttmon_chips_held:sum", "sum by (rack) (instance:ttmon_chips_held:sum)"),
+    row(Subject::Rack, "dram_total", "rack:ttmon_device_memory_total_bytes:sum", "sum by (rack) (instance:ttmon_device_memory_total_bytes:sum)"),
+    row(Subject::Rack, "dram_used", "rack:ttmon_device_memory_used_bytes:sum", "sum by (rack) (instance:ttmon_device_memory_used_bytes:sum)"),
+    row(Subject::Rack, "power", "rack:ttmon_device_power_watts:sum", "sum by (rack) (instance:ttmon_device_power_watts:sum)"),
+    row(Subject::Job, "chips", "slurm_job:ttmon_chips:count", "count by (slurm_job) (ttmon_workload_info{slurm_job!=\"\"})"),
+    row(Subject::Job, "dram_used", "slurm_job:ttmon_device_memory_used_bytes:sum", of_jobs!("ttmon_device_memory_used_bytes")),
+    row(Subject::Job, "power", "slurm_job:ttmon_device_power_watts:sum", of_jobs!("ttmon_device_power_watts")),
+    row(Subject::Job, "held_seconds_1h", "slurm_job:ttmon_device_held_seconds:increase1h", of_jobs!("increase(ttmon_device_held_seconds_total[1h])")),
+    row(Subject::Pod, "chips", "pod:ttmon_chips:count", "count by (namespace, pod) (ttmon_workload_info{pod!=\"\"})"),
+    row(Subject::Pod, "dram_used", "pod:ttmon_device_memory_used_bytes:sum", of_pods!("ttmon_device_memory_used_bytes")),
+    row(Subject::Pod, "power", "pod:ttmon_device_power_watts:sum", of_pods!("ttmon_device_power_watts")),
+    row(Subject::Pod, "held_seconds_1h", "pod:ttmon_device_held_seconds:increase1h", of_pods!("increase(ttmon_device_held_seconds_total[1h])")),
+];
+
+/// Seconds since the newest sample of each host. It has no rule: a record would have an age of its own.
+pub(crate) const AGE: &str = "time() - timestamp(ttmon_up)";
+/// Hosts that the store knew an hour ago and has no sample of now.
+pub(crate) const MISSING: &str = "count by (instance, rack, partition) (ttmon_up offset 1h) unless on (instance) ttmon_up";
+/// Alerts that fire, where the store evaluates rules.
+pub(crate) const ALERTS: &str = "ALERTS{alertstate=\"firing\",alertname=~\"Ttmon.*\"}";
+
+impl Template {
+    /// The query for a store that has the recording rules, or for one without.
+    pub fn query(&self, has_rules: bool) -> &'static str {
+        if has_rules { self.record } else { self.expression }
+    }
+}
+
+/// Asks whether the store has the recording rules: their first row.
+pub fn probe() -> &'static str {
+    "count(instance:ttmon_chips:count)"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sound() {
+        for (index, row) in TEMPLATES.iter().enumerate() {
+            assert!(TEMPLATES[..index].iter().all(|other| other.record != row.record), "{} twice", row.record);
+            assert!(row.expression.matches('(').count() == row.expression.matches(')').count(), "{}", row.record);
+            let level = row.record.split(':').next().expect("a level");
+            let expected = match row.subject {
+                Subject::Host => "instance",
+                Subject::Rack => "rack",
+                Subject::Job => "slurm_job",
+                Subject::Pod => "pod",
+            };
+            assert_eq!(level, expected, "{}", row.record);
+        }
+        assert!(probe().contains(TEMPLATES[0].record));
+    }
+
+    /// A rule that reads another one's record comes after it, so that both are evaluated in one round.
+    #[test]
+    fn records_come_before_their_readers() {
+        for (index, row) in TEMPLATES.iter().enumerate().filter(|(_, row)| row.subject == Subject::Rack) {
+            let is_known = TEMPLATES[..index].iter().any(|other| row.expression.contains(other.record));
+            assert!(is_known, "{}", row.record);
+        }
+    }
+}

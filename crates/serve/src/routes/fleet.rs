@@ -1,0 +1,42 @@
+//! What a store says of many hosts. The page gets this, and neither the store's address nor its password.
+
+use std::sync::Arc;
+
+use hyper::Response;
+use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
+
+use super::ask::Parameters;
+use super::aged;
+use crate::access::View;
+use crate::body::Body;
+use crate::problem::Problem;
+use crate::service::{Service, now};
+
+/// All hosts, worst first.
+pub(super) async fn overview(service: &Arc<Service>, view: View) -> Result<Response<Body>, Problem> {
+    let making = Arc::clone(service);
+    let text = service.turns.make(view, move || {
+        let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
+        let document = store.overview().document(making.version, &now().rfc3339(), HOSTS_SHOWN);
+        Ok(format!("{document}\n"))
+    });
+    Ok(aged(text.await?, 0))
+}
+
+/// Hosts with idle chips.
+pub(super) async fn find(service: &Arc<Service>, view: View, request: FindRequest) -> Result<Response<Body>, Problem> {
+    let making = Arc::clone(service);
+    let text = service.turns.make(view, move || {
+        let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
+        let answer = store.query(&request.query()).map_err(|error| Problem::Stale(format!("the store {error}")))?;
+        Ok(format!("{}\n", request.document(store.url(), &request.found(&answer))))
+    });
+    Ok(aged(text.await?, 0))
+}
+
+/// What is looked for.
+pub(super) fn request(parameters: &Parameters) -> Result<FindRequest, Problem> {
+    let chips = parameters.number("chips", 1, u64::from(u16::MAX))?.and_then(|chips| u32::try_from(chips).ok()).unwrap_or(1);
+    let free_dram = parameters.number("free_dram", 0, u64::from(u32::MAX) << 20)?.unwrap_or(0);
+    Ok(FindRequest { chips, board: parameters.get("board").map(str::to_owned), free_dram })
+}

@@ -1,0 +1,43 @@
+//! The metrics of a host that is only simulated, as its service would write them.
+
+use std::time::Duration;
+
+use ttmon_model::Snapshot;
+
+use crate::chips::Chips;
+use crate::metrics::{self, Counters, Detail, Dialect, Own, Processes, Scope};
+use crate::texts::{TextAnswer, TextRequest};
+
+/// What a service would remember of the host between two scrapes.
+#[derive(Debug, Default)]
+pub struct SimulatedHost {
+    chips: Chips,
+    samples: u64,
+}
+
+impl SimulatedHost {
+    /// A scrape of the host as it is at a time since the start. Alerts are left to the store: no engine judges this host.
+    pub fn scrape(&mut self, at: Duration, snapshot: &Snapshot, version: &'static str, detail: Detail, asked: TextRequest<'_>) -> TextAnswer {
+        self.chips.take_in(at, snapshot);
+        self.samples += 1;
+        let dialect = Dialect::negotiate(asked.accept);
+        let own = Own {
+            version,
+            origin: snapshot.origin.name(),
+            is_fresh: true,
+            age: Some(Duration::ZERO),
+            scan_age: Some(Duration::ZERO),
+            interval: Duration::from_secs(1),
+            samples: self.samples,
+            problems: Some(snapshot.problems.len()),
+            ..Own::default()
+        };
+        let machine = metrics::machine(snapshot, &self.chips, dialect, Scope { detail, processes: Processes::Left });
+        let own = own.text(&Counters::default(), dialect, Detail::Lean) + dialect.end();
+        let body = match asked.takes_gzip {
+            true => metrics::gzip_of(machine.as_bytes(), &metrics::deflated(machine.as_bytes()), &own),
+            false => (machine + &own).into_bytes(),
+        };
+        TextAnswer { content_type: dialect.content_type(), body, is_gzip: asked.takes_gzip }
+    }
+}

@@ -1,0 +1,98 @@
+//! Small services of texts over plain HTTP: lists of hosts, metrics of simulated hosts. They have no user and no secret.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::body::Body;
+use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TEXT_CONNECTIONS_MAX};
+use crate::page::takes_gzip;
+
+/// A request, as far as it matters.
+#[derive(Clone, Copy, Debug)]
+pub struct TextRequest<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// The name by which the service was called.
+    pub host: &'a str,
+    /// What its sender takes.
+    pub accept: &'a str,
+    /// Whether its sender takes compressed answers.
+    pub takes_gzip: bool,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct TextAnswer {
+    /// Its type.
+    pub content_type: &'static str,
+    /// Its bytes.
+    pub body: Vec<u8>,
+    /// Whether they are compressed.
+    pub is_gzip: bool,
+}
+
+/// Answers requests on a port until the program ends. `None` is a path that does not exist, an error the reason why there is no answer now.
+pub fn serve_texts<F>(listener: StdListener, answer: F) -> io::Result<()>
+where
+    F: Fn(TextRequest<'_>) -> Result<Option<TextAnswer>, String> + Send + Sync + 'static,
+{
+    listener.set_nonblocking(true)?;
+    let answer = Arc::new(answer);
+    let places = Arc::new(Semaphore::new(TEXT_CONNECTIONS_MAX));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            let answer = Arc::clone(&answer);
+            tokio::spawn(async move {
+                let _place = place;
+                let reply = service_fn(|request| {
+                    let response = respond(&request, &*answer);
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                let mut connection = http1::Builder::new();
+                connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_BYTES_MAX).max_headers(HEADERS_MAX);
+                let _ = connection.serve_connection(TokioIo::new(stream), reply).await;
+            });
+        }
+    })
+}
+
+fn respond(request: &Request<Incoming>, answer: &dyn Fn(TextRequest<'_>) -> Result<Option<TextAnswer>, String>) -> Response<Body> {
+    let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = |status: StatusCode, text: String| {
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = status;
+        response
+    };
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+    }
+    let asked =
+        TextRequest { path: request.uri().path(), host: header(HOST), accept: header(ACCEPT), takes_gzip: takes_gzip(request.headers()) };
+    match answer(asked) {
+        Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        Ok(None) => text(StatusCode::NOT_FOUND, "no such path\n".to_owned()),
+        Ok(Some(TextAnswer { content_type, body, is_gzip })) => {
+            let mut response = Response::new(Body::from(Bytes::from(body)));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            if is_gzip {
+                response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            response
+        }
+    }
+}

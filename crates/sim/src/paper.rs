@@ -1,0 +1,50 @@
+//! Processes that are only files: for machines that nobody runs, such as the hosts of a simulated fleet.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::machine::Machine;
+
+/// Above every pid that Linux gives out.
+const FIRST_PID: u32 = 5_000_000;
+/// Users of the processes, and a name for each.
+const USERS: [(u32, &str); 3] = [(2001, "ana"), (2002, "ben"), (2003, "eve")];
+
+impl Machine {
+    /// Pids for the planned processes that belong to no real process.
+    pub fn paper_pids(&self) -> Vec<Option<u32>> {
+        (FIRST_PID..).take(self.process_count()).map(Some).collect()
+    }
+
+    /// Writes the planned processes below `proc`, as files: every other one is a pod's, the rest are of Slurm jobs. `host` makes their names
+    /// unique in a fleet.
+    pub fn write_paper_processes(&self, dir: &Path, host: u64) -> io::Result<()> {
+        let users: String = USERS.iter().map(|(uid, name)| format!("{name}:x:{uid}:{uid}::/:/bin/sh\n")).collect();
+        fs::create_dir_all(dir.join("etc"))?;
+        fs::write(dir.join("etc/passwd"), users)?;
+        for (process, pid) in self.processes.iter().zip(FIRST_PID..) {
+            let (uid, program) = (USERS[usize::try_from(process.index).unwrap_or(0) % USERS.len()].0, process.job.program);
+            let place = dir.join(format!("proc/{pid}"));
+            fs::create_dir_all(place.join("fd"))?;
+            fs::create_dir_all(place.join("fdinfo"))?;
+            let stat = format!("{pid} ({program}) S 1 {pid} {pid} 0 -1 0 0 0 0 0 500 100 0 0 20 0 1 0 1000 1000000 25000 0 1 1 1 0 0");
+            fs::write(place.join("stat"), stat)?;
+            fs::write(place.join("status"), format!("Name:\t{program}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{pid}\n"))?;
+            fs::write(place.join("cmdline"), [program].iter().chain(process.job.arguments).flat_map(|word| [word, "\0"]).collect::<String>())?;
+            fs::write(place.join("maps"), "")?;
+            let number = host * 100 + process.index;
+            if process.index.is_multiple_of(2) {
+                let (uid, container) = (format!("00000000-0000-4000-8000-{number:012}"), format!("{number:064x}"));
+                let group = format!("0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{container}.scope\n", uid.replace('-', "_"));
+                fs::write(place.join("cgroup"), group)?;
+                fs::write(place.join("environ"), "")?;
+                fs::create_dir_all(dir.join(format!("var/log/pods/serving_llm-{number}_{uid}/engine")))?;
+            } else {
+                fs::write(place.join("cgroup"), format!("0::/system.slice/slurmstepd.scope/job_{number}/step_0\n"))?;
+                fs::write(place.join("environ"), format!("SLURM_JOB_ID={number}\0SLURM_JOB_NAME=train\0"))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet` as typed.
+#![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::MetricsDetail;
+
+/// Flags of `fleet`.
+#[derive(Debug, Args)]
+pub(crate) struct FleetArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<FleetCommand>,
+    /// Address of a store with Prometheus's HTTP API, such as http://prometheus:9090; also TTMON_STORE.
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) store: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: StoreArgs,
+    /// Ask these services too: http://HOST:PORT, https://HOST:PORT or unix:PATH. They are shown when the store does not answer.
+    #[arg(long, value_name = "URL", num_args = 1..)]
+    pub(crate) connect: Vec<String>,
+    /// File with the token of the services; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// List at most N hosts [default: 1000].
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// How a store is asked.
+#[derive(Debug, Default, Args)]
+pub(crate) struct StoreArgs {
+    /// File with a bearer token for the store.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) store_token_file: Option<PathBuf>,
+    /// File with USER:PASSWORD for the store.
+    #[arg(long, value_name = "FILE", global = true, conflicts_with = "store_token_file")]
+    pub(crate) store_password_file: Option<PathBuf>,
+    /// Certificates to trust for https:// [default: those of the system].
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) store_ca: Option<PathBuf>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// List hosts with idle chips. Nothing is reserved. Exits 1 when there is none.
+    Find(FindArgs),
+}
+
+/// Flags of `fleet find`.
+#[derive(Debug, Args)]
+pub(crate) struct FindArgs {
+    /// At least N chips of one host that no process holds [default: 1].
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    pub(crate) chips: u32,
+    /// Of a board whose name begins so, such as n300.
+    #[arg(long, value_name = "BOARD")]
+    pub(crate) board: Option<String>,
+    /// With at least SIZE (10G) of DRAM free on each chip. Memory that is not known is not free.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) free_dram: Option<String>,
+}
+
+/// Flags of `sd`.
+#[derive(Debug, Args)]
+pub(crate) struct SdArgs {
+    /// Where the list of hosts comes from.
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) from: SdFrom,
+    /// Read the list from FILE. `hosts`: NAME[:PORT] [LABEL=VALUE]... per line, tt[01-16] for sixteen hosts; `slurm`: the output of
+    /// sinfo --noheader --Node --format "%N %R %f"; `k8s`: that of kubectl get nodes -o json. Without it sinfo or kubectl is run.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Port of hosts that name none [default: 9478].
+    #[arg(long, value_name = "PORT", default_value = "9478", hide_default_value = true)]
+    pub(crate) port: u16,
+    /// Serve the list at http://ADDR:PORT/sd instead of printing it; it is read again for every request.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<String>,
+}
+
+/// Where a list of hosts comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SdFrom {
+    /// A file with one host per line.
+    Hosts,
+    /// Slurm's sinfo.
+    Slurm,
+    /// Nodes of Kubernetes that have cards.
+    K8s,
+}
+
+/// Flags of `sim-fleet`.
+#[derive(Debug, Args)]
+pub(crate) struct SimFleetArgs {
+    /// Number of hosts.
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub(crate) hosts: u32,
+    /// What each host has, as --sim takes it.
+    #[arg(long, value_name = "SPEC", default_value = "galaxy")]
+    pub(crate) spec: String,
+    /// Where to serve: /sd lists the hosts for http_sd, /hosts/NAME/metrics has the metrics of one.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9479")]
+    pub(crate) listen: String,
+    /// Let a host have a fault: HOST:KIND:DEVICE[@SECONDS[-SECONDS]], such as 3:hot:0@60-120. Hosts count from 0, seconds from the start.
+    #[arg(long, value_name = "FAULT")]
+    pub(crate) fault: Vec<String>,
+    /// How many series each host has.
+    #[arg(long, value_name = "DETAIL", default_value = "lean")]
+    pub(crate) metrics: MetricsDetail,
+}

@@ -1,0 +1,233 @@
+//! `ttmon sim-fleet`: the metrics of many simulated hosts, from one process.
+//!
+//! A few machines are simulated, read and derived as real ones are, at several times; each host is one of them, with ids of its own. So
+//! thousands of hosts cost the writing of their metrics alone.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use ttmon_model::sample::Origin;
+use ttmon_model::units::Celsius;
+use ttmon_model::{Device, Snapshot};
+use ttmon_reads::{Pace, descriptors};
+use ttmon_serve::{MetricsDetail, SimulatedHost, TextAnswer, serve_texts};
+use ttmon_sim::{Machine, Spec};
+use ttmon_source::{Isolation, Options, Root};
+
+use crate::cli::{Everywhere, MetricsDetail as TypedDetail, SimFleetArgs};
+use crate::failure::{Failure, complain};
+use crate::sd::listener;
+use crate::show::VERSION;
+
+/// Most hosts: each has some kilobytes.
+const HOSTS_MAX: u32 = 100_000;
+/// Machines that are simulated; the last of them is idle, so that a quarter of the fleet is free.
+const VARIANTS: u64 = 4;
+/// Times at which each is read, and what is between them.
+const FRAMES: u64 = 6;
+const TICKS_PER_FRAME: u64 = 20;
+const TICK: Duration = Duration::from_millis(250);
+/// Hosts of one rack.
+const RACK_HOSTS: u64 = 8;
+const PARTITIONS: [&str; 3] = ["batch", "debug", "serving"];
+
+/// A fault of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    host: u64,
+    /// As a spec has it.
+    text: String,
+    from: u64,
+    until: u64,
+}
+
+/// What a machine looks like, frame by frame.
+type Frames = Vec<Snapshot>;
+
+/// The hosts, ready to be scraped.
+struct Fleet {
+    hosts: u64,
+    variants: Vec<Frames>,
+    faults: Vec<(Fault, Frames)>,
+    memory: Vec<Mutex<SimulatedHost>>,
+    detail: MetricsDetail,
+    started: Instant,
+}
+
+/// Serves until a signal ends it.
+pub(crate) fn run(common: &Everywhere, args: &SimFleetArgs) -> Result<(), Failure> {
+    if common.names_another_machine_but_seed() {
+        return Err(Failure::usage("sim-fleet simulates what --spec says; leave -d, -i, --json, --root, --sim and --cluster out"));
+    }
+    if !(1..=HOSTS_MAX).contains(&args.hosts) {
+        return Err(Failure::usage(format!("--hosts takes 1 to {HOSTS_MAX}")));
+    }
+    descriptors::allow(u64::MAX);
+    let (hosts, seed) = (u64::from(args.hosts), common.seed.unwrap_or_default());
+    let faults = args.fault.iter().map(|text| fault(text, hosts)).collect::<Result<Vec<_>, _>>()?;
+    let listener = listener(&args.listen)?;
+    let at = listener.local_addr().map_err(|error| Failure::new(format!("--listen {}: {error}", args.listen)))?;
+    let variants = (0..VARIANTS).map(|variant| frames(&spec_of(&args.spec, variant), seed + variant, variant)).collect::<Result<_, _>>()?;
+    let with_frames = |fault: Fault| {
+        let variant = fault.host % VARIANTS;
+        let frames = frames(&format!("{},{}", spec_of(&args.spec, variant), fault.text), seed + variant, variant)?;
+        Ok((fault, frames))
+    };
+    let fleet = Fleet {
+        hosts,
+        variants,
+        faults: faults.into_iter().map(with_frames).collect::<Result<_, Failure>>()?,
+        memory: (0..hosts).map(|_| Mutex::default()).collect(),
+        detail: match args.metrics {
+            TypedDetail::Full => MetricsDetail::Full,
+            TypedDetail::Lean => MetricsDetail::Lean,
+        },
+        started: Instant::now(),
+    };
+    complain(&format!("serving {hosts} simulated hosts at http://{at}/sd"));
+    let answer = move |asked: ttmon_serve::TextRequest<'_>| {
+        if asked.path == "/sd" {
+            let host = if asked.host.is_empty() { at.to_string() } else { asked.host.to_owned() };
+            let body = fleet.list(&host).into_bytes();
+            return Ok(Some(TextAnswer { content_type: "application/json", body, is_gzip: false }));
+        }
+        let number = asked.path.strip_prefix("/hosts/host-").and_then(|rest| rest.strip_suffix("/metrics")?.parse::<u64>().ok());
+        Ok(number.filter(|number| *number < fleet.hosts).map(|number| fleet.scrape(number, asked)))
+    };
+    serve_texts(listener, answer).map_err(|error| Failure::new(format!("cannot serve: {error}")))
+}
+
+/// One in four machines is idle, unless the spec says how many processes there are.
+fn spec_of(spec: &str, variant: u64) -> String {
+    let has_processes = spec.split(',').any(|item| item == "idle" || item.starts_with("procs="));
+    if variant == VARIANTS - 1 && !has_processes { format!("{spec},idle") } else { spec.to_owned() }
+}
+
+/// `HOST:KIND:DEVICE[@SECONDS[-SECONDS]]`
+fn fault(text: &str, hosts: u64) -> Result<Fault, Failure> {
+    let bad = |why: &str| Failure::usage(format!("--fault {text}: {why}; it is HOST:KIND:DEVICE[@SECONDS[-SECONDS]]"));
+    let (host, rest) = text.split_once(':').ok_or_else(|| bad("no host"))?;
+    let host = host.parse::<u64>().ok().filter(|host| *host < hosts).ok_or_else(|| bad("no such host"))?;
+    let (what, span) = rest.split_once('@').unwrap_or((rest, "0"));
+    let (from, until) = span.split_once('-').map_or((span, None), |(from, until)| (from, Some(until)));
+    let number = |text: &str| text.parse::<u64>().map_err(|_| bad("not seconds"));
+    let (from, until) = (number(from)?, until.map_or(Ok(u64::MAX), number)?);
+    if until <= from {
+        return Err(bad("it ends before it begins"));
+    }
+    // It is read without the fault once, so that a device that vanishes was there.
+    Ok(Fault { host, text: format!("fault={what}@1"), from, until })
+}
+
+/// A machine at several times, read as a real one.
+fn frames(spec: &str, seed: u64, host: u64) -> Result<Frames, Failure> {
+    let usage = |error: ttmon_sim::SpecError| Failure::usage(format!("--spec {spec}: {error}"));
+    let machine = Spec::parse(spec).and_then(|spec| Machine::new(&spec, seed)).map_err(usage)?;
+    let directory = std::env::temp_dir().join(format!("ttmon-sim-fleet-{}", std::process::id()));
+    let frames = frames_below(&directory, &machine, host);
+    let _ = std::fs::remove_dir_all(&directory);
+    frames
+}
+
+fn frames_below(directory: &Path, machine: &Machine, host: u64) -> Result<Frames, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("cannot write a simulated machine below {}: {error}", directory.display()));
+    let pids = machine.paper_pids();
+    ttmon_files::Directory::create(directory).map_err(failed)?;
+    machine.write(directory, 0, &pids).and_then(|()| machine.write_paper_processes(directory, host)).map_err(failed)?;
+    let options = Options { isolation: Isolation::Threads, pace: Pace::Repeated, origin: Origin::Sim, ..Options::default() };
+    let mut reader = ttmon_source::Machine::new(Root::at(directory), options)?;
+    // The first sample has no rates: it is only compared with.
+    let mut before = None;
+    let mut frames: Frames = Vec::new();
+    for frame in 0..=FRAMES {
+        let tick = frame * TICKS_PER_FRAME;
+        if frame > 0 {
+            machine.update(directory, tick, &pids).map_err(failed)?;
+        }
+        let mut sample = reader.sample()?;
+        sample.at = TICK.saturating_mul(u32::try_from(tick).unwrap_or(u32::MAX));
+        if let Some(before) = &before {
+            frames.push(Snapshot::derive(&sample, Some(before)));
+        }
+        before = Some(sample);
+    }
+    Ok(frames)
+}
+
+impl Fleet {
+    fn name(host: u64) -> String {
+        format!("host-{host:05}")
+    }
+
+    /// The list for `http_sd`.
+    fn list(&self, address: &str) -> String {
+        let target = |host: u64| {
+            let name = Self::name(host);
+            json!({"targets": [address], "labels": {
+                "__metrics_path__": format!("/hosts/{name}/metrics"),
+                "instance": name,
+                "rack": format!("r{:03}", host / RACK_HOSTS),
+                "partition": PARTITIONS[usize::try_from(host / RACK_HOSTS).unwrap_or(0) % PARTITIONS.len()],
+            }})
+        };
+        format!("{}\n", (0..self.hosts).map(target).collect::<serde_json::Value>())
+    }
+
+    fn scrape(&self, host: u64, asked: ttmon_serve::TextRequest<'_>) -> TextAnswer {
+        let at = self.started.elapsed();
+        let seconds = at.as_secs();
+        let fault = self.faults.iter().find(|(fault, _)| fault.host == host && (fault.from..fault.until).contains(&seconds));
+        let frames = fault.map_or(&self.variants[usize::try_from(host % VARIANTS).unwrap_or(0)], |(_, frames)| frames);
+        let frame = (seconds / 5 + host) % frames.len() as u64;
+        let mut snapshot = frames[usize::try_from(frame).unwrap_or(0)].clone();
+        snapshot.host = Self::name(host);
+        snapshot.devices.iter_mut().for_each(|device| own(device, host));
+        let mut memory = self.memory[usize::try_from(host).unwrap_or(0)].lock().unwrap_or_else(PoisonError::into_inner);
+        memory.scrape(at, &snapshot, VERSION, self.detail, asked)
+    }
+}
+
+/// Gives a device the ids of its host, and a temperature that is a little its own.
+fn own(device: &mut Device, host: u64) {
+    let number = host << 16 | u64::from(device.id.0);
+    let id = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    device.asic_id = device.asic_id.as_ref().map(|_| format!("{id:016X}")).map_err(|reason| *reason);
+    device.serial = device.serial.as_ref().map(|_| format!("{:016X}", 0x0100_0000_0000_0000 | host)).map_err(|reason| *reason);
+    let is_hot = device.temperature.ok().zip(device.temperature_limit.ok()).is_some_and(|(now, limit)| now.0 > 0.8 * limit.0);
+    if !is_hot {
+        device.temperature = device.temperature.map(|now| Celsius(now.0 + (id % 5) as f64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read() {
+        let good = Fault { host: 3, text: "fault=hot:0@1".to_owned(), from: 60, until: 120 };
+        assert_eq!(fault("3:hot:0@60-120", 10).unwrap(), good);
+        for text in ["", "hot:0", "10:hot:0", "x:hot:0", "1:hot:0@a", "1:hot:0@5-5"] {
+            assert_eq!(fault(text, 10).unwrap_err().code, 2, "{text}");
+        }
+        assert!(frames("n150,fault=nonsense:0@1", 1, 0).is_err());
+    }
+
+    /// The same flags give the same hosts; a fault shows; memory and workloads are known.
+    #[test]
+    fn hosts_are_deterministic_and_known() {
+        let of = |spec: &str| frames(spec, 1, 7).unwrap();
+        let (one, other) = (of("n300"), of("n300"));
+        assert_eq!(one.len() as u64, FRAMES);
+        let text = |frames: &Frames| frames.iter().map(|frame| format!("{:?}", frame.devices)).collect::<Vec<_>>();
+        assert_eq!(text(&one), text(&other));
+        assert!(one[0].devices[0].memory.dram.used.is_ok_and(|used| used > 0), "{:?}", one[0].devices[0].memory);
+        assert!(one[0].processes.iter().any(|process| process.pod_name.is_ok() || process.job.is_ok()), "{:?}", one[0].processes);
+        let hot = of("n300,fault=hot:0@1");
+        assert!(hot.iter().all(|frame| frame.devices[0].health == ttmon_model::snapshot::Health::Critical), "{:?}", hot[0].devices[0].health);
+        let gone = of("n300x2,fault=gone:0@1");
+        assert!(gone.iter().all(|frame| frame.devices[0].state == ttmon_model::snapshot::State::Gone), "{:?}", gone[0].devices[0].state);
+    }
+}

@@ -1,0 +1,124 @@
+//! `ttmon fleet`, `ttmon sd` and `ttmon sim-fleet`: their output, and what they refuse.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::run::ttmon;
+
+/// A service that ends with the value, and its port.
+struct Serving(Child, u16);
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ttmon")).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().trim_end_matches("/sd").rsplit(':').next().and_then(|port| port.parse().ok());
+        Self(child, port.unwrap_or_else(|| panic!("{line}")))
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.1)).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", self.1).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.split_once("\r\n\r\n").map_or(text.clone(), |(_, body)| body.to_owned())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A store that gives the same answer to everybody.
+fn store(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut peer in listener.incoming().map_while(Result::ok) {
+            let mut line = String::new();
+            let _ = BufReader::new(&peer).read_line(&mut line);
+            let _ = write!(peer, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn lists_of_hosts_are_printed_and_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    fs::write(&hosts, "tt[1-2] rack=r1\n").unwrap();
+    let place = hosts.to_string_lossy().into_owned();
+    let ran = ttmon(&format!("sd --from hosts --input {place}"));
+    let list: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &list[1]["targets"][0], &list[1]["labels"]["rack"]), (0, &"tt2:9478".into(), &"r1".into()), "{}", ran.stderr);
+    let serving = Serving::start(&["sd", "--from", "hosts", "--input", &place, "--listen", "127.0.0.1:0"]);
+    assert!(serving.get("/sd").contains("tt1:9478") && serving.get("/").contains("no such path"));
+    fs::write(&hosts, "tt[1-3]\n").unwrap();
+    assert!(serving.get("/sd").contains("tt3:9478"));
+    // What cannot be read leaves the last list.
+    fs::write(&hosts, "a b\n").unwrap();
+    assert!(serving.get("/sd").contains("tt3:9478"));
+    let ran = ttmon(&format!("sd --from hosts --input {place}"));
+    assert!(ran.code == 1 && ran.stderr.contains("line 1"), "{}", ran.stderr);
+}
+
+#[test]
+fn wrong_flags_are_refused() {
+    for (line, code, message) in [
+        ("fleet", 2, "--store URL"),
+        ("fleet find --chips 8", 2, "--store URL"),
+        ("fleet --store prometheus:9090", 2, "http://HOST:PORT"),
+        ("fleet find --store http://127.0.0.1:1 --chips 0", 2, "--chips"),
+        ("fleet find --store http://127.0.0.1:1 --free-dram much", 2, "much"),
+        ("--sim n150 fleet --store http://127.0.0.1:1", 2, "leave"),
+        ("sd --from hosts", 2, "--input"),
+        ("sd --from nothing", 2, "nothing"),
+        ("sim-fleet --hosts 0", 2, "--hosts"),
+        ("sim-fleet --spec nonsense --hosts 1 --listen 127.0.0.1:0", 2, "nonsense"),
+        ("sim-fleet --fault 7:hot:0 --hosts 1 --listen 127.0.0.1:0", 2, "no such host"),
+        ("fleet --store http://127.0.0.1:1", 1, "cannot be reached"),
+        ("fleet find --store http://127.0.0.1:1", 1, "cannot be reached"),
+    ] {
+        let ran = ttmon(line);
+        assert_eq!(ran.code, code, "{line}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stderr.contains(message), "{line}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn hosts_of_a_store_are_found() {
+    let url = store(r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"tt-01","rack":"r1"},"value":[1,"8"]}]}}"#);
+    let ran = ttmon(&format!("fleet find --chips 8 --json --store {url}"));
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &document["hosts"][0]["host"], &document["reserved"]), (0, &"tt-01".into(), &false.into()), "{}", ran.stderr);
+    let ran = ttmon(&format!("fleet --store {url}"));
+    assert!(ran.code == 0 && ran.stdout.contains("tt-01") && ran.stdout.contains("r1"), "{}{}", ran.stdout, ran.stderr);
+    let refused = store(r#"{"status":"error","error":"too many samples"}"#);
+    let ran = ttmon(&format!("fleet find --store {refused}"));
+    assert!(ran.code == 1 && ran.stderr.contains("too many samples"), "{}", ran.stderr);
+}
+
+#[test]
+fn simulated_hosts_are_scraped() {
+    let serving = Serving::start(&["sim-fleet", "--hosts", "9", "--spec", "n300", "--listen", "127.0.0.1:0", "--fault", "0:hot:0"]);
+    let list: Value = serde_json::from_str(&serving.get("/sd")).unwrap();
+    assert_eq!(list.as_array().map(Vec::len), Some(9));
+    assert_eq!((&list[8]["labels"]["rack"], &list[8]["labels"]["__metrics_path__"]), (&"r001".into(), &"/hosts/host-00008/metrics".into()));
+    let hot = serving.get("/hosts/host-00000/metrics");
+    assert!(hot.contains("ttmon_device_health{device=\"0\"") && hot.contains("health=\"critical\"} 1"), "{hot}");
+    assert!(hot.contains("ttmon_workload_info{") && hot.contains("origin=\"sim\""), "{hot}");
+    // A quarter of the hosts is idle, and each has ids of its own.
+    let (idle, other) = (serving.get("/hosts/host-00003/metrics"), serving.get("/hosts/host-00004/metrics"));
+    let ids = |text: &str| text.lines().find(|line| line.starts_with("ttmon_device_info")).map(str::to_owned);
+    assert!(!idle.contains("ttmon_workload_info{") && ids(&idle) != ids(&other), "{idle}");
+    assert!(serving.get("/hosts/host-00009/metrics").contains("no such path"));
+}

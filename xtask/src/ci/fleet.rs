@@ -1,0 +1,131 @@
+//! A hundred simulated hosts on real engines: Debian's Prometheus, Alertmanager and VictoriaMetrics.
+//!
+//! Discovery by http_sd and its reload, a fault that becomes an alert, reaches a webhook and resolves, every query of templates and dashboards
+//! on both engines, and a store that is killed and started again.
+
+mod engines;
+mod queries;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::alertmanager::{self, Alertmanager, Hook};
+use super::{Gate, Outcome, prometheus};
+use crate::project::{self, Project, output};
+use crate::service::{self, Service, serve, until};
+use crate::tools;
+use engines::{Store, Victoria};
+
+/// Hosts, and those that are listed at first.
+const HOSTS: usize = 100;
+const HOSTS_AT_FIRST: usize = 50;
+/// The host with a fault, and the seconds at which it begins and ends: later than the engines need to start.
+const FAULT: &str = "3:hot:0@35-65";
+
+pub(super) fn run(gate: &mut Gate) -> Outcome {
+    let tools = prometheus::tools(gate.project).and_then(|tools| Ok((tools, alertmanager::alertmanager(gate.project)?)));
+    let tools = tools.and_then(|(prometheus, alertmanager)| Ok((prometheus, alertmanager, tools::debian(gate.project, "victoria-metrics")?)));
+    let (prometheus, alertmanager, victoria) = match tools {
+        Ok(tools) => tools,
+        Err(why) => return Outcome::Skipped(format!("NO FLEET WAS TRIED: {why}")),
+    };
+    let checked = check(gate, &prometheus, &alertmanager, &victoria.join("usr/bin"));
+    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
+    checked.into()
+}
+
+fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::Tool, victoria: &Path) -> Result<(), String> {
+    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
+    let project = gate.project;
+    let ttmon = project.metadata()?.target.join("debug/ttmon");
+    files(project, tools)?;
+    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.path().display());
+    let hook = Hook::start()?;
+    let peer = Alertmanager::start(project, alertmanager, hook.port, None)?;
+    let mut simulated = project.command(&ttmon, &["sim-fleet", "--spec", "t3k", "--listen", "127.0.0.1:0", "--fault", FAULT]);
+    let (_simulated, port) = serve(simulated.args(["--hosts", &HOSTS.to_string()]), "http://")?;
+    let list: Value = serde_json::from_str(&service::get(port, "/sd", "")?.body).map_err(|error| format!("/sd: {error}"))?;
+    let lines: Vec<String> = list.as_array().ok_or("/sd is no list")?.iter().map(line).collect();
+    let hosts = directory.path().join("hosts");
+    fs::write(&hosts, lines[..HOSTS_AT_FIRST].join("\n")).map_err(failed)?;
+    let mut listing = project.command(&ttmon, &["sd", "--from", "hosts", "--listen", "127.0.0.1:0", "--input"]);
+    let (_listing, sd_port) = serve(listing.arg(&hosts), "http://")?;
+
+    let mut store = Store::start(project, tools, directory.path(), sd_port, peer.port)?;
+    let victoria = Victoria::start(project, victoria, directory.path(), sd_port, peer.port)?;
+    let up = |port: u16, count: usize| move || queries::ask(port, "count(ttmon_up == 1)").is_ok_and(|found| found.first() == Some(&(count as f64)));
+    until("scraped, both engines", || up(store.port, HOSTS_AT_FIRST)() && up(victoria.port, HOSTS_AT_FIRST)())?;
+    fs::write(&hosts, lines.join("\n")).map_err(failed)?;
+    until("listed again, both engines", || up(store.port, HOSTS)() && up(victoria.port, HOSTS)())?;
+    println!("fleet: {HOSTS_AT_FIRST} hosts scraped, then {HOSTS} after the list was changed, by Prometheus and VictoriaMetrics");
+    until("announced", || hook.heard("firing"))?;
+    println!("fleet: a simulated fault became an alert and reached a webhook");
+    until("recorded, both engines", || [store.port, victoria.port].iter().all(|port| queries::has(*port, "slurm_job:ttmon_device_held_seconds:increase1h")))?;
+    let listed = output(&mut project.command(&ttmon, &["markdown", "deploy", "queries"]))?;
+    for (name, port) in [("Prometheus", store.port), ("VictoriaMetrics", victoria.port)] {
+        println!("{name}: {}", queries::check(port, &listed)?);
+    }
+    commands(project, &ttmon, [store.port, victoria.port])?;
+    until("resolved", || hook.heard("resolved"))?;
+    println!("fleet: the alert resolved");
+    let service = Service::start(&ttmon, &["--sim", "n150,idle", "--fleet", &format!("http://127.0.0.1:{}", store.port)])?;
+    let is_whole = |service: &Service| service.json("/api/v1/fleet").is_ok_and(|found| found["host_count"] == HOSTS && found["store"]["error"].is_null());
+    until("known to the service", || is_whole(&service))?;
+    store.kill();
+    let down = service.json("/api/v1/fleet")?;
+    if down["store"]["error"].is_null() || down["host_count"] != 0 {
+        return Err(format!("a dead store, and the service says: {down}"));
+    }
+    store.restart(project, tools)?;
+    until("known again", || is_whole(&service))?;
+    println!("fleet: a killed store is named, shows no host, and is used again after its restart");
+    Ok(())
+}
+
+/// A target as a line of a hosts file.
+fn line(target: &Value) -> String {
+    let labels = target["labels"].as_object().into_iter().flatten();
+    let labels = labels.map(|(name, value)| format!(" {name}={}", value.as_str().unwrap_or_default()));
+    format!("{}{}", target["targets"][0].as_str().unwrap_or_default(), labels.collect::<String>())
+}
+
+/// The files of deploy/ that a tool can check.
+fn files(project: &Project, tools: &prometheus::Tools) -> Result<(), String> {
+    let file = |path: &str| project.root.join("deploy").join(path);
+    let promtool = |arguments: &[&str], path: &str| project::run(project.command(&tools.promtool, arguments).arg(file(path)));
+    promtool(&["check", "rules"], "rules/ttmon-records.yml")?;
+    promtool(&["check", "rules"], "rules/ttmon-alerts.yml")?;
+    promtool(&["test", "rules"], "rules/ttmon-alerts-test.yml")?;
+    promtool(&["check", "config"], "prometheus/prometheus.yml")
+}
+
+/// The program's own commands on both engines: the same hosts, whichever is asked.
+fn commands(project: &Project, ttmon: &Path, ports: [u16; 2]) -> Result<(), String> {
+    let ask = |port: u16, arguments: &[&str]| -> Result<Value, String> {
+        let mut command = project.command(ttmon, &["fleet"]);
+        let text = output(command.args(arguments).args(["--json", "--store", &format!("http://127.0.0.1:{port}")]))?;
+        serde_json::from_str(&text).map_err(|error| format!("ttmon fleet: {error}"))
+    };
+    let names = |document: &Value| {
+        let hosts = document["hosts"].as_array().into_iter().flatten();
+        let mut names: Vec<String> = hosts.map(|host| host["host"].to_string()).collect();
+        names.sort_unstable();
+        names
+    };
+    let [one, other] = [ask(ports[0], &[])?, ask(ports[1], &[])?];
+    let is_aged = |document: &Value| document["hosts"].as_array().is_some_and(|hosts| hosts.iter().all(|host| host["age_s"].is_number()));
+    if names(&one).len() != HOSTS || names(&one) != names(&other) || !is_aged(&one) || one["store"]["has_rules"] != true {
+        return Err(format!("ttmon fleet: {} and {} hosts, rules: {}", names(&one).len(), names(&other).len(), one["store"]));
+    }
+    let find = ["find", "--chips", "8", "--board", "n300", "--free-dram", "10G"];
+    let [one, other] = [ask(ports[0], &find)?, ask(ports[1], &find)?];
+    // One in four hosts is idle.
+    if names(&one).len() != HOSTS / 4 || names(&one) != names(&other) {
+        return Err(format!("ttmon fleet find: {} and {} hosts", names(&one).len(), names(&other).len()));
+    }
+    println!("fleet: ttmon fleet and fleet find list the same hosts on both engines: {HOSTS}, and {} idle", names(&one).len());
+    Ok(())
+}

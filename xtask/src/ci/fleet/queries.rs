@@ -1,0 +1,68 @@
+//! Every query returns something, or provably nothing.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::service;
+
+/// Values of an instant query.
+pub(super) fn ask(port: u16, query: &str) -> Result<Vec<f64>, String> {
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let answer = service::get(port, &format!("/api/v1/query?query={encoded}"), "")?;
+    let document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
+    let found = document["data"]["result"].as_array().ok_or_else(|| format!("{query}: {}", answer.body))?;
+    Ok(found.iter().filter_map(|one| one["value"][1].as_str()?.parse().ok()).collect())
+}
+
+/// Whether a query has an answer now.
+pub(super) fn has(port: u16, query: &str) -> bool {
+    ask(port, query).is_ok_and(|found| !found.is_empty())
+}
+
+/// Asks all of them, `FILE<TAB>NAME<TAB>QUERY` a line, and says how many had data.
+pub(super) fn check(port: u16, lines: &str) -> Result<String, String> {
+    let (mut full, mut empty) = (0, Vec::new());
+    for line in lines.lines() {
+        let [file, name, query] = line.split('\t').collect::<Vec<_>>()[..] else { return Err(format!("not a query: {line}")) };
+        if !ask(port, query).map_err(|why| format!("{file}, {name}: {why}"))?.is_empty() {
+            full += 1;
+        } else if is_provably_empty(port, query)? {
+            empty.push(name);
+        } else {
+            return Err(format!("{file}, {name}: no data, and there should be: {query}"));
+        }
+    }
+    Ok(format!("{full} queries have data, {} have none for a reason: {}", empty.len(), empty.join(", ")))
+}
+
+/// It reads a metric that nobody has, or it asks for values above 0 where there is none.
+fn is_provably_empty(port: u16, query: &str) -> Result<bool, String> {
+    for name in names(query) {
+        if ask(port, &format!("count({{__name__=~\"{name}\"}})"))?.is_empty() {
+            return Ok(true);
+        }
+    }
+    let without = query.replace(" > 0", "");
+    let found = ask(port, &without)?;
+    Ok(without != query && !found.is_empty() && found.iter().all(|value| *value <= 0.0))
+}
+
+/// Names of metrics in a query: words that begin as ours do, or as those of model servers.
+fn names(query: &str) -> BTreeSet<&str> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:.*".contains(letter);
+    let words = query.split(|letter: char| !is_part(letter));
+    let is_name = |word: &&str| ["ttmon_", "vllm:", "tt_media_server_", "instance:", "rack:", "slurm_job:", "pod:"].iter().any(|begin| word.starts_with(begin));
+    words.filter(is_name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_metrics_are_found() {
+        let query = "sum by (pod) (rate(vllm:x_total{pod=~\".*\"}[1m])) / on (pod) pod:ttmon_device_power_watts:sum{pod=~\".*\"} > 0";
+        assert_eq!(names(query).into_iter().collect::<Vec<_>>(), ["pod:ttmon_device_power_watts:sum", "vllm:x_total"]);
+    }
+}
