@@ -180,6 +180,7 @@ export type Fields = {
   "title": string;
   "unit": string;
 })[];
+  "fleet": boolean;
   "process": ({
   "help": string;
   "kept": boolean;
@@ -200,6 +201,53 @@ export type Fields = {
 })[];
   "schema"?: 1;
   "version": string;
+};
+
+export type Fleet = {
+  "alerts": Record<string, string>[];
+  "host_count": number;
+  "hosts": ({
+  "host": string | null;
+  "partition"?: string | null;
+  "rack"?: string | null;
+  "source"?: string | null;
+  "url"?: string | null;
+})[];
+  "missing": string[];
+  "partitions": ({
+  "name": string | null;
+})[];
+  "problems": string[];
+  "racks": ({
+  "name": string | null;
+})[];
+  "schema": number;
+  "store": {
+  "error": string | null;
+  "has_rules": boolean;
+  "url": string | null;
+};
+  "time": string;
+  "totals": Record<string, number>;
+  "version": string;
+  "workloads": ({
+  "namespace"?: string | null;
+  "pod"?: string | null;
+  "slurm_job"?: string | null;
+})[];
+};
+
+export type FleetFind = {
+  "hosts": {
+  "chips": number;
+  "host": string;
+  "partition"?: string;
+  "rack"?: string;
+}[];
+  "request": Record<string, unknown>;
+  "reserved": false;
+  "schema": number;
+  "store": string;
 };
 
 export type History = {

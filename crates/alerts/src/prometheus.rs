@@ -77,6 +77,9 @@ mod tests {
             assert_eq!(rules.matches(&format!("alert: {name}\n")).count(), 1, "{name}");
             assert_eq!(tests.matches(&format!("alertname: {name}\n")).count(), 1, "{name}");
         }
-        assert!(tests.contains(r#"{series: "ttmon_device_state{instance=\"tt-01\",device=\"3\",state=\"gone\"}", values: "1x80"}"#), "{tests}");
+        assert!(
+            tests.contains(r#"{series: "ttmon_device_state{instance=\"tt-01\",device=\"3\",state=\"gone\"}", values: "1x80"}"#),
+            "{tests}"
+        );
     }
 }

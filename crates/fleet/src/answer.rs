@@ -96,7 +96,10 @@ mod tests {
 
     #[test]
     fn hostile_answers_are_refused() {
-        let long = format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{"a":"{}"}},"value":[1,"1"]}}]}}}}"#, "x".repeat(2000));
+        let long = format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{"a":"{}"}},"value":[1,"1"]}}]}}}}"#,
+            "x".repeat(2000)
+        );
         let many = format!(r#"{{"data":{{"resultType":"vector","result":[{}1]}}}}"#, "1,".repeat(SERIES_MAX));
         for (text, is_refusal) in [
             ("", false),

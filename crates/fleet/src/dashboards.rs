@@ -116,9 +116,7 @@ impl Dashboard {
                 "targets": [{"refId": "A", "expr": query, "instant": *kind != Graph, "format": if *kind == Table { "table" } else { "time_series" }}],
             })
         };
-        let variable = |(name, query): &(&str, &str)| {
-            json!({"name": name, "type": "query", "datasource": source, "query": query, "refresh": 2, "includeAll": true, "multi": true, "allValue": ".*", "current": {"text": "All", "value": "$__all"}})
-        };
+        let variable = |(name, query): &(&str, &str)| json!({"name": name, "type": "query", "datasource": source, "query": query, "refresh": 2, "includeAll": true, "multi": true, "allValue": ".*", "current": {"text": "All", "value": "$__all"}});
         let datasource = json!({"name": "datasource", "type": "datasource", "query": "prometheus"});
         let variables: Vec<Value> = [datasource].into_iter().chain(self.variables.iter().map(variable)).collect();
         let document = json!({

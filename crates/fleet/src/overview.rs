@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use ttmon_model::Snapshot;
+use ttmon_model::fields::DeviceField;
 use ttmon_model::snapshot::Health;
 
 use crate::answer::{Labels, Vector, label};
@@ -64,22 +65,27 @@ impl HostRow {
     /// Of a host that was asked itself.
     pub fn of_snapshot(snapshot: &Snapshot, age: f64) -> Self {
         let devices = &snapshot.devices;
-        let count = |is_so: &dyn Fn(&ttmon_model::Device) -> bool| devices.iter().filter(|device| is_so(device)).count() as f64;
-        let sum = |values: &mut dyn Iterator<Item = f64>| values.reduce(|one, other| one + other);
-        let mut values = BTreeMap::from([
-            ("chips", devices.len() as f64),
-            ("unhealthy", count(&|device| matches!(device.health, Health::Warning | Health::Critical))),
-            ("critical", count(&|device| device.health == Health::Critical)),
-            ("untracked", count(&|device| device.memory.untracked_processes > 0)),
-        ]);
-        let known = [
-            ("held", devices.iter().map(|device| device.memory.holders.map(|holders| f64::from(u8::from(holders > 0)))).sum::<Result<f64, _>>().ok()),
-            ("dram_total", sum(&mut devices.iter().filter_map(|device| device.memory.dram.total.ok()).map(|bytes| bytes as f64))),
-            ("dram_used", sum(&mut devices.iter().filter_map(|device| device.memory.dram.used.ok()).map(|bytes| bytes as f64))),
-            ("power", sum(&mut devices.iter().filter_map(|device| device.power.ok()).map(|power| power.0))),
-            ("temperature_max", devices.iter().filter_map(|device| device.temperature.ok()).map(|now| now.0).reduce(f64::max)),
+        let numbers = |name: &str| -> Vec<f64> {
+            let field = DeviceField::find(name);
+            devices.iter().filter_map(|device| field.as_ref()?.number(device).ok()).collect()
+        };
+        let healths = |wanted: &[Health]| devices.iter().filter(|device| wanted.contains(&device.health)).count() as f64;
+        let above_0 = |numbers: Vec<f64>| numbers.iter().filter(|number| **number > 0.0).count() as f64;
+        let sum = |numbers: Vec<f64>| numbers.into_iter().reduce(|one, other| one + other);
+        let holders = numbers("memory.holders");
+        let values = [
+            ("chips", Some(devices.len() as f64)),
+            ("unhealthy", Some(healths(&[Health::Warning, Health::Critical]))),
+            ("critical", Some(healths(&[Health::Critical]))),
+            // Where that of one chip is not known, neither is the sum.
+            ("held", (holders.len() == devices.len()).then(|| above_0(holders))),
+            ("untracked", Some(above_0(numbers("memory.untracked_processes")))),
+            ("dram_total", sum(numbers("memory.total"))),
+            ("dram_used", sum(numbers("memory.used"))),
+            ("power", sum(numbers("power"))),
+            ("temperature_max", numbers("temperature").into_iter().reduce(f64::max)),
         ];
-        values.extend(known.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        let values = values.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         Self { host: snapshot.host.clone(), values, age: Some(age), is_direct: true, ..Self::default() }
     }
 

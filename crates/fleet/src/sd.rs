@@ -51,7 +51,9 @@ pub fn hosts(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let Some(name) = words.next() else { continue };
         let wrong = |why: String| SdError::Line(index + 1, why);
-        let labels = words.map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE")))).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let labels = words
+            .map(|word| label(word).ok_or_else(|| wrong(format!("{word:?} is no LABEL=VALUE"))))
+            .collect::<Result<BTreeMap<_, _>, _>>()?;
         for name in expanded(name).ok_or_else(|| wrong(format!("{name:?} is no host, and no list such as tt[01-16]")))? {
             targets.push(Target { address: addressed(&name, port), labels: labels.clone() });
             if targets.len() > TARGETS_MAX {
@@ -109,7 +111,8 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let addresses = node["status"]["addresses"].as_array().ok_or_else(|| wrong("a node without addresses"))?;
         let internal = addresses.iter().find(|address| address["type"] == "InternalIP").and_then(|address| address["address"].as_str());
-        let address = internal.filter(|address| is_host(address) || address.contains(':')).ok_or_else(|| wrong("a node without an address"))?;
+        let address =
+            internal.filter(|address| is_host(address) || address.contains(':')).ok_or_else(|| wrong("a node without an address"))?;
         let address = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
         let mut labels = BTreeMap::from([("node".to_owned(), name.to_owned())]);
         for (label, key) in [("rack", "topology.kubernetes.io/rack"), ("partition", "node.kubernetes.io/instance-type")] {
@@ -122,7 +125,8 @@ pub fn kubernetes(text: &str, port: u16) -> Result<Vec<Target>, SdError> {
 
 fn label(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
     (is_name && value.len() <= LABEL_BYTES_MAX).then(|| (name.to_owned(), value.to_owned()))
 }
 
@@ -152,7 +156,8 @@ fn expanded(name: &str) -> Option<Vec<String>> {
     let (range, after) = rest.split_once(']')?;
     let (first, last) = range.split_once('-')?;
     let (low, high) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
-    let is_sound = low <= high && usize::try_from(high - low).is_ok_and(|count| count < TARGETS_MAX) && is_host(&format!("{before}0{after}"));
+    let is_sound =
+        low <= high && usize::try_from(high - low).is_ok_and(|count| count < TARGETS_MAX) && is_host(&format!("{before}0{after}"));
     let width = first.len();
     is_sound.then(|| (low..=high).map(|number| format!("{before}{number:0width$}{after}{ending}")).collect())
 }
@@ -197,7 +202,8 @@ mod tests {
             json!({"metadata": {"name": name, "labels": {"feature.node.kubernetes.io/pci-1200_1e52.present": has, "topology.kubernetes.io/rack": "r1"}},
                    "status": {"addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]}})
         };
-        let text = json!({"items": [node("a", "true", "10.0.0.1"), node("b", "false", "10.0.0.2"), node("c", "true", "fd00::1")]}).to_string();
+        let text =
+            json!({"items": [node("a", "true", "10.0.0.1"), node("b", "false", "10.0.0.2"), node("c", "true", "fd00::1")]}).to_string();
         assert_eq!(lines(&kubernetes(&text, 9478).expect("nodes")), ["10.0.0.1:9478 node=a rack=r1", "[fd00::1]:9478 node=c rack=r1"]);
         let without = json!({"items": [node("a", "true", "10.0.0.1; rm")]}).to_string();
         for text in ["", "[]", "{}", &without] {

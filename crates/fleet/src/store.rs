@@ -31,7 +31,9 @@ impl fmt::Display for BadStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address => f.write_str("give http://HOST:PORT[/PATH] or https://HOST[:PORT][/PATH], without a user or a query"),
-            Self::InTheOpen => f.write_str("the token or password could be read on its way; use https://, or a tunnel and http://localhost"),
+            Self::InTheOpen => {
+                f.write_str("the token or password could be read on its way; use https://, or a tunnel and http://localhost")
+            }
         }
     }
 }

@@ -354,14 +354,18 @@ mod tests {
             take_in(&service, planned, sample, ledgers, &mut past);
             let last = past.before.as_ref().expect("a snapshot");
             // Somebody scrapes, somebody takes the document.
-            let text = last.text(crate::newest::Form::Metrics(crate::metrics::Dialect::Text, crate::metrics::Processes::Shown.into()), crate::access::View::Whole, |snapshot| {
-                crate::metrics::machine(
-                    snapshot,
-                    &crate::chips::Chips::default(),
-                    crate::metrics::Dialect::Text,
-                    crate::metrics::Processes::Shown,
-                )
-            });
+            let text = last.text(
+                crate::newest::Form::Metrics(crate::metrics::Dialect::Text, crate::metrics::Processes::Shown.into()),
+                crate::access::View::Whole,
+                |snapshot| {
+                    crate::metrics::machine(
+                        snapshot,
+                        &crate::chips::Chips::default(),
+                        crate::metrics::Dialect::Text,
+                        crate::metrics::Processes::Shown,
+                    )
+                },
+            );
             assert!(!text.is_empty());
             if told.contains(&second) {
                 let status = std::fs::read_to_string("/proc/self/status").expect("a status");

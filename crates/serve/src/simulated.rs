@@ -17,7 +17,14 @@ pub struct SimulatedHost {
 
 impl SimulatedHost {
     /// A scrape of the host as it is at a time since the start. Alerts are left to the store: no engine judges this host.
-    pub fn scrape(&mut self, at: Duration, snapshot: &Snapshot, version: &'static str, detail: Detail, asked: TextRequest<'_>) -> TextAnswer {
+    pub fn scrape(
+        &mut self,
+        at: Duration,
+        snapshot: &Snapshot,
+        version: &'static str,
+        detail: Detail,
+        asked: TextRequest<'_>,
+    ) -> TextAnswer {
         self.chips.take_in(at, snapshot);
         self.samples += 1;
         let dialect = Dialect::negotiate(asked.accept);

@@ -64,7 +64,11 @@ where
                     async move { Ok::<_, Infallible>(response) }
                 });
                 let mut connection = http1::Builder::new();
-                connection.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_BYTES_MAX).max_headers(HEADERS_MAX);
+                connection
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEADER_TIMEOUT)
+                    .max_buf_size(HEADER_BYTES_MAX)
+                    .max_headers(HEADERS_MAX);
                 let _ = connection.serve_connection(TokioIo::new(stream), reply).await;
             });
         }

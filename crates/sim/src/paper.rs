@@ -31,7 +31,10 @@ impl Machine {
             let stat = format!("{pid} ({program}) S 1 {pid} {pid} 0 -1 0 0 0 0 0 500 100 0 0 20 0 1 0 1000 1000000 25000 0 1 1 1 0 0");
             fs::write(place.join("stat"), stat)?;
             fs::write(place.join("status"), format!("Name:\t{program}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{pid}\n"))?;
-            fs::write(place.join("cmdline"), [program].iter().chain(process.job.arguments).flat_map(|word| [word, "\0"]).collect::<String>())?;
+            fs::write(
+                place.join("cmdline"),
+                [program].iter().chain(process.job.arguments).flat_map(|word| [word, "\0"]).collect::<String>(),
+            )?;
             fs::write(place.join("maps"), "")?;
             let number = host * 100 + process.index;
             if process.index.is_multiple_of(2) {

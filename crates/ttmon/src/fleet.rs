@@ -41,7 +41,8 @@ pub(crate) fn store(url: Option<&str>, access: &StoreArgs) -> Result<Option<Stor
     let named = url.map(str::to_owned).or_else(|| env::var("TTMON_STORE").ok().filter(|url| !url.is_empty()));
     let Some(url) = named else { return Ok(None) };
     let secret = |path: &Path| {
-        let bytes = ttmon_files::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let bytes =
+            ttmon_files::read_secret(path, SECRET_BYTES_MAX).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let text = std::str::from_utf8(bytes.trim_ascii()).ok().filter(|text| !text.is_empty() && !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| Failure::new(format!("{}: not one line of text", path.display())))
     };
@@ -171,7 +172,8 @@ fn table(overview: &Overview, limit: usize) -> String {
             Some(job) => format!("job {job}"),
             None => format!("pod {}/{}", labels.get("namespace").map_or("", String::as_str), labels.get("pod").map_or("", String::as_str)),
         };
-        let held = values.get("held_seconds_1h").map(|seconds| seconds / 3600.0).map_or_else(|| "N/A".to_owned(), |hours| format!("{hours:.1}"));
+        let held =
+            values.get("held_seconds_1h").map(|seconds| seconds / 3600.0).map_or_else(|| "N/A".to_owned(), |hours| format!("{hours:.1}"));
         let (chips, dram) = (number(values.get("chips").copied()), bytes(values.get("dram_used").copied()));
         let _ = writeln!(out, "{name}\t{chips} chips\t{dram} DRAM\t{held} chip hours in the last hour");
     }

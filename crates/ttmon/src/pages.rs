@@ -140,8 +140,9 @@ pub(crate) fn deploy(file: Option<&str>) -> Result<String, Failure> {
 }
 
 fn queries() -> String {
-    let templates = ttmon_fleet::TEMPLATES.iter().flat_map(|row| [row.record, row.expression].map(|query| ("template", row.record, query.to_owned())));
-    let find = ttmon_fleet::FindRequest { chips: 1, board: Some("g".to_owned()), free_dram: 1 };
+    let templates =
+        ttmon_fleet::TEMPLATES.iter().flat_map(|row| [row.record, row.expression].map(|query| ("template", row.record, query.to_owned())));
+    let find = ttmon_fleet::FindRequest { chips: 1, board: None, free_dram: 1 };
     let own = [("template", "find", find.query())];
     let all = templates.chain(own).chain(ttmon_fleet::dashboard_queries());
     all.map(|(file, name, query)| format!("{file}\t{name}\t{query}\n")).collect()

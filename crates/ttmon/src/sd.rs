@@ -43,8 +43,10 @@ pub(crate) fn run(args: &SdArgs) -> Result<(), Failure> {
 /// Listens on an address.
 pub(crate) fn listener(text: &str) -> Result<TcpListener, Failure> {
     let address = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    let address: SocketAddr = address.parse().map_err(|_| Failure::usage(format!("--listen {text}: give ADDR:PORT, such as 127.0.0.1:9479")))?;
-    TcpListener::bind(address).map_err(|error| Failure::new(format!("cannot listen on {address}: {error}; give another --listen ADDR:PORT")))
+    let address: SocketAddr =
+        address.parse().map_err(|_| Failure::usage(format!("--listen {text}: give ADDR:PORT, such as 127.0.0.1:9479")))?;
+    TcpListener::bind(address)
+        .map_err(|error| Failure::new(format!("cannot listen on {address}: {error}; give another --listen ADDR:PORT")))
 }
 
 fn targets(args: &SdArgs) -> Result<Vec<Target>, Failure> {

@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use ttmon_model::fields::{DeviceField, PROCESS, Value};
 use ttmon_model::sample::Origin;
-use ttmon_model::units::Celsius;
-use ttmon_model::{Device, Snapshot};
+use ttmon_model::{Device, Process, Snapshot};
 use ttmon_reads::{Pace, descriptors};
 use ttmon_serve::{MetricsDetail, SimulatedHost, TextAnswer, serve_texts};
 use ttmon_sim::{Machine, Spec};
@@ -184,6 +184,7 @@ impl Fleet {
         let mut snapshot = frames[usize::try_from(frame).unwrap_or(0)].clone();
         snapshot.host = Self::name(host);
         snapshot.devices.iter_mut().for_each(|device| own(device, host));
+        snapshot.processes.iter_mut().for_each(|process| own_workload(process, host));
         let mut memory = self.memory[usize::try_from(host).unwrap_or(0)].lock().unwrap_or_else(PoisonError::into_inner);
         memory.scrape(at, &snapshot, VERSION, self.detail, asked)
     }
@@ -191,13 +192,33 @@ impl Fleet {
 
 /// Gives a device the ids of its host, and a temperature that is a little its own.
 fn own(device: &mut Device, host: u64) {
-    let number = host << 16 | u64::from(device.id.0);
-    let id = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    device.asic_id = device.asic_id.as_ref().map(|_| format!("{id:016X}")).map_err(|reason| *reason);
-    device.serial = device.serial.as_ref().map(|_| format!("{:016X}", 0x0100_0000_0000_0000 | host)).map_err(|reason| *reason);
-    let is_hot = device.temperature.ok().zip(device.temperature_limit.ok()).is_some_and(|(now, limit)| now.0 > 0.8 * limit.0);
-    if !is_hot {
-        device.temperature = device.temperature.map(|now| Celsius(now.0 + (id % 5) as f64));
+    let id = (host << 16 | u64::from(device.id.0)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let number = |device: &Device, name| DeviceField::find(name).and_then(|field| field.number(device).ok());
+    let (now, limit) = (number(device, "temperature"), number(device, "temperature_limit"));
+    let warmer = now.zip(limit).filter(|(now, limit)| *now < 0.8 * limit).map(|(now, _)| now + (id % 5) as f64);
+    let values = [
+        ("asic_id", Some(Value::Text(format!("{id:016X}")))),
+        ("serial", Some(Value::Text(format!("{:016X}", 0x0100_0000_0000_0000 | host)))),
+        ("temperature", warmer.map(Value::Float)),
+    ];
+    for (name, value) in values {
+        // What is not known stays so.
+        if let (Some(field), Some(value)) = (DeviceField::find(name), value)
+            && field.get(device).is_ok()
+        {
+            field.set(device, Ok(value));
+        }
+    }
+}
+
+/// Gives a process a job or a pod of its host.
+fn own_workload(process: &mut Process, host: u64) {
+    for name in ["job", "pod_name"] {
+        if let Some(field) = PROCESS.iter().find(|field| field.name == name)
+            && let Ok(Value::Text(text)) = (field.get)(process)
+        {
+            (field.set)(process, Ok(Value::Text(format!("{text}-{host}"))));
+        }
     }
 }
 
@@ -226,7 +247,11 @@ mod tests {
         assert!(one[0].devices[0].memory.dram.used.is_ok_and(|used| used > 0), "{:?}", one[0].devices[0].memory);
         assert!(one[0].processes.iter().any(|process| process.pod_name.is_ok() || process.job.is_ok()), "{:?}", one[0].processes);
         let hot = of("n300,fault=hot:0@1");
-        assert!(hot.iter().all(|frame| frame.devices[0].health == ttmon_model::snapshot::Health::Critical), "{:?}", hot[0].devices[0].health);
+        assert!(
+            hot.iter().all(|frame| frame.devices[0].health == ttmon_model::snapshot::Health::Critical),
+            "{:?}",
+            hot[0].devices[0].health
+        );
         let gone = of("n300x2,fault=gone:0@1");
         assert!(gone.iter().all(|frame| frame.devices[0].state == ttmon_model::snapshot::State::Gone), "{:?}", gone[0].devices[0].state);
     }

@@ -26,7 +26,8 @@ const FAULT: &str = "3:hot:0@35-65";
 
 pub(super) fn run(gate: &mut Gate) -> Outcome {
     let tools = prometheus::tools(gate.project).and_then(|tools| Ok((tools, alertmanager::alertmanager(gate.project)?)));
-    let tools = tools.and_then(|(prometheus, alertmanager)| Ok((prometheus, alertmanager, tools::debian(gate.project, "victoria-metrics")?)));
+    let tools =
+        tools.and_then(|(prometheus, alertmanager)| Ok((prometheus, alertmanager, tools::debian(gate.project, "victoria-metrics")?)));
     let (prometheus, alertmanager, victoria) = match tools {
         Ok(tools) => tools,
         Err(why) => return Outcome::Skipped(format!("NO FLEET WAS TRIED: {why}")),
@@ -56,14 +57,18 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
 
     let mut store = Store::start(project, tools, directory.path(), sd_port, peer.port)?;
     let victoria = Victoria::start(project, victoria, directory.path(), sd_port, peer.port)?;
-    let up = |port: u16, count: usize| move || queries::ask(port, "count(ttmon_up == 1)").is_ok_and(|found| found.first() == Some(&(count as f64)));
+    let up = |port: u16, count: usize| {
+        move || queries::ask(port, "count(ttmon_up == 1)").is_ok_and(|found| found.first() == Some(&(count as f64)))
+    };
     until("scraped, both engines", || up(store.port, HOSTS_AT_FIRST)() && up(victoria.port, HOSTS_AT_FIRST)())?;
     fs::write(&hosts, lines.join("\n")).map_err(failed)?;
     until("listed again, both engines", || up(store.port, HOSTS)() && up(victoria.port, HOSTS)())?;
     println!("fleet: {HOSTS_AT_FIRST} hosts scraped, then {HOSTS} after the list was changed, by Prometheus and VictoriaMetrics");
     until("announced", || hook.heard("firing"))?;
     println!("fleet: a simulated fault became an alert and reached a webhook");
-    until("recorded, both engines", || [store.port, victoria.port].iter().all(|port| queries::has(*port, "slurm_job:ttmon_device_held_seconds:increase1h")))?;
+    until("recorded, both engines", || {
+        [store.port, victoria.port].iter().all(|port| queries::has(*port, "slurm_job:ttmon_device_held_seconds:increase1h"))
+    })?;
     let listed = output(&mut project.command(&ttmon, &["markdown", "deploy", "queries"]))?;
     for (name, port) in [("Prometheus", store.port), ("VictoriaMetrics", victoria.port)] {
         println!("{name}: {}", queries::check(port, &listed)?);
@@ -72,7 +77,9 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
     until("resolved", || hook.heard("resolved"))?;
     println!("fleet: the alert resolved");
     let service = Service::start(&ttmon, &["--sim", "n150,idle", "--fleet", &format!("http://127.0.0.1:{}", store.port)])?;
-    let is_whole = |service: &Service| service.json("/api/v1/fleet").is_ok_and(|found| found["host_count"] == HOSTS && found["store"]["error"].is_null());
+    let is_whole = |service: &Service| {
+        service.json("/api/v1/fleet").is_ok_and(|found| found["host_count"] == HOSTS && found["store"]["error"].is_null())
+    };
     until("known to the service", || is_whole(&service))?;
     store.kill();
     let down = service.json("/api/v1/fleet")?;

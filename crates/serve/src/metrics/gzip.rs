@@ -49,7 +49,8 @@ mod tests {
     /// Texts of any length, short and long, in one piece or two, come back as they were.
     #[test]
     fn both_texts_come_back() {
-        let noise: String = (0..200_000_u32).map(|number| char::from(b' ' + (number.wrapping_mul(2_654_435_761) >> 24) as u8 % 90)).collect();
+        let noise: String =
+            (0..200_000_u32).map(|number| char::from(b' ' + (number.wrapping_mul(2_654_435_761) >> 24) as u8 % 90)).collect();
         let series = "ttmon_device_power_watts{device=\"0\",board=\"n300\"} 12.5\n".repeat(5000);
         for (first, last) in [("", ""), ("", "a"), ("a", ""), ("first\n", "last\n"), (&series, "end"), (&noise, &series), ("", &noise)] {
             let file = gzip_of(first.as_bytes(), &deflated(first.as_bytes()), last);

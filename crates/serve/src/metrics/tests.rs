@@ -108,7 +108,10 @@ fn lean_series_are_few() {
     chips.take_in(Duration::from_secs(10), &snapshot);
     let series = |detail| {
         let scope = Scope { detail, processes: Processes::Left };
-        let own = Own { alerts: AlertFigures { firing: vec![("hot".to_owned(), "critical", 0); 16], ..AlertFigures::default() }, ..Own::default() };
+        let own = Own {
+            alerts: AlertFigures { firing: vec![("hot".to_owned(), "critical", 0); 16], ..AlertFigures::default() },
+            ..Own::default()
+        };
         let own = own.text(&Counters::default(), Dialect::Text, detail);
         let text = super::machine(&snapshot, &chips, Dialect::Text, scope) + &own;
         let lines = text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned);

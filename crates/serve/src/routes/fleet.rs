@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hyper::Response;
 use ttmon_fleet::{FindRequest, HOSTS_SHOWN};
 
-use super::ask::Parameters;
 use super::aged;
+use super::ask::Parameters;
 use crate::access::View;
 use crate::body::Body;
 use crate::problem::Problem;

@@ -121,10 +121,9 @@ fn content(answer: Answer) -> Value {
 
 /// Sums over hosts or chips; what is not known has no key.
 fn fleet() -> Value {
-    let strings = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!({"type": ["string", "null"]}))).collect::<Map<_, _>>();
-    let rows = |names: &[&str], required: &[&str]| {
-        json!({"type": "array", "items": {"type": "object", "properties": strings(names), "required": required, "additionalProperties": true}})
-    };
+    let strings =
+        |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!({"type": ["string", "null"]}))).collect::<Map<_, _>>();
+    let rows = |names: &[&str], required: &[&str]| json!({"type": "array", "items": {"type": "object", "properties": strings(names), "required": required, "additionalProperties": true}});
     json!({
         "type": "object",
         "required": ["schema", "version", "time", "store", "host_count", "totals", "hosts", "missing", "racks", "partitions", "workloads", "alerts", "problems"],

@@ -51,7 +51,11 @@ fn metrics_port_has_devices_and_nothing_else() {
     };
     let scrape = ask("/metrics", "Authorization: Bearer of-another-service\r\n");
     assert_eq!(scrape.status, 200, "{}", scrape.body);
-    assert!(scrape.body.contains("ttmon_device_temperature_celsius{device=\"0\"") && scrape.body.contains("\nttmon_up 1\n"), "{}", scrape.body);
+    assert!(
+        scrape.body.contains("ttmon_device_temperature_celsius{device=\"0\"") && scrape.body.contains("\nttmon_up 1\n"),
+        "{}",
+        scrape.body
+    );
     for hidden in ["ttmon_process_", "ttmon_http_", "ttmon_allocation_socket", "ttmon_device_voltage", "pid="] {
         assert!(!scrape.body.contains(hidden), "{hidden}");
     }

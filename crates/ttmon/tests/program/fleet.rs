@@ -14,7 +14,8 @@ struct Serving(Child, u16);
 
 impl Serving {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ttmon")).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            Command::new(env!("CARGO_BIN_EXE_ttmon")).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().trim_end_matches("/sd").rsplit(':').next().and_then(|port| port.parse().ok());
@@ -96,7 +97,9 @@ fn wrong_flags_are_refused() {
 
 #[test]
 fn hosts_of_a_store_are_found() {
-    let url = store(r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"tt-01","rack":"r1"},"value":[1,"8"]}]}}"#);
+    let url = store(
+        r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"instance":"tt-01","rack":"r1"},"value":[1,"8"]}]}}"#,
+    );
     let ran = ttmon(&format!("fleet find --chips 8 --json --store {url}"));
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((ran.code, &document["hosts"][0]["host"], &document["reserved"]), (0, &"tt-01".into(), &false.into()), "{}", ran.stderr);

@@ -13,11 +13,20 @@ use crate::service::{self, Ended, until};
 const INTERVAL: &str = "3s";
 
 fn free_port() -> Result<u16, String> {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map(|address| address.port()).map_err(|error| error.to_string())
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| error.to_string())
 }
 
 fn spawn(command: &mut Command) -> Result<Ended, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Ended).map_err(|error| format!("{command:?}: {error}"))
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(Ended)
+        .map_err(|error| format!("{command:?}: {error}"))
 }
 
 /// Copies the rule files, with a short interval, and returns their paths.
@@ -31,8 +40,11 @@ fn rules(project: &Project, directory: &Path) -> Result<Vec<PathBuf>, String> {
     ["ttmon-records.yml", "ttmon-alerts.yml"].into_iter().map(copied).collect()
 }
 
-fn scrapes(sd_port: u16) -> String {
-    format!("scrape_configs:\n- job_name: ttmon\n  honor_labels: true\n  http_sd_configs: [{{url: 'http://127.0.0.1:{sd_port}/sd', refresh_interval: 2s}}]\n")
+/// Prometheus names the time between two reads of the list here, VictoriaMetrics in a flag.
+fn scrapes(sd_port: u16, refresh: &str) -> String {
+    format!(
+        "scrape_configs:\n- job_name: ttmon\n  honor_labels: true\n  http_sd_configs: [{{url: 'http://127.0.0.1:{sd_port}/sd'{refresh}}}]\n"
+    )
 }
 
 /// A Prometheus that can be killed.
@@ -48,7 +60,7 @@ impl Store {
         let config = format!(
             "global: {{scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}, evaluation_interval: {INTERVAL}}}\nrule_files: {files:?}\n\
              alerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{alertmanager}']}}]}}]}}\n{}",
-            scrapes(sd_port)
+            scrapes(sd_port, ", refresh_interval: 2s")
         );
         fs::write(directory.join("prometheus.yml"), config).map_err(|error| format!("prometheus.yml: {error}"))?;
         let mut store = Self { port: free_port()?, process: None, directory: directory.to_owned() };
@@ -82,8 +94,10 @@ impl Victoria {
     pub(super) fn start(project: &Project, programs: &Path, directory: &Path, sd_port: u16, alertmanager: u16) -> Result<Self, String> {
         let (port, alert_port) = (free_port()?, free_port()?);
         let config = directory.join("scrape.yml");
-        fs::write(&config, format!("global: {{scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}}}\n{}", scrapes(sd_port))).map_err(|error| format!("scrape.yml: {error}"))?;
-        let mut engine = project.command(programs.join("victoria-metrics"), &["-promscrape.httpSDCheckInterval=2s", "-search.latencyOffset=0s"]);
+        fs::write(&config, format!("global: {{scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}}}\n{}", scrapes(sd_port, "")))
+            .map_err(|error| format!("scrape.yml: {error}"))?;
+        let mut engine =
+            project.command(programs.join("victoria-metrics"), &["-promscrape.httpSDCheckInterval=2s", "-search.latencyOffset=0s"]);
         engine.arg(format!("-httpListenAddr=127.0.0.1:{port}")).arg(format!("-promscrape.config={}", config.display()));
         engine.arg(format!("-storageDataPath={}", directory.join("victoria").display()));
         let engine = spawn(&mut engine)?;

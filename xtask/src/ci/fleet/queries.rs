@@ -52,7 +52,9 @@ fn is_provably_empty(port: u16, query: &str) -> Result<bool, String> {
 fn names(query: &str) -> BTreeSet<&str> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:.*".contains(letter);
     let words = query.split(|letter: char| !is_part(letter));
-    let is_name = |word: &&str| ["ttmon_", "vllm:", "tt_media_server_", "instance:", "rack:", "slurm_job:", "pod:"].iter().any(|begin| word.starts_with(begin));
+    let is_name = |word: &&str| {
+        ["ttmon_", "vllm:", "tt_media_server_", "instance:", "rack:", "slurm_job:", "pod:"].iter().any(|begin| word.starts_with(begin))
+    };
     words.filter(is_name).collect()
 }
 
