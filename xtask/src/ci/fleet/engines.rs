@@ -10,7 +10,7 @@ use crate::project::Project;
 use crate::service::{self, Ended, until};
 
 /// How often is scraped, and rules are judged.
-const INTERVAL: &str = "3s";
+const INTERVAL: &str = "5s";
 
 fn free_port() -> Result<u16, String> {
     TcpListener::bind("127.0.0.1:0")
