@@ -98,7 +98,7 @@ function isTyping(event: KeyboardEvent): boolean {
 
 function onKey(event: KeyboardEvent) {
   if (isTyping(event)) return;
-  const view = VIEWS.find(({ key }) => key === event.key);
+  const view = VIEWS.find(({ key, name }) => key === event.key && (name !== "fleet" || hasFleet()));
   if (view) location.hash = address(view.name);
   else if (event.key === "/") {
     event.preventDefault();
