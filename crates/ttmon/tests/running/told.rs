@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     ("what_was_left", what_was_left),
     ("what_only_the_hook_knows", what_only_the_hook_knows),
     ("refusals_among_events", refusals_among_events),
+    ("refusals_of_a_saved_report", refusals_of_a_saved_report),
     ("every_key_is_there", every_key_is_there),
     ("what_tracking_took", what_tracking_took),
     ("many_short_lived_children", many_short_lived_children),
@@ -134,7 +135,33 @@ fn refusals_among_events() {
     );
     assert_eq!((&oom["fits_without_fragmentation"], &oom["top"][0]["address"]), (&json!(true), &json!("0x40")));
     assert_eq!((&of("clash")["kind"], &of("clash")["fits_without_fragmentation"]), (&json!("l1"), &Value::Null));
+    let explained = explain(&pid, &[]);
+    assert!(explained.contains(&format!("  process {pid}  asked 32.0MB L1 on chips on no device here (512.0KB in each")), "{explained}");
+    assert!(explained.contains("  largest live buffers of that kind:\n        4.0KB  0x40  (no line)"), "{explained}");
+    let listed: Value = serde_json::from_str(&explain(&pid, &["--json"])).unwrap();
+    assert_eq!((&listed[0]["op"], &listed[1]["op"], &listed[0]["verdict"]), (&json!("oom"), &json!("clash"), &json!("fragmented")));
     running.end();
+}
+
+/// What `ttmon oom` prints.
+fn explain(target: &str, flags: &[&str]) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ttmon"));
+    ran(command.args(["oom", target]).args(flags).env_remove("TTMON_SIM").env("LANG", "C.UTF-8")).stdout
+}
+
+fn refusals_of_a_saved_report() {
+    let (_, report) = reported("hook");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report.json");
+    let path = file.to_str().unwrap();
+    fs::write(&file, report.to_string()).unwrap();
+    let text = explain(path, &[]);
+    assert!(text.contains("s  asked 32.0MB L1 on chips 0,1 (512.0KB in each of 64 banks)"), "{text}");
+    assert!(text.contains("s  circular buffers of a program clash with L1 on chips 0,1"), "{text}");
+    for wrong in ["", "no JSON", "{}", r#"{"command": [], "oom": {}, "clashes": []}"#] {
+        fs::write(&file, wrong).unwrap();
+        assert_eq!(explain(path, &[]), "", "{wrong}");
+    }
 }
 
 fn every_key_is_there() {
