@@ -4,6 +4,7 @@
 //! an SVG, cell by cell. The same recording makes the same pictures, so they can be compared. The picture of the page is made by
 //! Chromium from the same recording.
 
+mod shot;
 mod svg;
 
 use std::fs;
@@ -41,6 +42,13 @@ const PICTURES: &[Picture] = &[
     Picture { path: "docs/screens/mesh.svg", size: (120, 24), keys: "5", shows: "Mesh: t3k" },
 ];
 
+/// The picture that moves: a recording, step by step.
+const ANIMATION: Picture = Picture { path: "docs/screens/top.svg", size: (104, 30), keys: "1", shows: "Processes (5)" };
+/// Frames of it, moments of the recording from one to the next, and seconds that each is shown.
+const FRAMES: usize = 12;
+const STEP: usize = 5;
+const FRAME_SECONDS: f64 = 0.8;
+
 pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
     match arguments {
         [] => {
@@ -51,7 +59,8 @@ pub(crate) fn run(project: &Project, arguments: &[String]) -> Result<(), Stop> {
             Ok(page(project)?)
         }
         [flag] if flag == "--check" => Ok(check(project)?),
-        _ => Err(Stop::Usage(format!("screens takes --check or nothing, not {}", arguments.join(" ")))),
+        [word, rest @ ..] if word == "shot" => shot::run(rest),
+        _ => Err(Stop::Usage(format!("screens takes --check, shot or nothing, not {}", arguments.join(" ")))),
     }
 }
 
@@ -74,11 +83,62 @@ pub(crate) fn check(project: &Project) -> Result<(), String> {
 fn draw(project: &Project) -> Result<Vec<(&'static str, String)>, String> {
     project::run(&mut project.cargo(&["build", "--quiet", "--package", "ttmon"]))?;
     let program = project.metadata()?.target.join("debug/ttmon");
-    PICTURES.iter().map(|picture| Ok((picture.path, svg::of(&screen(project, &program, picture)?)))).collect()
+    let one = |picture: &Picture| {
+        let screens = screens(project, &program, picture, |player| player.play_to_end(picture))?;
+        Ok((picture.path, screens.last().map_or_else(String::new, |screen| svg::of(screen, svg::Paper::Dark))))
+    };
+    let mut pictures: Vec<(&'static str, String)> = PICTURES.iter().map(one).collect::<Result<_, String>>()?;
+    let frames = screens(project, &program, &ANIMATION, |player| player.step_by_step(&ANIMATION))?;
+    pictures.push((ANIMATION.path, svg::animated(&frames, svg::Paper::Dark, FRAME_SECONDS)));
+    Ok(pictures)
 }
 
-/// Plays the recording and returns what is on the screen at the end.
-fn screen(project: &Project, program: &Path, picture: &Picture) -> Result<Screen, String> {
+/// `ttmon top` with a recording in a terminal.
+struct Player {
+    parser: Parser,
+    output: Receiver<Vec<u8>>,
+    keyboard: Box<dyn Write + Send>,
+}
+
+impl Player {
+    fn press(&mut self, keys: &str) -> Result<(), String> {
+        self.keyboard.write_all(keys.as_bytes()).and_then(|()| self.keyboard.flush()).map_err(|error| error.to_string())
+    }
+
+    fn wait(&mut self, is_so: impl Fn(&str) -> bool) -> Result<(), String> {
+        wait(&mut self.parser, &self.output, is_so)
+    }
+
+    /// The screen at the end of the recording.
+    fn play_to_end(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
+        self.press("++++++")?;
+        self.wait(|text| text.contains("PAUSED"))?;
+        self.press(picture.keys)?;
+        self.wait(|text| text.contains(picture.shows))?;
+        Ok(vec![self.parser.screen().clone()])
+    }
+
+    /// Screens of the recording, some moments apart, the last of them at its end.
+    fn step_by_step(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
+        let mut screens = self.play_to_end(picture)?;
+        for _ in 1..FRAMES {
+            let before = self.parser.screen().contents();
+            self.press(&",".repeat(STEP))?;
+            self.wait(|text| text != before)?;
+            screens.push(self.parser.screen().clone());
+        }
+        screens.reverse();
+        Ok(screens)
+    }
+}
+
+/// Starts the recording and returns what `play` saw of it.
+fn screens(
+    project: &Project,
+    program: &Path,
+    picture: &Picture,
+    play: impl FnOnce(&mut Player) -> Result<Vec<Screen>, String>,
+) -> Result<Vec<Screen>, String> {
     let failed = |what: &str| format!("{}: {what}", picture.path);
     let (columns, rows) = picture.size;
     let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
@@ -86,22 +146,15 @@ fn screen(project: &Project, program: &Path, picture: &Picture) -> Result<Screen
     let mut child = pair.slave.spawn_command(command(project, program)).map_err(|error| failed(&error.to_string()))?;
     drop(pair.slave);
     let reader = pair.master.try_clone_reader().map_err(|error| failed(&error.to_string()))?;
-    let mut keyboard = pair.master.take_writer().map_err(|error| failed(&error.to_string()))?;
-    let output = listen(reader);
+    let keyboard = pair.master.take_writer().map_err(|error| failed(&error.to_string()))?;
     let at_least_one = |number: u16| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
-    let mut parser = Parser::new(at_least_one(rows), at_least_one(columns), 0);
-    let mut press =
-        |keys: &str| keyboard.write_all(keys.as_bytes()).and_then(|()| keyboard.flush()).map_err(|error| failed(&error.to_string()));
-    wait(&mut parser, &output, |text| text.contains("[REPLAY]")).map_err(|text| failed(&text))?;
-    press("++++++")?;
-    wait(&mut parser, &output, |text| text.contains("PAUSED")).map_err(|text| failed(&text))?;
-    press(picture.keys)?;
-    wait(&mut parser, &output, |text| text.contains(picture.shows)).map_err(|text| failed(&text))?;
-    let last = parser.screen().clone();
-    press("q")?;
+    let parser = Parser::new(at_least_one(rows), at_least_one(columns), 0);
+    let mut player = Player { parser, output: listen(reader), keyboard };
+    let played = player.wait(|text| text.contains("[REPLAY]")).and_then(|()| play(&mut player)).map_err(|text| failed(&text))?;
+    player.press("q").map_err(|text| failed(&text))?;
     // It ends by itself; how is not the question here.
     let _ = child.wait();
-    Ok(last)
+    Ok(played)
 }
 
 fn command(project: &Project, program: &Path) -> CommandBuilder {

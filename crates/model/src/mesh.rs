@@ -1,7 +1,9 @@
 //! Where chips are: at the coordinates of a cluster descriptor where the user gave one, else by the boards they sit on and the
-//! boxes these come in; anything else is a plain row of boards. What wires them only a descriptor tells.
+//! boxes these come in; anything else is a plain row of boards. What joins boards only a descriptor says.
 
 mod wires;
+
+use std::ops::Range;
 
 use crate::cluster::{Cluster, ClusterPlace};
 use crate::snapshot::Location;
@@ -18,8 +20,28 @@ pub struct Mesh {
     pub columns: u16,
     /// Every device, once.
     pub tiles: Vec<Tile>,
+    /// Boards or trays, from left to right: each has a frame.
+    pub frames: Vec<Frame>,
     /// What wires them, where a descriptor says so.
     pub links: Vec<Link>,
+}
+
+/// A board or a tray: these columns of the grid, all rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What it is called: a board and its number, or a tray.
+    pub name: String,
+    /// Its columns.
+    pub columns: Range<u16>,
+}
+
+/// What a link is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// On a board, or within a tray.
+    Internal,
+    /// From one board or tray to another.
+    Cable,
 }
 
 /// Ethernet between two chips.
@@ -27,8 +49,8 @@ pub struct Mesh {
 pub struct Link {
     /// The devices that it joins.
     pub ends: (DeviceId, DeviceId),
-    /// How many links there are.
-    pub count: u32,
+    /// How many there are; `None` where only the board says that there are some.
+    pub count: Option<u32>,
 }
 
 /// One chip's place.
@@ -58,9 +80,18 @@ impl Mesh {
         (down + right == 1).then_some((first, second))
     }
 
-    /// How many trays there are beside the first.
-    pub fn trays(&self) -> u16 {
-        self.tiles.iter().filter_map(|tile| tile.tray).max().unwrap_or(0)
+    /// The frame a column of the grid lies in.
+    pub fn frame_at(&self, column: u16) -> Option<usize> {
+        self.frames.iter().position(|frame| frame.columns.contains(&column))
+    }
+
+    /// Links within a frame are internal.
+    pub fn kind(&self, link: &Link) -> LinkKind {
+        let frame = |device| self.tile(device).and_then(|tile| self.frame_at(tile.column));
+        match (frame(link.ends.0), frame(link.ends.1)) {
+            (Some(one), Some(other)) if one == other => LinkKind::Internal,
+            _ => LinkKind::Cable,
+        }
     }
 }
 
@@ -73,7 +104,8 @@ pub fn of(snapshot: &Snapshot, cluster: Option<&Cluster>) -> Mesh {
     let links = cluster.map_or_else(Vec::new, |cluster| links(snapshot, cluster));
     let mesh = cluster.and_then(|cluster| described(snapshot, cluster)).or_else(|| by_wires(snapshot, &links));
     let mesh = mesh.unwrap_or_else(|| by_product(snapshot, &links));
-    Mesh { links, ..mesh }
+    // Without a descriptor the board itself says what joins its two chips.
+    if links.is_empty() { mesh } else { Mesh { links, ..mesh } }
 }
 
 /// Neighbours are wired: where they are on the mesh, if not which end is up.
@@ -84,7 +116,14 @@ fn by_wires(snapshot: &Snapshot, links: &[Link]) -> Option<Mesh> {
     let tile = |(index, device): (usize, &DeviceId)| place(index).map(|(row, column)| Tile { device: *device, row, column, tray: None });
     let tiles: Vec<Tile> = placed.iter().enumerate().map(tile).collect::<Option<_>>()?;
     let (rows, columns) = (u16::try_from(placed.len() / columns).ok()?, u16::try_from(columns).ok()?);
-    Some(Mesh { origin: format!("{rows}x{columns} by the descriptor's links"), rows, columns, tiles, links: Vec::new() })
+    Some(Mesh {
+        origin: format!("{rows}x{columns} by the descriptor's links"),
+        rows,
+        columns,
+        tiles,
+        frames: Vec::new(),
+        links: Vec::new(),
+    })
 }
 
 fn by_product(snapshot: &Snapshot, links: &[Link]) -> Mesh {
@@ -93,11 +132,7 @@ fn by_product(snapshot: &Snapshot, links: &[Link]) -> Mesh {
     if devices.len() == GALAXY_CHIPS && is_galaxy {
         return galaxy(devices);
     }
-    let is_n300 = devices.iter().all(|device| board(device) == "n300");
-    if is_n300 && !devices.is_empty() {
-        return boards_of_two(devices);
-    }
-    plain(devices, links)
+    boards_of_two(devices).unwrap_or_else(|| plain(devices, links))
 }
 
 /// The device of a descriptor's chip.
@@ -107,7 +142,7 @@ fn device_of(snapshot: &Snapshot, chip: u32) -> Option<DeviceId> {
 
 fn links(snapshot: &Snapshot, cluster: &Cluster) -> Vec<Link> {
     let link = |(one, other, count): &(u32, u32, u32)| {
-        Some(Link { ends: (device_of(snapshot, *one)?, device_of(snapshot, *other)?), count: *count })
+        Some(Link { ends: (device_of(snapshot, *one)?, device_of(snapshot, *other)?), count: Some(*count) })
     };
     cluster.links.iter().filter_map(link).collect()
 }
@@ -142,7 +177,16 @@ fn described(snapshot: &Snapshot, cluster: &Cluster) -> Option<Mesh> {
     if !is_dense || !tiles.iter().enumerate().all(is_alone) {
         return None;
     }
-    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, links: Vec::new() })
+    let frames = if shelves.len() > 1 { shelf_frames(&tiles) } else { Vec::new() };
+    Some(Mesh { origin: format!("{rows}x{columns} as the descriptor says"), rows, columns, tiles, frames, links: Vec::new() })
+}
+
+/// The columns of each shelf.
+fn shelf_frames(tiles: &[Tile]) -> Vec<Frame> {
+    let last = tiles.iter().filter_map(|tile| tile.tray).max().unwrap_or(0);
+    let columns = |tray: u16| tiles.iter().filter(move |tile| tile.tray == Some(tray)).map(|tile| tile.column);
+    let frame = |tray: u16| Some(Frame { name: format!("shelf {tray}"), columns: columns(tray).min()?..columns(tray).max()? + 1 });
+    (0..=last).filter_map(frame).collect()
 }
 
 fn board(device: &Device) -> &str {
@@ -155,30 +199,51 @@ fn galaxy(devices: &[Device]) -> Mesh {
         let (tray, inside) = (index / (TRAY.0 * TRAY.1), index % (TRAY.0 * TRAY.1));
         Tile { device: device.id, row: inside % TRAY.0, column: tray * TRAY.1 + inside / TRAY.0, tray: Some(tray) }
     };
+    let frame = |tray: u16| Frame { name: format!("tray {}", tray + 1), columns: tray * TRAY.1..(tray + 1) * TRAY.1 };
     Mesh {
         origin: "galaxy, 4 trays of 8, by id".to_owned(),
         rows: TRAY.0,
         columns: 4 * TRAY.1,
         tiles: (0..).zip(devices).map(place).collect(),
+        frames: (0..4).map(frame).collect(),
         links: Vec::new(),
     }
 }
 
-/// Local chips above, the chip behind each below it.
-fn boards_of_two(devices: &[Device]) -> Mesh {
-    let local: Vec<&Device> = devices.iter().filter(|device| device.location == Location::Local).collect();
-    let mut tiles: Vec<Tile> = (0..).zip(&local).map(|(column, device)| Tile { device: device.id, row: 0, column, tray: None }).collect();
-    let mut rows = 1;
-    for device in devices.iter().filter(|device| device.location == Location::Remote) {
-        let above = local.iter().position(|gateway| Ok(gateway.id) == device.via).unwrap_or(local.len());
+/// The first chip of each board above, its second chip below it. `None` unless every device is one of such a board.
+fn boards_of_two(devices: &[Device]) -> Option<Mesh> {
+    let name = board(devices.first()?);
+    let has_two = name == "n300" || name.starts_with("p300");
+    if !has_two || devices.iter().any(|device| board(device) != name) {
+        return None;
+    }
+    // A p300's chips are both on PCIe and share a serial; an n300's second chip is reached through its first.
+    let first_of = |device: &Device| match device.location {
+        Location::Remote => device.via.ok(),
+        Location::Local if device.chip.is_ok_and(|chip| chip.letter() == "R") => {
+            let is_partner = |other: &&Device| other.serial.is_ok() && other.serial == device.serial && other.id != device.id;
+            devices.iter().find(is_partner).map(|other| other.id)
+        }
+        Location::Local => None,
+    };
+    let firsts: Vec<&Device> = devices.iter().filter(|device| first_of(device).is_none()).collect();
+    let mut tiles: Vec<Tile> = (0..).zip(&firsts).map(|(column, device)| Tile { device: device.id, row: 0, column, tray: None }).collect();
+    let (mut rows, mut links) = (1, Vec::new());
+    for device in devices {
+        let Some(first) = first_of(device) else { continue };
+        let above = firsts.iter().position(|other| other.id == first).unwrap_or(firsts.len());
         let column = u16::try_from(above).unwrap_or(0);
         let row = u16::try_from(tiles.iter().filter(|tile| tile.column == column).count()).unwrap_or(1);
         rows = rows.max(row + 1);
         tiles.push(Tile { device: device.id, row, column, tray: None });
+        if device.location == Location::Remote {
+            links.push(Link { ends: (first, device.id), count: None });
+        }
     }
     let columns = tiles.iter().map(|tile| tile.column + 1).max().unwrap_or(1);
-    let name = if local.len() == 4 { "t3k (4 x n300)".to_owned() } else { format!("{} x n300", local.len()) };
-    Mesh { origin: format!("{name}, {rows}x{columns}, R behind its L"), rows, columns, tiles, links: Vec::new() }
+    let frames = (0..columns).map(|column| Frame { name: format!("{name} {column}"), columns: column..column + 1 }).collect();
+    let title = if firsts.len() == 4 && name == "n300" { "t3k (4 x n300)".to_owned() } else { format!("{} x {name}", firsts.len()) };
+    Some(Mesh { origin: format!("{title}, {rows}x{columns}, R below its L"), rows, columns, tiles, frames, links })
 }
 
 /// Boards in the order of their ids, as square as a screen likes them, whatever wires there are.
@@ -196,6 +261,7 @@ fn plain(devices: &[Device], links: &[Link]) -> Mesh {
         rows: count.div_ceil(columns),
         columns,
         tiles: tiles.collect(),
+        frames: Vec::new(),
         links: Vec::new(),
     }
 }

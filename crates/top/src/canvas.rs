@@ -56,7 +56,7 @@ impl Canvas<'_> {
             return;
         }
         let line = self.glyphs().horizontal.repeat(usize::from(area.width));
-        self.say(area, 0, row, &line, Role::Dim);
+        self.say(area, 0, row, &line, Role::Frame);
         if !text.is_empty() && area.width > 4 {
             let room = usize::from(area.width - 4);
             let cut = text::cut(text, room, Cut::End, self.glyphs().ellipsis);
@@ -69,10 +69,17 @@ impl Canvas<'_> {
         self.field(area, Field::left(0, area.width), 0, text, self.theme.style(Role::Heading));
     }
 
-    /// A bar of that many columns.
-    pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64, style: impl Into<Style>) {
+    /// A bar of that many columns: each cell has the colour of the load that fills the bar up to it.
+    pub(crate) fn bar(&mut self, area: Rect, at: Field, row: u16, share: f64) {
         let text = ttmon_print::bar_cells(share, usize::from(at.width), self.glyphs().fill);
-        self.put(area, at.column, row, &text, style);
+        let empty = self.glyphs().fill[0];
+        for (cell, symbol) in (0..at.width).zip(text.split_inclusive(|_| true)) {
+            let style = match symbol {
+                _ if symbol == empty => self.style(Role::Frame),
+                _ => self.theme.load(f64::from(cell + 1) / f64::from(at.width)),
+            };
+            self.put(area, at.column + cell, row, symbol, style);
+        }
     }
 
     /// What was drawn here is old: without colour and dim. The cursor and headings stay what they are.
@@ -93,19 +100,27 @@ impl Canvas<'_> {
         if area.width < 2 || area.height < 2 {
             return Rect { width: 0, height: 0, ..area };
         }
+        self.frame(area, title);
+        Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
+    }
+
+    /// A frame with a title; what is inside stays.
+    pub(crate) fn frame(&mut self, area: Rect, title: &str) {
+        if area.width < 2 || area.height < 2 {
+            return;
+        }
         let glyphs = self.glyphs();
         let line = glyphs.horizontal.repeat(usize::from(area.width - 2));
         let [top_left, top_right, bottom_left, bottom_right] = glyphs.corners;
-        self.say(area, 0, 0, &format!("{top_left}{line}{top_right}"), Role::Plain);
-        self.say(area, 0, area.height - 1, &format!("{bottom_left}{line}{bottom_right}"), Role::Plain);
+        self.say(area, 0, 0, &format!("{top_left}{line}{top_right}"), Role::Frame);
+        self.say(area, 0, area.height - 1, &format!("{bottom_left}{line}{bottom_right}"), Role::Frame);
         for row in 1..area.height - 1 {
-            self.say(area, 0, row, glyphs.vertical, Role::Plain);
-            self.say(area, area.width - 1, row, glyphs.vertical, Role::Plain);
+            self.say(area, 0, row, glyphs.vertical, Role::Frame);
+            self.say(area, area.width - 1, row, glyphs.vertical, Role::Frame);
         }
         let room = usize::from(area.width.saturating_sub(4));
         let title = text::cut(title, room, Cut::End, glyphs.ellipsis);
-        self.say(area, 1, 0, &format!(" {title} "), Role::Strong);
-        Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
+        self.say(area, 1, 0, &format!(" {title} "), Role::Title);
     }
 }
 

@@ -58,7 +58,11 @@ fn share(process: &Process) -> Reading<String> {
 }
 
 fn rate(process: &Process) -> Reading<String> {
-    process.launches_per_s.map(|rate| if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") })
+    process.launches_per_s.map(|rate| match rate {
+        _ if rate <= 0.0 => "idle".to_owned(),
+        _ if rate < 10.0 => format!("{rate:.1}"),
+        _ => format!("{rate:.0}"),
+    })
 }
 
 /// The column that is there when there are several machines, and only then.
@@ -68,15 +72,15 @@ pub(crate) const HOST: &str = "host";
 #[rustfmt::skip] // one row a line
 pub(crate) const COLUMNS: &[Column] = &[
     Column { name: "pid", title: "PID", width: 7, grows: false, is_number: true, rank: 0, help: "process id", text: |p, _| Ok(p.key.pid.to_string()), key: |p| Ok(Key::Number(f64::from(p.key.pid))) },
-    Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 0, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
+    Column { name: "user", title: "USER", width: 8, grows: false, is_number: false, rank: 1, help: "owner", text: |p, _| p.user.clone(), key: |p| words(p.user.clone()) },
     Column { name: "name", title: "NAME", width: 16, grows: true, is_number: false, rank: 0, help: "what it runs", text: |p, _| p.title(), key: |p| words(p.title()) },
-    Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 0, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| Key::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
+    Column { name: "dev", title: "DEV", width: 6, grows: false, is_number: false, rank: 1, help: "its devices", text: |p, _| Ok(devices(p)), key: |p| p.devices.first().map(|use_of| Key::Number(f64::from(use_of.device.0))).ok_or(Missing::NoSource) },
     Column { name: "dram", title: "DRAM", width: 8, grows: false, is_number: true, rank: 0, help: "DRAM and traces it uses, all its chips together", text: |p, _| p.total_of(&Kind::DRAM_BAR).map(size), key: |p| number(p.total_of(&Kind::DRAM_BAR)) },
     Column { name: "l1", title: "L1", width: 8, grows: false, is_number: true, rank: 1, help: "L1 and circular buffers", text: |p, _| p.total_of(&Kind::L1_BAR).map(size), key: |p| number(p.total_of(&Kind::L1_BAR)) },
     Column { name: "cb", title: "CB", width: 8, grows: false, is_number: true, rank: 6, help: "circular buffers", text: |p, _| p.total(Kind::Cb).map(size), key: |p| number(p.total(Kind::Cb)) },
     Column { name: "peak", title: "PEAK", width: 8, grows: false, is_number: true, rank: 4, help: "highest DRAM since tracking began, sum of its chips", text: |p, _| p.dram_peak().map(size), key: |p| number(p.dram_peak()) },
     Column { name: "source", title: "SRC", width: 6, grows: false, is_number: false, rank: 2, help: "where its figures come from", text: |p, _| source(p), key: |p| words(source(p)) },
-    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 8, help: "programs it starts a second", text: |p, _| rate(p), key: |p| p.launches_per_s.map(Key::Number) },
+    Column { name: "launches", title: "LNCH/S", width: 6, grows: false, is_number: true, rank: 4, help: "programs it starts each second; idle if none", text: |p, _| rate(p), key: |p| p.launches_per_s.map(Key::Number) },
     Column { name: "last", title: "LAST", width: 6, grows: false, is_number: true, rank: 9, help: "since it last started one", text: |p, now| p.last_launch.map(|last| age(last, now)), key: |p| since(p.last_launch) },
     Column { name: "cpu", title: "CPU", width: 5, grows: false, is_number: true, rank: 3, help: "host CPU, 100% is one core", text: |p, _| share(p), key: |p| p.cpu.map(Key::Number) },
     Column { name: "mem", title: "MEM", width: 8, grows: false, is_number: true, rank: 5, help: "host memory", text: |p, _| p.rss.map(size), key: |p| number(p.rss) },
@@ -89,7 +93,7 @@ pub(crate) const COLUMNS: &[Column] = &[
 
 /// What is shown unless the user chose otherwise.
 pub(crate) const DEFAULT: &[&str] =
-    &["pid", "user", "name", "dev", "dram", "l1", "cb", "peak", "source", "cpu", "mem", "container", "command"];
+    &["pid", "user", "name", "dev", "dram", "l1", "cb", "peak", "source", "launches", "cpu", "mem", "container", "command"];
 
 /// Columns that the user chooses from: all but the host's, which is the last.
 pub(crate) fn choosable() -> &'static [Column] {

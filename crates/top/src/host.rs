@@ -10,6 +10,7 @@ use ttmon_model::{Device, DeviceId, Snapshot};
 
 use crate::alerts::Alerts;
 use crate::history::History;
+use crate::marks::Marks;
 
 /// A picture that stands still.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Frozen {
     /// How many moments ago it was.
     pub(crate) back: usize,
     pub(crate) snapshot: Arc<Snapshot>,
+    /// The newest time when it was stopped: charts end there.
+    pub(crate) until: UnixTime,
 }
 
 /// Why nothing new comes.
@@ -37,6 +40,8 @@ pub(crate) struct Host {
     pub(crate) frozen: Option<Frozen>,
     pub(crate) history: History,
     pub(crate) alerts: Alerts,
+    /// What happened to processes and devices.
+    pub(crate) marks: Marks,
     /// The chosen device; the first one until somebody chooses.
     pub(crate) device: Option<DeviceId>,
     /// What happened to buffers, newest last.

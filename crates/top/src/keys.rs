@@ -43,6 +43,10 @@ pub(crate) enum Action {
     Metric,
     /// Show only the name and sums of a machine, among several.
     Fold,
+    /// Memory: what buffers are grouped by.
+    Group,
+    /// Memory: show what grew since now.
+    Mark,
     /// All devices in one chart, or one each.
     Overlay,
     /// Devices by id, or the worst first.
@@ -236,8 +240,10 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Char('o')], action: Action::Overlay, help: "charts: all devices in one, or one each", label: |s| s.only_if(s.is(&[View::Charts]) && !s.is_by_device, "Overlay") },
     Key { chords: &[C::Char('z')], action: Action::Zoom(Step::Before), help: "charts: less time", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
     Key { chords: &[C::Char('Z')], action: Action::Zoom(Step::After), help: "charts: more time, up to an hour (3,600 looks)", label: |s| s.only_if(s.is(&[View::Charts]), "Time") },
-    Key { chords: &[C::F(2)], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(s.view != View::Charts && !s.is_replay, "Setup") },
-    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "show processes: text, user:ana, host:a, dev:0-3, mem>1G", label: |s| s.only_if(s.is(&[View::Main]), "Filter") },
+    Key { chords: &[C::Char('g')], action: Action::Group, help: "memory: buffers by line, tag, operation, size, or each", label: |s| s.only_if(s.is(&[View::Memory]), "Group") },
+    Key { chords: &[C::Char('M')], action: Action::Mark, help: "memory: set a mark, and show what grew since then", label: |_| "" },
+    Key { chords: &[C::F(2)], action: Action::Setup, help: "settings: columns, refresh, theme", label: |s| s.only_if(!s.is(&[View::Charts, View::Memory]) && !s.is_replay, "Setup") },
+    Key { chords: &[C::Char('/'), C::F(4)], action: Action::Filter, help: "filter: text, user:ana, host:a, dev:0-3, mem>1G; buffers: text", label: |s| s.only_if(s.is(&[View::Main, View::Memory]), "Filter") },
     Key { chords: &[C::F(6)], action: Action::SortMenu, help: "choose the column to sort by", label: |s| s.only_if(s.is(&[View::Main]) && !s.is_replay, "Sort") },
     Key { chords: &[C::Char('<')], action: Action::SortBy(Step::Before), help: "sort by the column to the left", label: |_| "" },
     Key { chords: &[C::Char('>')], action: Action::SortBy(Step::After), help: "sort by the column to the right", label: |_| "" },
@@ -253,8 +259,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key { chords: &[C::Tab], action: Action::Focus, help: "keys for the devices, or for the processes", label: |_| "" },
     Key { chords: &[C::Char('w')], action: Action::WorstFirst, help: "devices by id, or the worst first", label: |_| "" },
     Key { chords: &[C::Char('f')], action: Action::Fold, help: "several hosts: fold the chosen one, and unfold it", label: |s| s.only_if(s.is(&[View::Main]) && s.has_groups, "Fold") },
-    Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "refresh slower (in a recording: play faster)", label: |s| s.only_if(s.is_replay, "Speed") },
-    Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "refresh faster (in a recording: play slower)", label: |s| s.only_if(s.is_replay, "Speed") },
+    Key { chords: &[C::Char('+')], action: Action::Pace(Step::After), help: "faster: refresh more often, play a recording faster", label: |s| s.only_if(s.is_replay, "Speed") },
+    Key { chords: &[C::Char('-')], action: Action::Pace(Step::Before), help: "slower: refresh less often, play a recording slower", label: |s| s.only_if(s.is_replay, "Speed") },
     Key { chords: &[C::F(5), C::Char('r'), C::Ctrl('l')], action: Action::Refresh, help: "look now, and draw the whole screen anew", label: |_| "" },
     Key { chords: &[C::F(12)], action: Action::Save, help: "keep the settings in the configuration file", label: |_| "" },
     Key { chords: &[C::Char('d')], action: Action::Deep, help: "read the chips themselves, or stop it (--deep)", label: |_| "" },

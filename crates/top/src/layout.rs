@@ -6,11 +6,15 @@ use ratatui_core::layout::{Position, Rect};
 use crate::columns;
 use crate::keys::{KEYS, Key, Scene};
 use crate::state::{Line, State, View};
+use crate::view::MATTER_MAX;
 
 /// The smallest screen anything is laid out for.
-pub(crate) const SIZE_MIN: (u16, u16) = (80, 24);
-/// A device in the grid: `12  65°  38W ███▌░ W`.
-pub(crate) const CELL_COLUMNS: u16 = 20;
+pub(crate) const SIZE_MIN: (u16, u16) = (40, 10);
+/// Columns of the narrowest cell of the grid, and how many cells a row has where they fit.
+const CELL_COLUMNS_MIN: u16 = 10;
+const CELLS_IN_A_ROW: u16 = 8;
+/// More devices than this fill rows with as many cells as fit.
+const CELLS_WIDE_MAX: u16 = 64;
 /// Two columns of device rows need this much.
 const TWO_COLUMNS_MIN: u16 = 118;
 /// A longer list is in two columns where they fit.
@@ -58,10 +62,16 @@ pub(crate) struct Main {
     /// With the heading, and the line of sums where there is one.
     pub(crate) devices: Rect,
     pub(crate) has_sums: bool,
+    /// Of many devices, those that matter most, with a heading.
+    pub(crate) matter: Option<Rect>,
     /// Memory of the chosen device, kind by kind.
     pub(crate) kinds: Option<Rect>,
     pub(crate) charts: Option<Rect>,
     pub(crate) processes: Rect,
+    /// The largest groups of memory.
+    pub(crate) groups: Option<Rect>,
+    /// The newest events.
+    pub(crate) events: Option<Rect>,
     /// A single device's details on a wide screen.
     pub(crate) side: Option<Rect>,
 }
@@ -78,10 +88,21 @@ pub(crate) fn main_of(state: &State, body: Rect) -> Main {
 /// Several machines: a line for each of them and of their devices, as far as processes leave room.
 fn groups(body: Rect, lines: usize) -> Main {
     let wanted = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(1);
-    let rows = wanted.min(body.height.saturating_sub(8)).max(2);
+    let rows = wanted.min(body.height.saturating_sub(8)).max(body.height.min(4) / 2 + 1);
     let devices = Rect { height: rows, ..body };
     let processes = Rect { y: body.y + rows, height: body.height - rows, ..body };
-    Main { form: Form::Groups, devices, has_sums: false, kinds: None, charts: None, processes, side: None }
+    Main {
+        form: Form::Groups,
+        devices,
+        has_sums: false,
+        matter: None,
+        kinds: None,
+        charts: None,
+        processes,
+        groups: None,
+        events: None,
+        side: None,
+    }
 }
 
 /// The first line shown of several machines' devices.
@@ -96,11 +117,21 @@ pub(crate) fn first_line(state: &State, lines: &[Line], rows: usize) -> usize {
 
 /// Rows of the chosen device's memory.
 const KIND_ROWS: u16 = 3;
-/// What processes have at least, and what of that is no process.
-const PROCESS_ROWS_MIN: u16 = 8;
+/// What processes have at least, on a small screen too, and what of that is no process.
+const PROCESS_ROWS_MIN: u16 = 5;
+const PROCESS_ROWS_SMALL: u16 = 3;
+/// A body of fewer rows is small.
+const BODY_ROWS_MIN: u16 = 14;
 const PROCESS_HEADINGS: u16 = 2;
+/// Rows of charts, of groups and of events from which on they show something.
+const CHART_ROWS_MIN: u16 = 6;
+const EVENT_ROWS: std::ops::RangeInclusive<u16> = 3..=5;
+const PANEL_ROWS: (u16, u16) = (5, 8);
+/// Groups and events stand beside each other from here on.
+const PANELS_MIN: u16 = 100;
 
-/// Rows are the scarce good: one for each device, then what processes need, then the breakdown and charts.
+/// Rows are the scarce good: one for each device, then what processes need; what is left goes to those devices that matter, the
+/// breakdown of the chosen one, charts, groups of memory and events.
 pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     let (body, side) = if devices == 1 && body.width >= SIDE_MIN {
         let side = Rect { x: body.right() - SIDE_COLUMNS, width: SIDE_COLUMNS, ..body };
@@ -108,23 +139,13 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
     } else {
         (body, None)
     };
-    let wanted = match body.height {
-        0..=24 => 11,
-        25..=40 => 18,
-        _ => 20,
-    };
     let has_sums = devices >= SUMS_MIN;
     let fixed = 1 + u16::from(has_sums);
     let count = u16::try_from(devices).unwrap_or(u16::MAX);
-    // Devices may take what leaves processes six rows and their headings.
-    let room = body.height.saturating_sub(8 + fixed).max(1);
-    let is_long = count > ROWS_IN_A_COLUMN && body.width >= TWO_COLUMNS_MIN;
-    let form = match () {
-        () if !is_long && count <= room.min(body.height.saturating_sub(fixed + wanted.min(12))) => Form::Rows { columns: 1 },
-        () if body.width >= TWO_COLUMNS_MIN && count.div_ceil(2) <= room => Form::Rows { columns: 2 },
-        () if body.width < TWO_COLUMNS_MIN && count <= room => Form::Rows { columns: 1 },
-        () => Form::Grid { columns: body.width / CELL_COLUMNS },
-    };
+    // Devices may take what leaves processes their rows and headings.
+    let least = if body.height < BODY_ROWS_MIN { PROCESS_ROWS_SMALL } else { PROCESS_ROWS_MIN };
+    let room = body.height.saturating_sub(least + fixed).max(1);
+    let form = form(body.width, count, room);
     let rows = match form {
         Form::Rows { columns } | Form::Grid { columns } => count.div_ceil(columns.max(1)).min(room),
         Form::Groups => room,
@@ -136,22 +157,42 @@ pub(crate) fn main(body: Rect, devices: usize, processes: usize) -> Main {
         area
     };
     let list = take(fixed + rows);
-    let mut spare = body.height.saturating_sub(fixed + rows + wanted);
-    // Few processes leave rows that the breakdown may have.
-    let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).clamp(PROCESS_ROWS_MIN, wanted);
-    let has_kinds = devices > 0 && body.height.saturating_sub(fixed + rows + needed) >= KIND_ROWS;
-    let kinds = has_kinds.then(|| take(KIND_ROWS));
-    spare = spare.saturating_sub(kinds.map_or(0, |area| area.height));
-    let charts = (spare >= 5).then(|| take(spare.min(chart_rows(body.width, devices))));
-    let processes = Rect { y: top, height: body.bottom() - top, ..body };
-    Main { form, devices: list, has_sums, kinds, charts, processes, side }
+    let most = (body.height / 3).max(least + 2);
+    let needed = u16::try_from(processes).unwrap_or(u16::MAX).saturating_add(PROCESS_HEADINGS).clamp(least, most);
+    let mut spare = body.height.saturating_sub(fixed + rows + needed);
+    let mut part = |is_wanted: bool, rows: u16| {
+        let is_there = is_wanted && spare >= rows;
+        spare -= if is_there { rows } else { 0 };
+        is_there.then(|| take(rows))
+    };
+    let matter = part(matches!(form, Form::Grid { .. }), 1 + MATTER_MAX);
+    let kinds = part(devices > 0, KIND_ROWS);
+    let left = spare;
+    let panels = if left >= CHART_ROWS_MIN + PANEL_ROWS.0 { (left / 3).clamp(PANEL_ROWS.0, PANEL_ROWS.1) } else { 0 };
+    let has_charts = devices > 0 && left >= CHART_ROWS_MIN;
+    let charts = has_charts.then(|| take(left - panels));
+    let below = if EVENT_ROWS.contains(&left) { left } else { panels };
+    let processes = Rect { y: top, height: body.bottom() - top - below, ..body };
+    let panel = Rect { y: processes.bottom(), height: below, ..body };
+    let (groups, events) = match () {
+        () if below == 0 => (None, None),
+        () if panels == 0 => (None, Some(panel)),
+        () if body.width >= PANELS_MIN => {
+            let width = body.width / 2;
+            (Some(Rect { width, ..panel }), Some(Rect { x: body.x + width, width: body.width - width, ..panel }))
+        }
+        () => (Some(panel), None),
+    };
+    Main { form, devices: list, has_sums, matter, kinds, charts, processes, groups, events, side }
 }
 
-fn chart_rows(width: u16, devices: usize) -> u16 {
-    match devices {
-        1 => 12,
-        2..=8 if width >= SIDE_MIN => 16,
-        _ => 8,
+/// A row each, beside each other where that saves rows; a cell each where there are many.
+fn form(width: u16, count: u16, room: u16) -> Form {
+    match () {
+        () if count <= ROWS_IN_A_COLUMN && count <= room => Form::Rows { columns: 1 },
+        () if count <= ROWS_IN_A_COLUMN && width >= TWO_COLUMNS_MIN && count.div_ceil(2) <= room => Form::Rows { columns: 2 },
+        () if count <= CELLS_WIDE_MAX => Form::Grid { columns: CELLS_IN_A_ROW.min(width / CELL_COLUMNS_MIN).max(1) },
+        () => Form::Grid { columns: (width / CELL_COLUMNS_MIN).max(1) },
     }
 }
 
@@ -186,7 +227,7 @@ impl DeviceList {
             Form::Grid { columns } => {
                 let beside = usize::from(columns.max(1));
                 let first = scrolled(0, chosen / beside, usize::from(rows), count.div_ceil(beside)) * beside;
-                Some(Self { area: list, columns, width: CELL_COLUMNS, gap: 0, is_grid: true, first })
+                Some(Self { area: list, columns, width: area.width / columns.max(1), gap: 0, is_grid: true, first })
             }
             Form::Groups => None,
         }
@@ -306,10 +347,15 @@ fn placed(hints: &[Hint], width: u16) -> Vec<Hint> {
 
 /// Columns of the process table from left to right: which one, where it begins, how wide it is.
 pub(crate) fn process_columns(state: &State, width: u16) -> Vec<(usize, u16, u16)> {
-    // Where nothing runs in a container or a job, the others have more room.
-    let mut processes = state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
-    let has_workloads = processes.any(|process| process.workload().is_ok());
-    let is_shown = |index: &usize| has_workloads || columns::COLUMNS[*index].name != "container";
+    // Where nothing runs in a container or a job, or nothing reports its launches, the others have more room.
+    let processes = || state.hosts.iter().filter_map(|host| host.shown()).flat_map(|snapshot| &snapshot.processes);
+    let has_workloads = processes().any(|process| process.workload().is_ok());
+    let has_launches = processes().any(|process| process.launches_per_s.is_ok());
+    let is_shown = |index: &usize| match columns::COLUMNS[*index].name {
+        "container" => has_workloads,
+        "launches" => has_launches || state.settings.sort == *index,
+        _ => true,
+    };
     let chosen: Vec<usize> = state.columns().into_iter().filter(is_shown).collect();
     let mut at = 0;
     columns::fitting(&chosen, width)
@@ -334,6 +380,23 @@ pub(crate) fn window(area: Rect, width: u16, height: u16) -> Rect {
     Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height }
 }
 
+/// A list to choose from: as wide as what helps to choose.
+const CHOICES_COLUMNS: u16 = 72;
+
+/// The window of such a list with so many lines.
+pub(crate) fn choices(body: Rect, count: usize) -> Rect {
+    window(body, CHOICES_COLUMNS, u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2))
+}
+
+/// Which of its lines is at a place of the screen, with the cursor on one of them.
+pub(crate) fn choice_at(body: Rect, count: usize, at: usize, position: Position) -> Option<usize> {
+    let area = choices(body, count);
+    let rows = area.height.saturating_sub(2);
+    let inside = Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: rows };
+    let first = scrolled(0, at, usize::from(rows), count);
+    inside.contains(position).then(|| first + usize::from(position.y - inside.y)).filter(|line| *line < count)
+}
+
 /// The first row to show so that the chosen one is seen, with as little movement as can be.
 pub(crate) fn scrolled(scroll: usize, chosen: usize, rows: usize, count: usize) -> usize {
     let last = count.saturating_sub(rows);
@@ -351,18 +414,29 @@ mod tests {
 
     #[test]
     fn parts_of_the_main_view_never_overlap_at_any_size() {
-        for width in [80, 100, 117, 118, 120, 189, 190, 200, 400] {
-            for height in 24..80 {
+        for width in [40, 60, 80, 100, 117, 118, 120, 189, 190, 200, 400] {
+            for height in 10..80 {
                 let body = frame((width, height)).unwrap().body;
                 for (devices, processes) in [0, 1, 2, 4, 8, 9, 16, 32, 64, 256].into_iter().flat_map(|count| [(count, 0), (count, 50)]) {
                     let main = main(body, devices, processes);
-                    let parts: Vec<Rect> =
-                        [Some(main.devices), main.kinds, main.charts, Some(main.processes), main.side].into_iter().flatten().collect();
+                    let parts: Vec<Rect> = [
+                        Some(main.devices),
+                        main.matter,
+                        main.kinds,
+                        main.charts,
+                        Some(main.processes),
+                        main.groups,
+                        main.events,
+                        main.side,
+                    ]
+                    .into_iter()
+                    .flatten()
+                    .collect();
                     for (index, part) in parts.iter().enumerate() {
                         assert!(is_inside(body, *part), "{width}x{height} {devices}: {part:?}");
                         assert!(parts[..index].iter().all(|other| !other.intersects(*part)), "{width}x{height} {devices}");
                     }
-                    assert!(main.processes.height >= 6, "{width}x{height} {devices}: {:?}", main.processes);
+                    assert!(main.processes.height >= if height < 17 { 3 } else { 5 }, "{width}x{height} {devices}: {:?}", main.processes);
                 }
             }
         }
@@ -393,10 +467,11 @@ mod tests {
     fn forms_by_size_and_count() {
         let form = |width, height, devices| main(frame((width, height)).unwrap().body, devices, 3).form;
         assert_eq!(form(80, 24, 8), Form::Rows { columns: 1 });
-        assert_eq!(form(80, 24, 32), Form::Grid { columns: 4 });
+        assert_eq!(form(80, 24, 32), Form::Grid { columns: 8 });
         assert_eq!(form(120, 40, 8), Form::Rows { columns: 1 });
-        assert_eq!(form(120, 40, 32), Form::Rows { columns: 2 });
-        assert_eq!(form(200, 50, 32), Form::Rows { columns: 2 });
+        assert_eq!(form(120, 40, 32), Form::Grid { columns: 8 });
+        assert_eq!(form(200, 50, 32), Form::Grid { columns: 8 });
+        assert_eq!(form(200, 50, 256), Form::Grid { columns: 20 });
     }
 
     #[test]
@@ -427,6 +502,6 @@ mod tests {
 
     #[test]
     fn too_small_is_told() {
-        assert!(frame((0, 0)).is_none() && frame((79, 24)).is_none() && frame((80, 23)).is_none());
+        assert!(frame((0, 0)).is_none() && frame((39, 24)).is_none() && frame((80, 9)).is_none());
     }
 }

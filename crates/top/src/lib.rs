@@ -20,6 +20,7 @@ mod history;
 mod host;
 mod keys;
 mod layout;
+mod marks;
 mod metric;
 mod run;
 mod screen;
@@ -36,7 +37,7 @@ pub use keys::markdown as keys_markdown;
 pub use run::{End, Error, Options, run};
 pub use settings::{NotToml, Settings, ThemeChoice, markdown as settings_markdown};
 pub use state::View;
-pub use theme::{Background, Colors, Theme, Themes};
+pub use theme::{Background, Colors, Theme, Themes, Tones};
 
 #[cfg(test)]
 mod tests;

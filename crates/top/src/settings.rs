@@ -39,10 +39,14 @@ pub enum ThemeChoice {
     Light,
     /// No colours.
     Mono,
+    /// Further from the background.
+    HighContrast,
+    /// Blue and orange.
+    ColorBlind,
 }
 
 impl ThemeChoice {
-    pub(crate) const ALL: [Self; 4] = [Self::Auto, Self::Dark, Self::Light, Self::Mono];
+    pub(crate) const ALL: [Self; 6] = [Self::Auto, Self::Dark, Self::Light, Self::Mono, Self::HighContrast, Self::ColorBlind];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -50,6 +54,8 @@ impl ThemeChoice {
             Self::Dark => "dark",
             Self::Light => "light",
             Self::Mono => "mono",
+            Self::HighContrast => "high-contrast",
+            Self::ColorBlind => "colour-blind",
         }
     }
 }
@@ -87,7 +93,7 @@ impl Default for Settings {
             descending: true,
             tree: false,
             columns: columns::DEFAULT.iter().filter_map(|name| columns::by_name(name)).collect(),
-            metric: 0,
+            metric: metric::by_name("dram").unwrap_or(0),
             zoom: 0,
             worst_first: false,
             overlay: false,
@@ -161,7 +167,12 @@ fn view(value: &Value) -> Option<View> {
 }
 
 fn theme(value: &Value) -> Option<ThemeChoice> {
-    ThemeChoice::ALL.into_iter().find(|theme| value.as_str() == Some(theme.name()))
+    let name = match value.as_str()? {
+        "default" => "auto",
+        "color-blind" => "colour-blind",
+        name => name,
+    };
+    ThemeChoice::ALL.into_iter().find(|theme| theme.name() == name)
 }
 
 fn refresh(value: &Value) -> Option<Duration> {

@@ -89,6 +89,11 @@ pub(crate) enum Dialog {
         of: Owner,
         scroll: usize,
     },
+    /// A buffer as it was when it was opened.
+    Buffer {
+        lines: Vec<String>,
+        scroll: usize,
+    },
 }
 
 /// A process of a machine: which of the machines, and which process there.
@@ -105,6 +110,81 @@ pub(crate) struct SignalDialog {
     pub(crate) at: usize,
     /// The last question before a signal that cannot be caught.
     pub(crate) is_asked: bool,
+}
+
+/// What buffers are listed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ListBy {
+    /// Each buffer.
+    #[default]
+    Buffer,
+    Line,
+    Tag,
+    Op,
+    /// Their size.
+    Size,
+}
+
+impl ListBy {
+    pub(crate) const ALL: [Self; 5] = [Self::Buffer, Self::Line, Self::Tag, Self::Op, Self::Size];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Buffer => "buffer",
+            Self::Line => "line",
+            Self::Tag => "tag",
+            Self::Op => "operation",
+            Self::Size => "size",
+        }
+    }
+}
+
+/// What a list of buffers is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ListSort {
+    #[default]
+    Bytes,
+    /// Of groups: how many; of buffers: their age.
+    Second,
+    Name,
+}
+
+impl ListSort {
+    pub(crate) const ALL: [Self; 3] = [Self::Bytes, Self::Second, Self::Name];
+}
+
+/// The list of buffers of the memory view: how it is made, and what is chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryList {
+    pub(crate) by: ListBy,
+    pub(crate) sort: ListSort,
+    pub(crate) is_reversed: bool,
+    /// Only what has this text in it, in lower case.
+    pub(crate) filter: String,
+    /// The row of the cursor.
+    pub(crate) at: usize,
+    /// The group whose buffers are listed, by its name.
+    pub(crate) open: Option<String>,
+    /// Since when growth is counted.
+    pub(crate) mark: Option<UnixTime>,
+    /// The cursor of the address map; `None` where the list has the keys.
+    pub(crate) cursor: Option<MapCursor>,
+}
+
+/// A place in the address map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MapCursor {
+    /// Which row of the map.
+    pub(crate) row: usize,
+    /// Where in the address space of that row, in parts of `WHOLE`.
+    pub(crate) share: u32,
+    /// How many times it was zoomed in, by two.
+    pub(crate) zoom: u8,
+}
+
+impl MapCursor {
+    /// The whole address space.
+    pub(crate) const WHOLE: u32 = 1 << 20;
 }
 
 /// A line for the user, shown until it is old.
@@ -142,6 +222,10 @@ pub(crate) struct State {
     pub(crate) process: Option<Owner>,
     /// The row of the chosen process when it was last in the list, once it is not.
     pub(crate) process_place: usize,
+    /// Whether F2 changed something that is not saved yet.
+    pub(crate) is_setup_changed: bool,
+    /// The list of buffers.
+    pub(crate) memory: MemoryList,
     /// First row shown of the list that scrolls in this view.
     pub(crate) scroll: usize,
     pub(crate) message: Option<Message>,
@@ -175,6 +259,8 @@ impl State {
             filter_text: String::new(),
             process: None,
             process_place: 0,
+            is_setup_changed: false,
+            memory: MemoryList::default(),
             scroll: 0,
             message: None,
             environment: None,

@@ -1,7 +1,9 @@
 //! All that can change, changes here: an event comes in, the state is another, and what has to be done outside comes out.
 
 mod dialog;
+mod memory;
 mod mouse;
+mod reasons;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::history::History;
 use crate::host::{Absence, Frozen};
 use crate::keys::{self, Action, Chord, Motion, Step};
 use crate::layout;
+use crate::marks::Marks;
 use crate::metric::METRICS;
 use crate::settings::{REFRESHES, ZOOMS};
 use crate::state::{Dialog, Focus, Line, Message, Owner, Row, SignalDialog, State, View};
@@ -28,8 +31,6 @@ pub(crate) use dialog::setup_rows;
 const BUFFER_EVENTS_MAX: usize = 200;
 /// When a key is for a process, and the one that was chosen is not there.
 const NO_CHOICE: &str = "the process has ended, or is not in the list; choose one with Up and Down";
-/// When a key is for the list of processes, which is not on the screen.
-const NO_LIST: &str = "that is for the list of processes; 1 shows it";
 /// How long a message stays.
 const MESSAGE_TIME: Duration = Duration::from_secs(6);
 
@@ -128,6 +129,7 @@ fn hear(state: &mut State, index: usize, news: News) -> Vec<Effect> {
             Vec::new()
         }
         News::BufferEvents(events) => {
+            host.marks.note_refusals(&events, host.now());
             host.buffer_events.extend(events);
             let excess = host.buffer_events.len().saturating_sub(BUFFER_EVENTS_MAX);
             host.buffer_events.drain(..excess);
@@ -156,10 +158,14 @@ fn take(state: &mut State, index: usize, snapshot: Arc<Snapshot>) -> Vec<Effect>
     // A recording that goes back has not come to what happens next.
     if state.replay.is_some() && last.is_some_and(|last| last > snapshot.time) {
         (host.history, host.alerts) = (History::default(), host.alerts.emptied());
+        host.marks = Marks::default();
         host.buffer_events.clear();
     }
     // Otherwise it may be the same look once more, with its buffers.
     if last != Some(snapshot.time) {
+        if let Some(live) = host.live.as_ref().filter(|live| live.time < snapshot.time) {
+            host.marks.compare(live, &snapshot);
+        }
         host.history.push(&snapshot, chosen);
         if let Some(frozen) = &mut host.frozen {
             // The picture stays; the newest moment is one further away.
@@ -195,13 +201,23 @@ fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Ve
     if state.dialog.is_some() {
         return dialog::press(state, chord, code);
     }
-    keys::action(chord).map_or_else(Vec::new, |action| act(state, action))
+    let Some(action) = keys::action(chord) else { return Vec::new() };
+    let before = reasons::Trace::of(state);
+    let effects = act(state, action);
+    // A key that changes nothing says why.
+    if effects.is_empty() && state.message.is_none() && reasons::Trace::of(state) == before {
+        say(state, reasons::why_nothing(action));
+    }
+    effects
 }
 
 /// Does what a key, or a click on its word, means.
 pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
-    if action.is_for_processes() && state.view != View::Main {
-        say(state, NO_LIST);
+    if state.view == View::Memory && memory::act(state, action) {
+        return Vec::new();
+    }
+    if let Some(why) = reasons::refusal(state, action) {
+        say(state, why);
         return Vec::new();
     }
     match action {
@@ -233,6 +249,8 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Back(step) => step_in_time(state, step, a_moment),
         Action::Jump(step) => step_in_time(state, step, a_minute),
         Action::Pace(step) => return pace(state, step),
+        Action::Group => memory::group(state),
+        Action::Mark => memory::mark(state),
         Action::Zoom(step) => state.settings.zoom = bounded(state.settings.zoom, step, ZOOMS.len()),
         Action::Metric => next_metric(state),
         Action::Fold => {
@@ -241,7 +259,10 @@ pub(super) fn act(state: &mut State, action: Action) -> Vec<Effect> {
             }
         }
         Action::Overlay => state.settings.overlay = !state.settings.overlay,
-        Action::WorstFirst => state.settings.worst_first = !state.settings.worst_first,
+        Action::WorstFirst => {
+            state.settings.worst_first = !state.settings.worst_first;
+            say(state, if state.settings.worst_first { "devices: the worst first" } else { "devices by id" });
+        }
         Action::Setup => state.dialog = Some(Dialog::Setup { at: 0 }),
         Action::Save => return vec![Effect::Save],
         Action::Refresh => return vec![Effect::AskAll(Request::Now), Effect::Redraw],
@@ -337,7 +358,8 @@ fn go(state: &mut State, motion: Motion) {
             state.scroll = layout::scrolled(state.scroll, at, page, count);
             (state.process, state.process_place) = (chosen, 0);
         }
-        (View::Charts | View::Detail | View::Memory, _) => {
+        (View::Memory, _) => memory::go(state, motion),
+        (View::Charts | View::Detail, _) => {
             let Some(extent) = extent(state) else { return };
             // What was scrolled to in a smaller window may lie behind the end by now.
             let from = state.scroll.min(extent.last());
@@ -430,7 +452,7 @@ fn freeze(state: &mut State) {
     let is_frozen = state.is_frozen();
     for host in &mut state.hosts {
         let snapshot = host.live.as_ref().filter(|_| !is_frozen);
-        host.frozen = snapshot.map(|snapshot| Frozen { back: 0, snapshot: Arc::clone(snapshot) });
+        host.frozen = snapshot.map(|snapshot| Frozen { back: 0, snapshot: Arc::clone(snapshot), until: snapshot.time });
     }
 }
 
@@ -460,13 +482,15 @@ fn step_in_time(state: &mut State, step: Step, other: fn(&History, usize, Step) 
     let Some(time) = state.history().snapshot(back).map(|snapshot| snapshot.time) else { return };
     for (index, host) in state.hosts.iter_mut().enumerate() {
         let back = if index == state.at { back } else { host.history.back_at(time) };
-        host.frozen = host.history.snapshot(back).map(|snapshot| Frozen { back, snapshot });
+        let until = host.frozen.as_ref().map_or(host.now(), |frozen| frozen.until);
+        host.frozen = host.history.snapshot(back).map(|snapshot| Frozen { back, until: until.max(snapshot.time), snapshot });
     }
 }
 
 fn pace(state: &mut State, step: Step) -> Vec<Effect> {
     let before = state.settings.refresh;
-    state.settings.refresh = paced(before, step);
+    // Faster is a shorter time.
+    state.settings.refresh = paced(before, if step == Step::After { Step::Before } else { Step::After });
     tell_pace(state, before)
 }
 

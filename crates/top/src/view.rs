@@ -8,14 +8,15 @@ mod dialogs;
 mod groups;
 mod memory;
 mod mesh;
+mod panels;
 mod processes;
 
 use ratatui_core::buffer::Buffer;
-use ratatui_core::layout::Rect;
-use ttmon_model::Snapshot;
+use ratatui_core::layout::{Position, Rect};
 use ttmon_model::sample::Origin;
 use ttmon_model::snapshot::Severity;
 use ttmon_model::units::UnixTime;
+use ttmon_model::{DeviceId, Snapshot};
 use ttmon_print::quantity;
 use ttmon_print::text::{self, Cut};
 
@@ -26,6 +27,8 @@ use crate::keys::Scene;
 use crate::layout::{self, SIZE_MIN};
 use crate::state::{Dialog, Owner, State, View};
 use crate::theme::Role;
+
+pub(crate) use devices::MATTER_MAX;
 
 /// A name in the title is not cut further than this.
 const NAME_MIN: usize = 8;
@@ -99,12 +102,12 @@ fn title(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let tabs = layout::tabs(area.width, state.view);
     let left = Rect { width: tabs.first().map_or(area.width, |tab| tab.0.saturating_sub(1)), ..area };
     let shown = looked_at(state);
-    let mut at = canvas.say(left, 1, 0, "ttmon", Role::Strong) + 2;
+    let mut at = canvas.say(left, 1, 0, "ttmon", Role::Title) + 2;
     for (text, role) in title_parts(state, &shown, left.width.saturating_sub(at).into(), canvas) {
         at = canvas.say(left, at, 0, &text, role) + 2;
     }
     for (view, (from, _)) in View::ALL.into_iter().zip(tabs) {
-        let role = if view == state.view { Role::Selected } else { Role::Dim };
+        let role = if view == state.view { Role::Selected } else { Role::Title };
         canvas.say(area, from, 0, &layout::tab(view, state.view, area.width), role);
     }
     let time = shown.iter().map(|snapshot| snapshot.time).max().map_or_else(String::new, |time| state.clock.minute(time));
@@ -208,6 +211,12 @@ fn main(state: &State, canvas: &mut Canvas<'_>, body: Rect) {
     if let Some(area) = layout.charts {
         charts::on_main(state, snapshot, canvas, area);
     }
+    if let Some(area) = layout.groups {
+        panels::groups(snapshot, canvas, area);
+    }
+    if let Some(area) = layout.events {
+        panels::events(state, canvas, area);
+    }
     if let Some(area) = layout.side {
         detail::side(state, snapshot, canvas, area);
     }
@@ -298,18 +307,17 @@ fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = text::cut(&canvas.clean(text), room, Cut::Middle, canvas.glyphs().ellipsis);
         let at = canvas.say(area, at, 0, &text, Role::Plain);
         let at = canvas.say(area, at, 0, " ", Role::Selected);
-        canvas.say(area, at + 2, 0, "text user:ana dev:0 mem>1G   Enter keeps it, Esc drops it", Role::Dim);
+        let hint = match state.view {
+            View::Memory => "text in a tag, line, operation, pid, kind or address   Enter: apply, Esc: cancel",
+            _ => "text user:ana dev:0 mem>1G   Enter: apply, Esc: cancel",
+        };
+        canvas.say(area, at + 2, 0, hint, Role::Dim);
         return;
     }
     for hint in layout::footer(area.width, &scene(state)) {
-        let at = canvas.say(area, hint.from, 0, &hint.name, Role::Strong) + 1;
+        let at = canvas.say(area, hint.from, 0, &hint.name, Role::Title) + 1;
         canvas.say(area, at, 0, hint.label, Role::Dim);
     }
-}
-
-/// The role of a share of something that is better not full.
-fn fullness(share: f64) -> Role {
-    graded(share, 0.99)
 }
 
 fn graded(share: f64, critical: f64) -> Role {
@@ -329,6 +337,47 @@ pub(crate) fn alert_line_count(state: &State) -> usize {
 /// Rows of processes in an area.
 pub(crate) fn process_rows(area: Rect) -> usize {
     processes::rows(area)
+}
+
+/// The device at a place of the mesh.
+pub(crate) fn mesh_device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
+    mesh::device_at(state, snapshot, body, at)
+}
+
+/// Names of the rows of the list of buffers.
+pub(crate) fn memory_list(state: &State) -> Vec<String> {
+    let Some(snapshot) = state.shown() else { return Vec::new() };
+    let Some(device) = state.chosen_device(snapshot) else { return Vec::new() };
+    memory::items(state, snapshot, device).iter().map(memory::Item::name).collect()
+}
+
+/// Everything known of the buffer in a row of that list, if it is one.
+pub(crate) fn memory_buffer(state: &State, at: usize) -> Option<Vec<String>> {
+    let snapshot = state.shown()?;
+    match memory::items(state, snapshot, state.chosen_device(snapshot)?).get(at)? {
+        memory::Item::Buffer(buffer) => Some(memory::buffer_lines(snapshot, buffer)),
+        memory::Item::Group(_) => None,
+    }
+}
+
+/// Rows of that list that are seen at once.
+pub(crate) fn memory_rows(state: &State) -> usize {
+    let rows = || {
+        let snapshot = state.shown()?;
+        Some(memory::list_rows(snapshot, state.chosen_device(snapshot)?, layout::frame(state.size)?.body))
+    };
+    rows().unwrap_or(0)
+}
+
+/// The row of that list at a place of the screen.
+pub(crate) fn memory_row_at(state: &State, body: Rect, at: Position) -> Option<usize> {
+    let snapshot = state.shown()?;
+    memory::row_at(state, snapshot, state.chosen_device(snapshot)?, body, at)
+}
+
+/// Rows of the address map.
+pub(crate) fn memory_map_rows(state: &State) -> usize {
+    state.shown().and_then(|snapshot| Some(memory::map_rows(snapshot, state.chosen_device(snapshot)?))).unwrap_or(0)
 }
 
 /// What a view that scrolls as a whole has, and how much of it is seen at once.
@@ -351,10 +400,9 @@ pub(crate) fn extent(state: &State) -> Option<Extent> {
     let snapshot = state.shown()?;
     let device = state.chosen_device(snapshot)?;
     match state.view {
-        View::Main | View::Mesh => None,
+        View::Main | View::Mesh | View::Memory => None,
         View::Charts => Some(charts::extent(state, snapshot, body)),
         View::Detail => Some(detail::extent(snapshot, device, body)),
-        View::Memory => Some(memory::extent(snapshot, device, body)),
     }
 }
 

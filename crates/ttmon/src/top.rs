@@ -20,6 +20,9 @@ use crate::open::{Opened, READER_PROGRAM, cluster};
 use crate::serve::token;
 use crate::server::services_to_come;
 
+/// What is said until settings were saved once.
+const FIRST_RUN: &str = "F1 or ? lists the keys, 1 to 5 choose a view, F2 changes settings, q quits";
+
 /// Runs it until the user leaves.
 pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
     if context.json {
@@ -29,6 +32,10 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::new("top needs a terminal for its screen and keys; without one use ttmon, or ttmon -w --json"));
     }
     let (settings, config, mut message) = settings(args)?;
+    // Nothing was ever saved: it is the first time.
+    if message.is_none() && config.as_ref().is_some_and(|path| !path.exists()) {
+        message = Some(FIRST_RUN.to_owned());
+    }
     let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
@@ -163,5 +170,5 @@ fn theme(context: &Context) -> Theme {
         Some("7" | "15") => Background::Light,
         _ => Background::Dark,
     };
-    Theme { colors, background, ascii: context.terminal.ascii }
+    Theme { colors, background, ascii: context.terminal.ascii, ..Theme::default() }
 }

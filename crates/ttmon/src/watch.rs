@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
@@ -35,10 +36,28 @@ pub(crate) fn again_while(interval: Duration, mut turn: impl FnMut() -> Result<b
     }
 }
 
+/// What wakes the loop.
+enum Wake {
+    /// The screen has to be drawn anew.
+    Redraw,
+    Scroll(Scroll),
+    Quit,
+}
+
+/// Ways to scroll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scroll {
+    Lines(isize),
+    Pages(isize),
+    Home,
+    End,
+}
+
 /// The alternate screen, for as long as this lives.
 pub(crate) struct Screen {
-    /// Tells that the screen has to be drawn anew.
-    redraw: Receiver<()>,
+    wakes: Receiver<Wake>,
+    /// How the keyboard was, where it is ours.
+    keyboard: Option<Termios>,
 }
 
 impl Screen {
@@ -47,26 +66,42 @@ impl Screen {
         let cannot = |error: io::Error| Failure::new(format!("cannot take over signals: {error}; check the limits of this user"));
         let pending = Arc::new(AtomicUsize::new(0));
         let wake = signals(&pending).map_err(cannot)?;
+        let keyboard = take_keyboard();
         write(ENTER)?;
-        let (sender, redraw) = mpsc::channel();
-        let screen = Self { redraw };
-        thread::Builder::new().name("signals".into()).spawn(move || answer(wake, &pending, &sender)).map_err(cannot)?;
+        let (sender, wakes) = mpsc::channel();
+        let has_keyboard = keyboard.is_some();
+        let saved = keyboard.clone();
+        let screen = Self { wakes, keyboard };
+        if has_keyboard {
+            let sender = sender.clone();
+            thread::Builder::new().name("keys".into()).spawn(move || read_keys(&sender)).map_err(cannot)?;
+        }
+        thread::Builder::new().name("signals".into()).spawn(move || answer(wake, &pending, &sender, saved.as_ref())).map_err(cannot)?;
         Ok(screen)
     }
 
-    /// Draws what `frame` makes (a text, and the terminal it is for) until a signal ends it.
+    /// Draws what `frame` makes (a text, and the terminal it is for) until `q` or a signal ends it.
     pub(crate) fn watch(self, interval: Duration, mut frame: impl FnMut() -> Result<(Vec<u8>, Terminal), Failure>) -> Result<(), Failure> {
         let mut next = Instant::now();
+        let mut first = 0;
         loop {
             let (text, terminal) = frame()?;
-            write(&in_place(&text, (terminal.columns, terminal.rows)))?;
             next = (next + interval).max(Instant::now());
-            match self.redraw.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                // Several changes of size at once are one.
-                Ok(()) => while self.redraw.try_recv().is_ok() {},
-                Err(RecvTimeoutError::Timeout) => {}
-                // The thread that answers signals is gone; we draw on and die of a signal without the screen given back.
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(next.saturating_duration_since(Instant::now())),
+            loop {
+                let (picture, shown) = in_place(&text, (terminal.columns, terminal.rows), first);
+                first = shown;
+                write(&picture)?;
+                match self.wakes.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Ok(Wake::Quit) => return Ok(()),
+                    // Drawn at once, without another sample.
+                    Ok(Wake::Scroll(scroll)) => first = scrolled(first, scroll, &text, terminal.rows),
+                    Ok(Wake::Redraw) | Err(RecvTimeoutError::Timeout) => break,
+                    // The thread that answers signals is gone; we draw on and die of a signal without the screen given back.
+                    Err(RecvTimeoutError::Disconnected) => {
+                        thread::sleep(next.saturating_duration_since(Instant::now()));
+                        break;
+                    }
+                }
             }
         }
     }
@@ -75,7 +110,62 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let _ = write(LEAVE);
+        if let Some(keyboard) = &self.keyboard {
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
+        }
     }
+}
+
+/// Keys come one by one and are not echoed; signals stay what they are. Returns how it was, or nothing without a keyboard.
+fn take_keyboard() -> Option<Termios> {
+    let saved = tcgetattr(rustix::stdio::stdin()).ok()?;
+    // A job in the background would be stopped for it.
+    if tcgetpgrp(rustix::stdio::stdin()).ok()? != rustix::process::getpgrp() {
+        return None;
+    }
+    let mut ours = saved.clone();
+    ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+    tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &ours).ok()?;
+    Some(saved)
+}
+
+fn read_keys(wakes: &Sender<Wake>) {
+    let mut bytes = [0; 64];
+    while let Ok(count @ 1..) = io::stdin().lock().read(&mut bytes) {
+        if meant(&bytes[..count]).is_some_and(|wake| wakes.send(wake).is_err()) {
+            return;
+        }
+    }
+}
+
+/// What a key means.
+fn meant(bytes: &[u8]) -> Option<Wake> {
+    let scroll = match bytes {
+        b"q" | b"Q" => return Some(Wake::Quit),
+        b"\x1b[A" | b"\x1bOA" | b"k" => Scroll::Lines(-1),
+        b"\x1b[B" | b"\x1bOB" | b"j" => Scroll::Lines(1),
+        b"\x1b[5~" | b"b" => Scroll::Pages(-1),
+        b"\x1b[6~" | b" " => Scroll::Pages(1),
+        b"\x1b[H" | b"\x1b[1~" | b"g" => Scroll::Home,
+        b"\x1b[F" | b"\x1b[4~" | b"G" => Scroll::End,
+        _ => return None,
+    };
+    Some(Wake::Scroll(scroll))
+}
+
+/// The first line after a key; where it ends is for the next picture to say.
+fn scrolled(first: usize, scroll: Scroll, text: &[u8], rows: usize) -> usize {
+    let page = isize::try_from(rows.saturating_sub(2)).unwrap_or(1).max(1);
+    match scroll {
+        Scroll::Lines(lines) => first.saturating_add_signed(lines),
+        Scroll::Pages(pages) => first.saturating_add_signed(pages * page),
+        Scroll::Home => 0,
+        Scroll::End => lines(text).len(),
+    }
+}
+
+fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect()
 }
 
 /// From now on a byte comes here with each signal, and its number is pending if it is one that ends or stops us.
@@ -93,17 +183,21 @@ fn signals(pending: &Arc<AtomicUsize>) -> io::Result<UnixStream> {
 
 /// Gives the terminal back and dies of the signal, as the program would have without us; at once, even while a frame waits
 /// for a chip that hangs. Holding standard output, nothing is drawn after that.
-fn answer(mut wake: UnixStream, pending: &AtomicUsize, redraw: &Sender<()>) {
+fn answer(mut wake: UnixStream, pending: &AtomicUsize, wakes: &Sender<Wake>, keyboard: Option<&Termios>) {
     while wake.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
         let signal = i32::try_from(pending.swap(0, Ordering::SeqCst)).unwrap_or(SIGTERM);
         if signal != 0 {
             let mut stdout = io::stdout().lock();
             let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
+            if let Some(keyboard) = keyboard {
+                let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, keyboard);
+            }
             // Ctrl-Z: the shell gets its screen, and we ours when it lets us go on.
             let _ = emulate_default_handler(signal);
+            let _ = keyboard.and_then(|_| take_keyboard());
             let _ = stdout.write_all(ENTER);
         }
-        if redraw.send(()).is_err() {
+        if wakes.send(Wake::Redraw).is_err() {
             return;
         }
     }
@@ -111,15 +205,18 @@ fn answer(mut wake: UnixStream, pending: &AtomicUsize, redraw: &Sender<()>) {
 
 /// From the top left corner, each line cleared before it is written, nothing below the last row. Behind the end of one that is as wide
 /// as the terminal the cursor stands on its last character, which would be cleared too.
-fn in_place(text: &[u8], (columns, rows): (usize, usize)) -> Vec<u8> {
-    let lines: Vec<&[u8]> = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n').collect();
+/// Begins with the given line, or earlier where the text ends before; returns the line it begins with.
+fn in_place(text: &[u8], (columns, rows): (usize, usize), first: usize) -> (Vec<u8>, usize) {
+    let lines = lines(text);
     let fits = rows.max(1);
-    let shown = if lines.len() > fits { fits - 1 } else { lines.len() };
-    let mut more = format!("+{} lines; make the terminal taller, or choose devices with -d", lines.len() - shown);
+    let is_cut = lines.len() > fits;
+    let room = if is_cut { fits - 1 } else { lines.len() };
+    let first = first.min(lines.len() - room);
+    let mut more = format!("lines {}-{} of {}; arrows scroll, q quits", first + 1, first + room, lines.len());
     more.truncate(columns);
-    let more = if shown < lines.len() { Some(more.as_bytes()) } else { None };
+    let more = is_cut.then_some(more.as_bytes());
     let mut out = b"\x1b[H".to_vec();
-    for (index, line) in lines[..shown].iter().copied().chain(more).enumerate() {
+    for (index, line) in lines[first..first + room].iter().copied().chain(more).enumerate() {
         out.extend(if index > 0 { &b"\r\n\x1b[K"[..] } else { b"\x1b[K" });
         out.extend(line);
     }
@@ -127,7 +224,7 @@ fn in_place(text: &[u8], (columns, rows): (usize, usize)) -> Vec<u8> {
     if lines.len() < fits {
         out.extend(b"\r\n\x1b[J");
     }
-    out
+    (out, first)
 }
 
 fn write(bytes: &[u8]) -> io::Result<()> {
@@ -141,7 +238,7 @@ mod tests {
     use super::*;
 
     fn drawn(text: &str, rows: usize) -> String {
-        String::from_utf8(in_place(text.as_bytes(), (80, rows))).unwrap()
+        String::from_utf8(in_place(text.as_bytes(), (80, rows), 0).0).unwrap()
     }
 
     fn plain(text: &str, rows: usize) -> String {
@@ -158,13 +255,26 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said() {
         assert_eq!(plain("a\nb\n", 2), "a\r\nb");
-        assert_eq!(plain("a\nb\nc\n", 2), "a\r\n+2 lines; make the terminal taller, or choose devices with -d");
-        assert_eq!(plain("a\nb\n", 0), "+2 lines; make the terminal taller, or choose devices with -d");
+        assert_eq!(plain("a\nb\nc\n", 2), "a\r\nlines 1-1 of 3; arrows scroll, q quits");
+        assert_eq!(plain("a\nb\n", 0), "lines 1-0 of 2; arrows scroll, q quits");
     }
 
     #[test]
     fn the_line_below_fits_the_terminal() {
-        let drawn = String::from_utf8(in_place(b"a\nb\nc\n", (20, 2))).unwrap();
-        assert!(drawn.ends_with("\x1b[K+2 lines; make the t"), "{drawn:?}");
+        let drawn = String::from_utf8(in_place(b"a\nb\nc\n", (20, 2), 0).0).unwrap();
+        assert!(drawn.ends_with("\x1b[Klines 1-1 of 3; arro"), "{drawn:?}");
+    }
+
+    #[test]
+    fn keys_scroll_and_leave() {
+        let text = b"a\nb\nc\nd\ne\n";
+        assert!(matches!(meant(b"q"), Some(Wake::Quit)) && meant(b"x").is_none());
+        assert!(matches!(meant(b"\x1b[B"), Some(Wake::Scroll(Scroll::Lines(1)))));
+        let (picture, first) = in_place(text, (80, 3), scrolled(0, Scroll::Lines(1), text, 3));
+        assert!(String::from_utf8(picture).unwrap().contains("b\r\n\x1b[Kc\r\n"));
+        assert_eq!(first, 1);
+        assert_eq!(in_place(text, (80, 3), scrolled(first, Scroll::End, text, 3)).1, 3, "the last lines, and no blank ones");
+        assert_eq!(in_place(text, (80, 30), 4).1, 0, "all fits");
+        assert_eq!((scrolled(1, Scroll::Lines(-5), text, 3), scrolled(3, Scroll::Home, text, 3)), (0, 0));
     }
 }

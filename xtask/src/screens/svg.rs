@@ -7,8 +7,30 @@ use vt100::{Cell, Color, Screen};
 /// Size of a cell, in the picture's units.
 const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 10.0;
-const LETTERS: &str = "#d4d7dc";
-const BACKGROUND: &str = "#14171c";
+
+/// What the terminal draws on.
+#[derive(Clone, Copy)]
+pub(super) enum Paper {
+    Dark,
+    Light,
+}
+
+impl Paper {
+    fn letters(self) -> &'static str {
+        match self {
+            Self::Dark => "#d4d7dc",
+            Self::Light => "#24292f",
+        }
+    }
+
+    fn background(self) -> &'static str {
+        match self {
+            Self::Dark => "#14171c",
+            Self::Light => "#ffffff",
+        }
+    }
+}
+
 /// The sixteen colours of a usual terminal.
 const SIXTEEN: [&str; 16] = [
     "#1c1f26", "#e5534b", "#57ab5a", "#e0b252", "#539bf5", "#b083f0", "#39c5cf", "#c5cbd3", "#636e7b", "#ff938a", "#8ddb8c", "#ffd27a",
@@ -25,48 +47,96 @@ struct Look {
     is_underlined: bool,
 }
 
-pub(super) fn of(screen: &Screen) -> String {
-    let (rows, columns) = screen.size();
-    let (rows, columns) = (rows.get(), columns.get());
-    let (width, height) = (f64::from(columns) * CELL.0 + 2.0 * MARGIN, f64::from(rows) * CELL.1 + 2.0 * MARGIN);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
-         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{BACKGROUND}\"/>\n"
-    );
-    for row in 0..rows {
-        let mut column = 0;
-        while column < columns {
-            let Some(cell) = screen.cell(row, column) else { break };
-            let look = look(cell);
-            let begin = column;
-            let mut text = String::new();
-            let is_shape = shape(cell).is_some();
-            let is_alike = |cell: &&Cell| self::look(cell) == look && shape(cell).is_some() == is_shape;
-            while let Some(cell) = screen.cell(row, column).filter(is_alike) {
-                text.push_str(if cell.contents().is_empty() { " " } else { cell.contents() });
-                column += if cell.is_wide() { 2 } else { 1 };
-                // Fonts differ in how wide a blank is beside other letters, so a run has no two of them together.
-                if text.ends_with("  ") {
-                    break;
+pub(super) fn of(screen: &Screen, paper: Paper) -> String {
+    let mut svg = head(screen, paper);
+    (0..screen.size().0.get()).for_each(|number| svg += &row(screen, number, paper));
+    svg + "</svg>\n"
+}
+
+/// Several screens one after the other, for so many seconds each, again and again. A row that stays is there once.
+pub(super) fn animated(screens: &[Screen], paper: Paper, seconds: f64) -> String {
+    let Some(first) = screens.first() else { return String::new() };
+    let mut svg = head(first, paper);
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut rows = String::new();
+    for number in 0..first.size().0.get() {
+        let drawn: Vec<String> = screens.iter().map(|screen| row(screen, number, paper)).collect();
+        let mut from = 0;
+        while from < drawn.len() {
+            let to = (from..drawn.len()).find(|frame| drawn[*frame] != drawn[from]).unwrap_or(drawn.len());
+            if (from, to) == (0, drawn.len()) {
+                rows += &drawn[from];
+            } else if !drawn[from].is_empty() {
+                if !spans.contains(&(from, to)) {
+                    spans.push((from, to));
                 }
+                let _ = write!(rows, "<g class=\"f{from}_{to}\">\n{}</g>\n", drawn[from]);
             }
-            if is_shape {
-                shapes(&mut svg, (begin, row), &text, &look);
-            } else {
-                run(&mut svg, (begin, row, column - begin), &text, &look);
-            }
+            from = to;
         }
     }
-    svg.push_str("</svg>\n");
+    let (count, mut style) = (screens.len(), String::new());
+    for (from, to) in spans {
+        let share = |frame: usize| frame as f64 * 100.0 / count as f64;
+        let (begin, end, whole) = (share(from), share(to), count as f64 * seconds);
+        let hidden = if from > 0 { "0%{visibility:hidden}" } else { "" };
+        let after = if to < count { format!("{end:.2}%{{visibility:hidden}}") } else { String::new() };
+        let _ = writeln!(
+            style,
+            "@keyframes k{from}_{to}{{{hidden}{begin:.2}%{{visibility:visible}}{after}}}\
+             .f{from}_{to}{{animation:k{from}_{to} {whole}s step-end infinite}}"
+        );
+    }
+    let _ = write!(svg, "<style>\n{style}</style>\n{rows}</svg>\n");
     svg
 }
 
-fn look(cell: &Cell) -> Look {
-    let letters = color(cell.fgcolor()).unwrap_or_else(|| LETTERS.to_owned());
+/// The beginning of a picture.
+fn head(screen: &Screen, paper: Paper) -> String {
+    let (rows, columns) = screen.size();
+    let (width, height) = (f64::from(columns.get()) * CELL.0 + 2.0 * MARGIN, f64::from(rows.get()) * CELL.1 + 2.0 * MARGIN);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"13.3\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n",
+        paper.background()
+    )
+}
+
+/// A row of cells.
+fn row(screen: &Screen, row: u16, paper: Paper) -> String {
+    let mut svg = String::new();
+    let columns = screen.size().1.get();
+    let mut column = 0;
+    while column < columns {
+        let Some(cell) = screen.cell(row, column) else { break };
+        let look = look(cell, paper);
+        let begin = column;
+        let mut text = String::new();
+        let is_shape = shape(cell).is_some();
+        let is_alike = |cell: &&Cell| self::look(cell, paper) == look && shape(cell).is_some() == is_shape;
+        while let Some(cell) = screen.cell(row, column).filter(is_alike) {
+            text.push_str(if cell.contents().is_empty() { " " } else { cell.contents() });
+            column += if cell.is_wide() { 2 } else { 1 };
+            // Fonts differ in how wide a blank is beside other letters, so a run has no two of them together.
+            if text.ends_with("  ") {
+                break;
+            }
+        }
+        if is_shape {
+            shapes(&mut svg, (begin, row), &text, &look);
+        } else {
+            run(&mut svg, (begin, row, column - begin), &text, &look);
+        }
+    }
+    svg
+}
+
+fn look(cell: &Cell, paper: Paper) -> Look {
+    let letters = color(cell.fgcolor()).unwrap_or_else(|| paper.letters().to_owned());
     let background = color(cell.bgcolor());
     let (letters, background) =
-        if cell.inverse() { (background.unwrap_or_else(|| BACKGROUND.to_owned()), Some(letters)) } else { (letters, background) };
+        if cell.inverse() { (background.unwrap_or_else(|| paper.background().to_owned()), Some(letters)) } else { (letters, background) };
     Look { letters, background, is_bold: cell.bold(), is_dim: cell.dim(), is_underlined: cell.underline() }
 }
 
@@ -87,7 +157,8 @@ fn color(color: Color) -> Option<String> {
 /// A character that is drawn as rectangles, since fonts disagree about its size: braille, blocks, lines.
 fn shape(cell: &Cell) -> Option<char> {
     let character = cell.contents().chars().next()?;
-    matches!(character, '\u{2800}'..='\u{28ff}' | '\u{2581}'..='\u{258f}' | '░' | '▒' | '─' | '╌' | '│').then_some(character)
+    matches!(character, '\u{2800}'..='\u{28ff}' | '\u{2581}'..='\u{258f}' | '░' | '▒' | '─' | '━' | '╌' | '│' | '╾' | '┃')
+        .then_some(character)
 }
 
 /// Such characters, one a column.
@@ -125,6 +196,12 @@ fn shapes(svg: &mut String, (column, row): (u16, u16), text: &str, look: &Look) 
             '▒' => shades.push((x, CELL.0, 0.5)),
             '│' => add(CELL.0 / 2.0, 0.0, 1.0, CELL.1),
             '╌' => add(1.0, CELL.1 / 2.0, 4.0, 1.0),
+            '━' => add(0.0, CELL.1 / 2.0 - 2.0, CELL.0, 4.0),
+            '╾' => {
+                add(0.0, CELL.1 / 2.0 - 2.0, CELL.0 / 2.0, 4.0);
+                add(CELL.0 / 2.0, CELL.1 / 2.0, CELL.0 / 2.0, 1.0);
+            }
+            '┃' => add(CELL.0 / 2.0 - 1.0, 0.0, 2.0, CELL.1),
             _ => add(0.0, CELL.1 / 2.0, CELL.0, 1.0),
         }
         x += CELL.0;
@@ -178,8 +255,23 @@ mod tests {
         let size = |number| NonZeroU16::new(number).unwrap();
         let mut parser = vt100::Parser::new(size(2), size(20), 0);
         parser.process(b"a<b \x1b[31mred\x1b[0m \x1b[7minv\x1b[0m");
-        let svg = of(parser.screen());
+        let svg = of(parser.screen(), Paper::Dark);
         assert!(svg.contains(">a&lt;b <") && svg.contains("#e5534b") && svg.ends_with("</svg>\n"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 2, "the screen, and what is behind the inverse text");
+    }
+
+    /// What stays is there once; what changes is shown in its own frames alone.
+    #[test]
+    fn frames_share_what_stays() {
+        let size = |number| NonZeroU16::new(number).unwrap();
+        let screen = |text: &str| {
+            let mut parser = vt100::Parser::new(size(2), size(20), 0);
+            parser.process(text.as_bytes());
+            parser.screen().clone()
+        };
+        let svg = animated(&[screen("same\r\none"), screen("same\r\ntwo"), screen("same\r\ntwo")], Paper::Dark, 0.5);
+        assert_eq!([">same<", ">one<", ">two<"].map(|text| svg.matches(text).count()), [1, 1, 1], "{svg}");
+        assert!(svg.contains("f0_1") && svg.contains("f1_3") && svg.contains("1.5s step-end infinite"), "{svg}");
+        assert_eq!(animated(&[], Paper::Dark, 1.0), "");
     }
 }

@@ -60,7 +60,7 @@ macro_rules! rows {
             let health_reasons: Vec<String> = is(Vec::new()),
                 "Health reasons", Performance, None, "Why state or health is not ok.";
             let temperature: Reading<Celsius> = file(Temperature Hwmon "temp1_input" Decimal Dynamic 0..=150_000, true, HWMON),
-                "Temperature", Temperature, Celsius, "Temperature of the chip." .metric("ttmon_device_temperature_celsius").kept().short("temp").charts(&[Chart::new(1, "temperature").of("temperature_limit").critical(1.0)]);
+                "Temperature", Temperature, Celsius, "Temperature of the chip." .metric("ttmon_device_temperature_celsius").kept().short("temp").charts(&[Chart::new(4, "temperature").of("temperature_limit").critical(1.0)]);
             let temperature_limit: Reading<Celsius> = file(TemperatureMax Hwmon "temp1_max" Decimal Static 1_000..=150_000, false, HWMON_MAX),
                 "Temperature limit", Temperature, Celsius, "Temperature from which the chip throttles." .metric("ttmon_device_temperature_limit_celsius");
             let board_temperature: Reading<Celsius> = or(NeedsDeep),
@@ -168,13 +168,13 @@ macro_rules! rows {
             part "memory.total" (memory.dram.total),
                 "DRAM total", Memory, Bytes, "DRAM of the chip that TT-Metal can allocate: banks of the product table times the bytes of one (1 GiB; Blackhole 4,278,190,080)." .metric("ttmon_device_memory_total_bytes").fixed();
             part "memory.used" (memory.dram.used),
-                "DRAM used", Memory, Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_used_bytes").kept().short("dram").charts(&[Chart::new(3, "dram").of("memory.total").critical(0.99)]);
+                "DRAM used", Memory, Bytes, "DRAM bar: dram + trace, as asked for by programs; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_used_bytes").kept().short("dram").charts(&[Chart::new(1, "dram").of("memory.total").critical(0.99)]);
             made "memory.free" = |d| Member::get(&d.memory.dram.free()),
                 "DRAM free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_free_bytes");
             part "memory.l1_total" (memory.l1.total),
                 "L1 total", Memory, Bytes, "L1 of the chip: its cores times the bytes of one. Nominal cores of the product table, or with --deep the exact number (tensix_cores)." .metric("ttmon_device_memory_l1_total_bytes").full_only().fixed();
             part "memory.l1_used" (memory.l1.used),
-                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").full_only().kept().short("l1").charts(&[Chart::new(4, "l1").of("memory.l1_total")]);
+                "L1 used", Memory, Bytes, "L1 bar: l1 + l1_small + circular buffers; a lower bound where untracked_processes is not 0." .metric("ttmon_device_memory_l1_used_bytes").full_only().kept().short("l1").charts(&[Chart::new(3, "l1").of("memory.l1_total")]);
             made "memory.l1_free" = |d| Member::get(&d.memory.l1.free()),
                 "L1 free", Memory, Bytes, "Total less used." .metric("ttmon_device_memory_l1_free_bytes").full_only();
             part "memory.untracked_processes" (memory.untracked_processes),

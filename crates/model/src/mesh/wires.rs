@@ -78,10 +78,10 @@ mod tests {
         for row in 0..rows {
             for column in 0..columns {
                 if column + 1 < columns || around {
-                    links.push(Link { ends: (id(row, column), id(row, (column + 1) % columns)), count: 4 });
+                    links.push(Link { ends: (id(row, column), id(row, (column + 1) % columns)), count: Some(4) });
                 }
                 if row + 1 < rows {
-                    links.push(Link { ends: (id(row + 1, column), id(row, column)), count: 4 });
+                    links.push(Link { ends: (id(row + 1, column), id(row, column)), count: Some(4) });
                 }
             }
         }
@@ -109,7 +109,7 @@ mod tests {
         let devices: Vec<DeviceId> = (0..32).map(DeviceId).collect();
         assert_eq!(grid(&devices, &[]), None);
         assert_eq!(grid(&devices[..7], &links(1, 7, true)), None, "a ring is no mesh");
-        let star: Vec<Link> = (1..32).map(|other| Link { ends: (DeviceId(0), DeviceId(other)), count: 1 }).collect();
+        let star: Vec<Link> = (1..32).map(|other| Link { ends: (DeviceId(0), DeviceId(other)), count: Some(1) }).collect();
         assert_eq!(grid(&devices, &star), None);
     }
 }

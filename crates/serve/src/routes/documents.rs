@@ -74,7 +74,8 @@ pub(crate) fn mesh_parts(mesh: &Mesh) -> Value {
         "rows": mesh.rows,
         "columns": mesh.columns,
         "tiles": mesh.tiles.iter().map(tile).collect::<Vec<_>>(),
-        "links": mesh.links.iter().map(link).collect::<Vec<_>>(),
+        // Those that only the board speaks of are in `via` already.
+        "links": mesh.links.iter().filter(|link| link.count.is_some()).map(link).collect::<Vec<_>>(),
     })
 }
 

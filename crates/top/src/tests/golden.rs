@@ -1,4 +1,4 @@
-//! Every view at three sizes for one, eight and thirty-two devices, with devices that are warm, at their limit, in reset,
+//! Every view at four sizes for one, eight and thirty-two devices, with devices that are warm, at their limit, in reset,
 //! gone and unknown among them.
 
 use ttmon_model::Snapshot;
@@ -7,7 +7,7 @@ use super::{drawn, eight, machine, one, text, watched};
 use crate::state::{Dialog, View};
 use crate::theme::Theme;
 
-const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+const SIZES: [(u16, u16); 4] = [(40, 10), (80, 24), (120, 40), (200, 50)];
 
 fn check(name: &str, snapshot: &Snapshot) {
     for (width, height) in SIZES {

@@ -7,7 +7,7 @@ use super::{SECOND, crowded, drawn, eight, machine, one, several, text, watched}
 use crate::columns::COLUMNS;
 use crate::event::Event;
 use crate::feed::{News, Position, Request};
-use crate::keys::{Chord, KEYS};
+use crate::keys::{Chord, KEYS, Step};
 use crate::state::{Dialog, State, View};
 use crate::theme::Theme;
 use crate::update::{Effect, update};
@@ -303,4 +303,66 @@ fn d_is_not_for_services_and_recordings() {
     let mut state = several((80, 24));
     assert_eq!(press(&mut state, Chord::Char('d')), []);
     assert!(state.message.as_ref().is_some_and(|message| message.text.contains("serve --deep")), "{:?}", state.message);
+}
+
+/// Every key of the table does something in every view, or says why not.
+#[test]
+fn every_key_answers_in_every_view() {
+    for view in View::ALL {
+        for chord in KEYS.iter().flat_map(|key| key.chords) {
+            let mut state = watched(&machine::hooked(), (120, 40), Theme::default(), 3);
+            state.view = view;
+            let before = drawn(&state);
+            let effects = press(&mut state, *chord);
+            let is_answered = !effects.is_empty() || drawn(&state) != before;
+            assert!(is_answered, "{} does nothing in the view {}", chord.name(), view.title());
+        }
+    }
+}
+
+/// Faster is `+`, live and in a recording.
+#[test]
+fn plus_is_faster() {
+    let mut state = watched(&one(), (80, 24), Theme::default(), 1);
+    assert_eq!(press(&mut state, Chord::Char('+')), [Effect::AskAll(Request::Interval(std::time::Duration::from_millis(500)))]);
+    assert_eq!(press(&mut state, Chord::Char('-')), [Effect::AskAll(Request::Interval(std::time::Duration::from_secs(1)))]);
+    state.replay = Some(Position { at: 0, count: 9, speed: 4, is_paused: false, is_cut: false });
+    assert_eq!(press(&mut state, Chord::Char('+')), [Effect::AskAll(Request::Speed(Step::After))]);
+}
+
+/// Groups open, buffers open, and Esc goes back one step each time.
+#[test]
+fn the_list_of_buffers_opens_and_closes() {
+    let mut state = watched(&machine::hooked(), (120, 40), Theme::default(), 3);
+    press(&mut state, Chord::Char('4'));
+    for _ in 0..2 {
+        press(&mut state, Chord::Char('g'));
+    }
+    assert!(text(&drawn(&state)).contains("by tag"), "{}", text(&drawn(&state)));
+    press(&mut state, Chord::Enter);
+    assert!(state.memory.open.is_some());
+    press(&mut state, Chord::Enter);
+    assert!(matches!(state.dialog, Some(Dialog::Buffer { .. })));
+    for _ in 0..2 {
+        press(&mut state, Chord::Escape);
+    }
+    assert!(state.memory.open.is_none() && state.view == View::Memory);
+    typed(&mut state, "/no such tag");
+    press(&mut state, Chord::Enter);
+    assert!(text(&drawn(&state)).contains("no buffer matches the filter"), "{}", text(&drawn(&state)));
+    press(&mut state, Chord::Escape);
+    assert!(state.memory.filter.is_empty() && state.view == View::Memory);
+    press(&mut state, Chord::Escape);
+    assert_eq!(state.view, View::Main);
+}
+
+/// Help names the way out on its first page, on the smallest screen too.
+#[test]
+fn help_says_how_to_leave_first() {
+    for size in [(40, 10), (80, 24), (200, 50)] {
+        let mut state = watched(&one(), size, Theme::default(), 1);
+        press(&mut state, Chord::F(1));
+        let screen = text(&drawn(&state));
+        assert!(screen.contains("q F10") && screen.contains("leave"), "{screen}");
+    }
 }

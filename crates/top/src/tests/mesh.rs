@@ -2,7 +2,7 @@
 
 use ttmon_model::DeviceId;
 use ttmon_model::cluster::{Cluster, ClusterChip, ClusterPlace};
-use ttmon_model::mesh::{Tile, of};
+use ttmon_model::mesh::{Link, LinkKind, Tile, of};
 
 use super::machine;
 
@@ -22,9 +22,11 @@ fn every_chip_has_a_place_of_its_own() {
 #[test]
 fn a_galaxy_has_trays_and_an_n300_its_second_chip_below() {
     let galaxy = of(&machine::galaxy(), None);
-    assert_eq!((galaxy.rows, galaxy.columns, galaxy.trays()), (4, 8, 3));
+    assert_eq!((galaxy.rows, galaxy.columns, galaxy.frames.len()), (4, 8, 4));
     let pair = of(&machine::n300(), None);
-    assert_eq!((pair.rows, pair.columns), (2, 1));
+    assert_eq!((pair.rows, pair.columns, pair.frames.len()), (2, 1, 1));
+    assert_eq!(pair.kind(&pair.links[0]), LinkKind::Internal);
+    assert_eq!(galaxy.kind(&Link { ends: (DeviceId(0), DeviceId(31)), count: None }), LinkKind::Cable);
 }
 
 /// Four boards of two in a ring, as UMD describes a T3000: chips where it says, wires between neighbours and across.

@@ -18,7 +18,7 @@ proptest! {
         snapshot in prop_oneof![any_snapshot(), any_hooked()], width in 0u16..220, height in 0u16..60, ascii: bool, light: bool, worst_first: bool, tree: bool,
     ) {
         let background = if light { Background::Light } else { Background::Dark };
-        let theme = Theme { colors: Colors::True, background, ascii };
+        let theme = Theme { colors: Colors::True, background, ascii, ..Theme::default() };
         let mut state = watched(&snapshot, (width, height), theme, 2);
         (state.settings.worst_first, state.settings.tree) = (worst_first, tree);
         for view in View::ALL {

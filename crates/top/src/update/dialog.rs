@@ -1,6 +1,7 @@
 //! Keys while something lies over the view.
 
 use crossterm::event::KeyCode;
+use ratatui_core::layout::{Position, Rect};
 
 use super::{Effect, bounded, moved, paced};
 use crate::columns::choosable;
@@ -20,6 +21,7 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
     let Some(dialog) = state.dialog.take() else { return Vec::new() };
     let action = keys::action(chord);
     match dialog {
+        Dialog::Filter { text, before } if state.view == View::Memory => super::memory::typed(state, text, before, Some(chord), code),
         Dialog::Filter { before, .. } if chord == Chord::Ctrl('u') => filter(state, String::new(), before, KeyCode::Null),
         Dialog::Filter { text, before } if matches!(chord, Chord::Ctrl(_)) => filter(state, text, before, KeyCode::Null),
         Dialog::Filter { text, before } => filter(state, text, before, code),
@@ -56,6 +58,17 @@ pub(super) fn press(state: &mut State, chord: Chord, code: KeyCode) -> Vec<Effec
             state.dialog = Some(Dialog::Signal(dialog));
             Vec::new()
         }
+        Dialog::Buffer { lines, scroll } => {
+            match action {
+                Some(Action::Escape | Action::Quit | Action::Details) => {}
+                Some(Action::Move(motion)) => {
+                    let scroll = turned(state, scroll, motion, lines.len());
+                    state.dialog = Some(Dialog::Buffer { lines, scroll });
+                }
+                _ => state.dialog = Some(Dialog::Buffer { lines, scroll }),
+            }
+            Vec::new()
+        }
         Dialog::Process { of, scroll } => {
             match action {
                 Some(Action::Escape | Action::Quit | Action::Details) => {}
@@ -81,6 +94,7 @@ fn turned(state: &State, scroll: usize, motion: Motion, lines: usize) -> usize {
 /// A key that is no chord of ours: it may still be for a text.
 pub(super) fn typed(state: &mut State, code: KeyCode) -> Vec<Effect> {
     match state.dialog.take() {
+        Some(Dialog::Filter { text, before }) if state.view == View::Memory => super::memory::typed(state, text, before, None, code),
         Some(Dialog::Filter { text, before }) => filter(state, text, before, code),
         other => {
             state.dialog = other;
@@ -177,7 +191,11 @@ fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> 
     let step = match (chord, action) {
         (Chord::Left, _) => Some(Step::Before),
         (Chord::Right | Chord::Enter | Chord::Char(' '), _) => Some(Step::After),
-        (_, Some(Action::Escape | Action::Quit | Action::Setup)) => return Vec::new(),
+        // What was changed here is kept.
+        (_, Some(Action::Escape | Action::Quit | Action::Setup)) => {
+            let is_changed = std::mem::take(&mut state.is_setup_changed);
+            return if is_changed { vec![Effect::Save] } else { Vec::new() };
+        }
         (_, Some(Action::Save)) => {
             state.dialog = Some(Dialog::Setup { at });
             return vec![Effect::Save];
@@ -194,6 +212,7 @@ fn setup(state: &mut State, at: usize, chord: Chord, action: Option<Action>) -> 
 
 fn change(state: &mut State, at: usize, step: Step) -> Vec<Effect> {
     let refresh = state.settings.refresh;
+    state.is_setup_changed = true;
     match CHOICES.get(at) {
         Some(choice) => (choice.step)(&mut state.settings, step),
         None => toggle(&mut state.settings, at - CHOICES.len()),
@@ -218,4 +237,21 @@ fn toggle(settings: &mut Settings, column: usize) {
 pub(super) fn wheel(state: &mut State, motion: Motion) -> Vec<Effect> {
     let chord = if motion == Motion::Up { Chord::Up } else { Chord::Down };
     press(state, chord, KeyCode::Null)
+}
+
+/// A click in a list to choose from: the line is chosen, and taken the second time.
+pub(super) fn click(state: &mut State, body: Rect, position: Position) -> Vec<Effect> {
+    let (at, count) = match &state.dialog {
+        Some(Dialog::Sort { at }) => (*at, state.columns().len()),
+        Some(Dialog::Setup { at }) => (*at, CHOICES.len() + choosable().len()),
+        _ => return Vec::new(),
+    };
+    let Some(hit) = layout::choice_at(body, count, at, position) else { return Vec::new() };
+    if hit == at {
+        return press(state, Chord::Enter, KeyCode::Enter);
+    }
+    if let Some(Dialog::Sort { at } | Dialog::Setup { at }) = &mut state.dialog {
+        *at = hit;
+    }
+    Vec::new()
 }

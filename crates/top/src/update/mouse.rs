@@ -7,7 +7,7 @@ use super::{Effect, act, dialog, show};
 use crate::keys::{Action, KEYS, Motion};
 use crate::layout::{self, DeviceList, Form, Main, scrolled};
 use crate::state::{Focus, Row, State, View};
-use crate::view::{process_rows, scene};
+use crate::view::{mesh_device_at, process_rows, scene};
 
 pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
     let Some(frame) = layout::frame(state.size) else { return Vec::new() };
@@ -27,8 +27,19 @@ pub(super) fn update(state: &mut State, event: MouseEvent) -> Vec<Effect> {
                 let hit = layout::footer(frame.footer.width, &scene(state)).into_iter().find(|hint| (hint.from..hint.to).contains(&at.x));
                 return hit.map_or_else(Vec::new, |hint| act(state, KEYS[hint.key].action));
             }
-            if state.view == View::Main { click(state, &layout::main_of(state, frame.body), at) } else { Vec::new() }
+            match state.view {
+                View::Main => click(state, &layout::main_of(state, frame.body), at),
+                View::Memory => super::memory::click(state, frame.body, at),
+                View::Mesh => {
+                    if let Some(device) = state.shown().and_then(|snapshot| mesh_device_at(state, snapshot, frame.body, at)) {
+                        state.here_mut().device = Some(device);
+                    }
+                    Vec::new()
+                }
+                View::Charts | View::Detail => Vec::new(),
+            }
         }
+        MouseEventKind::Down(MouseButton::Left) => dialog::click(state, frame.body, at),
         _ => Vec::new(),
     }
 }

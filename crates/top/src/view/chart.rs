@@ -1,38 +1,62 @@
-//! One chart: lines over time in braille dots, an axis with units, the wall clock below, gaps where nothing was measured.
+//! One chart: a filled area of one device, or lines of several, over time in braille dots; an axis that fits the values, the
+//! wall clock below, marks of events, gaps where nothing was measured.
+
+mod dots;
 
 use std::collections::VecDeque;
 
 use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
 use ttmon_model::units::{Unit, UnixTime};
 use ttmon_print::quantity;
+use ttmon_print::text::Cut;
 
+use self::dots::Dots;
 use crate::canvas::{Canvas, Field, width};
 use crate::clock::Clock;
+use crate::marks::{Mark, MarkKind};
 use crate::theme::Role;
 
-/// Dots of a braille cell: two across, four down.
-const ACROSS: u16 = 2;
-const DOWN: u16 = 4;
 const SECOND: u64 = 1_000_000_000;
-/// Two points further apart than this many usual distances are not joined: nobody looked in between.
+/// Two points further apart than this many of the distances beside them are not joined: nobody looked in between.
 const JOINED_MAX: u64 = 3;
-/// A limit far above everything measured would press the line to the ground.
-const LIMIT_SHARE_MIN: f64 = 0.25;
+/// The limit is in the range once the highest value is this close.
+const LIMIT_SHARE_MIN: f64 = 0.8;
+/// The axis begins at 0 where the lowest value is below this share of the highest.
+const FITTED_SHARE_MIN: f64 = 0.5;
+/// The axis spans at least this share of the highest value: noise is no movement.
+const SPAN_MIN: f64 = 0.1;
+/// More lines than this are drawn as the band between the lowest and the highest.
+const LINES_MAX: usize = 8;
+
+/// One device in a chart.
+pub(super) struct Line<'a> {
+    /// In the legend.
+    pub(super) name: String,
+    /// One value for each time; NaN is a gap.
+    pub(super) values: &'a VecDeque<f32>,
+}
 
 /// What is drawn.
 pub(super) struct Chart<'a> {
     pub(super) title: String,
+    /// More about it, where there is room behind the legend.
+    pub(super) detail: String,
     pub(super) role: Role,
     pub(super) unit: Unit,
     pub(super) times: &'a VecDeque<UnixTime>,
-    /// One value for each time; NaN is a gap.
-    pub(super) lines: Vec<&'a VecDeque<f32>>,
+    pub(super) lines: Vec<Line<'a>>,
     pub(super) limit: Option<f64>,
     /// The right edge.
     pub(super) until: UnixTime,
     pub(super) seconds: u64,
     /// For the axis; without one it counts back from the newest, and a machine that stands still looks the same.
     pub(super) clock: Option<&'a Clock>,
+    /// The time that is looked at, where the picture stands still.
+    pub(super) cursor: Option<UnixTime>,
+    pub(super) marks: Vec<&'a Mark>,
+    /// Nanoseconds between two samples, as they are asked for now.
+    pub(super) refresh: u64,
 }
 
 impl Chart<'_> {
@@ -41,7 +65,12 @@ impl Chart<'_> {
             return;
         }
         let title = canvas.clean(&self.title);
-        canvas.field(area, Field { cut: ttmon_print::text::Cut::End, ..Field::left(0, area.width) }, 0, &title, canvas.style(self.role));
+        canvas.field(area, Field { cut: Cut::End, ..Field::left(0, area.width) }, 0, &title, canvas.style(self.role));
+        let at = self.legend(canvas, area, width(&title) + 2);
+        let detail = canvas.clean(&self.detail);
+        if at + width(&detail) <= area.width {
+            canvas.say(area, at, 0, &detail, Role::Dim);
+        }
         let has_clock = area.height >= 5;
         let plot_rows = area.height - 1 - u16::from(has_clock);
         let axis = self.axis(plot_rows);
@@ -53,73 +82,174 @@ impl Chart<'_> {
             canvas.field(Rect { y: plot.y, height: plot.height, ..area }, Field::right(0, gutter), row, label, canvas.style(Role::Dim));
         }
         if let Some(limit) = self.limit.filter(|limit| *limit <= axis.high) {
-            let row = row_of(axis.share(limit), plot.height);
             let line = canvas.glyphs().dashed.repeat(usize::from(plot.width));
-            canvas.say(plot, 0, row, &line, Role::Dim);
+            canvas.put(plot, 0, row_of(axis.share(limit), plot.height), &line, canvas.theme.load(1.0));
         }
-        self.lines(canvas, plot, &axis);
+        let window = self.window(plot.width);
+        match self.lines.as_slice() {
+            [line] => self.area(canvas, plot, &axis, window, line),
+            lines if lines.len() > LINES_MAX => self.band(canvas, plot, &axis, window),
+            _ => self.several(canvas, plot, &axis, window),
+        }
+        self.marks(canvas, plot, window);
+        if let Some(column) = self.cursor.and_then(|cursor| window.column(cursor, plot.width)) {
+            for row in 0..plot.height {
+                canvas.say(plot, column, row, canvas.glyphs().crosshair, Role::Strong);
+            }
+        }
         if has_clock {
             self.clock(canvas, Rect { y: area.bottom() - 1, height: 1, ..plot });
         }
     }
 
-    fn from(&self) -> u64 {
-        self.until.0.saturating_sub(self.seconds * SECOND)
+    /// Which hue is whose, behind the title, as far as there is room. Returns the column after it.
+    fn legend(&self, canvas: &mut Canvas<'_>, area: Rect, from: u16) -> u16 {
+        if !(2..=LINES_MAX).contains(&self.lines.len()) {
+            return from;
+        }
+        let mut at = from;
+        for (index, line) in self.lines.iter().enumerate() {
+            let text = format!("{}{}", canvas.glyphs().horizontal, line.name);
+            if at + width(&text) > area.width {
+                return area.width;
+            }
+            let style = canvas.theme.hue(index);
+            at = canvas.put(area, at, 0, &text, style) + 1;
+        }
+        at + 1
+    }
+
+    /// The times on the chart. The right edge is a whole column, so that the picture moves by columns.
+    fn window(&self, columns: u16) -> Window {
+        let column = (self.seconds * SECOND / u64::from(columns.max(1))).max(1);
+        let until = self.until.0.div_ceil(column) * column;
+        Window { from: until.saturating_sub(self.seconds * SECOND), until }
     }
 
     /// The times that are on the chart, by index.
     fn seen(&self) -> std::ops::Range<usize> {
-        let first = self.times.partition_point(|time| time.0 < self.from());
+        let from = self.until.0.saturating_sub(self.seconds * SECOND);
+        let first = self.times.partition_point(|time| time.0 < from);
         // One more at the left, so that the line comes from somewhere.
         first.saturating_sub(1)..self.times.partition_point(|time| *time <= self.until)
     }
 
     fn axis(&self, rows: u16) -> Axis {
         let seen = self.seen();
-        let values = self.lines.iter().flat_map(|line| line.range(seen.start.min(line.len())..seen.end.min(line.len())));
-        let highest = values.filter(|value| !value.is_nan()).fold(0.0f64, |high, value| high.max(f64::from(*value)));
+        let values = self.lines.iter().flat_map(|line| {
+            let end = seen.end.min(line.values.len());
+            line.values.range(seen.start.min(end)..end)
+        });
+        let mut range: Option<(f64, f64)> = None;
+        for value in values.filter(|value| !value.is_nan()).map(|value| f64::from(*value)) {
+            range = Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))));
+        }
+        let (lowest, highest) = range.unwrap_or((0.0, 0.0));
         let high = match self.limit {
             Some(limit) if highest >= limit * LIMIT_SHARE_MIN => highest.max(limit),
             _ => highest,
         };
-        Axis::nice(high, usize::from(rows / 3).clamp(1, 5), self.unit.is_binary())
+        let is_fitted = lowest > highest * FITTED_SHARE_MIN && self.unit != Unit::Ratio;
+        let spread = (SPAN_MIN * high - (high - lowest)).max(0.0) / 2.0;
+        let (low, high) = if is_fitted { (lowest - spread, high + spread) } else { (0.0, high) };
+        Axis::nice(low.max(0.0), high, usize::from(rows / 3).clamp(1, 5), self.unit.is_binary())
     }
 
-    fn lines(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis) {
+    /// Whether the machine was looked at between a sample and the next one: as often as just before or just after.
+    fn is_joined(&self, before: usize) -> bool {
+        let distance = |first: usize| Some(self.times.get(first + 1)?.0 - self.times.get(first)?.0);
+        let Some(between) = distance(before) else { return false };
+        let beside = [before.checked_sub(1).and_then(distance), distance(before + 1).or(Some(self.refresh))];
+        let usual = beside.into_iter().flatten().max().unwrap_or(self.refresh).max(SECOND / 20);
+        between <= usual * JOINED_MAX
+    }
+
+    /// The value at each column of dots, NaN where nothing was measured.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a screen, clamped")]
+    fn sampled(&self, values: &VecDeque<f32>, window: Window, columns: usize) -> Vec<f32> {
+        let mut sampled = vec![f32::NAN; columns];
+        let mut previous: Option<(f64, f32)> = None;
+        for index in self.seen() {
+            let (Some(time), Some(value)) = (self.times.get(index), values.get(index).copied()) else { continue };
+            if value.is_nan() {
+                previous = None;
+                continue;
+            }
+            let place = window.share(*time) * columns as f64;
+            if let Some((from, start)) = previous.filter(|_| index > 0 && self.is_joined(index - 1)) {
+                let (first, last) = (from.ceil().max(0.0) as usize, place.floor().min(columns as f64 - 1.0));
+                for (column, sample) in sampled.iter_mut().enumerate().skip(first).take_while(|(column, _)| *column as f64 <= last) {
+                    let share = ((column as f64 - from) / (place - from).max(1e-9)).clamp(0.0, 1.0) as f32;
+                    *sample = start + (value - start) * share;
+                }
+            }
+            if let Some(sample) = sampled.get_mut(place.max(0.0) as usize).filter(|_| place >= 0.0) {
+                *sample = value;
+            } else if let Some(sample) = sampled.last_mut().filter(|_| place >= columns as f64) {
+                *sample = value;
+            }
+            previous = Some((place, value));
+        }
+        sampled
+    }
+
+    /// One device: filled from the axis to its value, each row in the colour of the load it stands for.
+    fn area(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window, line: &Line<'_>) {
         let mut dots = Dots::new(plot, canvas.theme.ascii);
-        let seen = self.seen();
-        let apart = self.usual_distance(seen.clone());
-        for line in &self.lines {
-            let mut previous: Option<(u64, (i32, i32))> = None;
-            for index in seen.clone() {
-                let (Some(time), Some(value)) = (self.times.get(index), line.get(index)) else { continue };
-                if value.is_nan() {
-                    previous = None;
-                    continue;
-                }
-                let point = (dots.x(self.share_of(*time)), dots.y(axis.share(f64::from(*value))));
-                match previous {
-                    Some((before, from)) if time.0 - before <= apart * JOINED_MAX => dots.line(from, point),
-                    _ => dots.set(point),
-                }
-                previous = Some((time.0, point));
+        for (column, value) in self.sampled(line.values, window, dots.columns()).into_iter().enumerate() {
+            if !value.is_nan() {
+                dots.fill(column, 0, dots.level(axis.share(f64::from(value))), 0);
             }
         }
-        dots.draw(canvas, plot, self.role);
+        let style = |row: u16| match self.limit {
+            Some(limit) => canvas.theme.load(axis.value_at(row, plot.height) / limit),
+            None => canvas.theme.hue(0),
+        };
+        let styles: Vec<Style> = (0..plot.height).map(style).collect();
+        dots.draw(canvas, plot, |row, _| styles[usize::from(row)]);
     }
 
-    /// Where a moment lies between the left and the right edge; below 0 it is further left.
-    fn share_of(&self, time: UnixTime) -> f64 {
-        (time.0 as f64 - self.from() as f64) / (self.seconds * SECOND) as f64
+    /// Several devices: a line each, in a hue of its own.
+    fn several(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
+        let mut dots = Dots::new(plot, canvas.theme.ascii);
+        for (hue, line) in (0..).zip(&self.lines) {
+            let values = self.sampled(line.values, window, dots.columns());
+            trace(&mut dots, axis, &values, hue);
+        }
+        let theme = canvas.theme;
+        dots.draw(canvas, plot, |_, hue| theme.hue(usize::from(hue)));
     }
 
-    /// The middle one of the distances between looks.
-    fn usual_distance(&self, seen: std::ops::Range<usize>) -> u64 {
-        let times = self.times.range(seen.start.min(self.times.len())..seen.end.min(self.times.len()));
-        let mut distances: Vec<u64> = times.clone().zip(times.skip(1)).map(|(one, next)| next.0 - one.0).collect();
-        let middle = distances.len() / 2;
-        let usual = if distances.is_empty() { SECOND } else { *distances.select_nth_unstable(middle).1 };
-        usual.max(SECOND / 20)
+    /// Many devices: between the lowest and the highest, and the middle one as a line.
+    fn band(&self, canvas: &mut Canvas<'_>, plot: Rect, axis: &Axis, window: Window) {
+        let mut dots = Dots::new(plot, canvas.theme.ascii);
+        let all: Vec<Vec<f32>> = self.lines.iter().map(|line| self.sampled(line.values, window, dots.columns())).collect();
+        let mut medians = vec![f32::NAN; dots.columns()];
+        for (column, median) in medians.iter_mut().enumerate() {
+            let mut values: Vec<f32> = all.iter().map(|line| line[column]).filter(|value| !value.is_nan()).collect();
+            values.sort_by(f32::total_cmp);
+            let (Some(lowest), Some(highest)) = (values.first(), values.last()) else { continue };
+            *median = values[values.len() / 2];
+            let level = |value: &f32| dots.level(axis.share(f64::from(*value)));
+            let (from, to) = (level(lowest), level(highest));
+            dots.fill(column, from.saturating_sub(1), to, 1);
+        }
+        trace(&mut dots, axis, &medians, 0);
+        let (theme, faint) = (canvas.theme, canvas.style(Role::Frame));
+        dots.draw(canvas, plot, |_, hue| if hue == 0 { theme.hue(0) } else { faint });
+    }
+
+    /// What happened, at the top of the plot above its time.
+    fn marks(&self, canvas: &mut Canvas<'_>, plot: Rect, window: Window) {
+        for mark in &self.marks {
+            let Some(column) = window.column(mark.time, plot.width).filter(|_| mark.time <= self.until) else { continue };
+            let role = match mark.kind {
+                MarkKind::Started | MarkKind::Ended => Role::Strong,
+                MarkKind::Reset => Role::Warning,
+                MarkKind::Refused => Role::Critical,
+            };
+            canvas.say(plot, column, 0, canvas.glyphs().marks[mark.kind as usize], role);
+        }
     }
 
     fn clock(&self, canvas: &mut Canvas<'_>, area: Rect) {
@@ -142,26 +272,73 @@ impl Chart<'_> {
     }
 }
 
-/// From nothing to a round number.
+/// Joins the values of neighbouring columns.
+fn trace(dots: &mut Dots, axis: &Axis, values: &[f32], hue: u8) {
+    let mut previous = None;
+    for (column, value) in values.iter().enumerate() {
+        let level = (!value.is_nan()).then(|| dots.level(axis.share(f64::from(*value))).max(1));
+        if let Some(level) = level {
+            let from: u32 = previous.unwrap_or(level);
+            // A step is drawn in the column it leads to, without the dot that was there already.
+            let (low, high) = match from.cmp(&level) {
+                std::cmp::Ordering::Less => (from, level),
+                std::cmp::Ordering::Equal => (level - 1, level),
+                std::cmp::Ordering::Greater => (level - 1, from - 1),
+            };
+            dots.fill(column, low, high, hue);
+        }
+        previous = level;
+    }
+}
+
+/// The span of time on a chart.
+#[derive(Clone, Copy)]
+struct Window {
+    from: u64,
+    until: u64,
+}
+
+impl Window {
+    /// Where a time lies between the left and the right edge; below 0 it is further left.
+    fn share(self, time: UnixTime) -> f64 {
+        (time.0 as f64 - self.from as f64) / (self.until - self.from).max(1) as f64
+    }
+
+    /// The column of a time among so many, if it is on the chart.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a column of a screen")]
+    fn column(self, time: UnixTime, columns: u16) -> Option<u16> {
+        let share = self.share(time);
+        (0.0..=1.0).contains(&share).then(|| ((share * f64::from(columns)) as u16).min(columns.saturating_sub(1)))
+    }
+}
+
+/// From a round number to another.
 struct Axis {
+    low: f64,
     high: f64,
     ticks: Vec<f64>,
 }
 
 impl Axis {
     /// So many steps, or about, each a round number.
-    fn nice(highest: f64, steps: usize, is_binary: bool) -> Self {
+    fn nice(lowest: f64, highest: f64, steps: usize, is_binary: bool) -> Self {
         if highest <= 0.0 {
-            return Self { high: 1.0, ticks: vec![0.0] };
+            return Self { low: 0.0, high: 1.0, ticks: vec![0.0] };
         }
-        let step = round_step(highest / steps as f64, is_binary);
-        let count = (highest / step).ceil().max(1.0);
-        let ticks = (0..=steps + 1).map(|tick| tick as f64).take_while(|tick| *tick <= count).map(|tick| tick * step);
-        Self { high: step * count, ticks: ticks.collect() }
+        let step = round_step((highest - lowest) / steps as f64, is_binary);
+        let low = (lowest / step + 1e-9).floor() * step;
+        let count = ((highest - low) / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=steps + 2).map(|tick| tick as f64).take_while(|tick| *tick <= count).map(|tick| low + tick * step);
+        Self { low, high: low + step * count, ticks: ticks.collect() }
     }
 
     fn share(&self, value: f64) -> f64 {
-        (value / self.high).clamp(0.0, 1.0)
+        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+
+    /// The value that the top of a row stands for.
+    fn value_at(&self, row: u16, rows: u16) -> f64 {
+        self.high - (self.high - self.low) * f64::from(row) / f64::from(rows.max(1))
     }
 }
 
@@ -180,97 +357,67 @@ fn row_of(share: f64, rows: u16) -> u16 {
     last - ((share * f64::from(rows)).floor() as u16).min(last)
 }
 
-/// Dots, two across and four down in each cell; in ASCII one a cell.
-struct Dots {
-    width: u16,
-    height: u16,
-    across: u16,
-    down: u16,
-    cells: Vec<u8>,
-}
-
-impl Dots {
-    fn new(area: Rect, is_ascii: bool) -> Self {
-        let (across, down) = if is_ascii { (1, 1) } else { (ACROSS, DOWN) };
-        Self { width: area.width, height: area.height, across, down, cells: vec![0; usize::from(area.width) * usize::from(area.height)] }
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "a place on a screen, or a little outside")]
-    fn x(&self, share: f64) -> i32 {
-        let last = f64::from(self.width * self.across) - 1.0;
-        (share.clamp(-1.0, 2.0) * last).round() as i32
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "a place on a screen")]
-    fn y(&self, share: f64) -> i32 {
-        let last = f64::from(self.height * self.down) - 1.0;
-        ((1.0 - share) * last).round() as i32
-    }
-
-    fn line(&mut self, from: (i32, i32), to: (i32, i32)) {
-        let (across, down) = (to.0 - from.0, to.1 - from.1);
-        let steps = across.abs().max(down.abs()).max(1);
-        for step in 0..=steps {
-            self.set((from.0 + across * step / steps, from.1 + down * step / steps));
-        }
-    }
-
-    fn set(&mut self, (x, y): (i32, i32)) {
-        let (Ok(x), Ok(y)) = (u16::try_from(x), u16::try_from(y)) else { return };
-        let (column, row) = (x / self.across, y / self.down);
-        if column >= self.width || row >= self.height {
-            return;
-        }
-        // The braille block numbers its dots down the left column, down the right one, and then the lowest two.
-        const BITS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
-        let bit = BITS[usize::from(x % self.across)][usize::from(y % self.down)];
-        self.cells[usize::from(row) * usize::from(self.width) + usize::from(column)] |= bit;
-    }
-
-    fn draw(&self, canvas: &mut Canvas<'_>, area: Rect, role: Role) {
-        let style = canvas.style(if role == Role::Strong { Role::Plain } else { role });
-        for (row, cells) in (0..).zip(self.cells.chunks(usize::from(self.width.max(1)))) {
-            for (column, bits) in (0..).zip(cells).filter(|(_, bits)| **bits != 0) {
-                let sign = if self.across == 1 { '*' } else { char::from_u32(0x2800 + u32::from(*bits)).unwrap_or('*') };
-                canvas.put(area, column, row, sign.encode_utf8(&mut [0; 4]), style);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn axes_have_round_steps() {
-        let ticks = |highest, steps, is_binary| Axis::nice(highest, steps, is_binary).ticks;
-        assert_eq!(ticks(75.0, 4, false), [0.0, 20.0, 40.0, 60.0, 80.0]);
-        assert_eq!(ticks(1000.0, 2, false), [0.0, 500.0, 1000.0]);
-        assert_eq!(ticks(12.0 * 1024.0, 3, true), [0.0, 4096.0, 8192.0, 12288.0]);
-        assert_eq!(ticks(0.0, 3, false), [0.0]);
+        let ticks = |lowest, highest, steps, is_binary| Axis::nice(lowest, highest, steps, is_binary).ticks;
+        assert_eq!(ticks(0.0, 75.0, 4, false), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(ticks(0.0, 1000.0, 2, false), [0.0, 500.0, 1000.0]);
+        assert_eq!(ticks(0.0, 12.0 * 1024.0, 3, true), [0.0, 4096.0, 8192.0, 12288.0]);
+        assert_eq!(ticks(0.0, 0.0, 3, false), [0.0]);
+        assert_eq!(ticks(51.0, 58.0, 4, false), [50.0, 52.0, 54.0, 56.0, 58.0]);
     }
 
-    #[test]
-    fn nothing_is_drawn_outside() {
-        let area = Rect { x: 0, y: 0, width: 4, height: 2 };
-        let mut dots = Dots::new(area, false);
-        dots.line((-5, -9), (40, 40));
-        dots.set((i32::MAX, i32::MIN));
-        assert_eq!(dots.cells.len(), 8);
-        assert!(dots.cells.iter().any(|bits| *bits != 0));
+    fn chart<'a>(times: &'a VecDeque<UnixTime>, values: &'a VecDeque<f32>, limit: Option<f64>, refresh: u64) -> Chart<'a> {
+        Chart {
+            title: String::new(),
+            detail: String::new(),
+            role: Role::Plain,
+            unit: Unit::Celsius,
+            times,
+            lines: vec![Line { name: "0".to_owned(), values }],
+            limit,
+            until: *times.back().unwrap(),
+            seconds: 60,
+            clock: None,
+            cursor: None,
+            marks: Vec::new(),
+            refresh,
+        }
     }
 
-    /// A wall of screens has more cells than a row or a column has numbers.
+    /// What does not move stays in the middle of a narrow range; a limit counts once it is near.
     #[test]
-    fn every_dot_of_the_largest_screen_is_where_it_belongs() {
-        let area = Rect { x: 0, y: 0, width: 1000, height: 200 };
-        let mut dots = Dots::new(area, true);
-        dots.set((7, 199));
-        let mut buffer = ratatui_core::buffer::Buffer::empty(area);
-        dots.draw(&mut Canvas { buffer: &mut buffer, theme: crate::theme::Theme::default() }, area, Role::Plain);
-        assert_eq!(buffer[(7, 199)].symbol(), "*");
-        assert_eq!(buffer.content.iter().filter(|cell| cell.symbol() == "*").count(), 1);
+    fn the_axis_fits_the_values() {
+        let times: VecDeque<UnixTime> = (0..3).map(|second| UnixTime(second * SECOND)).collect();
+        let range = |values: [f32; 3], limit| {
+            let values = VecDeque::from(values);
+            let axis = chart(&times, &values, limit, SECOND).axis(12);
+            (axis.low, axis.high)
+        };
+        assert_eq!(range([52.0, 53.0, 54.0], Some(75.0)), (50.0, 56.0));
+        assert_eq!(range([5.0, 40.0, 54.0], Some(75.0)), (0.0, 60.0));
+        assert_eq!(range([60.0, 68.0, 70.0], Some(75.0)), (60.0, 75.0));
+        assert_eq!(range([f32::NAN; 3], None), (0.0, 1.0));
+    }
+
+    /// Seconds in which nobody looked are a gap; a slower pace is not.
+    #[test]
+    fn gaps_are_gaps_also_when_the_pace_changes() {
+        let columns = |seconds: &[u64], refresh: u64| {
+            let times: VecDeque<UnixTime> = seconds.iter().map(|second| UnixTime(second * SECOND)).collect();
+            let values: VecDeque<f32> = seconds.iter().map(|_| 5.0).collect();
+            let chart = chart(&times, &values, None, refresh * SECOND);
+            let sampled = chart.sampled(&values, Window { from: 0, until: 60 * SECOND }, 60);
+            sampled.iter().map(|value| if value.is_nan() { ' ' } else { '#' }).collect::<String>().trim_end().to_owned()
+        };
+        assert_eq!(columns(&[0, 1, 2, 3, 9, 10, 11], 1), "####     ###");
+        assert_eq!(columns(&[0, 1, 2, 3, 9, 15, 21], 6), "#".repeat(22));
+        assert_eq!(columns(&[0, 6, 12, 13, 14, 15], 1), "#".repeat(16));
+        assert_eq!(columns(&[0, 1, 2, 12], 10), "#".repeat(13), "the newest is not late at the pace that is asked for now");
     }
 
     #[test]

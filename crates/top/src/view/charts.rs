@@ -2,12 +2,13 @@
 
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::Location;
+use ttmon_model::units::{Unit, UnixTime};
 use ttmon_model::{Device, Snapshot};
 
 use super::Extent;
-use super::chart::Chart;
+use super::chart::{Chart, Line};
 use crate::canvas::Canvas;
-use crate::layout::{SIDE_MIN, panes};
+use crate::layout::panes;
 use crate::metric::METRICS;
 use crate::settings::ZOOMS;
 use crate::state::{State, View};
@@ -15,6 +16,9 @@ use crate::theme::Role;
 
 /// A pane smaller than this shows nothing of use.
 const PANE: (u16, u16) = (38, 7);
+/// Charts of the main view beside each other, and how wide each is at least.
+const MAIN_PANES_MAX: usize = 4;
+const MAIN_PANE_COLUMNS: u16 = 40;
 /// Of one metric, where there are many devices.
 const PANE_SMALL: (u16, u16) = (26, 5);
 
@@ -27,7 +31,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         None => format!("{} of {} devices", metric.title, snapshot.devices.len()),
     };
     let left = format!("{what}, the last {}", duration(ZOOMS[state.settings.zoom]));
-    canvas.say(head, 1, 0, &left, Role::Strong);
+    canvas.say(head, 1, 0, &left, Role::Title);
     if state.settings.by_device {
         of_device(state, snapshot, canvas, area);
     } else {
@@ -120,25 +124,20 @@ fn inner(place: Rect) -> Rect {
     Rect { x: place.x + 1, width: place.width.saturating_sub(2), ..place }
 }
 
-/// Charts below the device rows, where there is room.
+/// Charts below the device rows: the chosen metric and the next ones that are measured, as many as fit beside each other.
 pub(super) fn on_main(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
-    let metric = state.settings.metric;
-    let [device] = snapshot.devices.as_slice() else {
-        let known: Vec<&Device> = snapshot.devices.iter().filter(|device| has_values(state, device, metric)).collect();
-        if area.width >= SIDE_MIN && known.len() <= 8 && area.height >= 10 {
-            for (device, place) in known.iter().zip(panes(area, known.len(), 45, PANE.1)) {
-                let name = format!("{} {} {}", device.id, device.label(), METRICS[metric].title);
-                one(state, snapshot, device, metric, Some(name)).draw(canvas, inner(place));
-            }
-            return;
-        }
-        return all(state, snapshot, metric).draw(canvas, inner(area));
-    };
-    let dram = crate::metric::by_name("dram").unwrap_or(0);
-    let second = if metric == dram { 0 } else { dram };
-    let shown: &[usize] = if area.width >= 100 { &[metric, second] } else { &[metric] };
-    for (metric, place) in shown.iter().zip(panes(area, shown.len(), area.width / 2 - 1, area.height)) {
-        one(state, snapshot, device, *metric, None).draw(canvas, inner(place));
+    let chosen = state.settings.metric;
+    let is_known = |metric: &usize| snapshot.devices.iter().any(|device| has_values(state, device, *metric));
+    let others = (0..METRICS.len()).filter(|metric| *metric != chosen);
+    let most = usize::from(area.width / MAIN_PANE_COLUMNS).clamp(1, MAIN_PANES_MAX);
+    let shown: Vec<usize> = std::iter::once(chosen).chain(others).filter(is_known).take(most).collect();
+    let columns = u16::try_from(shown.len()).unwrap_or(1).max(1);
+    for (metric, place) in shown.iter().zip(panes(area, shown.len(), area.width / columns, area.height)) {
+        let chart = match snapshot.devices.as_slice() {
+            [device] => one(state, snapshot, device, *metric, None),
+            _ => all(state, snapshot, *metric),
+        };
+        chart.draw(canvas, inner(place));
     }
 }
 
@@ -163,37 +162,57 @@ fn one<'a>(state: &'a State, snapshot: &Snapshot, device: &Device, index: usize,
     let role = metric.chart.critical.map_or(Role::Plain, |critical| super::graded(share, critical));
     Chart {
         title,
-        role: if role == Role::Plain { Role::Strong } else { role },
+        role: if role == Role::Plain { Role::Title } else { role },
         unit: metric.field.unit,
-        times: state.history().times(),
-        lines: state.history().column(device.id, index).into_iter().collect(),
+        lines: line(state, device, index).into_iter().collect(),
         limit,
-        until: snapshot.time,
-        seconds: ZOOMS[state.settings.zoom],
-        clock: (state.view == View::Charts).then_some(&state.clock),
+        ..frame(state, snapshot)
     }
 }
 
-/// Every device's line in one chart, with the highest and the middle one named.
+fn line<'a>(state: &'a State, device: &Device, metric: usize) -> Option<Line<'a>> {
+    Some(Line { name: device.id.to_string(), values: state.history().column(device.id, metric)? })
+}
+
+/// What all charts of a screen have in common: the span of time, its marks, and the time that is looked at.
+fn frame<'a>(state: &'a State, snapshot: &Snapshot) -> Chart<'a> {
+    let seconds = ZOOMS[state.settings.zoom];
+    let frozen = state.here().frozen.as_ref();
+    // What came after the time that is looked at is seen too, a quarter of the chart.
+    let until = frozen.map_or(snapshot.time, |frozen| UnixTime((snapshot.time.0 + seconds * 250_000_000).min(frozen.until.0)));
+    Chart {
+        title: String::new(),
+        detail: String::new(),
+        role: Role::Title,
+        unit: Unit::None,
+        times: state.history().times(),
+        lines: Vec::new(),
+        limit: None,
+        until,
+        seconds,
+        clock: (state.view == View::Charts).then_some(&state.clock),
+        cursor: frozen.map(|_| snapshot.time),
+        marks: state.here().marks.iter().collect(),
+        refresh: u64::try_from(state.settings.refresh.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Every device's line in one chart, with the highest and the middle one named where they are too many for a legend.
 fn all<'a>(state: &'a State, snapshot: &Snapshot, index: usize) -> Chart<'a> {
     let metric = &METRICS[index];
     let mut values: Vec<(f64, u32)> = snapshot.devices.iter().filter_map(|device| Some((metric.get(device).ok()?, device.id.0))).collect();
     values.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut title = format!("{}, all devices", metric.title);
+    let mut detail = String::new();
     if let (Some((highest, id)), Some(median)) = (values.last(), median(&values)) {
-        title += &format!("  highest {} ({id})  median {}", metric.show(*highest), metric.show(median));
+        detail = format!("max {} ({id}) median {}", metric.show(*highest), metric.show(median));
     }
-    let lines = snapshot.devices.iter().filter_map(|device| state.history().column(device.id, index));
     Chart {
-        title,
-        role: Role::Strong,
+        title: metric.title.to_owned(),
+        detail,
         unit: metric.field.unit,
-        times: state.history().times(),
-        lines: lines.collect(),
+        lines: snapshot.devices.iter().filter_map(|device| line(state, device, index)).collect(),
         limit: snapshot.devices.iter().filter_map(|device| metric.limit(device).ok()).reduce(f64::min),
-        until: snapshot.time,
-        seconds: ZOOMS[state.settings.zoom],
-        clock: (state.view == View::Charts).then_some(&state.clock),
+        ..frame(state, snapshot)
     }
 }
 

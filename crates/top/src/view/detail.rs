@@ -41,7 +41,7 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         head += &format!("  as of {}", state.clock.second(snapshot.time));
     }
     let head = canvas.clean(&head);
-    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
+    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
     let lines = lines(snapshot, device);
     let (columns, per_page) = page(area);

@@ -1,114 +1,35 @@
-//! Devices of the main view: a row each while there is room, small cells on a small screen with many.
+//! Devices of the main view: a row each, or a cell each where there are many, with a row for those that matter.
+
+mod parts;
 
 use ratatui_core::layout::Rect;
+use ratatui_core::style::{Modifier, Style};
 use ttmon_model::memory::Bar;
 use ttmon_model::snapshot::{DeviceSums, Severity, State as DeviceState};
 use ttmon_model::units::size_in_unit_of;
 use ttmon_model::{Device, DeviceId, Reading, Snapshot};
 use ttmon_print::quantity::{ABSENT, percent, size};
-use ttmon_print::text::Cut;
 use ttmon_print::{link_text, lower_bound, memory_parts_in_line, power_text, size_or_untracked, temperature_text};
 
-use super::fullness;
+use self::parts::{Part, SPARK_COLUMNS, chip};
+pub(super) use self::parts::{Shared, head};
 use crate::canvas::{Canvas, Field, spark, width};
 use crate::host::Host;
 use crate::layout::{DeviceList, Main};
-use crate::metric;
+use crate::metric::{self, METRICS};
 use crate::state::{Focus, State};
 use crate::theme::Role;
 
-/// Columns of a row from which on memory has a bar.
-const BARS_MIN: u16 = 78;
-/// From here on the last minute is drawn, and a board's name is written out.
-const SPARKS_MIN: u16 = 96;
 /// In so many columns a board's name has room for the chip it is reached through.
 const GATEWAY_MIN: u16 = 14;
 /// Less than this and a reason is only half a word.
 const REASON_COLUMNS_MIN: u16 = 24;
 /// What a cell of a sparkline stands for.
 const SPARK_SECONDS: u64 = 12;
-/// Cells of a sparkline: a minute together.
-const SPARK_COLUMNS: u16 = 5;
-
-/// Columns of a device row from left to right, with the width of the screen from which on each is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Id,
-    Board,
-    Temperature,
-    TemperatureSpark,
-    Power,
-    PowerSpark,
-    Clock,
-    Utilization,
-    Link,
-    DramBar,
-    Dram,
-    L1Bar,
-    L1,
-    Health,
-}
-
-/// Each part that fits, where it begins and how wide it is.
-/// Utilization takes the place of a sparkline, or of the clock.
-fn parts(width: u16, is_deep: bool) -> Vec<(Part, Field)> {
-    let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
-    let mut widths = vec![
-        (Part::Id, 3),
-        (Part::Board, if width >= SPARKS_MIN { 15 } else { from(BARS_MIN, 8).max(6) }),
-        (Part::Temperature, 5),
-        (Part::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
-        (Part::Power, 8),
-        (Part::PowerSpark, if is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
-        (Part::Clock, if width >= BARS_MIN { 7 } else { 4 }),
-        (Part::Utilization, if is_deep { 5 } else { 0 }),
-        (Part::Link, from(150, 8)),
-        (Part::DramBar, from(BARS_MIN, 9)),
-        (Part::Dram, if width >= BARS_MIN { 13 } else { 12 }),
-        (Part::L1Bar, from(110, 8)),
-        (Part::L1, 5),
-        (Part::Health, if width >= BARS_MIN { 10 } else { 6 }),
-    ];
-    widths.retain(|(part, columns)| *columns > 0 && !(is_deep && *part == Part::Clock && width < SPARKS_MIN));
-    let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
-    let left = width.saturating_sub(used);
-    // What is left makes bars longer and leaves room for the reasons of health.
-    for (part, columns) in &mut widths {
-        *columns += match part {
-            // Without bars the board's name has what it lacks first.
-            Part::Board if width < BARS_MIN => left.min(9),
-            Part::Health if width < BARS_MIN => left - left.min(9),
-            Part::DramBar => (left / 3).min(24),
-            Part::L1Bar => (left / 8).min(8),
-            Part::Health => left - (left / 3).min(24) - (left / 8).min(8),
-            _ => 0,
-        };
-    }
-    let mut at = 0;
-    let place = |(part, columns): (Part, u16)| {
-        let is_left = matches!(part, Part::Board | Part::Health | Part::Link);
-        let field = if is_left { Field { cut: Cut::End, ..Field::left(at, columns) } } else { Field::right(at, columns) };
-        at += columns + 1;
-        (part, field)
-    };
-    widths.into_iter().map(place).collect()
-}
-
-fn heading(part: Part) -> &'static str {
-    match part {
-        Part::Id => "ID",
-        Part::Board => "BOARD",
-        Part::Temperature => "TEMP",
-        Part::Power => "POWER",
-        Part::Clock => "AICLK",
-        Part::Utilization => "UTIL",
-        Part::Link => "PCIE",
-        Part::Dram => "DRAM",
-        Part::L1 => "L1",
-        Part::Health => "HEALTH",
-        Part::TemperatureSpark | Part::PowerSpark | Part::DramBar | Part::L1Bar => "",
-    }
-}
+/// Cells narrower than this show a share.
+const CELL_WIDE_MIN: u16 = 13;
+/// Devices named below the grid of many.
+pub(crate) const MATTER_MAX: u16 = 5;
 
 /// The list with its heading, and sums where there are many.
 pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, layout: &Main) {
@@ -116,16 +37,21 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let devices = state.devices(snapshot);
     let chosen = state.device_row(snapshot, &devices);
     let Some(list) = DeviceList::new(layout, chosen, devices.len()) else { return };
-    for column in 0..list.columns {
-        let area = Rect { x: list.left(column), y: area.y, width: list.width, height: 1 };
-        if list.is_grid { canvas.heading(area, "ID TEMP  PWR DRAM") } else { head(state, canvas, area) }
+    let shared = Shared::of(snapshot, &devices, state.is_deep());
+    if list.is_grid {
+        let metric = &METRICS[state.settings.metric];
+        canvas.heading(Rect { height: 1, ..area }, &format!(" {} devices by {}; m: another metric", devices.len(), metric.title));
+    } else {
+        for column in 0..list.columns {
+            head(&shared, canvas, Rect { x: list.left(column), y: area.y, width: list.width, height: 1 });
+        }
     }
     for (index, (number, device)) in (0u16..).zip(devices.iter().enumerate().skip(list.first).take(list.page())) {
         let is_chosen = number == chosen && devices.len() > 1;
         if list.is_grid {
             grid_cell(state, device, canvas, list.place(index), is_chosen);
         } else {
-            device_row(state, state.here(), device, canvas, list.place(index), is_chosen);
+            device_row(state, state.here(), &shared, device, canvas, list.place(index), is_chosen);
         }
     }
     let hidden = super::more(canvas, list.first, devices.len().saturating_sub(list.first + list.page()));
@@ -134,53 +60,100 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     } else {
         super::at_the_end(canvas, Rect { height: 1, ..area }, &hidden);
     }
-}
-
-/// The headings of a row's parts.
-pub(super) fn head(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    canvas.heading(area, "");
-    for (part, field) in parts(area.width, state.is_deep()) {
-        // Where a clock has no room for its unit, the heading has it.
-        let text = if part == Part::Clock && field.width < 5 { "MHz" } else { heading(part) };
-        canvas.field(area, field, 0, text, canvas.style(Role::Heading));
+    if let Some(area) = layout.matter {
+        matter(state, &shared, devices, canvas, area);
     }
 }
 
-pub(super) fn device_row(state: &State, host: &Host, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
-    let parts = parts(area.width, state.is_deep());
-    let is_gateway_named = parts.iter().any(|(part, field)| *part == Part::Board && field.width >= GATEWAY_MIN);
+/// Of many, a row for each of those that matter most: unhealthy ones, then those closest to a limit.
+fn matter(state: &State, shared: &Shared, mut devices: Vec<&Device>, canvas: &mut Canvas<'_>, area: Rect) {
+    let load = |device: &Device| {
+        let shares = [device.memory.dram.ratio(), device.memory.l1.ratio(), device.warmth()];
+        shares.into_iter().flatten().fold(0.0f64, f64::max)
+    };
+    devices.sort_by(|one, other| other.severity().cmp(&one.severity()).then(load(other).total_cmp(&load(one))).then(one.id.cmp(&other.id)));
+    head(shared, canvas, Rect { height: 1, ..area });
+    for (row, device) in (1..area.height).zip(devices) {
+        device_row(state, state.here(), shared, device, canvas, Rect { y: area.y + row, height: 1, ..area }, false);
+    }
+}
+
+pub(super) fn device_row(
+    state: &State,
+    host: &Host,
+    shared: &Shared,
+    device: &Device,
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    is_chosen: bool,
+) {
+    let parts = shared.parts(area.width);
+    let is_one = shared.is_one_board();
+    let is_gateway_named = is_one || parts.iter().any(|(part, field)| *part == Part::Board && field.width >= GATEWAY_MIN);
     for (part, field) in parts {
-        let (text, role) = match part {
-            Part::Id => (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain }),
-            Part::Board => (board(device, canvas, field.width), Role::Plain),
+        let plain = |text: (String, Role)| (text.0, canvas.style(text.1));
+        let (text, style) = match part {
+            Part::Id => (device.id.to_string(), canvas.style(if is_chosen { Role::Selected } else { Role::Plain })),
+            Part::Board if is_one => (chip(device, true), canvas.style(Role::Plain)),
+            Part::Board => (board(device, canvas, field.width), canvas.style(Role::Plain)),
             Part::Temperature => celsius(device, canvas),
-            Part::Power => or_absent(power_text(device), |text| text),
+            Part::Power if is_one => plain(or_absent(device.power, |power| format!("{:.0}W", power.0))),
+            Part::Power => plain(or_absent(power_text(device), |text| text)),
             Part::Clock => {
-                or_absent(device.aiclk_mhz, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() })
+                plain(or_absent(device.aiclk_mhz, |clock| if field.width >= 7 { format!("{}MHz", clock.0) } else { clock.0.to_string() }))
             }
-            Part::Utilization => or_absent(device.utilization, percent),
-            Part::Link => or_absent(link_text(device), |text| text),
-            Part::TemperatureSpark => (line(host, device, "temperature", canvas), Role::Dim),
-            Part::PowerSpark => (line(host, device, "power", canvas), Role::Dim),
-            Part::Dram => memory(device, device.memory.dram, field.width),
-            Part::L1 => or_absent(device.memory.l1.ratio(), |ratio| format!("{}{}", lower_bound(device), percent(ratio))),
+            Part::Utilization => colored(device.utilization, canvas, |share| (percent(share), share)),
+            Part::Activity => plain(activity(host, device)),
+            Part::Link => plain(or_absent(link_text(device), |text| text)),
+            Part::TemperatureSpark => line(host, device, "temperature", canvas),
+            Part::PowerSpark => line(host, device, "power", canvas),
+            Part::Dram => plain(memory(device, device.memory.dram, is_one, field.width)),
+            Part::L1 => plain(memory(device, device.memory.l1, true, field.width)),
+            Part::DramShare => share(device.memory.dram, "", canvas),
+            Part::L1Share => share(device.memory.l1, lower_bound(device), canvas),
             Part::DramBar | Part::L1Bar => {
                 let bar = if part == Part::DramBar { device.memory.dram } else { device.memory.l1 };
                 if let Ok(share) = bar.ratio() {
-                    canvas.bar(area, field, 0, share, canvas.style(fullness(share)));
+                    canvas.bar(area, field, 0, share);
                 }
                 continue;
             }
             Part::Health => {
                 let gateway = device.via.ok().filter(|_| !is_gateway_named);
-                health(device, gateway, canvas, field.width)
+                plain(health(device, gateway, canvas, field.width))
             }
         };
-        let style = canvas.style(role);
         canvas.field(area, field, 0, &text, style);
     }
     if is_chosen && state.focus == Focus::Devices {
         canvas.buffer.set_style(area, canvas.theme.style(Role::Selected));
+    }
+}
+
+/// A text in the colour of its load.
+fn colored<T>(reading: Reading<T>, canvas: &Canvas<'_>, show: impl FnOnce(T) -> (String, f64)) -> (String, Style) {
+    reading.map_or_else(
+        |_| (ABSENT.to_owned(), canvas.style(Role::Dim)),
+        |value| {
+            let (text, share) = show(value);
+            (text, canvas.theme.load(share))
+        },
+    )
+}
+
+fn share(bar: Bar, sign: &str, canvas: &Canvas<'_>) -> (String, Style) {
+    colored(bar.ratio(), canvas, |share| (format!("{sign}{}", percent(share)), share))
+}
+
+/// Programs started each second by all processes that report it.
+fn activity(host: &Host, device: &Device) -> (String, Role) {
+    let Some(snapshot) = host.shown() else { return (String::new(), Role::Dim) };
+    let rates = snapshot.processes_on(device.id).filter_map(|(process, _)| process.launches_per_s.ok());
+    match rates.reduce(|sum, rate| sum + rate) {
+        None => (ABSENT.to_owned(), Role::Dim),
+        Some(rate) if rate <= 0.0 => ("idle".to_owned(), Role::Dim),
+        Some(rate) if rate < 10.0 => (format!("{rate:.1}"), Role::Plain),
+        Some(rate) => (format!("{rate:.0}"), Role::Plain),
     }
 }
 
@@ -197,25 +170,34 @@ pub(super) fn or_absent<T>(reading: Reading<T>, show: impl FnOnce(T) -> String) 
 }
 
 /// Warm is told by the temperature itself, too.
-fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Role) {
+fn celsius(device: &Device, canvas: &Canvas<'_>) -> (String, Style) {
     let (text, role) = or_absent(temperature_text(device, canvas.glyphs().celsius), |text| text);
-    (text, device.warmth().map_or(role, |share| super::graded(share, 1.0)))
+    let style = match device.warmth() {
+        Ok(share) if super::graded(share, 1.0) == Role::Plain => canvas.theme.load(share),
+        Ok(share) => canvas.style(super::graded(share, 1.0)),
+        Err(_) => canvas.style(role),
+    };
+    (text, style)
 }
 
-fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> String {
-    let Some(index) = metric::by_name(name) else { return String::new() };
+/// The last minute, in the colour of its newest value.
+fn line(host: &Host, device: &Device, name: &str, canvas: &Canvas<'_>) -> (String, Style) {
+    let Some(index) = metric::by_name(name) else { return (String::new(), Style::new()) };
     let values = host.history.means(device.id, index, usize::from(SPARK_COLUMNS), SPARK_SECONDS, host.back());
-    let limit = metric::METRICS[index].limit(device).unwrap_or(100.0);
-    spark(&values, (0.0, limit), canvas.glyphs().spark)
+    let limit = METRICS[index].limit(device).unwrap_or(100.0);
+    let newest = values.iter().flatten().last().map_or(0.0, |value| f64::from(*value));
+    (spark(&values, (0.0, limit), canvas.glyphs().spark), canvas.theme.load(newest / limit))
 }
 
-/// `2.4/12.0GB`: the unit once, that of the total.
-fn memory(device: &Device, bar: Bar, width: u16) -> (String, Role) {
+/// `2.4/12.0GB`: the unit once, that of the total; the total is left out where the heading has it.
+fn memory(device: &Device, bar: Bar, is_total_named: bool, width: u16) -> (String, Role) {
     let sign = lower_bound(device);
     match (bar.used, bar.total) {
-        (Ok(used), Ok(total)) if width >= 11 => (format!("{sign}{}/{}", size_in_unit_of(used, total), size(total)), Role::Plain),
+        (Ok(used), Ok(total)) if width >= 11 && !is_total_named => {
+            (format!("{sign}{}/{}", size_in_unit_of(used, total), size(total)), Role::Plain)
+        }
         (Ok(used), _) => (format!("{sign}{}", size(used)), Role::Plain),
-        (Err(_), Ok(total)) if width >= 11 => (format!("{ABSENT}/{}", size(total)), Role::Dim),
+        (Err(_), Ok(total)) if width >= 11 && !is_total_named => (format!("{ABSENT}/{}", size(total)), Role::Dim),
         (Err(_), _) => (ABSENT.to_owned(), Role::Dim),
     }
 }
@@ -229,44 +211,58 @@ pub(super) fn severity_role(severity: Severity) -> Role {
     }
 }
 
-/// The word, and where there is room why, or through which chip it is reached.
+/// The sign and the word, and where there is room why, or through which chip it is reached.
 fn health(device: &Device, gateway: Option<DeviceId>, canvas: &Canvas<'_>, columns: u16) -> (String, Role) {
     let (word, severity) = device.health_word();
+    let [warning, critical] = canvas.glyphs().signs;
+    let signed = match severity {
+        Severity::Warning => format!("{warning} {word}"),
+        Severity::Critical => format!("{critical} {word}"),
+        Severity::Fine | Severity::Unknown => word.to_owned(),
+    };
+    let word = if width(&signed) <= columns { signed } else { word.to_owned() };
     let more = match (device.reasons(), gateway) {
         (Some(reasons), _) => Some(reasons).filter(|_| columns >= REASON_COLUMNS_MIN),
-        (None, Some(via)) => Some(format!("via {via}")).filter(|via| width(word) + 1 + width(via) <= columns),
+        (None, Some(via)) => Some(format!("via {via}")).filter(|via| width(&word) + 1 + width(via) <= columns),
         (None, None) => None,
     };
-    (more.map_or_else(|| word.to_owned(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
+    (more.map_or_else(|| word.clone(), |more| canvas.clean(&format!("{word} {more}"))), severity_role(severity))
 }
 
-/// `12  65°  38W ███▌░ W`: colour and a letter for health.
+/// `12 54°C  7.6GB`: the chosen metric on a background of its share; a sign and the word where it is unhealthy.
 fn grid_cell(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
     let (word, severity) = device.health_word();
-    let role = severity_role(severity);
-    let (id, id_role) = (device.id.to_string(), if is_chosen { Role::Selected } else { Role::Plain });
-    canvas.field(area, Field::right(0, width(&id).max(2)), 0, &id, canvas.style(id_role));
-    if matches!(device.state, DeviceState::Starting | DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable) {
-        canvas.say(area, 3, 0, word, role);
-        return;
-    }
-    let temperature = temperature_text(device, canvas.glyphs().degree);
-    let power = device.power.map(|value| format!("{:.0}W", value.0));
-    for (column, reading) in [(3, temperature), (8, power)] {
-        let (text, role) = reading.map_or_else(|_| ("--".to_owned(), Role::Dim), |text| (text, Role::Plain));
-        canvas.field(area, Field::right(column, 4), 0, &text, canvas.style(role));
-    }
-    match device.memory.dram.ratio() {
-        Ok(share) => canvas.bar(area, Field::left(13, 4), 0, share, canvas.style(fullness(share))),
-        Err(_) => _ = canvas.say(area, 13, 0, ABSENT, Role::Dim),
-    }
-    let sign = match severity {
-        Severity::Fine => " ",
-        _ => word.get(..1).unwrap_or("?"),
+    let metric = &METRICS[state.settings.metric];
+    let value = metric.get(device);
+    let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
+    let cell = Rect { width: area.width.saturating_sub(1), ..area };
+    let heat = share.map_or_else(Style::new, |share| canvas.theme.heat(share));
+    canvas.put(cell, 0, 0, &" ".repeat(usize::from(cell.width)), heat);
+    let id = if is_chosen { heat.add_modifier(Modifier::REVERSED) } else { heat.add_modifier(Modifier::BOLD) };
+    canvas.field(cell, Field::right(0, 3), 0, &device.id.to_string(), id);
+    // A narrow cell has room for a share, not for a number with its unit.
+    let text = match (value, share) {
+        (Ok(_), Some(share)) if cell.width < CELL_WIDE_MIN => percent(share),
+        (Ok(value), _) => canvas.clean(&metric.show(value)),
+        (Err(_), _) => "--".to_owned(),
     };
-    canvas.say(area, 18, 0, sign, role);
+    let columns = width(&text).min(cell.width.saturating_sub(5));
+    let is_gone = matches!(device.state, DeviceState::Starting | DeviceState::Resetting | DeviceState::Gone | DeviceState::Unreadable);
+    let room = cell.width.saturating_sub(if is_gone { 4 } else { 6 + columns });
+    if severity > Severity::Unknown || is_gone {
+        let [warning, critical] = canvas.glyphs().signs;
+        let sign = if severity == Severity::Critical { critical } else { warning };
+        let text = if width(word) <= room { word } else { sign };
+        canvas.say(cell, 4, 0, text, severity_role(severity));
+        if is_gone {
+            return;
+        }
+    } else if let Some(text) = temperature_text(device, canvas.glyphs().degree).ok().filter(|text| width(text) <= room) {
+        canvas.put(cell, 4, 0, &text, heat);
+    }
+    canvas.field(cell, Field::right(cell.width.saturating_sub(columns + 1), columns), 0, &text, heat);
     if is_chosen && state.focus == Focus::Devices {
-        canvas.buffer.set_style(Rect { width: 19, ..area }, canvas.theme.style(Role::Selected));
+        canvas.buffer.set_style(cell, canvas.theme.style(Role::Selected));
     }
 }
 
@@ -304,11 +300,11 @@ pub(super) fn kinds(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>,
         let (Bar { used, total }, share) = (bar, bar.ratio());
         let bar = Field::left(12, area.width.saturating_sub(44).min(60));
         if let Ok(share) = share {
-            canvas.bar(area, bar, row, share, canvas.style(fullness(share)));
+            canvas.bar(area, bar, row, share);
         }
-        let (text, role) = or_absent(share, percent);
+        let (text, style) = colored(share, canvas, |share| (percent(share), share));
         let at = bar.column + bar.width + 1;
-        canvas.field(area, Field::right(at, 5), row, &text, canvas.style(role));
+        canvas.field(area, Field::right(at, 5), row, &text, style);
         let text = match (used, total) {
             (Ok(used), Ok(total)) => format!("{}{} of {}", lower_bound(device), size(used), size(total)),
             (Ok(used), Err(_)) => size(used),
@@ -343,7 +339,8 @@ mod tests {
             let area = Rect { x: 0, y: 0, width, height: 1 };
             let mut buffer = Buffer::empty(area);
             let canvas = &mut Canvas { buffer: &mut buffer, theme: state.theme };
-            device_row(&state, state.here(), &snapshot.devices[1], canvas, area, false);
+            let shared = Shared::of(&snapshot, &snapshot.devices.iter().collect::<Vec<_>>(), false);
+            device_row(&state, state.here(), &shared, &snapshot.devices[1], canvas, area, false);
             let row = text(&buffer);
             assert!(row.matches("via").count() <= 1 && !row.contains('…') && row.contains('?'), "{width}: {row}");
         }
@@ -393,9 +390,9 @@ mod tests {
         let first = snapshot.devices[0].clone();
         snapshot.devices = (0..120).map(|id| Device { id: DeviceId(id), ..first.clone() }).collect();
         let mut state = watched(&snapshot, (80, 24), Theme::default(), 1);
-        assert!(text(&drawn(&state)).contains("+76 ↓"));
+        assert!(text(&drawn(&state)).contains("+8 ↓"));
         state.here_mut().device = Some(DeviceId(119));
         let screen = text(&drawn(&state));
-        assert!(screen.contains("+76 ↑") && screen.contains("119 54°"), "{screen}");
+        assert!(screen.contains("+8 ↑") && screen.contains("119"), "{screen}");
     }
 }

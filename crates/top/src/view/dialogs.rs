@@ -17,8 +17,6 @@ use crate::update::setup_rows;
 
 /// Buffers listed of a process, the largest: nobody reads more.
 const BUFFERS_MAX: usize = 1000;
-/// A list to choose from: as wide as what helps to choose.
-const CHOICES_COLUMNS: u16 = 72;
 
 pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body: Rect) {
     match dialog {
@@ -29,6 +27,11 @@ pub(super) fn draw(state: &State, dialog: &Dialog, canvas: &mut Canvas<'_>, body
         Dialog::Signal(dialog) => signal(dialog, canvas, body),
         Dialog::Setup { at } => setup(state, *at, canvas, body),
         Dialog::Process { of, scroll } => process(state, *of, *scroll, canvas, body),
+        Dialog::Buffer { lines, scroll } => {
+            let lines: Vec<(String, Role)> = lines.iter().map(|line| (canvas.clean(line), Role::Plain)).collect();
+            let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
+            page("Buffer: Esc closes it", &lines, rows, *scroll, canvas, body);
+        }
     }
 }
 
@@ -37,7 +40,9 @@ fn help(scroll: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let area = window(body, 76, rows);
     let inside = canvas.window(area, "Help: Esc closes it, Up and Down scroll");
     let first = scroll.min(KEYS.len().saturating_sub(usize::from(inside.height)));
-    for (row, key) in (0..inside.height).zip(&KEYS[first..]) {
+    // How to leave comes first, whatever the size of the screen.
+    let quit_first = || KEYS.iter().rev().take(1).chain(&KEYS[..KEYS.len() - 1]);
+    for (row, key) in (0..inside.height).zip(quit_first().skip(first)) {
         let chords: Vec<String> = key.chords.iter().map(|chord| chord.name()).collect();
         canvas.field(inside, Field::left(1, 16), row, &chords.join(" "), canvas.style(Role::Strong));
         canvas.say(inside, 18, row, key.help, Role::Plain);
@@ -72,16 +77,24 @@ fn page(title: &str, lines: &[(String, Role)], rows: u16, scroll: usize, canvas:
     hidden(canvas, area, first, lines.len().saturating_sub(first + usize::from(inside.height)));
 }
 
-/// On the lower edge of a window: how much lies above and below.
+/// On the lower edge of a window: how much lies above and below; on its right edge: which part is seen.
 fn hidden(canvas: &mut Canvas<'_>, area: Rect, above: usize, below: usize) {
+    let rows = usize::from(area.height.saturating_sub(2));
+    if above + below > 0 && rows > 0 && area.width > 0 {
+        let all = above + rows + below;
+        let (from, to) = (above * rows / all, ((above + rows) * rows).div_ceil(all));
+        for row in from..to.min(rows) {
+            let row = u16::try_from(row).unwrap_or(u16::MAX).saturating_add(1);
+            canvas.say(area, area.width - 1, row, canvas.glyphs().thumb, Role::Title);
+        }
+    }
     let text = super::more(canvas, above, below);
     super::on_the_rule(canvas, Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }, &text);
 }
 
 /// A list with a cursor, in a window.
 fn choices(title: &str, lines: &[String], at: usize, canvas: &mut Canvas<'_>, body: Rect) {
-    let rows = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-    let area = window(body, CHOICES_COLUMNS, rows);
+    let area = crate::layout::choices(body, lines.len());
     let inside = canvas.window(area, title);
     let first = scrolled(0, at, usize::from(inside.height), lines.len());
     for (row, (index, line)) in (0..inside.height).zip(lines.iter().enumerate().skip(first)) {
@@ -103,7 +116,7 @@ fn sort(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
 
 fn setup(state: &State, at: usize, canvas: &mut Canvas<'_>, body: Rect) {
     let lines: Vec<String> = setup_rows(state).into_iter().map(|(name, value)| format!("{name:<34} {value}")).collect();
-    choices("Setup: Left and Right change, F12 keeps, Esc closes", &lines, at, canvas, body);
+    choices("Setup: Left and Right change, Esc closes and saves", &lines, at, canvas, body);
 }
 
 fn signal(dialog: &SignalDialog, canvas: &mut Canvas<'_>, body: Rect) {

@@ -15,7 +15,8 @@ use crate::theme::Role;
 
 pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
     let area = layout.devices;
-    devices::head(state, canvas, Rect { height: 1, ..area });
+    let shared = devices::Shared::mixed(state.is_deep());
+    devices::head(&shared, canvas, Rect { height: 1, ..area });
     let lines = state.lines();
     let rows = usize::from(area.height.saturating_sub(1));
     let first = crate::layout::first_line(state, &lines, rows);
@@ -25,7 +26,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, layout: &Main) {
         let host = &state.hosts[line.host];
         match line.device.and_then(|id| host.shown()?.device(id)) {
             Some(device) => {
-                devices::device_row(state, host, device, canvas, place, *line == chosen);
+                devices::device_row(state, host, &shared, device, canvas, place, *line == chosen);
                 if host.is_stale() {
                     canvas.fade(place);
                 }

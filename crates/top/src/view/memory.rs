@@ -2,17 +2,19 @@
 
 mod cores;
 mod events;
+mod list;
 mod map;
 
-use ratatui_core::layout::Rect;
+use ratatui_core::layout::{Position, Rect};
 use ttmon_model::snapshot::Buffer;
 use ttmon_model::{Device, Kind, Snapshot};
-use ttmon_print::quantity::{ABSENT, age, percent, size};
+use ttmon_print::quantity::{percent, size};
 
+pub(super) use self::list::{Item, buffer_lines, items};
 use super::devices::or_absent;
-use super::{Extent, fullness};
 use crate::canvas::{Canvas, Field};
 use crate::host::Host;
+use crate::layout::scrolled;
 use crate::state::State;
 use crate::theme::Role;
 
@@ -35,11 +37,13 @@ struct Parts {
 
 /// The map has a row for each kind of each allocator, events a few, cores stand beside the buffers; buffers take the rest.
 fn parts(snapshot: &Snapshot, device: &Device, body: Rect) -> Parts {
-    let kinds = Rect { y: body.y + 1, height: 7, ..body };
-    let below = body.height.saturating_sub(8);
+    let kind_rows = if body.height < 14 { 3 } else { 7 };
+    let kinds = Rect { y: body.y + 1, height: kind_rows, ..body };
+    let below = body.height.saturating_sub(kind_rows + 1);
     let wanted = u16::try_from(map::rows(snapshot, device).len()).unwrap_or(u16::MAX);
-    let map_rows = if wanted == 0 { 0 } else { wanted.min(below.div_ceil(4)) + 1 };
-    let event_rows = (below / 4).clamp(3, 9);
+    let map_rows = if wanted == 0 || below < 8 { 0 } else { wanted.min(below.div_ceil(4)) + 1 };
+    // A small screen has the figures and the list alone.
+    let event_rows = if below < 12 { 0 } else { (below / 4).clamp(3, 9) };
     let map = Rect { y: kinds.bottom(), height: map_rows, ..body };
     let events = Rect { y: body.bottom() - event_rows, height: event_rows, ..body };
     let rest = Rect { y: map.bottom(), height: events.y.saturating_sub(map.bottom()), ..body };
@@ -61,31 +65,15 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
         head += &format!("  figures at {figures}, lists at {lists}");
     }
     let head = canvas.clean(&head);
-    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
+    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let parts = parts(snapshot, device, body);
     draw_kinds(snapshot, device, canvas, parts.kinds);
-    let scroll = Scroll::new(snapshot, device, &parts);
-    let first = state.scroll.min(scroll.map + scroll.buffers);
-    map::draw(snapshot, device, canvas, parts.map, first.min(scroll.map));
-    draw_buffers(state, snapshot, device, canvas, parts.buffers, first.saturating_sub(scroll.map));
+    map::draw(state, snapshot, device, canvas, parts.map);
+    list::draw(state, snapshot, device, canvas, parts.buffers);
     if let Some(area) = parts.cores {
         cores::draw(snapshot, device, canvas, area);
     }
     events::draw(state, snapshot, device, canvas, parts.events);
-}
-
-/// Rows that do not fit: the arrows go through those of the map first, and then through those of the list of buffers.
-struct Scroll {
-    map: usize,
-    buffers: usize,
-}
-
-impl Scroll {
-    fn new(snapshot: &Snapshot, device: &Device, parts: &Parts) -> Self {
-        let map = map::rows(snapshot, device).len().saturating_sub(map::page(parts.map));
-        let buffers = on(snapshot, device).count().saturating_sub(buffer_rows(parts.buffers));
-        Self { map, buffers }
-    }
 }
 
 /// Rows of the list of buffers: a rule and the heading go off.
@@ -93,10 +81,21 @@ fn buffer_rows(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(2))
 }
 
-pub(super) fn extent(snapshot: &Snapshot, device: &Device, body: Rect) -> Extent {
-    let parts = parts(snapshot, device, body);
-    let (scroll, page) = (Scroll::new(snapshot, device, &parts), buffer_rows(parts.buffers).max(1));
-    Extent { lines: scroll.map + scroll.buffers + page, page }
+/// Rows of that list that are seen at once.
+pub(super) fn list_rows(snapshot: &Snapshot, device: &Device, body: Rect) -> usize {
+    buffer_rows(parts(snapshot, device, body).buffers)
+}
+
+/// The row of that list at a place of the screen.
+pub(super) fn row_at(state: &State, snapshot: &Snapshot, device: &Device, body: Rect, at: Position) -> Option<usize> {
+    let area = parts(snapshot, device, body).buffers;
+    let row = at.y.checked_sub(area.y + 2).filter(|_| area.contains(at))?;
+    let count = items(state, snapshot, device).len();
+    Some(scrolled(state.scroll, state.memory.at, buffer_rows(area), count) + usize::from(row))
+}
+
+pub(super) fn map_rows(snapshot: &Snapshot, device: &Device) -> usize {
+    map::rows(snapshot, device).len()
 }
 
 fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
@@ -129,8 +128,8 @@ fn draw_kinds(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, are
         let share = memory.figure.used.and_then(|used| memory.total.map(|total| used as f64 / total.max(1) as f64));
         if let (Ok(share), true) = (share, area.width >= at + 20) {
             let bar = Field::left(at + 1, area.width - at - 8);
-            canvas.bar(area, bar, row, share, canvas.style(fullness(share)));
-            canvas.field(area, Field::right(area.width - 6, 5), row, &percent(share), canvas.style(Role::Plain));
+            canvas.bar(area, bar, row, share);
+            canvas.field(area, Field::right(area.width - 6, 5), row, &percent(share), canvas.theme.load(share));
         }
     }
 }
@@ -154,53 +153,5 @@ pub(super) fn why_unlisted(state: &State, host: &Host) -> &'static str {
         (false, true, _) => "none of them was recorded: only the largest of each process are",
         (false, false, Some(_)) => "the service tells them only to whoever has its token (--token-file)",
         (false, false, None) => "they are being read; those of other users only root may read",
-    }
-}
-
-fn draw_buffers(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect, first: usize) {
-    let mut buffers: Vec<&Buffer> = on(snapshot, device).collect();
-    buffers.sort_by_key(|buffer| (std::cmp::Reverse(buffer.entry.size), buffer.entry.address));
-    let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).fold(0, u64::saturating_add);
-    // A recording need not have all that were counted.
-    let is_cut = state.replay.is_some() && counted > buffers.len() as u64;
-    let count = if is_cut { format!("{} of {counted}", buffers.len()) } else { format!("of {}", buffers.len()) };
-    canvas.rule(area, 0, &format!("Largest {count} buffers"), Role::Strong);
-    let hidden = super::more(canvas, first, buffers.len().saturating_sub(first + buffer_rows(area)));
-    super::on_the_rule(canvas, area, &hidden);
-    if buffers.is_empty() {
-        // Counted and not listed is another thing than not there.
-        let none = "no live buffer is known here: no tracked process has one on this device";
-        canvas.say(area, 1, 1, if counted > 0 { why_unlisted(state, state.here()) } else { none }, Role::Dim);
-        return;
-    }
-    canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
-    let fields = [
-        ("SIZE", Field::right(1, 9)),
-        ("KIND", Field::left(11, 9)),
-        ("ADDRESS", Field::right(21, 14)),
-        ("PER BANK", Field::right(36, 9)),
-        ("AGE", Field::right(46, 6)),
-        ("PID", Field::right(53, 8)),
-        ("TAG", Field::left(62, area.width.saturating_sub(63))),
-    ];
-    for (title, field) in fields {
-        canvas.field(area, field, 1, title, canvas.style(Role::Heading));
-    }
-    for (row, buffer) in (2..area.height).zip(buffers.iter().skip(first)) {
-        let entry = &buffer.entry;
-        let tag = entry.tag.as_deref().map(|tag| canvas.clean(tag)).unwrap_or_default();
-        let texts = [
-            Some(size(entry.size)),
-            Some(entry.kind.name().to_owned()),
-            Some(format!("{:#x}", entry.address)),
-            entry.per_bank.map(|bytes| size(bytes.get().into())),
-            Some(age(entry.time, snapshot.lists_time)),
-            Some(buffer.process().pid.to_string()),
-            Some(tag),
-        ];
-        for ((_, field), text) in fields.iter().zip(texts) {
-            let role = if text.is_some() { Role::Plain } else { Role::Dim };
-            canvas.field(area, *field, row, text.as_deref().unwrap_or(ABSENT), canvas.style(role));
-        }
     }
 }

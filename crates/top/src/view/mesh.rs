@@ -1,22 +1,25 @@
-//! Chips as they are wired: a tile each, coloured by the chosen metric.
+//! Chips as they are wired: a tile each on the colour of the chosen metric, boards and trays framed, links between them.
 
-use ratatui_core::layout::Rect;
-use ttmon_model::mesh::{self, Link, Mesh, Tile};
+use ratatui_core::layout::{Position, Rect};
+use ratatui_core::style::{Modifier, Style};
+use ttmon_model::mesh::{self, Link, LinkKind, Mesh, Tile};
 use ttmon_model::snapshot::{Location, Severity};
-use ttmon_model::{Device, Snapshot};
+use ttmon_model::{Device, DeviceId, Snapshot};
+use ttmon_print::quantity::{percent, size};
 use ttmon_print::text::Cut;
+use ttmon_print::{link_text, temperature_text};
 
 use super::devices::severity_role;
-use crate::canvas::{Canvas, Field, width};
+use crate::canvas::{Canvas, width};
 use crate::metric::METRICS;
 use crate::state::State;
 use crate::theme::Role;
 
 /// The most a tile takes; more would only be empty.
-const TILE_MAX: (u16, u16) = (24, 5);
+const TILE_MAX: (u16, u16) = (40, 11);
 /// The least in which it says something.
-const TILE_MIN: (u16, u16) = (9, 3);
-/// Between tiles, where wires are drawn: columns and rows.
+const TILE_MIN: (u16, u16) = (8, 2);
+/// Between tiles, where links are drawn: columns and rows.
 const LINK_GAP: (u16, u16) = (3, 1);
 /// Narrower ones have no bar.
 const BAR_MIN: u16 = 12;
@@ -25,22 +28,30 @@ pub(super) fn draw(state: &State, snapshot: &Snapshot, canvas: &mut Canvas<'_>, 
     let metric = &METRICS[state.settings.metric];
     let mesh = mesh::of(snapshot, state.cluster.as_ref());
     let head = format!("Mesh: {}, {}  m metric  [ ] device", mesh.origin, metric.title);
-    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Strong);
+    canvas.rule(Rect { height: 1, ..body }, 0, &head, Role::Title);
     let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
-    let wired = (!mesh.links.is_empty()).then(|| Grid::new(&mesh, area, LINK_GAP)).flatten();
-    let Some(grid) = wired.clone().or_else(|| Grid::new(&mesh, area, (1, 0))) else {
+    let Some((grid, is_wired)) = Grid::fitting(&mesh, area) else {
         canvas.say(area, 1, 1, "the mesh does not fit this screen; the main view lists every chip", Role::Dim);
         return;
     };
+    grid.frames(&mesh, canvas, area);
     let chosen = state.chosen_device(snapshot).map(|device| device.id);
     for tile in &mesh.tiles {
         let Some(device) = snapshot.device(tile.device) else { continue };
-        draw_tile(state, device, canvas, grid.place(tile).intersection(area), Some(device.id) == chosen);
+        draw_tile(state, device, canvas, grid.place(&mesh, tile).intersection(area), Some(device.id) == chosen);
     }
-    if let Some(grid) = &wired {
-        mesh.links.iter().for_each(|link| draw_link(&mesh, link, grid, canvas, area));
+    if is_wired {
+        mesh.links.iter().for_each(|link| draw_link(&mesh, link, &grid, canvas, area));
     }
-    legend(state, snapshot, &mesh, wired.is_some(), canvas, area);
+    legend(state, snapshot, &mesh, is_wired, canvas, area);
+}
+
+/// The tile at a place of the screen.
+pub(super) fn device_at(state: &State, snapshot: &Snapshot, body: Rect, at: Position) -> Option<DeviceId> {
+    let mesh = mesh::of(snapshot, state.cluster.as_ref());
+    let area = Rect { y: body.y + 1, height: body.height - 1, ..body };
+    let (grid, _) = Grid::fitting(&mesh, area)?;
+    mesh.tiles.iter().find(|tile| grid.place(&mesh, tile).contains(at)).map(|tile| tile.device)
 }
 
 /// Where tiles are on the screen.
@@ -52,44 +63,72 @@ struct Grid {
     height: u16,
     /// Between tiles: columns and rows.
     gap: (u16, u16),
-    tray_gap: u16,
+    /// Columns and rows that a frame takes on each side.
+    border: u16,
+    rows: u16,
 }
 
 impl Grid {
-    /// The largest tiles that fit, between the most and the least.
-    fn new(mesh: &Mesh, area: Rect, gap: (u16, u16)) -> Option<Self> {
-        let trays = u16::from(mesh.trays() > 0) * mesh.trays();
-        let width = (area.width.checked_sub(2 + trays)? / mesh.columns.max(1)).min(TILE_MAX.0).checked_sub(gap.0)?;
-        let height = (area.height.checked_sub(3)? / mesh.rows.max(1)).min(TILE_MAX.1).checked_sub(gap.1)?;
-        let is_enough = width + 1 >= TILE_MIN.0 && height >= TILE_MIN.1;
-        is_enough.then_some(Self { area, width, height, gap, tray_gap: u16::from(mesh.trays() > 0) })
+    /// The first of these that fits: with room for links and frames, with frames, tiles alone. The second value says whether links fit.
+    fn fitting(mesh: &Mesh, area: Rect) -> Option<(Self, bool)> {
+        let wired = (!mesh.links.is_empty()).then(|| Self::new(mesh, area, LINK_GAP, true)).flatten();
+        if let Some(grid) = wired {
+            return Some((grid, true));
+        }
+        let forms = [((1, 1), true), ((1, 0), true), ((1, 0), false)];
+        forms.into_iter().find_map(|(gap, is_framed)| Self::new(mesh, area, gap, is_framed)).map(|grid| (grid, false))
     }
 
-    fn place(&self, tile: &Tile) -> Rect {
-        let tray = tile.tray.map_or(0, |tray| tray * self.tray_gap);
-        Rect {
-            x: self.area.x + 1 + tile.column * (self.width + self.gap.0) + tray,
-            y: self.area.y + 1 + tile.row * (self.height + self.gap.1),
-            width: self.width,
-            height: self.height,
+    /// The largest tiles that fit, between the most and the least.
+    fn new(mesh: &Mesh, area: Rect, gap: (u16, u16), is_framed: bool) -> Option<Self> {
+        let border = u16::from(is_framed && !mesh.frames.is_empty());
+        let frames = 2 * border * u16::try_from(mesh.frames.len()).ok()?;
+        let width = (area.width.checked_sub(1 + frames)? / mesh.columns.max(1)).min(TILE_MAX.0 + gap.0).checked_sub(gap.0)?;
+        let height = (area.height.checked_sub(2 + 2 * border)? / mesh.rows.max(1)).min(TILE_MAX.1 + gap.1).checked_sub(gap.1)?;
+        let is_enough = width >= TILE_MIN.0 && height >= TILE_MIN.1;
+        is_enough.then_some(Self { area, width, height, gap, border, rows: mesh.rows })
+    }
+
+    fn left(&self, mesh: &Mesh, column: u16) -> u16 {
+        let frames = mesh.frame_at(column).map_or(0, |frame| u16::try_from(frame).unwrap_or(0) * 2 + 1) * self.border;
+        self.area.x + 1 + column * (self.width + self.gap.0) + frames
+    }
+
+    fn place(&self, mesh: &Mesh, tile: &Tile) -> Rect {
+        let y = self.area.y + self.border + tile.row * (self.height + self.gap.1);
+        Rect { x: self.left(mesh, tile.column), y, width: self.width, height: self.height }
+    }
+
+    /// Around each board or tray, with its name.
+    fn frames(&self, mesh: &Mesh, canvas: &mut Canvas<'_>, area: Rect) {
+        for frame in mesh.frames.iter().filter(|_| self.border > 0) {
+            let left = self.left(mesh, frame.columns.start) - 1;
+            let right = self.left(mesh, frame.columns.end - 1) + self.width;
+            let height = self.rows * (self.height + self.gap.1) - self.gap.1 + 2;
+            canvas.frame(Rect { x: left, y: self.area.y, width: right + 1 - left, height }.intersection(area), &frame.name);
         }
     }
 }
 
-/// Between two tiles, with how many wires there are: `═2═` beside each other, `║2` below each other.
+/// Between two tiles, with how many links there are: `═2═` beside each other, `║2` below each other.
 fn draw_link(mesh: &Mesh, link: &Link, grid: &Grid, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((first, second)) = mesh.neighbours(link) else { return };
-    let (from, to) = (grid.place(first), grid.place(second));
-    let [across, down] = canvas.glyphs().links;
+    let (from, to) = (grid.place(mesh, first), grid.place(mesh, second));
+    let kind = mesh.kind(link);
+    let glyphs = canvas.glyphs();
+    let [across, down] = if kind == LinkKind::Internal { glyphs.links } else { glyphs.cables };
+    let number = link.count.map_or_else(String::new, |count| count.to_string());
     let (x, y, text) = if first.row == second.row {
         let room = to.x.saturating_sub(from.right());
-        let count = format!("{across}{}", link.count);
+        let count = format!("{across}{number}");
         let rest = across.repeat(usize::from(room.saturating_sub(width(&count))));
         (from.right(), from.y + from.height / 2, format!("{count}{rest}"))
     } else {
-        (from.x + from.width / 2, from.bottom(), format!("{down}{}", link.count))
+        let name = if number.is_empty() && kind == LinkKind::Internal { " internal".to_owned() } else { number };
+        (from.x + from.width / 3, from.bottom(), format!("{down}{name}"))
     };
-    canvas.say(area, x.saturating_sub(area.x), y.saturating_sub(area.y), &text, Role::Plain);
+    let style = canvas.theme.hue(if kind == LinkKind::Internal { 2 } else { 1 });
+    canvas.put(area, x.saturating_sub(area.x), y.saturating_sub(area.y), &text, style);
 }
 
 fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect, is_chosen: bool) {
@@ -100,30 +139,53 @@ fn draw_tile(state: &State, device: &Device, canvas: &mut Canvas<'_>, area: Rect
     let value = metric.get(device);
     let share = value.ok().zip(metric.limit(device).ok()).map(|(value, limit)| value / limit);
     let (word, severity) = device.health_word();
-    let id = if is_chosen { Role::Selected } else { Role::Strong };
     let rule = if device.location == Location::Remote { canvas.glyphs().dashed } else { canvas.glyphs().horizontal };
-    canvas.say(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Dim);
-    let at = canvas.say(area, 0, 0, &device.id.to_string(), id) + 1;
+    canvas.say(area, 0, 0, &rule.repeat(usize::from(area.width)), Role::Frame);
+    let at = canvas.say(area, 0, 0, &device.id.to_string(), if is_chosen { Role::Selected } else { Role::Title }) + 1;
     let label = canvas.clean(&device.label());
-    let field = Field { cut: Cut::End, ..Field::left(at, area.width.saturating_sub(at)) };
-    canvas.field(area, field, 0, &label, canvas.style(Role::Plain));
+    let label = ttmon_print::text::cut(&label, usize::from(area.width.saturating_sub(at)), Cut::End, canvas.glyphs().ellipsis);
+    canvas.say(area, at, 0, &label, Role::Plain);
     let inside = Rect { y: area.y + 1, height: area.height - 1, ..area };
-    if let Some(share) = share {
-        canvas.buffer.set_style(inside.intersection(canvas.buffer.area), canvas.theme.heat(share));
+    let heat = share.map_or_else(Style::new, |share| canvas.theme.heat(share));
+    for row in 0..inside.height {
+        canvas.put(inside, 0, row, &" ".repeat(usize::from(inside.width)), heat);
     }
-    let heat = share.map_or_else(Default::default, |share| canvas.theme.heat(share));
+    let is_judged = severity > Severity::Unknown || share.is_none();
+    let health = if is_judged { canvas.style(severity_role(severity)) } else { heat };
     let text = value.map_or_else(|reason| format!("N/A {reason}"), |value| metric.show(value));
     let text = canvas.clean(&text);
-    let role = if value.is_err() { canvas.style(Role::Dim) } else { heat };
-    canvas.put(inside, 0, 0, &text, role);
-    if let Some(share) = share.filter(|_| inside.height > 1 && area.width >= BAR_MIN) {
-        canvas.bar(inside, Field::left(0, area.width.saturating_sub(7)), 1, share, heat);
-        let health = if severity > Severity::Unknown { canvas.style(severity_role(severity)) } else { heat };
-        canvas.put(inside, area.width.saturating_sub(6), 1, word, health);
+    let value_style = if value.is_err() { canvas.style(Role::Dim) } else { heat.add_modifier(Modifier::BOLD) };
+    let end = canvas.put(inside, 0, 0, &text, value_style);
+    let word_at = inside.width.saturating_sub(width(word));
+    let mut row = 1;
+    // The word stands beside the value where there is room, else below it.
+    if end < word_at {
+        canvas.put(inside, word_at, 0, word, health);
     } else if inside.height > 1 {
-        let is_judged = severity > Severity::Unknown || share.is_none();
-        canvas.put(inside, 0, 1, word, if is_judged { canvas.style(severity_role(severity)) } else { heat });
+        canvas.put(inside, 0, row, word, health);
+        row += 1;
     }
+    if let Some(share) = share.filter(|_| area.width >= BAR_MIN && row < inside.height) {
+        let bar = ttmon_print::bar_cells(share, usize::from(area.width.saturating_sub(6)), canvas.glyphs().fill);
+        canvas.put(inside, 0, row, &format!("{bar} {:>4}", percent(share)), heat);
+        row += 1;
+    }
+    for text in more(device, canvas) {
+        canvas.put(inside, 0, row, &text, heat);
+        row += 1;
+    }
+}
+
+/// What else a large tile has room for.
+fn more(device: &Device, canvas: &Canvas<'_>) -> Vec<String> {
+    let temperature = temperature_text(device, canvas.glyphs().celsius).ok();
+    let power = device.power.ok().map(|power| format!("{:.0}W", power.0));
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(Some([temperature, power].into_iter().flatten().collect::<Vec<_>>().join("  ")).filter(|text| !text.is_empty()));
+    lines.extend(device.memory.dram.used.ok().map(|used| format!("DRAM {}", size(used))));
+    lines.extend(device.memory.l1.used.ok().map(|used| format!("L1 {}", size(used))));
+    lines.extend(link_text(device).ok().map(|link| format!("PCIe {link}")));
+    lines
 }
 
 fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canvas: &mut Canvas<'_>, area: Rect) {
@@ -140,10 +202,16 @@ fn legend(state: &State, snapshot: &Snapshot, mesh: &Mesh, is_wired: bool, canva
         remote => parts.push(format!("{remote} chips over Ethernet are dashed")),
     }
     match mesh.links.iter().filter(|link| mesh.neighbours(link).is_none()).count() {
-        _ if !mesh.links.is_empty() && !is_wired => parts.push("wires need a larger screen".to_owned()),
+        _ if !mesh.links.is_empty() && !is_wired => parts.push("links need a larger screen".to_owned()),
         0 => {}
-        1 => parts.push("1 pair is wired further across".to_owned()),
-        far => parts.push(format!("{far} pairs are wired further across")),
+        1 => parts.push("1 pair is linked further across".to_owned()),
+        far => parts.push(format!("{far} pairs are linked further across")),
+    }
+    let [internal, cable] = [canvas.glyphs().links[0], canvas.glyphs().cables[0]];
+    for (glyph, name, kind) in [(internal, "internal", LinkKind::Internal), (cable, "cable", LinkKind::Cable)] {
+        if is_wired && mesh.links.iter().any(|link| mesh.kind(link) == kind) {
+            parts.push(format!("{glyph}{glyph} {name}"));
+        }
     }
     let text = canvas.clean(&parts.join(&format!(" {} ", canvas.glyphs().between)));
     canvas.say(area, 1, area.height.saturating_sub(1), &text, Role::Dim);
@@ -155,24 +223,24 @@ mod tests {
     use crate::tests::{blank, machine};
     use crate::theme::Theme;
     use ratatui_core::buffer::Buffer;
-    use ttmon_model::DeviceId;
     use ttmon_model::units::Celsius;
 
     fn legend_of(snapshot: &Snapshot, ascii: bool) -> String {
-        let state = blank((80, 24), Theme { ascii, ..Theme::default() });
-        let area = Rect { x: 0, y: 0, width: 80, height: 1 };
+        let mut state = blank((80, 24), Theme { ascii, ..Theme::default() });
+        state.settings.metric = crate::metric::by_name("temperature").unwrap();
+        let area = Rect { x: 0, y: 0, width: 100, height: 1 };
         let mut buffer = Buffer::empty(area);
         let canvas = &mut Canvas { buffer: &mut buffer, theme: state.theme };
-        legend(&state, snapshot, &mesh::of(snapshot, None), false, canvas, area);
+        legend(&state, snapshot, &mesh::of(snapshot, None), true, canvas, area);
         crate::tests::text(&buffer).trim().to_owned()
     }
 
     #[test]
     fn the_legend_says_what_is_drawn() {
         let mut snapshot = machine::n300();
-        assert_eq!(legend_of(&snapshot, false), "scale 0 to 75°C · the chip over Ethernet is dashed");
+        assert_eq!(legend_of(&snapshot, false), "scale 0 to 75°C · the chip over Ethernet is dashed · ══ internal");
         snapshot.devices[1].temperature_limit = Ok(Celsius(90.0));
-        assert_eq!(legend_of(&snapshot, true), "scale 0 to each chip's own limit - the chip over Ethernet is dashed");
+        assert_eq!(legend_of(&snapshot, true), "scale 0 to each chip's own limit - the chip over Ethernet is dashed - == internal");
         let glyphs = Theme { ascii: true, ..Theme::default() }.glyphs();
         assert_ne!(glyphs.dashed, glyphs.horizontal);
     }
@@ -181,12 +249,12 @@ mod tests {
     fn wires_stay_between_their_tiles() {
         let mut snapshot = machine::galaxy();
         snapshot.devices.truncate(2);
-        let link = Link { ends: (DeviceId(0), DeviceId(1)), count: 12 };
+        let link = Link { ends: (DeviceId(0), DeviceId(1)), count: Some(12) };
         let mesh = Mesh { links: vec![link], ..mesh::of(&snapshot, None) };
         let area = Rect { x: 0, y: 0, width: 80, height: 10 };
-        let grid = Grid::new(&mesh, area, LINK_GAP).unwrap();
+        let grid = Grid::new(&mesh, area, LINK_GAP, true).unwrap();
         let mut buffer = Buffer::empty(area);
         draw_link(&mesh, &link, &grid, &mut Canvas { buffer: &mut buffer, theme: Theme::default() }, area);
-        assert_eq!(crate::tests::text(&buffer).trim(), "═12");
+        assert_eq!(crate::tests::text(&buffer).trim(), "━12");
     }
 }

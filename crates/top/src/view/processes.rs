@@ -72,7 +72,7 @@ fn rule(state: &State, canvas: &mut Canvas<'_>, area: Rect, shown: usize, first:
     if state.settings.tree {
         text += "  tree";
     }
-    canvas.rule(area, 0, &text, Role::Strong);
+    canvas.rule(area, 0, &text, Role::Title);
     let hidden = super::more(canvas, first, shown.saturating_sub(first + rows(area)));
     super::on_the_rule(canvas, area, &hidden);
 }

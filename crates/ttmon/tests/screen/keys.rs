@@ -17,8 +17,8 @@ fn t3k() -> Terminal {
 fn views() {
     let mut top = t3k();
     top.expect("2", "Device 0 n300 L, the last 60 seconds");
-    top.expect("m", "Temperature of 8 devices");
-    top.expect("o", "all devices  highest");
+    top.expect("m", "DRAM used of 8 devices");
+    top.expect("o", "DRAM used  max");
     top.expect("Z", "the last 5 minutes");
     top.expect("z", "the last 60 seconds");
     top.expect("3", "IDENTITY");
@@ -28,12 +28,13 @@ fn views() {
     top.expect("[", "Device 0 n300 L");
     top.expect("4", "Memory of device 0");
     top.wait("buffers of a tracked process", |text| text.contains("Largest of") && !text.contains("Largest of 0"));
-    top.wait("something that happens", |text| text.contains("What happens") && !text.contains("nothing since"));
+    top.wait("something that happens", |text| text.contains("Recent events") && !text.contains("nothing since"));
     top.expect("5", "t3k (4 x n300), 2x4");
     top.expect("m", "Power");
     top.expect("1", "Processes (3)");
     top.expect("\x1bOP", "show or hide this help");
-    top.expect("\x1b[6~", "leave");
+    top.wait_for("leave");
+    top.expect("\x1b[6~", "out of a dialog");
     top.press(ESCAPE);
     top.wait("the help to close", |text| !text.contains("Help: Esc"));
     top.expect("?", "main view: devices and processes");
@@ -47,7 +48,7 @@ fn memory_first() {
     let top = Terminal::top(120, 40, "--sim n300 --view 4 -r 200");
     top.wait("buffers", |text| text.contains("Largest of") && !text.contains("Largest of 0"));
     top.wait("a map", |text| text.lines().any(|line| line.contains(" dram ") && line.contains("███") && line.contains("frag")));
-    top.wait("cores", |text| text.contains("CBs by core, most") && text.contains("████████▃▃"));
+    top.wait("cores", |text| text.contains("CBs by core (x, y), most") && text.contains("████████▃▃"));
 }
 
 #[test]
@@ -106,8 +107,8 @@ fn time_and_pace() {
     top.press(".");
     top.press(" ");
     top.wait("it to go on", |text| !text.contains("FROZEN"));
-    top.expect("+", " 250ms");
-    top.expect("-", " 100ms");
+    top.expect("+", " 100ms");
+    top.expect("-", " 250ms");
     top.press("r");
     top.press("\x1b[15~");
     top.press("w");
@@ -196,7 +197,9 @@ fn sizes() {
     top.resize(80, 24);
     top.wait_for("Processes (3)");
     top.resize(40, 10);
-    top.wait_for("ttmon top needs 80x24");
+    top.wait_for("Processes (3)");
+    top.resize(39, 9);
+    top.wait_for("ttmon top needs 40x10");
     top.resize(1, 1);
     top.resize(0, 0);
     top.resize(200, 50);

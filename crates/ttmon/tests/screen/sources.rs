@@ -157,7 +157,7 @@ fn the_past_of_a_service() {
     // It has to have one.
     thread::sleep(Duration::from_secs(4));
     let mut top = Terminal::top(120, 40, &format!("--connect {} -r 60000", server.url()));
-    top.wait_for("n300 L");
+    top.wait_for("R via 0");
     top.expect("2", "the last 60 seconds");
     let dots = |text: &str| text.chars().filter(|character| ('\u{2801}'..='\u{28ff}').contains(character)).count();
     top.wait("a line, not a dot", |text| dots(text) > 12);

@@ -37,3 +37,16 @@ fn top_shows_starting_and_throttling_devices() {
         terminal.end().1.assert_whole();
     }
 }
+
+/// More lines than rows: the arrows go to them, and `q` ends it with the terminal as it was.
+#[test]
+fn a_watch_scrolls_and_ends_with_q() {
+    let mut terminal = Terminal::start(80, 12, "-w --no-server --sim t3k", &[]);
+    terminal.wait_for("lines 1-11 of");
+    terminal.expect("\x1b[B", "lines 2-12 of");
+    terminal.expect("\x1b[A", "lines 1-11 of");
+    terminal.press("q");
+    let (status, after) = terminal.end();
+    assert!(status.success());
+    after.assert_whole();
+}

@@ -7,9 +7,13 @@ use ttmon_model::{Device, Snapshot};
 use ttmon_print::quantity::size;
 
 use super::super::{more, on_the_rule};
-use crate::canvas::Canvas;
+use crate::canvas::{Canvas, Field};
 use crate::theme::Role;
 
+/// Before the cells: the number of the row.
+const LABEL_COLUMNS: u16 = 4;
+/// L1 of a core, about: every chip has 1.4 or 1.5 MiB.
+const CORE_BYTES: f64 = 1_499_136.0;
 /// No chip has a larger grid of cores.
 const GRID_MAX: usize = 16;
 
@@ -24,14 +28,19 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
     let circulars: Vec<LedgerCircular> = on(snapshot, device).collect();
     let grid = grid(&circulars);
     let most = grid.iter().flatten().copied().max().unwrap_or(0);
-    canvas.rule(area, 0, &format!("CBs by core, most {}", size(most)), Role::Strong);
-    let hidden = more(canvas, 0, grid.len().saturating_sub(usize::from(area.height.saturating_sub(1))));
+    canvas.rule(area, 0, &format!("CBs by core (x, y), most {}", size(most)), Role::Title);
+    let hidden = more(canvas, 0, grid.len().saturating_sub(usize::from(area.height.saturating_sub(2))));
     on_the_rule(canvas, area, &hidden);
     let steps = canvas.glyphs().spark;
-    for (row, cores) in (1..area.height).zip(&grid) {
+    for column in 0..u16::try_from(grid.first().map_or(0, Vec::len)).unwrap_or(0) {
+        canvas.field(area, Field::right(LABEL_COLUMNS + column * 2, 2), 1, &(column % 10).to_string(), canvas.style(Role::Dim));
+    }
+    for (row, (number, cores)) in (2..area.height).zip(grid.iter().enumerate()) {
+        canvas.field(area, Field::right(0, LABEL_COLUMNS - 1), row, &number.to_string(), canvas.style(Role::Dim));
         for (column, bytes) in (0u16..).zip(cores) {
             // Two columns a core, so that a square of cores looks like one.
-            canvas.say(area, 2 + column * 2, row, &cell(*bytes, most, steps).repeat(2), Role::Plain);
+            let style = canvas.theme.load(*bytes as f64 / CORE_BYTES);
+            canvas.put(area, LABEL_COLUMNS + column * 2, row, &cell(*bytes, most, steps).repeat(2), style);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::theme::Role;
 
 pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
-    canvas.rule(area, 0, "What happens", Role::Strong);
+    canvas.rule(area, 0, "Recent events", Role::Title);
     let is_on_device = |event: &BufferEvent| {
         let has_device = |pid: u32| snapshot.allocators.iter().any(|one| one.process.pid == pid && one.devices.contains(&device.id));
         // A mark has no allocator: it belongs to all devices of its process.

@@ -3,11 +3,13 @@
 use ratatui_core::layout::Rect;
 use ttmon_model::snapshot::{Allocator, Banks, Block};
 use ttmon_model::{Device, Kind, Snapshot};
-use ttmon_print::quantity::{ABSENT, percent, size_or_absent};
+use ttmon_print::quantity::{ABSENT, percent, size, size_or_absent};
 use ttmon_print::text::Cut;
 
 use super::super::{more, on_the_rule};
 use crate::canvas::{Canvas, Field};
+use crate::layout::scrolled;
+use crate::state::{MapCursor, State};
 use crate::theme::Role;
 
 /// Columns before the map, and behind it.
@@ -30,17 +32,17 @@ pub(super) fn page(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(1))
 }
 
-pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect, first: usize) {
+pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
     let rows = rows(snapshot, device);
     if rows.is_empty() || area.height < 2 {
         return;
     }
-    let [free, largest, part, used] = canvas.glyphs().map;
-    let title = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free");
-    canvas.rule(area, 0, &title, Role::Strong);
+    let cursor = state.memory.cursor.map(|cursor| MapCursor { row: cursor.row.min(rows.len() - 1), ..cursor });
+    let first = cursor.map_or(0, |cursor| scrolled(0, cursor.row, page(area), rows.len()));
+    canvas.rule(area, 0, &title(snapshot, &rows, cursor, canvas), Role::Title);
     let hidden = more(canvas, first, rows.len().saturating_sub(first + page(area)));
     on_the_rule(canvas, area, &hidden);
-    for (row, (allocator, kind, banks)) in (1..area.height).zip(rows.into_iter().skip(first)) {
+    for (row, (index, (allocator, kind, banks))) in (1..area.height).zip(rows.into_iter().enumerate().skip(first)) {
         let name = format!("{}.{} {}", allocator.process.pid, allocator.slot, kind.name());
         canvas.field(area, Field { cut: Cut::End, ..Field::left(1, NAME_COLUMNS - 2) }, row, &name, canvas.style(Role::Plain));
         let width = area.width.saturating_sub(NAME_COLUMNS + FIGURES_COLUMNS);
@@ -53,11 +55,77 @@ pub(super) fn draw(snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>
                 canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
             }
             None => {
-                canvas.say(area, NAME_COLUMNS, row, &map(&banks.table, usize::from(width), canvas.glyphs().map), Role::Plain);
+                let here = cursor.filter(|cursor| cursor.row == index);
+                let seen = span(&banks.table).map_or((0, 1), |whole| zoomed(whole, here));
+                let cells = map(&banks.table, seen, usize::from(width));
+                draw_cells(canvas, Rect { x: area.x + NAME_COLUMNS, y: area.y + row, width, height: 1 }, &cells);
+                if let (Some(cursor), Some(whole)) = (here, span(&banks.table)) {
+                    let cell = cell_of(address_of(whole, cursor), seen, width);
+                    let place = Rect { x: area.x + NAME_COLUMNS + cell, y: area.y + row, width: 1, height: 1 };
+                    canvas.buffer.set_style(place.intersection(canvas.buffer.area), canvas.theme.style(Role::Selected));
+                }
                 canvas.say(area, at + 1, row, &figures(banks), Role::Plain);
             }
         }
     }
+}
+
+/// Used cells in the colour of a device, free ones faint, the largest free block as what is good.
+fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[usize]) {
+    let glyphs = canvas.glyphs().map;
+    let styles = [canvas.style(Role::Frame), canvas.theme.load(0.0), canvas.theme.hue(0), canvas.theme.hue(0)];
+    for (column, cell) in (0..area.width).zip(cells) {
+        canvas.put(area, column, 0, glyphs[*cell], styles[*cell]);
+    }
+}
+
+/// What the cells mean, or what lies at the cursor.
+fn title(snapshot: &Snapshot, rows: &[(&Allocator, Kind, &Banks)], cursor: Option<MapCursor>, canvas: &Canvas<'_>) -> String {
+    let [free, largest, part, used] = canvas.glyphs().map;
+    let legend = format!("A bank, low to high: {used} used  {part} partly  {free} free  {largest} largest free  Tab: cursor");
+    let Some(cursor) = cursor else { return legend };
+    let (allocator, kind, banks) = rows[cursor.row];
+    let Some(whole) = span(&banks.table) else { return legend };
+    let address = address_of(whole, cursor);
+    let zoom = if cursor.zoom > 0 { format!("  zoom x{}", 1u32 << cursor.zoom) } else { String::new() };
+    let is_here = |block: &&Block| block.address <= address && address < block.address.saturating_add(block.size);
+    let text = match banks.table.iter().find(is_here) {
+        None => "not in a block".to_owned(),
+        Some(block) if block.is_free => format!("{} free from {:#x}", size(block.size), block.address),
+        Some(block) => {
+            let name = super::list::named_at(snapshot, allocator.process, kind, block.address);
+            let name = name.map_or_else(String::new, |name| format!(": {name}"));
+            format!("{} used from {:#x}{name}", size(block.size), block.address)
+        }
+    };
+    canvas.clean(&format!("{address:#x}: {text}{zoom}  Left Right move, z Z zoom, Tab list"))
+}
+
+/// The addresses of a table, from its first block to the end of its last.
+fn span(blocks: &[Block]) -> Option<(u64, u64)> {
+    let (first, last) = (blocks.first()?, blocks.last()?);
+    Some((first.address, last.address.saturating_add(last.size).max(first.address.saturating_add(1))))
+}
+
+/// The address at the cursor.
+#[allow(clippy::cast_possible_truncation, reason = "a part of a span of 64 bits")]
+fn address_of((from, to): (u64, u64), cursor: MapCursor) -> u64 {
+    from.saturating_add((u128::from(to - from) * u128::from(cursor.share) / u128::from(MapCursor::WHOLE)) as u64)
+}
+
+/// The addresses that are seen: all, or a part around the cursor.
+fn zoomed(whole: (u64, u64), cursor: Option<MapCursor>) -> (u64, u64) {
+    let Some(cursor) = cursor.filter(|cursor| cursor.zoom > 0 && whole.0 < whole.1) else { return whole };
+    let length = ((whole.1 - whole.0) >> cursor.zoom).max(1);
+    let from = address_of(whole, cursor).saturating_sub(length / 2).clamp(whole.0, whole.1 - length);
+    (from, from + length)
+}
+
+/// The cell of an address.
+#[allow(clippy::cast_possible_truncation, reason = "a share of a screen's width")]
+fn cell_of(address: u64, (from, to): (u64, u64), width: u16) -> u16 {
+    let at = u128::from(address.saturating_sub(from)) * u128::from(width) / u128::from((to - from).max(1));
+    (at as u16).min(width.saturating_sub(1))
 }
 
 /// `frag 23%  largest 410.0KB x64`
@@ -67,13 +135,15 @@ fn figures(banks: &Banks) -> String {
     format!("frag {fragmentation:>4} largest {largest} x{}", banks.banks)
 }
 
-/// The blocks of a bank as so many cells: each is what most of its bytes are, or partly used.
+/// The blocks of a bank as so many cells, each a number of `Glyphs::map`: what most of its bytes are, or partly used.
 #[allow(clippy::cast_possible_truncation, reason = "a share of a screen's width")]
-fn map(blocks: &[Block], width: usize, [free, largest, part, used]: [&'static str; 4]) -> String {
-    let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return String::new() };
-    let total = u128::from(last.address.saturating_add(last.size).saturating_sub(first.address).max(1));
+fn map(blocks: &[Block], (base, end): (u64, u64), width: usize) -> Vec<usize> {
+    const FREE: usize = 0;
+    const LARGEST: usize = 1;
+    const PART: usize = 2;
+    const USED: usize = 3;
+    let total = u128::from(end.saturating_sub(base).max(1));
     let largest_free = blocks.iter().filter(|block| block.is_free).map(|block| block.size).max().unwrap_or(0);
-    let base = first.address;
     let edge = |cell: usize| base.saturating_add((total * cell as u128 / width.max(1) as u128) as u64);
     let mut next = 0;
     let cell = |index: usize| {
@@ -88,10 +158,10 @@ fn map(blocks: &[Block], width: usize, [free, largest, part, used]: [&'static st
         let used_bytes = inside().filter(|block| !block.is_free).map(overlap).fold(0u64, u64::saturating_add);
         let is_largest = inside().any(|block| block.is_free && block.size == largest_free);
         match used_bytes {
-            0 if is_largest => largest,
-            0 => free,
-            bytes if bytes >= to - from => used,
-            _ => part,
+            0 if is_largest => LARGEST,
+            0 => FREE,
+            bytes if bytes >= to - from => USED,
+            _ => PART,
         }
     };
     (0..width).map(cell).collect()
@@ -102,7 +172,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const GLYPHS: [&str; 4] = [".", "-", "+", "#"];
+    fn drawn(blocks: &[Block], width: usize) -> String {
+        let Some(whole) = span(blocks) else { return String::new() };
+        map(blocks, whole, width).into_iter().map(|cell| [".", "-", "+", "#"][cell]).collect()
+    }
 
     fn block(address: u64, size: u64, is_free: bool) -> Block {
         Block { address, size, is_free }
@@ -111,24 +184,39 @@ mod tests {
     #[test]
     fn cells_are_what_their_bytes_are() {
         let blocks = [block(100, 20, false), block(120, 10, true), block(130, 10, false), block(140, 60, true)];
-        assert_eq!(map(&blocks, 10, GLYPHS), "##.#------");
-        assert_eq!(map(&blocks, 5, GLYPHS), "#+---");
-        assert_eq!(map(&[], 5, GLYPHS), "");
-        assert_eq!(map(&[block(0, 64, true)], 4, GLYPHS), "----");
+        assert_eq!(drawn(&blocks, 10), "##.#------");
+        assert_eq!(drawn(&blocks, 5), "#+---");
+        assert_eq!(drawn(&[], 5), "");
+        assert_eq!(drawn(&[block(0, 64, true)], 4), "----");
+    }
+
+    /// A zoomed map shows the bytes around the cursor, and the cursor is on its cell.
+    #[test]
+    fn zooming_keeps_the_cursor_in_sight() {
+        for share in [0, 1, MapCursor::WHOLE / 3, MapCursor::WHOLE - 1] {
+            for zoom in 0..=8 {
+                let (whole, cursor) = ((1000, 1_000_000), MapCursor { row: 0, share, zoom });
+                let (from, to) = zoomed(whole, Some(cursor));
+                let address = address_of(whole, cursor);
+                assert!(whole.0 <= from && to <= whole.1 && (from..to).contains(&address), "{cursor:?}: {from} {to} {address}");
+                assert!(cell_of(address, (from, to), 60) < 60);
+            }
+        }
+        assert_eq!(zoomed((0, 1), Some(MapCursor { row: 0, share: 5, zoom: 8 })), (0, 1));
     }
 
     proptest! {
         #[test]
         fn a_table_that_makes_no_sense_breaks_nothing(blocks in prop::collection::vec((any::<u64>(), any::<u64>(), any::<bool>()), 1..9)) {
             let blocks: Vec<Block> = blocks.into_iter().map(|(address, size, is_free)| block(address, size, is_free)).collect();
-            prop_assert_eq!(map(&blocks, 60, GLYPHS).len(), 60);
+            prop_assert_eq!(drawn(&blocks, 60).len(), 60);
         }
 
         #[test]
         fn always_as_wide_as_asked(sizes in prop::collection::vec((1u64..1 << 40, any::<bool>()), 1..40), base in 0u64..1 << 50, width in 0usize..200) {
             let mut at = base;
             let blocks: Vec<Block> = sizes.iter().map(|(size, is_free)| { let one = block(at, *size, *is_free); at += size; one }).collect();
-            prop_assert_eq!(map(&blocks, width, GLYPHS).len(), width);
+            prop_assert_eq!(drawn(&blocks, width).len(), width);
         }
     }
 }

@@ -1,0 +1,164 @@
+//! Keys of the memory view: its list of buffers, and the cursor of its address map.
+
+use crossterm::event::KeyCode;
+use ratatui_core::layout::{Position, Rect};
+
+use super::{Effect, moved, say};
+use crate::keys::{Action, Chord, Motion, Step};
+use crate::layout;
+use crate::state::{Dialog, ListBy, ListSort, MapCursor, State};
+use crate::view::{memory_buffer, memory_list, memory_map_rows, memory_rows};
+
+/// Longest filter typed.
+const FILTER_CHARACTERS_MAX: usize = 200;
+/// Each zoom shows half as much.
+const ZOOM_MAX: u8 = 8;
+
+/// Does what a key means here; false where it means the same as in other views.
+pub(super) fn act(state: &mut State, action: Action) -> bool {
+    match action {
+        Action::Filter => {
+            let text = state.memory.filter.clone();
+            state.dialog = Some(Dialog::Filter { before: text.clone(), text });
+        }
+        Action::SortMenu => sort(state, Step::After),
+        Action::SortBy(step) => sort(state, step),
+        Action::Reverse => state.memory.is_reversed ^= true,
+        Action::Details => open(state),
+        Action::Focus => focus(state),
+        Action::Device(step) if state.memory.cursor.is_some() => along(state, step),
+        Action::Zoom(step) if state.memory.cursor.is_some() => zoom(state, step),
+        Action::Zoom(_) => say(state, "Tab goes to the address map, where z zooms"),
+        Action::Escape => return escape(state),
+        _ => return false,
+    }
+    true
+}
+
+fn sort(state: &mut State, step: Step) {
+    let all = ListSort::ALL;
+    let at = all.iter().position(|sort| *sort == state.memory.sort).unwrap_or(0);
+    let next = if step == Step::After { (at + 1) % all.len() } else { (at + all.len() - 1) % all.len() };
+    state.memory.sort = all[next];
+    state.memory.is_reversed = false;
+}
+
+/// The next thing to group by.
+pub(super) fn group(state: &mut State) {
+    let at = ListBy::ALL.iter().position(|by| *by == state.memory.by).unwrap_or(0);
+    state.memory.by = ListBy::ALL[(at + 1) % ListBy::ALL.len()];
+    (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
+}
+
+/// Growth is counted from now on; a second time it is not counted any more.
+pub(super) fn mark(state: &mut State) {
+    state.memory.mark = if state.memory.mark.is_some() { None } else { Some(state.now()) };
+    let is_set = state.memory.mark.is_some();
+    if is_set && state.memory.by == ListBy::Buffer {
+        state.memory.by = ListBy::Tag;
+        (state.memory.open, state.memory.at, state.scroll) = (None, 0, 0);
+    }
+    say(state, if is_set { "mark set: GREW counts buffers that were allocated since now; M again removes it" } else { "mark removed" });
+}
+
+/// A group shows its buffers, a buffer everything known about it.
+fn open(state: &mut State) {
+    if state.memory.cursor.is_some() {
+        return say(state, "the line above the map names what lies at the cursor; Tab goes back to the list");
+    }
+    let at = state.memory.at;
+    if let Some(lines) = memory_buffer(state, at) {
+        state.dialog = Some(Dialog::Buffer { lines, scroll: 0 });
+        return;
+    }
+    match memory_list(state).into_iter().nth(at) {
+        Some(name) => (state.memory.open, state.memory.at, state.scroll) = (Some(name), 0, 0),
+        None => say(state, "there is no buffer to open"),
+    }
+}
+
+fn escape(state: &mut State) -> bool {
+    if state.memory.cursor.take().is_some() {
+        return true;
+    }
+    if state.memory.open.take().is_some() {
+        (state.memory.at, state.scroll) = (0, 0);
+        return true;
+    }
+    let has_filter = !state.memory.filter.is_empty();
+    state.memory.filter.clear();
+    has_filter
+}
+
+fn focus(state: &mut State) {
+    let rows = memory_map_rows(state);
+    state.memory.cursor = match state.memory.cursor {
+        None if rows == 0 => return say(state, "there is no address map: no allocator's banks are known"),
+        None => Some(MapCursor::default()),
+        Some(_) => None,
+    };
+}
+
+/// A cell to the left or right.
+fn along(state: &mut State, step: Step) {
+    let Some(cursor) = &mut state.memory.cursor else { return };
+    let cell = MapCursor::WHOLE / (u32::from(state.size.0).max(1) << cursor.zoom);
+    let by = cell.max(1);
+    cursor.share = if step == Step::After { (cursor.share + by).min(MapCursor::WHOLE - 1) } else { cursor.share.saturating_sub(by) };
+}
+
+fn zoom(state: &mut State, step: Step) {
+    let Some(cursor) = &mut state.memory.cursor else { return };
+    cursor.zoom = match step {
+        Step::Before => (cursor.zoom + 1).min(ZOOM_MAX),
+        Step::After => cursor.zoom.saturating_sub(1),
+    };
+}
+
+/// Moves the cursor of the list, or from row to row of the map.
+pub(super) fn go(state: &mut State, motion: Motion) {
+    if let Some(cursor) = state.memory.cursor {
+        let rows = memory_map_rows(state);
+        let row = moved(cursor.row, motion, rows, 4);
+        state.memory.cursor = Some(MapCursor { row, ..cursor });
+        return;
+    }
+    let (count, page) = (memory_list(state).len(), memory_rows(state));
+    let from = state.memory.at.min(count.saturating_sub(1));
+    state.memory.at = moved(from, motion, count, page);
+    state.scroll = layout::scrolled(state.scroll, state.memory.at, page, count);
+}
+
+/// A key while a filter of buffers is typed: it is tried at once.
+pub(super) fn typed(state: &mut State, mut text: String, before: String, chord: Option<Chord>, code: KeyCode) -> Vec<Effect> {
+    match (chord, code) {
+        (Some(Chord::Ctrl('u')), _) => text.clear(),
+        (Some(Chord::Ctrl(_)), _) => {}
+        (_, KeyCode::Esc) => {
+            state.memory.filter = before;
+            return Vec::new();
+        }
+        (_, KeyCode::Enter) => return Vec::new(),
+        (_, KeyCode::Backspace) => _ = text.pop(),
+        (_, KeyCode::Char(character)) if text.chars().count() < FILTER_CHARACTERS_MAX => text.push(character),
+        _ => {}
+    }
+    state.memory.filter = text.to_lowercase();
+    (state.memory.at, state.scroll) = (0, 0);
+    state.dialog = Some(Dialog::Filter { text, before });
+    Vec::new()
+}
+
+/// A row is chosen, and opened the second time.
+pub(super) fn click(state: &mut State, body: Rect, at: Position) -> Vec<Effect> {
+    let Some(hit) = crate::view::memory_row_at(state, body, at) else { return Vec::new() };
+    if hit >= memory_list(state).len() {
+        return Vec::new();
+    }
+    let is_again = state.memory.at == hit && state.memory.cursor.is_none();
+    (state.memory.at, state.memory.cursor) = (hit, None);
+    if is_again {
+        open(state);
+    }
+    Vec::new()
+}

@@ -1,0 +1,71 @@
+//! Why a key does nothing: every key does something in every view, or says this.
+
+use ttmon_model::DeviceId;
+
+use crate::keys::Action;
+use crate::settings::Settings;
+use crate::state::{Focus, MemoryList, Owner, Row, State, View};
+
+/// Why a key is not for this view.
+pub(super) fn refusal(state: &State, action: Action) -> Option<&'static str> {
+    let view = state.view;
+    match action {
+        Action::Filter if view != View::Main => Some("a filter is for the list of processes (1) or of buffers (4)"),
+        _ if action.is_for_processes() && view != View::Main => Some("that is for the list of processes; 1 shows it"),
+        Action::Zoom(_) if !matches!(view, View::Main | View::Charts) => Some("the span of time is for charts; 2 shows them"),
+        Action::Metric if matches!(view, View::Detail | View::Memory) => Some("a metric is for charts and the mesh; 2 and 5 show them"),
+        Action::Overlay if view != View::Charts || state.settings.by_device => {
+            Some("overlay is for charts of one metric; 2 shows charts, m chooses a metric")
+        }
+        Action::WorstFirst if view != View::Main => Some("the order of devices is for the main view; 1 shows it"),
+        Action::Fold if view != View::Main => Some("folding is for the main view with several hosts"),
+        Action::Group | Action::Mark if view != View::Memory => Some("that is for the list of buffers; 4 shows it"),
+        _ => None,
+    }
+}
+
+/// What a key can change.
+#[derive(PartialEq)]
+pub(super) struct Trace {
+    settings: Settings,
+    places: (View, Focus, usize, usize),
+    process: Option<Owner>,
+    device: Option<DeviceId>,
+    filter: String,
+    hosts: Vec<(bool, Option<usize>)>,
+    has_dialog: bool,
+    memory: MemoryList,
+}
+
+impl Trace {
+    pub(super) fn of(state: &State) -> Self {
+        Self {
+            settings: state.settings.clone(),
+            places: (state.view, state.focus, state.scroll, state.at),
+            process: state.chosen_process(&state.processes()).map(Row::owner),
+            device: state.shown().and_then(|snapshot| state.chosen_device(snapshot)).map(|device| device.id),
+            filter: state.filter_text.clone(),
+            hosts: state.hosts.iter().map(|host| (host.is_folded, host.frozen.as_ref().map(|frozen| frozen.back))).collect(),
+            has_dialog: state.dialog.is_some(),
+            memory: state.memory.clone(),
+        }
+    }
+}
+
+/// Why a key did nothing.
+pub(super) fn why_nothing(action: Action) -> &'static str {
+    match action {
+        Action::Show(_) => "this view is shown already",
+        Action::Device(_) => "there is no other device",
+        Action::Move(_) => "nothing lies further that way",
+        Action::Back(_) | Action::Jump(_) => "nothing was seen further that way",
+        Action::Pace(_) => "it cannot be faster or slower",
+        Action::Zoom(_) => "charts cannot show less or more time",
+        Action::Escape => "nothing is open; q quits",
+        Action::SortBy(_) => "there is no column on that side",
+        Action::Fold => "folding is for several hosts (--connect)",
+        Action::Details => "everything known is shown already",
+        Action::Metric => "no other metric is measured",
+        _ => "that does nothing here",
+    }
+}

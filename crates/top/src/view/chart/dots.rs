@@ -1,0 +1,95 @@
+//! Dots, two across and four down in each cell; in ASCII one in each cell.
+
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
+
+use crate::canvas::Canvas;
+
+/// Dots of a braille cell: two across, four down.
+const ACROSS: u16 = 2;
+const DOWN: u16 = 4;
+
+/// A plot of dots, each cell with the hue of what was drawn there last.
+pub(super) struct Dots {
+    width: u16,
+    height: u16,
+    across: u16,
+    down: u16,
+    cells: Vec<(u8, u8)>,
+}
+
+impl Dots {
+    pub(super) fn new(area: Rect, is_ascii: bool) -> Self {
+        let (across, down) = if is_ascii { (1, 1) } else { (ACROSS, DOWN) };
+        let cells = vec![(0, 0); usize::from(area.width) * usize::from(area.height)];
+        Self { width: area.width, height: area.height, across, down, cells }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        usize::from(self.width) * usize::from(self.across)
+    }
+
+    /// How many dots high a share of the axis is: what is measured has one at least.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place on a screen")]
+    pub(super) fn level(&self, share: f64) -> u32 {
+        let most = u32::from(self.height) * u32::from(self.down);
+        1 + (share.clamp(0.0, 1.0) * f64::from(most.saturating_sub(1))).round() as u32
+    }
+
+    /// Sets the dots of a column above one level, up to another.
+    pub(super) fn fill(&mut self, column: usize, from: u32, to: u32, hue: u8) {
+        // The braille block numbers its dots down the left column, down the right one, and then the lowest two.
+        const BITS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+        let most = u32::from(self.height) * u32::from(self.down);
+        let (across, down) = (usize::from(self.across), u32::from(self.down));
+        let cell_column = column / across;
+        if cell_column >= usize::from(self.width) {
+            return;
+        }
+        for level in from..to.min(most) {
+            let y = most - 1 - level;
+            let (row, dot) = ((y / down) as usize, (y % down) as usize);
+            let cell = &mut self.cells[row * usize::from(self.width) + cell_column];
+            *cell = (cell.0 | BITS[column % across][dot], hue);
+        }
+    }
+
+    /// Draws what is set, in the style of its row and hue.
+    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, area: Rect, style: impl Fn(u16, u8) -> Style) {
+        for (row, cells) in (0..).zip(self.cells.chunks(usize::from(self.width.max(1)))) {
+            for (column, (bits, hue)) in (0..).zip(cells).filter(|(_, (bits, _))| *bits != 0) {
+                let sign = if self.across == 1 { '*' } else { char::from_u32(0x2800 + u32::from(*bits)).unwrap_or('*') };
+                canvas.put(area, column, row, sign.encode_utf8(&mut [0; 4]), style(row, *hue));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_drawn_outside() {
+        let area = Rect { x: 0, y: 0, width: 4, height: 2 };
+        let mut dots = Dots::new(area, false);
+        dots.fill(3, 2, u32::MAX, 0);
+        dots.fill(usize::MAX, 0, 9, 0);
+        dots.fill(8, 0, 9, 0);
+        assert_eq!(dots.cells.iter().filter(|cell| cell.0 != 0).count(), 2);
+        assert_eq!((dots.level(-1.0), dots.level(0.0), dots.level(1.0), dots.level(9.0)), (1, 1, 8, 8));
+    }
+
+    /// A wall of screens has more cells than a row or a column has numbers.
+    #[test]
+    fn every_dot_of_the_largest_screen_is_where_it_belongs() {
+        let area = Rect { x: 0, y: 0, width: 1000, height: 200 };
+        let mut dots = Dots::new(area, true);
+        dots.fill(7, 0, 1, 0);
+        let mut buffer = ratatui_core::buffer::Buffer::empty(area);
+        let canvas = &mut Canvas { buffer: &mut buffer, theme: crate::theme::Theme::default() };
+        dots.draw(canvas, area, |_, _| Style::new());
+        assert_eq!(buffer[(7, 199)].symbol(), "*");
+        assert_eq!(buffer.content.iter().filter(|cell| cell.symbol() == "*").count(), 1);
+    }
+}

@@ -1,0 +1,225 @@
+//! The columns of a device row: which of them fit a width, and what the devices have in common, which the heading names once.
+
+use ttmon_model::memory::Bar;
+use ttmon_model::{Device, Reading, Snapshot};
+use ttmon_print::quantity::size;
+use ttmon_print::text::Cut;
+
+use crate::canvas::{Canvas, Field, width};
+use crate::theme::Role;
+
+/// Columns of a row from which on memory has a bar.
+const BARS_MIN: u16 = 78;
+/// From here on there is more than temperature, DRAM and health.
+const SMALL_MAX: u16 = 57;
+/// From here on the last minute is drawn, and a board's name is written out.
+const SPARKS_MIN: u16 = 96;
+/// Cells of a sparkline: a minute together.
+pub(super) const SPARK_COLUMNS: u16 = 5;
+
+/// Columns of a device row from left to right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Id,
+    Board,
+    Temperature,
+    TemperatureSpark,
+    Power,
+    PowerSpark,
+    Clock,
+    Utilization,
+    Activity,
+    Link,
+    DramBar,
+    DramShare,
+    Dram,
+    L1Bar,
+    L1Share,
+    L1,
+    Health,
+}
+
+/// What the devices of a list have in common.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct Shared {
+    /// Their board; `None` where boards or limits differ: then each row has its own.
+    board: Option<String>,
+    temperature_limit: Option<f64>,
+    power_limit: Option<f64>,
+    dram: Option<u64>,
+    l1: Option<u64>,
+    /// Columns of the longest name of a chip on its board.
+    chip_columns: u16,
+    is_deep: bool,
+    /// Whether a process reports how many programs it starts.
+    has_activity: bool,
+}
+
+impl Shared {
+    pub(in super::super) fn of(snapshot: &Snapshot, devices: &[&Device], is_deep: bool) -> Self {
+        let has_activity = snapshot.processes.iter().any(|process| process.launches_per_s.is_ok());
+        let own = Self { is_deep, has_activity, ..Self::default() };
+        let Some(first) = devices.first() else { return own };
+        let Ok(board) = &first.board else { return own };
+        let total = |bar: Bar| bar.total.ok();
+        let limits = (
+            common(devices.iter().map(|device| device.temperature_limit.map(|limit| limit.0))),
+            common(devices.iter().map(|device| device.power_limit.map(|limit| limit.0))),
+        );
+        let is_alike = |device: &&Device| {
+            device.board.as_ref() == Ok(board)
+                && total(device.memory.dram) == total(first.memory.dram)
+                && total(device.memory.l1) == total(first.memory.l1)
+        };
+        let (Some(temperature_limit), Some(power_limit), true) = (limits.0, limits.1, devices.iter().all(is_alike)) else { return own };
+        Self {
+            board: Some(board.clone()),
+            temperature_limit,
+            power_limit,
+            dram: total(first.memory.dram),
+            l1: total(first.memory.l1),
+            chip_columns: devices.iter().map(|device| width(&chip(device, true))).max().unwrap_or(0),
+            ..own
+        }
+    }
+
+    /// Devices of several machines.
+    pub(in super::super) fn mixed(is_deep: bool) -> Self {
+        Self { is_deep, ..Self::default() }
+    }
+
+    pub(super) fn is_one_board(&self) -> bool {
+        self.board.is_some()
+    }
+
+    /// The heading of a column: with what it may reach, where that is the same in every row.
+    pub(super) fn heading(&self, part: Part, field: Field, canvas: &Canvas<'_>) -> String {
+        let of = |text: Option<String>| text.map_or_else(String::new, |text| format!("/{text}"));
+        match part {
+            Part::Id => "ID".to_owned(),
+            Part::Board => self.board.as_ref().map_or_else(|| "BOARD".to_owned(), |board| canvas.clean(board)),
+            Part::Temperature => "TEMP".to_owned(),
+            Part::TemperatureSpark => of(self.temperature_limit.map(|limit| format!("{limit:.0}{}", canvas.glyphs().degree))),
+            Part::Power => "POWER".to_owned(),
+            Part::PowerSpark => of(self.power_limit.map(|limit| format!("{limit:.0}W"))),
+            // Where a clock has no room for its unit, the heading has it.
+            Part::Clock if field.width < 5 => "MHz".to_owned(),
+            Part::Clock => "AICLK".to_owned(),
+            Part::Utilization => "UTIL".to_owned(),
+            Part::Activity => "LNCH/S".to_owned(),
+            Part::Link => "PCIE".to_owned(),
+            Part::DramBar => "DRAM".to_owned(),
+            Part::Dram if self.dram.is_some() => of(self.dram.map(size)),
+            Part::Dram => "DRAM".to_owned(),
+            Part::L1Share => "L1".to_owned(),
+            Part::L1 => of(self.l1.map(size)),
+            Part::Health => "HEALTH".to_owned(),
+            Part::DramShare | Part::L1Bar => String::new(),
+        }
+    }
+
+    /// Each part that fits, where it begins and how wide it is. Utilization takes the place of a sparkline, or of the clock.
+    pub(super) fn parts(&self, width: u16) -> Vec<(Part, Field)> {
+        let from = |least: u16, columns: u16| if width >= least { columns } else { 0 };
+        let (is_one, is_small) = (self.is_one_board(), width < SMALL_MAX);
+        let board = match () {
+            () if is_small => 6,
+            () if is_one => {
+                let name = self.board.as_deref().map_or(0, crate::canvas::width);
+                self.chip_columns.max(if width >= SPARKS_MIN { name.min(15) } else { name.min(6) })
+            }
+            () if width >= SPARKS_MIN => 15,
+            () => from(BARS_MIN, 8).max(6),
+        };
+        let mut widths = vec![
+            (Part::Id, 3),
+            (Part::Board, board),
+            (Part::Temperature, 5),
+            (Part::TemperatureSpark, from(SPARKS_MIN, SPARK_COLUMNS)),
+            (Part::Power, from(SMALL_MAX, if is_one { 5 } else { 8 })),
+            (Part::PowerSpark, if self.is_deep { 0 } else { from(SPARKS_MIN, SPARK_COLUMNS) }),
+            (Part::Clock, from(SMALL_MAX, if width >= BARS_MIN { 7 } else { 4 })),
+            (Part::Utilization, if self.is_deep { 5 } else { 0 }),
+            (Part::Activity, if self.has_activity { from(112, 6) } else { 0 }),
+            (Part::Link, from(150, 8)),
+            (Part::DramBar, from(BARS_MIN, if is_one { 9 } else { 6 })),
+            (Part::DramShare, if is_small { 4 } else { from(BARS_MIN, 4) }),
+            (Part::Dram, if is_one || is_small { 8 } else { 12 + from(BARS_MIN, 1) }),
+            (Part::L1Bar, from(if is_one { SPARKS_MIN } else { 118 }, 8)),
+            (Part::L1Share, from(SMALL_MAX, 5)),
+            (Part::L1, from(if is_one { 104 } else { 140 }, if is_one { 8 } else { 9 })),
+            (
+                Part::Health,
+                if width >= BARS_MIN {
+                    10
+                } else if is_small {
+                    8
+                } else {
+                    6
+                },
+            ),
+        ];
+        widths.retain(|(part, columns)| *columns > 0 && !(self.is_deep && *part == Part::Clock && width < SPARKS_MIN));
+        let used: u16 = widths.iter().map(|(_, columns)| columns + 1).sum();
+        let left = width.saturating_sub(used);
+        let bars = ((left / 2).min(40), (left / 5).min(16));
+        // What is left makes bars longer and leaves room for the reasons of health.
+        for (part, columns) in &mut widths {
+            *columns += match part {
+                // Without bars the board's name has what it lacks first.
+                Part::Board if width < BARS_MIN && !is_one => left.min(9),
+                Part::Health if width < BARS_MIN && !is_one => left - left.min(9),
+                Part::DramBar => bars.0,
+                Part::L1Bar => bars.1,
+                Part::Health => left - bars.0 - bars.1,
+                _ => 0,
+            };
+        }
+        let mut at = 0;
+        let place = |(part, columns): (Part, u16)| {
+            let is_left = matches!(
+                part,
+                Part::Board | Part::Health | Part::Link | Part::TemperatureSpark | Part::PowerSpark | Part::DramBar | Part::L1Bar
+            );
+            let field = if is_left { Field { cut: Cut::End, ..Field::left(at, columns) } } else { Field::right(at, columns) };
+            at += columns + 1;
+            (part, field)
+        };
+        widths.into_iter().map(place).collect()
+    }
+}
+
+/// The value that all have which have one; `None` where two differ.
+fn common(values: impl Iterator<Item = Reading<f64>>) -> Option<Option<f64>> {
+    let mut found = None;
+    for value in values.flatten() {
+        if *found.get_or_insert(value) != value {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// Which chip of its board a device is, and the one it is reached through where there is room.
+pub(super) fn chip(device: &Device, has_room: bool) -> String {
+    let letter = device.chip.map_or_else(|_| String::new(), |chip| chip.letter().to_string());
+    match device.via {
+        Ok(via) if has_room => format!("{letter} via {via}"),
+        _ => letter,
+    }
+}
+
+/// The headings of a row's parts.
+pub(in super::super) fn head(shared: &Shared, canvas: &mut Canvas<'_>, area: ratatui_core::layout::Rect) {
+    canvas.heading(area, "");
+    for (part, field) in shared.parts(area.width) {
+        let text = shared.heading(part, field, canvas);
+        // What a column may reach stands directly behind its name.
+        let field = if matches!(part, Part::L1Bar | Part::DramBar) {
+            Field { cut: Cut::End, ..Field::left(field.column, field.width) }
+        } else {
+            field
+        };
+        canvas.field(area, field, 0, &text, canvas.style(Role::Heading));
+    }
+}

@@ -1,0 +1,289 @@
+//! The list of the memory view: buffers, or groups of them by what they have in common.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ratatui_core::layout::Rect;
+use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey, groups};
+use ttmon_model::snapshot::Buffer;
+use ttmon_model::{Device, Kind, Snapshot};
+use ttmon_print::quantity::{ABSENT, age, size};
+
+use super::super::panels::key_text;
+use super::{buffer_rows, on, why_unlisted};
+use crate::canvas::{Canvas, Field};
+use crate::layout::scrolled;
+use crate::state::{ListBy, ListSort, State};
+use crate::theme::Role;
+
+/// One row.
+pub(crate) enum Item<'a> {
+    Group(BufferGroup),
+    Buffer(&'a Buffer),
+}
+
+impl Item<'_> {
+    /// What it is called: of a group what its buffers have in common.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Group(group) => key_text(&group.key),
+            Self::Buffer(buffer) => buffer_name(buffer),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Group(group) => group.bytes,
+            Self::Buffer(buffer) => buffer.entry.size,
+        }
+    }
+
+    /// How many, or how old.
+    fn second(&self) -> u64 {
+        match self {
+            Self::Group(group) => group.count,
+            Self::Buffer(buffer) => u64::MAX - buffer.entry.time.0,
+        }
+    }
+}
+
+/// What a buffer is known by: its tag, the line that asked for it, its operation.
+fn buffer_name(buffer: &Buffer) -> String {
+    let entry = &buffer.entry;
+    let line = entry.line.as_ref().map(|line| format!("{}:{}", line.file, line.line));
+    let parts = [entry.tag.as_ref().map(ToString::to_string), line, entry.operation.as_ref().map(ToString::to_string)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
+}
+
+/// The rows of the list, sorted and filtered.
+pub(crate) fn items<'a>(state: &State, snapshot: &'a Snapshot, device: &Device) -> Vec<Item<'a>> {
+    let list = &state.memory;
+    let is_wanted = |buffer: &&Buffer| {
+        let entry = &buffer.entry;
+        list.filter.is_empty()
+            || buffer_name(buffer).to_lowercase().contains(&list.filter)
+            || format!("{} {} {:#x}", buffer.process().pid, entry.kind.name(), entry.address).contains(&list.filter)
+    };
+    let buffers = || on(snapshot, device).filter(is_wanted);
+    let mut items: Vec<Item<'a>> = match (&list.open, list.by) {
+        (None, ListBy::Line | ListBy::Tag | ListBy::Op | ListBy::Size) => grouped(buffers(), state).into_iter().map(Item::Group).collect(),
+        (Some(open), by) => buffers().filter(|buffer| key_text(&key(buffer, by)) == *open).map(Item::Buffer).collect(),
+        (None, ListBy::Buffer) => buffers().map(Item::Buffer).collect(),
+    };
+    let compare = |one: &Item<'a>, other: &Item<'a>| -> Ordering {
+        let order = match list.sort {
+            ListSort::Bytes => other.bytes().cmp(&one.bytes()),
+            ListSort::Second => other.second().cmp(&one.second()),
+            ListSort::Name => one.name().cmp(&other.name()),
+        };
+        if list.is_reversed { order.reverse() } else { order }
+    };
+    match list.sort {
+        // A name is made for it: once for each row, not for each comparison.
+        ListSort::Name => {
+            items.sort_by_cached_key(Item::name);
+            if list.is_reversed {
+                items.reverse();
+            }
+        }
+        ListSort::Bytes | ListSort::Second => items.sort_by(compare),
+    }
+    items
+}
+
+fn grouped<'a>(buffers: impl Iterator<Item = &'a Buffer>, state: &State) -> Vec<BufferGroup> {
+    let entries = buffers.map(|buffer| &buffer.entry);
+    let by = match state.memory.by {
+        ListBy::Line => GroupBy::Line,
+        ListBy::Tag => GroupBy::Tag,
+        ListBy::Op => GroupBy::Op,
+        ListBy::Buffer | ListBy::Size => {
+            let mut found: HashMap<u64, Vec<_>> = HashMap::new();
+            entries.for_each(|entry| found.entry(entry.size).or_default().push(entry));
+            let group = |(bytes, entries): (u64, Vec<_>)| {
+                let one = groups(entries.into_iter(), GroupBy::Op, state.memory.mark);
+                let mut one = one.into_iter().reduce(|sum, other| BufferGroup {
+                    bytes: sum.bytes.saturating_add(other.bytes),
+                    count: sum.count + other.count,
+                    since: sum.since.zip(other.since).map(|(one, other)| one.saturating_add(other)),
+                    ..sum
+                })?;
+                one.key = GroupKey::Text(Some(Arc::from(size(bytes))));
+                Some(one)
+            };
+            return found.into_iter().filter_map(group).collect();
+        }
+    };
+    groups(entries, by, state.memory.mark)
+}
+
+/// What a buffer is grouped by.
+fn key(buffer: &Buffer, by: ListBy) -> GroupKey {
+    let entry = &buffer.entry;
+    match by {
+        ListBy::Line => GroupKey::Line(entry.line.clone()),
+        ListBy::Tag => GroupKey::Text(entry.tag.clone()),
+        ListBy::Op => GroupKey::Text(entry.operation.clone()),
+        ListBy::Buffer | ListBy::Size => GroupKey::Text(Some(Arc::from(size(entry.size)))),
+    }
+}
+
+pub(super) fn draw(state: &State, snapshot: &Snapshot, device: &Device, canvas: &mut Canvas<'_>, area: Rect) {
+    let items = items(state, snapshot, device);
+    let counted: u64 = Kind::BANKED.into_iter().filter_map(|kind| device.memory.kinds[kind].figure.count.ok()).fold(0, u64::saturating_add);
+    let listed = on(snapshot, device).count();
+    let at = state.memory.at.min(items.len().saturating_sub(1));
+    let first = scrolled(state.scroll, at, buffer_rows(area), items.len());
+    canvas.rule(area, 0, &title(state, items.len(), listed, counted), Role::Title);
+    let hidden = super::super::more(canvas, first, items.len().saturating_sub(first + buffer_rows(area)));
+    super::super::on_the_rule(canvas, area, &hidden);
+    if items.is_empty() {
+        // Counted and not listed is another thing than not there.
+        let text = match () {
+            () if listed > 0 => "no buffer matches the filter; Esc drops it",
+            () if counted > 0 => why_unlisted(state, state.here()),
+            () => "no live buffer is known here: no tracked process has one on this device",
+        };
+        canvas.say(area, 1, 1, text, Role::Dim);
+        return;
+    }
+    let is_group = matches!(items.first(), Some(Item::Group(_)));
+    let fields = if is_group { group_fields(area) } else { buffer_fields(area) };
+    canvas.buffer.set_style(Rect { y: area.y + 1, height: 1, ..area }, canvas.theme.style(Role::Heading));
+    for (index, (title, field)) in fields.iter().enumerate() {
+        canvas.field(area, *field, 1, &format!("{title}{}", sign(state, canvas, index, is_group)), canvas.style(Role::Heading));
+    }
+    let most = items.iter().map(Item::bytes).max().unwrap_or(1).max(1);
+    for (row, (index, item)) in (2..area.height).zip(items.iter().enumerate().skip(first)) {
+        let texts = match item {
+            Item::Group(group) => group_texts(group, item.name(), most, canvas),
+            Item::Buffer(buffer) => buffer_texts(snapshot, buffer, item.name()),
+        };
+        for ((_, field), text) in fields.iter().zip(texts) {
+            let role = if text.is_some() { Role::Plain } else { Role::Dim };
+            let text = canvas.clean(text.as_deref().unwrap_or(ABSENT));
+            canvas.field(area, *field, row, &text, canvas.style(role));
+        }
+        if index == at && state.memory.cursor.is_none() {
+            canvas.buffer.set_style(Rect { y: area.y + row, height: 1, ..area }, canvas.theme.style(Role::Selected));
+        }
+    }
+}
+
+fn title(state: &State, shown: usize, listed: usize, counted: u64) -> String {
+    let list = &state.memory;
+    // A recording need not have all that were counted.
+    let is_cut = state.replay.is_some() && counted > listed as u64;
+    let all = if is_cut { format!("{listed} of {counted}") } else { listed.to_string() };
+    let mut text = match (&list.open, list.by) {
+        (Some(open), by) => format!("{shown} buffers of {} {open} (Esc: back)", by.name()),
+        (None, ListBy::Buffer) if is_cut => format!("Largest {all} buffers"),
+        (None, ListBy::Buffer) => format!("Largest of {all} buffers"),
+        (None, by) => format!("{shown} groups of {all} buffers by {}", by.name()),
+    };
+    text += &format!("  {}", if list.cursor.is_some() { "Tab: list" } else { "g: group" });
+    if !list.filter.is_empty() {
+        text += &format!("  filter: {}", list.filter);
+    }
+    if let Some(mark) = list.mark {
+        text += &format!("  mark {}", state.clock.second(mark));
+    }
+    text
+}
+
+/// Beside the heading of the column that is sorted by.
+fn sign(state: &State, canvas: &Canvas<'_>, column: usize, is_group: bool) -> &'static str {
+    let sorted = match state.memory.sort {
+        ListSort::Bytes => 0,
+        ListSort::Second if is_group => 2,
+        ListSort::Second => 4,
+        ListSort::Name => {
+            if is_group {
+                5
+            } else {
+                6
+            }
+        }
+    };
+    let is_down = (state.memory.sort == ListSort::Name) == state.memory.is_reversed;
+    match (column == sorted, is_down) {
+        (false, _) => "",
+        (true, true) => canvas.glyphs().descending,
+        (true, false) => canvas.glyphs().ascending,
+    }
+}
+
+type Fields = Vec<(&'static str, Field)>;
+
+fn group_fields(area: Rect) -> Fields {
+    vec![
+        ("BYTES", Field::right(1, 9)),
+        ("", Field::left(11, 10)),
+        ("COUNT", Field::right(22, 7)),
+        ("LARGEST", Field::right(30, 9)),
+        ("GREW", Field::right(40, 9)),
+        ("NAME", Field::left(50, area.width.saturating_sub(51))),
+    ]
+}
+
+fn group_texts(group: &BufferGroup, name: String, most: u64, canvas: &Canvas<'_>) -> Vec<Option<String>> {
+    let bar = ttmon_print::bar_cells(group.bytes as f64 / most as f64, 10, canvas.glyphs().fill);
+    let grew = group
+        .since
+        .map_or_else(|| Some(String::new()), |bytes| Some(if bytes == 0 { "-".to_owned() } else { format!("+{}", size(bytes)) }));
+    vec![Some(size(group.bytes)), Some(bar), Some(group.count.to_string()), Some(size(group.largest)), grew, Some(name)]
+}
+
+fn buffer_fields(area: Rect) -> Fields {
+    vec![
+        ("SIZE", Field::right(1, 9)),
+        ("KIND", Field::left(11, 9)),
+        ("ADDRESS", Field::right(21, 14)),
+        ("PER BANK", Field::right(36, 9)),
+        ("AGE", Field::right(46, 6)),
+        ("PID", Field::right(53, 8)),
+        ("TAG, LINE, OPERATION", Field::left(62, area.width.saturating_sub(63))),
+    ]
+}
+
+fn buffer_texts(snapshot: &Snapshot, buffer: &Buffer, name: String) -> Vec<Option<String>> {
+    let entry = &buffer.entry;
+    vec![
+        Some(size(entry.size)),
+        Some(entry.kind.name().to_owned()),
+        Some(format!("{:#x}", entry.address)),
+        entry.per_bank.map(|bytes| size(bytes.get().into())),
+        Some(age(entry.time, snapshot.lists_time)),
+        Some(buffer.process().pid.to_string()),
+        Some(name),
+    ]
+}
+
+/// Everything known of a buffer.
+pub(crate) fn buffer_lines(snapshot: &Snapshot, buffer: &Buffer) -> Vec<String> {
+    let entry = &buffer.entry;
+    let process = snapshot.processes.iter().find(|process| process.key == buffer.process());
+    let title = process.and_then(|process| process.title().ok()).unwrap_or_default();
+    let mut lines = vec![
+        format!("size       {} ({} bytes)", size(entry.size), entry.size),
+        format!("kind       {}", entry.kind.name()),
+        format!("address    {:#x}", entry.address),
+        format!("process    {} {title}", buffer.process().pid),
+        format!("devices    {}", ttmon_print::ranges(buffer.devices().iter().copied())),
+        format!("age        {}", age(entry.time, snapshot.lists_time)),
+        format!("references {}", entry.refs),
+    ];
+    lines.extend(entry.per_bank.map(|bytes| format!("per bank   {}", size(bytes.get().into()))));
+    lines.extend(entry.tag.as_ref().map(|tag| format!("tag        {tag}")));
+    lines.extend(entry.operation.as_ref().map(|operation| format!("operation  {operation}")));
+    lines.extend(entry.line.as_ref().map(|line| format!("line       {}:{} in {}", line.file, line.line, line.function)));
+    lines
+}
+
+/// The buffer that begins at an address of an allocator.
+pub(super) fn named_at(snapshot: &Snapshot, process: ttmon_model::ProcessKey, kind: Kind, address: u64) -> Option<String> {
+    let is_it =
+        |buffer: &&Buffer| buffer.process() == process && buffer.entry.address == address && buffer.entry.kind.name() == kind.name();
+    snapshot.buffers.iter().find(is_it).map(buffer_name).filter(|name| !name.is_empty())
+}

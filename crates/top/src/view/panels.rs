@@ -1,0 +1,118 @@
+//! What the main view shows where rows are left: the largest groups of memory, and the newest events.
+
+use std::cmp::Reverse;
+
+use ratatui_core::layout::Rect;
+use ttmon_model::groups::{BufferGroup, GroupBy, GroupKey, groups as grouped};
+use ttmon_model::units::UnixTime;
+use ttmon_model::{Kind, Snapshot};
+use ttmon_print::quantity::size;
+
+use super::{alert_role, alert_text};
+use crate::canvas::{Canvas, Field};
+use crate::marks::MarkKind;
+use crate::state::State;
+use crate::theme::Role;
+
+/// Columns of a group's bar.
+const BAR_COLUMNS: u16 = 12;
+
+/// One line of the panel: bytes, how many buffers, what they have in common.
+struct Group {
+    bytes: u64,
+    count: String,
+    name: String,
+}
+
+/// The largest groups of live buffers, by line where lines are known, else by tag; without a list of buffers the largest figures.
+pub(super) fn groups(snapshot: &Snapshot, canvas: &mut Canvas<'_>, area: Rect) {
+    let rows = usize::from(area.height.saturating_sub(1));
+    let (by, list) = largest(snapshot, rows);
+    canvas.rule(area, 0, &format!("Largest memory by {by}"), Role::Title);
+    if list.is_empty() {
+        canvas.say(area, 1, 1, "no tracked process has memory on a device", Role::Dim);
+    }
+    let total = list.iter().map(|group| group.bytes).max().unwrap_or(0).max(1);
+    for (row, group) in (1..).zip(&list) {
+        canvas.field(area, Field::right(0, 9), row, &size(group.bytes), canvas.style(Role::Plain));
+        let share = group.bytes as f64 / total as f64;
+        let bar = ttmon_print::bar_cells(share, usize::from(BAR_COLUMNS), canvas.glyphs().fill);
+        canvas.put(area, 10, row, &bar, canvas.theme.hue(0));
+        canvas.field(area, Field::right(11 + BAR_COLUMNS, 7), row, &group.count, canvas.style(Role::Dim));
+        let name = canvas.clean(&group.name);
+        canvas.field(
+            area,
+            Field::left(19 + BAR_COLUMNS, area.width.saturating_sub(20 + BAR_COLUMNS)),
+            row,
+            &name,
+            canvas.style(Role::Plain),
+        );
+    }
+}
+
+fn largest(snapshot: &Snapshot, rows: usize) -> (&'static str, Vec<Group>) {
+    let entries = || snapshot.buffers.iter().map(|buffer| &buffer.entry);
+    if entries().next().is_none() {
+        return ("process", of_processes(snapshot, rows));
+    }
+    let (word, by) = match () {
+        () if entries().any(|entry| entry.line.is_some()) => ("line", GroupBy::Line),
+        () if entries().any(|entry| entry.tag.is_some()) => ("tag", GroupBy::Tag),
+        () => ("operation", GroupBy::Op),
+    };
+    let line = |group: BufferGroup| Group { bytes: group.bytes, count: format!("x{}", group.count), name: key_text(&group.key) };
+    (word, grouped(entries(), by, None).into_iter().take(rows).map(line).collect())
+}
+
+/// What the buffers of a group have in common, in words.
+pub(super) fn key_text(key: &GroupKey) -> String {
+    match key {
+        GroupKey::Line(Some(line)) => format!("{}:{} {}", line.file, line.line, line.function),
+        GroupKey::Text(Some(text)) => text.to_string(),
+        GroupKey::Line(None) | GroupKey::Text(None) => "not known".to_owned(),
+    }
+}
+
+/// Each kind of memory of each process, all its devices together.
+fn of_processes(snapshot: &Snapshot, rows: usize) -> Vec<Group> {
+    let mut list = Vec::new();
+    for process in &snapshot.processes {
+        for kind in [Kind::Dram, Kind::Trace, Kind::L1, Kind::L1Small, Kind::Cb] {
+            if let Ok(bytes @ 1..) = process.total(kind) {
+                let name = process.title().unwrap_or_else(|_| "?".to_owned());
+                list.push(Group { bytes, count: kind.name().to_owned(), name: format!("{} {name}", process.key.pid) });
+            }
+        }
+    }
+    list.sort_by_key(|group| Reverse(group.bytes));
+    list.truncate(rows);
+    list
+}
+
+/// Alerts, processes that started and ended, resets and refusals, newest first.
+pub(super) fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    canvas.rule(area, 0, "Newest events", Role::Title);
+    let mut lines: Vec<(UnixTime, String, Role)> =
+        state.alerts().into_iter().map(|(host, alert)| (alert.time, alert_text(state, host, alert), alert_role(alert))).collect();
+    let shown = state.shown().map_or(UnixTime(u64::MAX), |snapshot| snapshot.time);
+    for mark in state.here().marks.iter().rev() {
+        let role = match mark.kind {
+            MarkKind::Started | MarkKind::Ended => Role::Plain,
+            MarkKind::Reset => Role::Warning,
+            MarkKind::Refused => Role::Critical,
+        };
+        lines.push((mark.time, format!("{} {}", state.clock.second(mark.time), mark.text), role));
+    }
+    lines.retain(|(time, ..)| *time <= shown);
+    lines.sort_by_key(|(time, ..)| Reverse(*time));
+    if lines.is_empty() {
+        canvas.say(area, 1, 1, "none since this was started", Role::Dim);
+    }
+    let field = Field { cut: ttmon_print::text::Cut::End, ..Field::left(1, area.width.saturating_sub(2)) };
+    for (row, (_, text, role)) in (1..area.height).zip(&lines) {
+        let text = canvas.clean(text);
+        canvas.field(area, field, row, &text, canvas.style(*role));
+    }
+    let hidden = super::more(canvas, 0, lines.len().saturating_sub(usize::from(area.height.saturating_sub(1))));
+    super::on_the_rule(canvas, area, &hidden);
+}
