@@ -12,6 +12,7 @@ mod package;
 mod page;
 mod prometheus;
 mod python;
+mod shells;
 mod stub;
 mod systemd;
 mod tally;
@@ -79,6 +80,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "api", kind: Kind::Optional, run: api::run },
     Stage { name: "page", kind: Kind::Required, run: page::run },
     Stage { name: "tls", kind: Kind::Optional, run: tls::run },
+    Stage { name: "shells", kind: Kind::Optional, run: shells::run },
     Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
     Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm::run },
     Stage { name: "package", kind: Kind::Required, run: package::run },

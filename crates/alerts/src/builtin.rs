@@ -1,7 +1,8 @@
 //! The rules that come with the program: limits that the device publishes itself, and memory.
 
+use ttmon_model::duration;
+
 use crate::condition::Condition;
-use crate::duration;
 use crate::rule::{Rule, Severity};
 
 /// Name, severity, when, for, clear, clear_for, summary.
@@ -17,17 +18,17 @@ const ROWS: &[Row] = &[
     ("warm", WARNING, "temperature >= 90% * temperature_limit and temperature < temperature_limit", "1m", "temperature < 85% * temperature_limit", "1m", "temperature {temperature} of {temperature_limit}"),
     ("current-limit", CRITICAL, "current >= current_limit", "10s", "current < 90% * current_limit", "1m", "current {current} of {current_limit}"),
     ("throttling", WARNING, "throttling == true", "30s", "", "1m", "AI clock held at {aiclk_mhz} of {aiclk_limit_mhz}: temperature {temperature}, power {power}"),
-    ("thermal-trip", CRITICAL, "increase(therm_trip_count, 10m) > 0", "0s", "", "1m", "shut down by over-temperature: {therm_trip_count} times since power-on"),
+    ("thermal-trip", CRITICAL, "increase(therm_trip_count, 10m) > 0", "0s", "", "1m", "thermal shutdown: {therm_trip_count} since power-on"),
     ("gone", CRITICAL, "state == \"gone\"", "0s", "", "10s", "unplugged, unbound, or the driver was unloaded"),
     ("unreadable", CRITICAL, "state == \"unreadable\"", "5s", "", "10s", "{health_reasons}"),
     ("reset", WARNING, "state == \"resetting\"", "0s", "", "10s", "the chip is being reset"),
-    ("starting", WARNING, "state == \"starting\"", "2m", "", "10s", "{health_reasons}"),
+    ("starting", WARNING, "state == \"starting\"", "2m", "", "10s", "the chip's firmware does not answer"),
     ("heartbeat-stopped", WARNING, "heartbeat_alive == false", "5s", "", "1m", "the firmware's heartbeat has stopped"),
     ("link-degraded", WARNING, "pcie_degraded == true and memory.holders > 0", "1m", "", "1m", "PCIe link has {pcie_width} of {pcie_width_max} lanes"),
     ("dram-full", WARNING, "memory.used >= 95% * memory.total", "0s", "memory.used < 90% * memory.total", "1m", "DRAM nearly full: {memory.used} of {memory.total}"),
-    ("largest-free", WARNING, "memory.kinds.dram.largest_free_per_bank < 16M", "1m", "memory.kinds.dram.largest_free_per_bank >= 32M", "1m", "largest free block of DRAM is {memory.kinds.dram.largest_free_per_bank} per bank, {memory.kinds.dram.free} are free"),
-    ("refusal", WARNING, "increase(memory.refusals, 5m) > 0", "0s", "", "1m", "a program was refused memory: {memory.refusals} times in all"),
-    ("growth", WARNING, "growth(memory.used, 30m) > 2% * memory.total", "10m", "", "10m", "DRAM grows and is not freed: {memory.used} of {memory.total}"),
+    ("largest-free", WARNING, "memory.kinds.dram.largest_free_per_bank < 16M", "1m", "memory.kinds.dram.largest_free_per_bank >= 32M", "1m", "largest free DRAM block is {memory.kinds.dram.largest_free_per_bank} per bank; {memory.kinds.dram.free} free in total"),
+    ("refusal", WARNING, "increase(memory.refusals, 5m) > 0", "0s", "", "1m", "an allocation was refused; {memory.refusals} refused in total"),
+    ("growth", WARNING, "growth(memory.used, 30m) > 2% * memory.total", "10m", "", "10m", "DRAM in use keeps growing: {memory.used} of {memory.total}"),
     ("stale-holder", WARNING, "memory.stale_processes > 0 or memory.stale_bytes > 0", "1m", "", "1m", "left by ended processes: {memory.stale_processes} open device files, {memory.stale_bytes} reported"),
 ];
 

@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::{Table, Value};
+use ttmon_model::duration;
 
 use crate::builtin::builtin;
 use crate::condition::Condition;
-use crate::duration;
 use crate::limits::{
     ARGUMENTS_MAX, CLEAR_FOR_DEFAULT, CLEAR_FOR_MIN, COMMAND_TIMEOUT_DEFAULT, COMMAND_TIMEOUT_MAX, DURATION_MAX, RECEIVERS_MAX,
     RESEND_DEFAULT, RESEND_RANGE, RULES_MAX,
@@ -275,7 +275,7 @@ impl Keys<'_> {
 
     fn duration(&self, key: &str, least: Duration, most: Duration) -> Result<Option<Duration>, ConfigError> {
         let parsed = self.text(key)?.map(|text| duration::parse(&text).filter(|value| (least..=most).contains(value)));
-        let range = || format!("a duration of {} to {}, such as 30s, 5m, 1h", duration::shown(least), duration::shown(most));
+        let range = || format!("a duration of {} to {}, such as 30s, 5m, 1h", duration::format(least), duration::format(most));
         parsed.map(|parsed| parsed.ok_or_else(|| takes(key, &range()))).transpose()
     }
 

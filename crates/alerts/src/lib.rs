@@ -12,7 +12,6 @@
 mod builtin;
 mod condition;
 mod config;
-mod duration;
 mod engine;
 mod limits;
 mod message;
@@ -25,7 +24,6 @@ mod window;
 pub use builtin::builtin;
 pub use condition::{Condition, ConditionError};
 pub use config::{Config, ConfigError, How, Receiver, UrlFrom};
-pub use duration::{parse as parse_duration, shown as shown_duration};
 pub use engine::{Alert, Change, Engine, Event, Listing, Phase, Saved};
 pub use limits::{CLEAR_FOR_DEFAULT, MESSAGE_GAP, RESEND_DEFAULT, START_GRACE};
 pub use message::{Sender, alert_document, alertmanager_body, listing_document, message_body};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use ttmon_model::duration;
 use ttmon_model::units::UnixTime;
 
-use crate::duration;
 use crate::engine::{Alert, Event, Listing, Phase};
 use crate::rule::Rule;
 use crate::silence::Silence;
@@ -51,9 +51,9 @@ fn rule_document(rule: &Rule) -> Value {
         "name": rule.name,
         "severity": rule.severity.name(),
         "when": rule.when.to_string(),
-        "for": duration::shown(rule.for_),
+        "for": duration::format(rule.for_),
         "clear": rule.clear.as_ref().map(ToString::to_string),
-        "clear_for": duration::shown(rule.clear_for),
+        "clear_for": duration::format(rule.clear_for),
         "summary": rule.summary,
         "builtin": rule.is_builtin,
         "alert_name": rule.alert_name(),

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::duration::shown;
+use ttmon_model::duration::format as shown;
+
 use crate::rule::Rule;
 
 /// The name of the rule file, beside which its tests are.

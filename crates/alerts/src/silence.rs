@@ -27,7 +27,7 @@ pub struct SilenceError;
 
 impl fmt::Display for SilenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it is no silence that this ttmon can read")
+        f.write_str("not a silence that this version can read")
     }
 }
 

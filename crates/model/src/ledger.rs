@@ -293,6 +293,8 @@ pub struct LedgerRow {
     pub has_per_core: bool,
     /// The bytes per bank of another listed buffer are not known.
     pub has_unknown_blocks: bool,
+    /// The largest free block of a bank, where it is known although the buffers are not listed.
+    pub largest_free_per_bank: Option<u64>,
 }
 
 impl LedgerRow {
@@ -312,6 +314,7 @@ impl LedgerRow {
             kernel_types: None,
             has_per_core: false,
             has_unknown_blocks: false,
+            largest_free_per_bank: None,
         }
     }
 }

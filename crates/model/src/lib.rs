@@ -11,6 +11,7 @@ pub mod check;
 pub mod cluster;
 pub mod deep;
 mod derive;
+pub mod duration;
 pub mod event;
 pub mod fields;
 pub mod groups;

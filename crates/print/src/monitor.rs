@@ -1,13 +1,14 @@
 //! `ttmon dmon` and `ttmon pmon`: one line per device or process, columns from the field tables. A line that begins with `#` is a
 //! heading.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::io::{self, Write};
 
 use ttmon_model::fields::{DEVICE, Field, Section, Value};
 use ttmon_model::snapshot::DeviceUse;
 use ttmon_model::units::Unit;
-use ttmon_model::{Device, Process, Reading, Snapshot};
+use ttmon_model::{Device, Missing, Process, Reading, Snapshot};
 
 use crate::style::Style;
 use crate::text::{Align, pad, width};
@@ -50,7 +51,11 @@ impl LineStamp {
 }
 
 /// The columns of `dmon`.
-pub struct DeviceColumns(Vec<&'static Field<Device>>);
+pub struct DeviceColumns {
+    asked: Vec<&'static Field<Device>>,
+    /// Those with a value to expect, chosen by the first snapshot: what only `--deep` reads would fill a screen with absent values.
+    shown: OnceCell<Vec<&'static Field<Device>>>,
+}
 
 /// A letter that stands for no columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,19 +80,20 @@ impl DeviceColumns {
             let new: Vec<_> = DEVICE.iter().filter(|field| is_shown(field) && !columns_has(&columns, field)).collect();
             columns.extend(new);
         }
-        Ok(Self(columns))
+        Ok(Self { asked: columns, shown: OnceCell::new() })
     }
 
     /// Whether a column comes from the processes.
     pub fn needs_processes(&self) -> bool {
-        self.0.iter().any(|field| matches!(field.section, Section::Memory | Section::Performance))
+        self.asked.iter().any(|field| matches!(field.section, Section::Memory | Section::Performance))
     }
 
     /// Prints a line per device, under a header if asked for. Returns the number of device lines.
     pub fn print(&self, snapshot: &Snapshot, stamp: LineStamp, header: bool, style: &Style<'_>, out: &mut dyn Write) -> io::Result<usize> {
+        let shown = self.shown.get_or_init(|| self.asked.iter().copied().filter(|field| is_expected(field, snapshot)).collect());
         let columns = |field: &Field<Device>| field.heading().len().max(unit(field.unit).len()).max(NUMBER_COLUMNS);
         let line = |cell: &dyn Fn(&Field<Device>) -> String| -> String {
-            self.0.iter().map(|field| format!(" {}", pad(&cell(field), columns(field), Align::Right))).collect()
+            shown.iter().map(|field| format!(" {}", pad(&cell(field), columns(field), Align::Right))).collect()
         };
         if header {
             writeln!(out, "# {}dev{}", stamp.cells("", true), line(&|field| field.heading().to_owned()))?;
@@ -102,8 +108,16 @@ impl DeviceColumns {
 }
 
 fn changes(field: &Field<Device>) -> bool {
-    let is_state = field.section == Section::Performance && field.metric.is_some();
-    field.is_kept || is_state || field.section == Section::Utilization
+    let is_state = matches!(field.section, Section::Performance | Section::Utilization) && field.metric.is_some();
+    field.is_kept || is_state
+}
+
+/// Whether the field is read on this machine. Utilization is always shown: it is what users of `-s u` ask for.
+fn is_expected(field: &Field<Device>, snapshot: &Snapshot) -> bool {
+    let is_read = |device: &Device| {
+        matches!((field.get)(device), Ok(_) | Err(Missing::FirstSample | Missing::NotHeld | Missing::SlowDispatch | Missing::Stale))
+    };
+    !field.is_deep || field.name == "utilization" || snapshot.devices.iter().any(is_read)
 }
 
 fn columns_has(columns: &[&'static Field<Device>], field: &Field<Device>) -> bool {
@@ -214,11 +228,22 @@ mod tests {
 
     #[test]
     fn letters_choose_sections() {
-        let names = |letters: &str| DeviceColumns::parse(letters).unwrap().0.iter().map(|field| field.name).collect::<Vec<_>>();
+        let names = |letters: &str| DeviceColumns::parse(letters).unwrap().asked.iter().map(|field| field.name).collect::<Vec<_>>();
         assert_eq!(names("c"), ["aiclk_mhz"]);
         assert!(names("u").contains(&"utilization"));
         assert_eq!(names("cc"), ["aiclk_mhz"], "a letter given twice");
         assert_eq!(DeviceColumns::parse("px").err(), Some(UnknownGroup('x')));
+    }
+
+    /// As the first command of a user of nvidia-smi: it fits a terminal of 80 columns.
+    #[test]
+    fn usual_columns_fit_a_terminal() {
+        for (name, snapshot) in machine::all() {
+            let columns = DeviceColumns::parse("pucm").unwrap();
+            let text = printed(|out| columns.print(&snapshot, LineStamp { date: false, time: false }, true, &style(), out).map(|_| ()));
+            assert!(text.lines().all(|line| line.len() <= 80), "{name}: {text}");
+            assert!(text.lines().next().is_some_and(|line| line.contains("utilization")), "{name}: {text}");
+        }
     }
 
     #[test]

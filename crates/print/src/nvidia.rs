@@ -15,10 +15,10 @@ use crate::style::Style;
 pub struct GpuField(&'static GpuColumn);
 
 impl GpuField {
-    /// Finds a column by nvidia-smi's name; the error says which there are.
+    /// Finds a column by nvidia-smi's name.
     pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         let found = GPU.iter().find(|row| row.column.names.contains(&name));
-        found.map(Self).ok_or_else(|| unknown(name, GPU.iter().map(|row| &row.column)))
+        found.map(Self).ok_or_else(|| unknown(name, GPU.iter().map(|row| &row.column), "--help-query-gpu"))
     }
 
     /// The names of all columns.
@@ -40,7 +40,7 @@ impl AppField {
     /// Finds a column by nvidia-smi's name; the error says which there are.
     pub fn parse(name: &str) -> Result<Self, UnknownColumn> {
         let found = APPS.iter().find(|row| row.column.names.contains(&name));
-        found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column)))
+        found.map(Self).ok_or_else(|| unknown(name, APPS.iter().map(|row| &row.column), "--help-query-compute-apps"))
     }
 
     /// The names of all columns.
@@ -53,19 +53,25 @@ impl AppField {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownColumn {
     name: String,
-    known: Vec<&'static str>,
+    /// Names of the same group, such as `memory`.
+    similar: Vec<&'static str>,
+    /// The flag that lists all names.
+    help: &'static str,
 }
 
 impl fmt::Display for UnknownColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a field of this query; there are {}", self.name, self.known.join(", "))
+        let similar = if self.similar.is_empty() { String::new() } else { format!("similar: {}; ", self.similar.join(", ")) };
+        write!(f, "no field {:?}; {similar}{} lists all", self.name, self.help)
     }
 }
 
 impl std::error::Error for UnknownColumn {}
 
-fn unknown(name: &str, known: impl Iterator<Item = &'static Column>) -> UnknownColumn {
-    UnknownColumn { name: name.to_owned(), known: known.map(|column| column.names[0]).collect() }
+fn unknown(name: &str, known: impl Iterator<Item = &'static Column>, help: &'static str) -> UnknownColumn {
+    let group = |name: &str| name.split(['.', '_']).next().unwrap_or_default().to_owned();
+    let similar = known.map(|column| column.names[0]).filter(|known| group(known) == group(name)).collect();
+    UnknownColumn { name: name.to_owned(), similar, help }
 }
 
 /// Prints a line a device, as nvidia-smi would. Where the time is asked for, it is the style's.
@@ -299,8 +305,9 @@ mod tests {
         for name in ["pid", "process_name", "used_memory", "gpu_uuid"] {
             assert!(AppField::parse(name).is_ok(), "{name}");
         }
-        let error = GpuField::parse("ecc.mode").err().unwrap().to_string();
-        assert!(error.starts_with("\"ecc.mode\" is not") && error.contains("memory.used, memory.free"), "{error}");
+        let error = |name: &str| GpuField::parse(name).err().unwrap().to_string();
+        assert_eq!(error("ecc.mode"), "no field \"ecc.mode\"; --help-query-gpu lists all");
+        assert_eq!(error("memory"), "no field \"memory\"; similar: memory.total, memory.used, memory.free; --help-query-gpu lists all");
         assert!(AppField::parse("").is_err());
     }
 

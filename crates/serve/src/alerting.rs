@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ttmon_alerts::{Change, Config, Engine, Event, Listing, Outbox, Rule, START_GRACE, Sender, Silence, listing_document};
 use ttmon_model::units::UnixTime;
+use ttmon_reads::boot_time;
 
 use crate::happenings::What;
 use crate::limits::{ALERT_SAMPLES_MAX, SILENCES_EVERY};
@@ -103,14 +104,23 @@ pub(crate) fn start(service: &Arc<Service>) -> io::Result<(Samples<Arc<Published
     let (queue, samples) = std::sync::mpsc::sync_channel(ALERT_SAMPLES_MAX);
     *lock(&service.alerting.queue) = Some(queue);
     let spawn = |mailbox: &Arc<Mailbox>| {
-        let (mailbox, version) = (Arc::clone(mailbox), service.version);
+        let (mailbox, service) = (Arc::clone(mailbox), Arc::clone(service));
         crate::spawn("alert", (), move || {
-            mailbox.work(version);
+            mailbox.work(service.version, |receiver, error| report(&service, receiver, error));
             Ok(())
         })
     };
     let threads: io::Result<Threads> = service.alerting.mailboxes.iter().map(spawn).collect();
     Ok((samples, threads?))
+}
+
+/// Notes and prints that a receiver began to fail, or takes messages again.
+fn report(service: &Service, receiver: &str, error: Option<String>) {
+    match &error {
+        Some(why) => (service.complain)(&format!("alert receiver {receiver}: {why}; alerts are not delivered, see ttmon alerts list")),
+        None => (service.complain)(&format!("alert receiver {receiver}: delivers again")),
+    }
+    service.note(boot_time(), now(), What::Receiver { receiver: receiver.to_owned(), error });
 }
 
 /// Judges snapshots until there are no more.

@@ -89,6 +89,13 @@ pub enum What {
         /// What is wrong, or was.
         summary: String,
     },
+    /// A receiver of alerts began to fail, or takes messages again.
+    Receiver {
+        /// Its name.
+        receiver: String,
+        /// Why the delivery failed.
+        error: Option<String>,
+    },
 }
 
 impl What {
@@ -105,6 +112,7 @@ impl What {
             Self::Unreadable { .. } => "unreadable",
             Self::Readable => "readable",
             Self::Alert { .. } => "alert",
+            Self::Receiver { .. } => "receiver",
         }
     }
 }
@@ -140,6 +148,11 @@ impl Happening {
                 document["severity"] = json!(severity);
                 document["state"] = json!(if *is_firing { "firing" } else { "resolved" });
                 document["summary"] = json!(summary);
+            }
+            What::Receiver { receiver, error } => {
+                document["receiver"] = json!(receiver);
+                document["state"] = json!(if error.is_some() { "failing" } else { "ok" });
+                document["reason"] = json!(error);
             }
         }
         document

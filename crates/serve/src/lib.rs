@@ -110,6 +110,8 @@ pub struct Options {
     pub fleet: Option<ttmon_fleet::Store>,
     /// Rules of alerts, and who is told of them.
     pub alerts: ttmon_alerts::Config,
+    /// Prints one line for the administrator.
+    pub complain: fn(&str),
 }
 
 /// Why the service does not start.
@@ -196,6 +198,7 @@ impl Host {
         service.cluster = cluster;
         service.detail = options.metrics_detail;
         service.fleet = options.fleet;
+        service.complain = options.complain;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
         Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, metrics, tls } })

@@ -56,6 +56,8 @@ pub(crate) const RECORDED_MAX: usize = 100_000;
 pub(crate) const DEPARTED_SPAN: Duration = Duration::from_secs(10);
 /// How many of them: each is held open meanwhile.
 pub(crate) const DEPARTED_MAX: usize = 256;
+/// Ledgers of ended processes that one scan reads for their refusals; the rest is for the next one.
+pub(crate) const ENDED_PER_SCAN_MAX: usize = 64;
 /// The sampler waits for a scan of processes for this part of its interval, and then publishes without it.
 pub(crate) const SCAN_WAIT_PART: u32 = 4;
 /// It waits no longer than this.

@@ -33,6 +33,8 @@ type TakeLedgers = Box<dyn Fn(&[Arc<Found>]) + Send + Sync>;
 pub struct Keeper {
     /// What it keeps of processes of a pid that ended.
     pub past: Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>,
+    /// Ledgers of all processes that ended and are still kept.
+    pub ended: Box<dyn Fn() -> Vec<Found> + Send + Sync>,
     /// Takes the ledgers of each sample. It must not wait.
     pub found: TakeLedgers,
     /// What it counted since it started, by name.

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use ttmon_model::ledger::LedgerSample;
 use ttmon_model::sample::Problem;
+use ttmon_model::snapshot::Allocator;
 use ttmon_model::{Missing, Peaks, Refusals, Sample, Snapshot};
 use ttmon_reads::boot_time;
 use ttmon_source::ledgers::Found;
@@ -22,10 +24,10 @@ use crate::scans::{Scan, Scans};
 use crate::service::{Service, now};
 
 /// Samples until the service stops.
-pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Service, stop: &Receiver<()>) -> io::Result<()> {
+pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
     let mut pace = Pace::new(boot_time(), service.interval);
     let mut past = Past::new(boot_time());
-    let mut scans = Scans::spawn(scanner)?;
+    let mut scans = Scans::spawn(scanner, Arc::clone(service))?;
     service.note(boot_time(), now(), What::Started);
     loop {
         let planned = pace.planned;
@@ -80,6 +82,8 @@ struct Past {
     cut: u64,
     peaks: Peaks,
     refusals: Refusals,
+    /// Ledgers of ended processes whose refusals are to be counted.
+    ended: Vec<LedgerSample>,
     leaving: Leaving,
 }
 
@@ -96,6 +100,7 @@ impl Past {
             cut: 0,
             peaks: Peaks::default(),
             refusals: Refusals::default(),
+            ended: Vec::new(),
             leaving: Leaving::default(),
         }
     }
@@ -107,7 +112,8 @@ impl Past {
     /// Completes a sample of the devices with the newest scan. The result is the ledgers that go with it.
     fn complete(&mut self, sample: &mut Sample, scan: Option<Result<Scan, Error>>, interval: Duration) -> Ledgers {
         let ledgers = match scan {
-            Some(Ok(Scan { scanned, ledgers, departed, cpu })) => {
+            Some(Ok(Scan { scanned, ledgers, departed, ended, cpu })) => {
+                self.ended.extend(ended);
                 self.before_scan = self.before.clone().filter(|_| self.has_scan());
                 self.scans += 1;
                 self.cut += scanned.cuts();
@@ -145,7 +151,8 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
     let before = past.before.as_deref();
     let mut snapshot = Snapshot::derive(&sample, past.before_scan.as_deref().map(|before| &before.sample));
     past.peaks.apply(&mut snapshot);
-    past.refusals.apply(&mut snapshot, departed.iter().map(|departed| &departed.last));
+    let ended = allocators_of(&sample, std::mem::take(&mut past.ended));
+    past.refusals.apply(&mut snapshot, departed.iter().map(|departed| &departed.last), &ended);
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {
         if let Some(millis) = sample.clock_jump(&before.sample) {
@@ -165,6 +172,15 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
     let published = Arc::new(Published::new(number, snapshot, sample, ledgers, departed));
     service.publish(planned, Arc::clone(&published));
     past.before = Some(published);
+}
+
+/// The allocators of ended processes, on the devices of this sample.
+fn allocators_of(sample: &Sample, ledgers: Vec<LedgerSample>) -> Vec<Allocator> {
+    if ledgers.is_empty() {
+        return Vec::new();
+    }
+    let sample = Sample { ledgers, processes: Vec::new(), regions: Vec::new(), ..sample.clone() };
+    Snapshot::derive(&sample, None).allocators
 }
 
 /// Ledgers that were left now or a moment ago: not every follower looks at every snapshot.
@@ -223,7 +239,7 @@ pub(crate) fn thread_time() -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fixture::machine;
     use ttmon_model::units::UnixTime;
@@ -236,7 +252,22 @@ mod tests {
     /// The scan that goes with a sample.
     fn scan_of(sample: &Sample) -> Scan {
         let scanned = Scanned::again(sample, Vec::new());
-        Scan { scanned, ledgers: Vec::new(), departed: Vec::new(), cpu: Duration::ZERO }
+        Scan { scanned, ledgers: Vec::new(), departed: Vec::new(), ended: Vec::new(), cpu: Duration::ZERO }
+    }
+
+    /// Refusals of device 0 after each scan, which found these ledgers of ended processes.
+    pub(crate) fn refusals_after(service: &Service, machine: &mut ttmon_source::Machine, scans: Vec<Vec<LedgerSample>>) -> Vec<u64> {
+        let mut past = Past::new(seconds(1000.0));
+        let mut counted = Vec::new();
+        for (second, ended) in (1000..).map(f64::from).zip(scans) {
+            let mut sample = Sample { at: seconds(second), ..machine.sample().expect("a sample") };
+            let scan = Scan { ended, ..scan_of(&sample) };
+            let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
+            take_in(service, seconds(second), sample, ledgers, &mut past);
+            let newest = service.newest().expect("a snapshot");
+            counted.push(newest.snapshot.devices[0].memory.refusals.expect("a count"));
+        }
+        counted
     }
 
     /// Devices go on while a scan is late; processes stay, with the rates they had, and their age is shown.

@@ -3,6 +3,7 @@
 //! Other users decide how long a scan takes. The sampler starts one, reads the devices, waits a little, and goes on without the
 //! result if it is late.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::panic;
 use std::sync::Arc;
@@ -10,10 +11,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ttmon_source::ledgers::Found;
+use ttmon_model::ledger::LedgerSample;
+use ttmon_source::budget::Budget;
+use ttmon_source::ledgers::{self, Detail, Found};
 use ttmon_source::{Departed, Error, Scanned, Scanner, Scope};
 
+use crate::limits::ENDED_PER_SCAN_MAX;
 use crate::sampler::thread_time;
+use crate::service::Service;
 
 /// The result of a scan.
 #[derive(Debug)]
@@ -21,8 +26,36 @@ pub(crate) struct Scan {
     pub(crate) scanned: Scanned,
     pub(crate) ledgers: Vec<Arc<Found>>,
     pub(crate) departed: Vec<Arc<Departed>>,
+    /// Ledgers with refusals of processes that ended since the last scan; no scan may have seen them.
+    pub(crate) ended: Vec<LedgerSample>,
     /// Processor time of the thread so far.
     pub(crate) cpu: Duration,
+}
+
+/// Finds the refusals of processes that were too short for a scan: their ledgers were handed over.
+#[derive(Debug, Default)]
+pub(crate) struct EndedLedgers {
+    /// Those that were read.
+    known: BTreeSet<(u64, u64)>,
+}
+
+impl EndedLedgers {
+    /// Reads ledgers that are new, a bounded number, and returns those with refusals.
+    pub(crate) fn read(&mut self, kept: Vec<Found>) -> Vec<LedgerSample> {
+        let present: BTreeSet<(u64, u64)> = kept.iter().map(Found::identity).collect();
+        self.known.retain(|identity| present.contains(identity));
+        let mut budget = Budget::default();
+        let new = kept.into_iter().filter(|found| !self.known.contains(&found.identity())).take(ENDED_PER_SCAN_MAX).collect::<Vec<_>>();
+        let mut refused = Vec::new();
+        for found in new {
+            self.known.insert(found.identity());
+            let content = ledgers::read(&found, Detail::Totals, &mut budget);
+            if content.as_ref().is_ok_and(|ledger| ledger.allocators.iter().any(|allocator| allocator.refused() > 0)) {
+                refused.push(LedgerSample { owner: found.owner, content });
+            }
+        }
+        refused
+    }
 }
 
 /// Freed memory is given back after so many scans: it takes a millisecond.
@@ -39,10 +72,11 @@ pub(crate) struct Scans {
 
 impl Scans {
     /// Starts the thread. It ends when the value is dropped, after the scan that runs.
-    pub(crate) fn spawn(mut scanner: Scanner) -> io::Result<Self> {
+    pub(crate) fn spawn(mut scanner: Scanner, service: Arc<Service>) -> io::Result<Self> {
         let (ask, asked) = mpsc::channel::<Scope>();
         let (found, results) = mpsc::channel();
         let work = move || {
+            let mut ended = EndedLedgers::default();
             for (scan, scope) in asked.into_iter().enumerate() {
                 if scan % RELEASE_EVERY == RELEASE_EVERY - 1 {
                     ttmon_sys::release_freed_memory();
@@ -51,6 +85,7 @@ impl Scans {
                     scanned,
                     ledgers: scanner.ledgers().to_vec(),
                     departed: scanner.departed().to_vec(),
+                    ended: ended.read(service.ended()),
                     cpu: thread_time(),
                 });
                 if found.send(result).is_err() {
@@ -89,5 +124,64 @@ impl Scans {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use ttmon_ledger::layout::{Refused, WriterKind, kind, origin};
+    use ttmon_ledger::reader::Region;
+    use ttmon_ledger::writer::{AllocatorSpec, Chip, ClockChoice, Config, Failure, KindGeometry, Writer};
+    use ttmon_model::identity::ProcessKey;
+
+    use super::*;
+    use crate::metrics::Processes;
+
+    /// A process has one ledger.
+    static WRITER: Writer =
+        Writer::new(Config { kind: WriterKind::Hook, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None });
+
+    /// A program that is refused memory and ends between two scans: its ledger was handed over, and is read once.
+    #[test]
+    fn refusals_of_a_process_that_no_scan_saw_are_counted() {
+        let mut session = WRITER.session().expect("a ledger");
+        let chips = [Chip { metal_id: 0, unique_id: 0, flags: 0 }];
+        let spec = AllocatorSpec { given_id: 0, origin: origin::HOOK, mesh: (0, 0), kinds: [KindGeometry::default(); 6], chips: &chips };
+        let allocator = session.open_allocator(&spec).expect("an allocator");
+        let failure = Failure {
+            what: Refused::OutOfMemory,
+            allocator,
+            kind: kind::DRAM,
+            size: 1 << 30,
+            per_bank: 0,
+            banks: 0,
+            free_per_bank: 0,
+            largest_free_per_bank: 0,
+            tag: 0,
+            operation: 0,
+            stack: 0,
+            message: "Out of Memory",
+        };
+        session.failed(&failure);
+        session.failed(&failure);
+        drop(session);
+        let owner = ProcessKey { pid: 4_000_000, start_ticks: 1 };
+        let kept = || {
+            let file = File::open(format!("/proc/self/fd/{}", WRITER.descriptor().expect("a descriptor"))).expect("a ledger");
+            vec![Found::handed(owner, 1001, Arc::new(Region::open(file).expect("a region")), (1, 7))]
+        };
+        let mut ledgers = EndedLedgers::default();
+        assert_eq!(ledgers.read(Vec::new()), []);
+        let ended = ledgers.read(kept());
+        assert_eq!(ended.len(), 1);
+        assert_eq!(ledgers.read(kept()), [], "each is read once");
+
+        let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
+        let service = Service::new("0", Duration::from_secs(1), Processes::Left, None);
+        let refusals = crate::sampler::tests::refusals_after(&service, &mut machine, vec![Vec::new(), ended, Vec::new()]);
+        assert_eq!(refusals, [0, 2, 2]);
     }
 }

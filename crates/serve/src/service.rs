@@ -9,6 +9,7 @@ use ttmon_model::snapshot::State;
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Cluster, Snapshot};
 use ttmon_reads::boot_time;
+use ttmon_source::ledgers::Found;
 
 use crate::access::{Door, Token, View};
 use crate::alerting::Alerting;
@@ -49,6 +50,8 @@ pub(crate) struct Service {
     keeper: OnceLock<Keeper>,
     chips: Mutex<Chips>,
     pub(crate) alerting: Alerting,
+    /// Prints one line for the administrator.
+    pub(crate) complain: fn(&str),
     /// Answers that cost much.
     pub(crate) turns: Turns,
     /// Streams of events.
@@ -102,6 +105,7 @@ impl Service {
             keeper: OnceLock::new(),
             chips: Mutex::default(),
             alerting: Alerting::new(ttmon_alerts::Config::default()),
+            complain: |_| {},
             turns: Turns::default(),
             streams: Crowd::new(STREAMS_MAX),
             recorder_places: Places::new(RECORDER_STREAMS_MAX),
@@ -118,6 +122,11 @@ impl Service {
     /// Processes of a pid that ended.
     pub(crate) fn past(&self, pid: u32) -> Vec<Past> {
         self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.past)(pid))
+    }
+
+    /// Ledgers of processes that ended and are still kept.
+    pub(crate) fn ended(&self) -> Vec<Found> {
+        self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.ended)())
     }
 
     /// Puts a snapshot in place of the last one. `planned` is when it should have been taken.

@@ -3,6 +3,7 @@
 //! A ledger is a memfd that its process has mapped and, unless it closed all its files, open. Root and the same user
 //! may look; whoever may not, learns that there may be something (`no_permission`), not that there is nothing.
 
+mod free_blocks;
 mod lead;
 
 use std::collections::HashMap;
@@ -34,6 +35,7 @@ use ttmon_model::{KernelType, KernelTypes, KernelUse, Kind, Missing, PerKind, Re
 use crate::Lines;
 use crate::budget::{Budget, Resource};
 
+pub(crate) use free_blocks::FreeBlocks;
 pub(crate) use lead::{Lead, maps_request, names_ledger};
 
 /// How much of a ledger is wanted.

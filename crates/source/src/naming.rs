@@ -48,3 +48,53 @@ impl Names {
         self.accounts.is_waiting()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+    use std::time::Instant;
+
+    use super::*;
+    use ttmon_model::Missing;
+    use ttmon_model::identity::ProcessKey;
+    use ttmon_model::sample::{ProcessFacts, Workload};
+    use ttmon_model::units::UnixTime;
+
+    fn process(uid: u32) -> ProcessSample {
+        let (cpu_time, start_time) = (Duration::ZERO, UnixTime(0));
+        ProcessSample {
+            key: ProcessKey { pid: 7, start_ticks: 1 },
+            namespace_pid: 7,
+            facts: Ok(ProcessFacts { name: "python3".to_owned(), uid, user: None, parent: 1, start_time, cpu_time, rss: 0 }),
+            command: Err(Missing::Gone),
+            workload: Workload::default(),
+            fdinfo: Vec::new(),
+        }
+    }
+
+    /// A directory service that takes its time: samples go on without the name, and a later one has it.
+    #[test]
+    fn slow_directory_service_delays_no_sample() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::at(directory.path());
+        fs::create_dir_all(root.userdb.parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(&root.userdb).unwrap();
+        let mut names = Names::default();
+        let mut sample = |millis: u64| {
+            let mut processes = [process(5000)];
+            names.complete(&root, &mut processes, Duration::from_millis(millis), Pace::Repeated);
+            let [process] = processes;
+            process.facts.unwrap().user
+        };
+        let begun = Instant::now();
+        assert!((0..1000).all(|millis| sample(millis).is_none()));
+        assert!(begun.elapsed() < Duration::from_secs(20), "no sample waits for an answer: {:?}", begun.elapsed());
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"{\"parameters\":{\"record\":{\"userName\":\"ana\",\"uid\":5000}}}\0").unwrap();
+        assert_eq!(sample(1500).as_deref(), Some("ana"));
+        drop((listener, peer));
+        assert_eq!(sample(86_400_000).as_deref(), Some("ana"), "a name is asked for once");
+    }
+}

@@ -23,11 +23,12 @@ pub(crate) use configuration::read as configuration;
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Does what was asked for.
-pub(crate) fn run(context: &Context, devices: &[String], command: &AlertsCommand) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, devices: &[String], command: Option<&AlertsCommand>) -> Result<(), Failure> {
     match command {
-        AlertsCommand::List { config } => list::run(context, config.as_deref()),
-        AlertsCommand::Test { rule, config } => test(rule, config.as_deref()),
-        AlertsCommand::Silence(args) => silence(context, devices, args),
+        None => list::run(context, None),
+        Some(AlertsCommand::List { config }) => list::run(context, config.as_deref()),
+        Some(AlertsCommand::Test { rule, config }) => test(rule, config.as_deref()),
+        Some(AlertsCommand::Silence(args)) => silence(context, devices, args),
     }
 }
 
@@ -44,14 +45,14 @@ fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
     let rule = rule.ok_or_else(|| Failure::usage(format!("no rule {name} (available: {})", known())))?;
     if config.receivers.is_empty() {
         return Err(Failure::new(
-            "the configuration has no receiver; add [[alerts.command]], [[alerts.webhook]] or [[alerts.alertmanager]]",
+            "no receiver is configured; add [[alerts.command]], [[alerts.webhook]] or [[alerts.alertmanager]] to /etc/ttmon/config.toml",
         ));
     }
     let mut lines = String::new();
     let mut failed = 0;
     for receiver in &config.receivers {
         if rule.severity < receiver.severity {
-            lines += &format!("{}: skipped: it takes {} alerts only\n", receiver.name, receiver.severity.name());
+            lines += &format!("{}: skipped: its lowest severity is {}\n", receiver.name, receiver.severity.name());
             continue;
         }
         let told = match ttmon_serve::deliver(&receiver.how, &body(receiver, rule)) {
@@ -64,7 +65,7 @@ fn test(name: &str, config: Option<&std::path::Path>) -> Result<(), Failure> {
         lines += &format!("{}: {told}\n", receiver.name);
     }
     Output::Stdout.write(lines.as_bytes())?;
-    if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} of {} receivers did not take the test", config.receivers.len()))) }
+    if failed == 0 { Ok(()) } else { Err(Failure::new(format!("{failed} of {} receivers failed", config.receivers.len()))) }
 }
 
 fn body(receiver: &Receiver, rule: &Rule) -> String {
@@ -89,9 +90,9 @@ fn silence(context: &Context, devices: &[String], args: &SilenceArgs) -> Result<
     let rule = match args.rule.as_str() {
         "all" => None,
         name if is_name(name) => Some(name.to_owned()),
-        name => return Err(Failure::usage(format!("{name} is no name of a rule; see ttmon alerts list"))),
+        name => return Err(Failure::usage(format!("no rule {name:?}; see ttmon alerts list"))),
     };
-    let time = ttmon_alerts::parse_duration(&args.time).filter(|time| !time.is_zero() && *time <= SILENCE_MAX);
+    let time = ttmon_model::duration::parse(&args.time).filter(|time| !time.is_zero() && *time <= SILENCE_MAX);
     let time = time.ok_or_else(|| Failure::usage("--for takes 1s to 30d, such as 30m, 2h or 1d"))?;
     let device = |text: &String| {
         text.parse::<u32>().map_err(|_| Failure::usage(format!("-d {text}: silence takes ids of devices, such as 0 or 0,3")))

@@ -66,11 +66,13 @@ pub(crate) fn typed(words: &[OsString], name: Option<&Name>) -> Result<Cli, clap
     }
 }
 
-/// The sub-command that was typed, if there is one.
+/// Returns the sub-command that was typed, with its own sub-command: `alerts silence`.
 pub(crate) fn command_among(words: &[OsString]) -> Option<String> {
     let program = Cli::command();
-    let own = words.iter().skip(1).take_while(|word| *word != "--");
-    own.filter_map(|word| word.to_str()).find(|word| program.find_subcommand(word).is_some()).map(str::to_owned)
+    let mut own = words.iter().skip(1).take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    let command = own.find_map(|word| program.find_subcommand(word))?;
+    let inner = own.find_map(|word| command.find_subcommand(word)).map(|inner| format!(" {}", inner.get_name()));
+    Some(format!("{}{}", command.get_name(), inner.unwrap_or_default()))
 }
 
 /// The exit code of a usage error. `check` and `doctor` have their own, because 2 has a meaning there.
@@ -233,8 +235,8 @@ pub(crate) struct SnapshotArgs {
     /// device.)
     #[arg(short, long, value_name = "MS", num_args = 0..=1, default_missing_value = "", allow_hyphen_values = true)]
     pub(crate) refresh: Option<String>,
-    /// Print again every SEC seconds; also 500ms, 5m.
-    #[arg(short = 'l', long = "loop", value_name = "SEC", value_parser = span::seconds)]
+    /// Print again every SEC seconds [default without a value: 5]; also 500ms, 5m.
+    #[arg(short = 'l', long = "loop", value_name = "SEC", num_args = 0..=1, default_missing_value = "5", value_parser = span::seconds)]
     pub(crate) loop_interval: Option<Duration>,
     /// Print again every MS milliseconds; also spelled -lms.
     #[arg(long = "loop-ms", value_name = "MS")]
@@ -364,9 +366,9 @@ pub(crate) enum Command {
     },
     /// Print the help of ttmon, or of one of its commands.
     Help {
-        /// The command.
-        #[arg(value_name = "CMD")]
-        command: Option<String>,
+        /// The command, and its sub-command if it has any.
+        #[arg(value_name = "CMD", add = completion::commands())]
+        command: Vec<String>,
     },
     /// Write a run report or a recording as one HTML file that opens without network.
     Report(ReportArgs),

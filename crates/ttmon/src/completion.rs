@@ -34,6 +34,23 @@ pub(crate) fn devices() -> ArgValueCompleter {
     })
 }
 
+/// Completes the command of `help`.
+pub(crate) fn commands() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        let program = crate::cli::command();
+        let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+        let help = |command: &clap::Command| command.get_about().map_or_else(String::new, ToString::to_string);
+        in_list(typed, shown.map(|command| (command.get_name().to_owned(), help(command))).collect())
+    })
+}
+
+/// Completes the name of a built-in rule of alerts.
+pub(crate) fn rules() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        in_list(typed, ttmon_alerts::builtin().into_iter().map(|rule| (rule.name.clone(), rule.when.to_string())).collect())
+    })
+}
+
 fn named(names: impl Iterator<Item = &'static str>) -> Vec<(String, String)> {
     names.map(|name| (name.to_owned(), String::new())).collect()
 }

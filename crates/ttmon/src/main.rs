@@ -135,7 +135,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Doctor(args)) => doctor::run(&cli.common, args),
         Some(Command::Alerts(args)) => {
             let devices: Vec<String> = cli.common.device.iter().chain(&cli.common.id).cloned().collect();
-            alerts::run(&Context::new(&cli.common, &[])?, &devices, &args.command)
+            alerts::run(&Context::new(&cli.common, &[])?, &devices, args.command.as_ref())
         }
         Some(Command::Mem(args)) => mem::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Oom { target }) => oom::run(&Context::new(&cli.common, &[])?, target.as_deref()),
@@ -147,7 +147,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)?),
-        Some(Command::Help { command }) => Output::Stdout.write(pages::help(command.as_deref())?.as_bytes()),
+        Some(Command::Help { command }) => Output::Stdout.write(pages::help(command)?.as_bytes()),
         Some(Command::Man { dir: Some(dir), .. }) => pages::write_manual(dir),
         Some(Command::Man { command, dir: None }) => Output::Stdout.write(&pages::man(command.as_deref())?),
         Some(Command::Markdown { page: Page::Cli, .. }) => Output::Stdout.write(pages::markdown().as_bytes()),

@@ -10,7 +10,7 @@ use ttmon_model::select::Selection;
 use ttmon_print::{AppField, CsvOptions, GpuField};
 use ttmon_sim::Spec;
 
-use crate::cli::{Everywhere, SnapshotArgs, span};
+use crate::cli::{Everywhere, SnapshotArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::terminal::Terminal;
@@ -276,7 +276,7 @@ fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat
 
 /// tt-smi's `-r` resets boards, so anything that looks like it is refused in clear words.
 pub(crate) fn parse_refresh(text: &str) -> Result<Duration, Failure> {
-    let interval = text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| span::with_units(text));
+    let interval = text.parse::<u64>().ok().map(Duration::from_millis).or_else(|| ttmon_model::duration::parse(text));
     match interval {
         Some(interval) if (REFRESH_MIN..=REFRESH_MAX).contains(&interval) => Ok(interval),
         _ if text.is_empty() => Err(Failure::usage("-r needs milliseconds, for example -r 500 (ttmon never resets a device)")),

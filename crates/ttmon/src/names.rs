@@ -151,6 +151,20 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("stats", "stats is nvidia-smi's; use ttmon dmon, or ttmon record"),
     ("snapshot", "there is no snapshot command; ttmon alone prints one, ttmon --json as JSON"),
     ("ps", "there is no ps command; use ttmon who"),
+    ("--reset", "ttmon never resets a device"),
+    ("reset", "ttmon never resets a device"),
+    ("-c", "-c is tt-smi's and dmon's; ttmon fits its tables to the terminal, and ttmon dmon -c N ends after N rounds"),
+    ("-n", "-n is top's; use ttmon dmon -c N, or ttmon -l SEC"),
+    ("-1", "-1 is nvitop's; ttmon prints one snapshot without a flag"),
+    ("--once", "ttmon prints one snapshot without a flag"),
+    ("-a", "-a is nvitop's; ttmon shows all devices without a flag"),
+    ("list", "there is no list command; use ttmon -L"),
+    ("kill", "there is no kill command; ttmon top sends signals with F9"),
+    ("watch", "there is no watch command; use ttmon -w, or ttmon top"),
+    ("monitor", "there is no monitor command; use ttmon top"),
+    ("daemon", "there is no daemon command; use ttmon serve"),
+    ("log", "there is no log command; use ttmon events, or ttmon record"),
+    ("version", "there is no version command; use ttmon -V"),
 ];
 
 /// What to type instead, where an error comes from a word of another tool.

@@ -15,19 +15,39 @@ pub(crate) fn completions(shell: Shell) -> Result<Vec<u8>, Failure> {
     let shells = Shells::builtins();
     let completer = shells.completer(&name).ok_or_else(|| Failure::usage(format!("completions: no shell {name:?}")))?;
     completer.write_registration("COMPLETE", "ttmon", "ttmon", "ttmon", &mut text)?;
+    if shell == Shell::Bash {
+        text.extend_from_slice(BASH_WORDS.as_bytes());
+    }
     Ok(text)
 }
 
-/// The help of the program, or of one of its commands.
-pub(crate) fn help(command: Option<&str>) -> Result<String, Failure> {
+/// Bash splits words at `:` and `=`, which `--sim` and PCI addresses have inside. This joins what was typed as one word, and offers the
+/// part after the last of them, which is what bash replaces.
+const BASH_WORDS: &str = r#"
+_ttmon() {
+    local line=${COMP_LINE:0:COMP_POINT} breaks=${COMP_WORDBREAKS//[^:=]/} prefix=
+    local -a COMP_WORDS
+    read -ra COMP_WORDS <<< "$line"
+    [[ $line == *[[:space:]] ]] && COMP_WORDS+=("")
+    local COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+    local current=${COMP_WORDS[COMP_CWORD]}
+    _clap_complete_ttmon "$1" "$current" "$3"
+    [[ -n $breaks ]] && prefix=${current%"${current##*[$breaks]}"}
+    [[ -n $prefix ]] && COMPREPLY=("${COMPREPLY[@]#"$prefix"}")
+    return 0
+}
+complete -o nospace -o bashdefault -F _ttmon ttmon
+"#;
+
+/// Returns the help of the program, or of the command that these words name.
+pub(crate) fn help(words: &[String]) -> Result<String, Failure> {
     let mut program = cli::command();
-    let page = match command {
-        None => &mut program,
-        Some(name) => {
-            let unknown = Failure::usage(format!("help: no command {name:?}; see ttmon --help"));
-            program.find_subcommand_mut(name).filter(|command| !command.is_hide_set()).ok_or(unknown)?
-        }
-    };
+    let mut page = &mut program;
+    for word in words {
+        let parent = page.get_bin_name().unwrap_or("ttmon").to_owned();
+        let unknown = Failure::usage(format!("help: no command {word:?}; see {parent} --help"));
+        page = page.find_subcommand_mut(word).filter(|command| !command.is_hide_set()).ok_or(unknown)?;
+    }
     Ok(page.render_long_help().to_string())
 }
 

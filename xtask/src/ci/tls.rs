@@ -1,5 +1,7 @@
 //! HTTPS as others meet it: a certificate made on the spot, and curl for a client.
 
+mod receiver;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,6 +26,7 @@ fn check(gate: &Gate) -> Result<(), String> {
     let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
     let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    receiver::check(gate.project, &ttmon, directory.path())?;
     make_certificate(gate.project, &certificate, &key)?;
     refuse_public_key(&ttmon, directory.path(), &certificate, &key)?;
     let (_server, port) = open_to_others(&ttmon, directory.path(), &certificate, &key)?;

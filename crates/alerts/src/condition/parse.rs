@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use ttmon_model::duration;
 use ttmon_model::fields::DeviceField;
 
 use super::{Comparison, Function, Measured, Op, Operand};
-use crate::duration;
 use crate::limits::{COMPARISONS_MAX, CONDITION_BYTES_MAX, DURATION_MAX};
 
 /// Why a text is not a condition.

@@ -1,9 +1,9 @@
 //! Conditions as PromQL over the metrics that the service serves.
 
+use ttmon_model::duration;
 use ttmon_model::fields::DeviceField;
 
 use super::{Comparison, Function, Measured, Op, Operand};
-use crate::duration;
 
 /// What joins series of one device, whatever else labels them.
 const DEVICE: &str = "on (instance, device)";
@@ -25,9 +25,9 @@ fn comparison(comparison: &Comparison) -> Result<String, String> {
     let factor = field.unit.base().factor;
     let left = match over {
         None => series(field)?,
-        Some((Function::Increase, span)) => format!("increase({}[{}])", series(field)?, duration::shown(*span)),
+        Some((Function::Increase, span)) => format!("increase({}[{}])", series(field)?, duration::format(*span)),
         Some((Function::Growth, span)) => {
-            let (series, span) = (series(field)?, duration::shown(*span));
+            let (series, span) = (series(field)?, duration::format(*span));
             format!("(min_over_time({series}[{span}]) - max_over_time({series}[{span}] offset {span}))")
         }
     };

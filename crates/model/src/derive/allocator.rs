@@ -45,6 +45,22 @@ impl<'a> Lists<'a> {
     }
 }
 
+impl Ledger {
+    /// Returns the largest free block of a bank by allocator (index) and kind. Empty kinds and unknown blocks are left out.
+    pub fn largest_free_blocks(&self) -> Vec<(usize, Kind, u64)> {
+        let lists = Lists::of(self);
+        let mut found = Vec::new();
+        for (index, allocator) in self.allocators.iter().enumerate() {
+            for row in allocator.rows.iter().filter(|row| row.count > 0) {
+                let BufferKind::Of(kind) = row.kind else { continue };
+                let banks = banks(self, index, kind, row, &lists);
+                found.extend(banks.and_then(|banks| Some((index, kind, banks.largest_free_per_bank.ok()?))));
+            }
+        }
+        found
+    }
+}
+
 /// All kinds of one allocator.
 pub(super) fn kinds(ledger: &Ledger, index: usize, lists: &Lists<'_>, work: &mut Work) -> PerKind<Option<AllocatorKind>> {
     let Some(allocator) = ledger.allocators.get(index) else { return PerKind::default() };
@@ -112,7 +128,8 @@ fn banks(ledger: &Ledger, index: usize, kind: Kind, row: &LedgerRow, lists: &Lis
     let free = allocated.map(|allocated| bank_bytes.saturating_sub(allocated));
     let has_table = no_blocks.is_none() && (ledger.has_blocks || row.count == 0);
     let table = has_table.then(|| Table::new(start, end, live.map_or_else(Vec::new, |live| live.blocks.clone())));
-    let largest = table.as_ref().zip(free).map(|(table, free)| table.largest_free().min(free));
+    let unlisted = row.largest_free_per_bank.filter(|_| no_blocks.is_none());
+    let largest = table.as_ref().map(Table::largest_free).or(unlisted).zip(free).map(|(largest, free)| largest.min(free));
     let fragmentation = largest.zip(free).filter(|(_, free)| *free > 0).map(|(largest, free)| 1.0 - largest as f64 / free as f64);
     let known = |value: Option<u64>| value.ok_or(Missing::NotTracked);
     Some(Banks {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::{DeviceId, ProcessKey};
 use crate::ledger::LedgerSample;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Allocator, Snapshot};
 
 /// Counts refused allocations by device since this was made. A process that ends takes its ledger along; its refusals stay counted.
 #[derive(Debug, Default)]
@@ -22,8 +22,9 @@ struct Counted {
 
 impl Refusals {
     /// Adds what a snapshot and the last content of ledgers of ended programs have, and writes the totals into the snapshot.
-    pub fn apply<'a>(&mut self, snapshot: &mut Snapshot, departed: impl Iterator<Item = &'a LedgerSample> + Clone) {
-        for allocator in &snapshot.allocators {
+    /// `ended` are allocators of processes that ended, perhaps before any snapshot had them; each is given once.
+    pub fn apply<'a>(&mut self, snapshot: &mut Snapshot, departed: impl Iterator<Item = &'a LedgerSample> + Clone, ended: &[Allocator]) {
+        for allocator in snapshot.allocators.iter().chain(ended) {
             let key = (allocator.process, allocator.id.clone());
             // Every allocator is remembered: its program may be refused something and end before the next snapshot.
             let counted = self.counted.entry(key).or_insert_with(|| Counted { count: 0, devices: allocator.devices.clone() });

@@ -26,9 +26,9 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub enum DeliveryError {
     /// A file cannot be used.
     File(&'static str, io::Error),
-    /// The address is none.
+    /// The address is not a URL.
     Url,
-    /// The token could be read on its way.
+    /// The token would be sent unencrypted.
     Exposed,
     /// There is nothing to trust.
     Roots(RootsError),
@@ -46,8 +46,8 @@ impl fmt::Display for DeliveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(key, error) => write!(f, "{key}: {error}"),
-            Self::Url => f.write_str("the address is none: give http://HOST[:PORT]/PATH or https://"),
-            Self::Exposed => f.write_str("the token could be read on its way; use https://"),
+            Self::Url => f.write_str("not a URL; give http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"),
+            Self::Exposed => f.write_str("the token would be sent unencrypted; use https://"),
             Self::Roots(error) => error.fmt(f),
             Self::Post(error) => error.fmt(f),
             Self::Start(error) => write!(f, "cannot be started: {error}"),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ttmon_alerts::{Alert, Event, How, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::Snapshot;
 
-use super::{deliver, wall_time};
+use super::{DeliveryError, deliver, wall_time};
 use crate::limits::{DELIVERY_TRIES, MAILBOX_EVENTS_MAX, RETRY_WAIT};
 use crate::metrics::{Count, MessageFigures};
 
@@ -87,14 +87,19 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
-    /// Delivers until it is closed: at most one message in [`MESSAGE_GAP`].
-    pub(super) fn work(&self, version: &'static str) {
+    /// Delivers until it is closed: at most one message in [`MESSAGE_GAP`]. `report` is called when deliveries begin to fail, with the
+    /// reason, and when they succeed again.
+    pub(super) fn work(&self, version: &'static str, report: impl Fn(&str, Option<String>)) {
         let mut last: Option<Instant> = None;
         let mut has_failed = false;
         while self.wait_until_due(last, has_failed) {
             last = Some(Instant::now());
             let Some(message) = self.take(version) else { continue };
-            has_failed = !self.send(&message);
+            let error = self.send(&message).err();
+            if error.is_some() != has_failed {
+                has_failed = error.is_some();
+                report(&self.receiver.name, error.map(|why| why.to_string()));
+            }
         }
     }
 
@@ -142,27 +147,28 @@ impl Mailbox {
         (!events.is_empty()).then_some(Message { body, events: events.len() as u64 })
     }
 
-    /// Whether it was taken. A webhook is tried again; Alertmanager gets the next message; a command may have acted before it failed.
-    fn send(&self, message: &Message) -> bool {
+    /// Sends a message. A webhook is tried again; Alertmanager gets the next message; a command may have acted before it failed.
+    fn send(&self, message: &Message) -> Result<(), DeliveryError> {
         let tries = if let How::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
-        for number in 1..=tries {
+        let mut number = 1;
+        loop {
             match deliver(&self.receiver.how, &message.body) {
                 Ok(()) => {
                     self.sent.add_one();
                     self.lock().last_error = None;
-                    return true;
+                    return Ok(());
                 }
                 Err(why) => {
                     self.failed.add_one();
                     self.lock().last_error = Some(why.to_string());
+                    if number == tries || !self.pause(RETRY_WAIT) {
+                        (0..message.events).for_each(|_| self.dropped.add_one());
+                        return Err(why);
+                    }
                 }
             }
-            if number < tries && !self.pause(RETRY_WAIT) {
-                break;
-            }
+            number += 1;
         }
-        (0..message.events).for_each(|_| self.dropped.add_one());
-        false
     }
 
     /// Waits. False when it is closed meanwhile.

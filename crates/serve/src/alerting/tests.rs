@@ -85,7 +85,7 @@ fn an_alert_reaches_a_webhook_and_ends() {
     let mut judge = judge(&service);
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
     let mailbox = Arc::clone(&service.alerting.mailboxes[0]);
-    let working = thread::spawn(move || mailbox.work("0"));
+    let working = thread::spawn(move || mailbox.work("0", |_, _| {}));
     let message = taken(&listener, "HTTP/1.1 200 OK\r\n\r\n");
     let [alert] = message["alerts"].as_array().expect("alerts").as_slice() else { panic!("{message}") };
     assert_eq!((&alert["rule"], &alert["state"], &alert["device"]), (&json!("hot"), &json!("firing"), &json!(0)));
@@ -126,6 +126,37 @@ fn a_full_queue_and_a_dead_receiver_delay_no_sample() {
     assert_eq!(service.alerting.figures().messages[0].sent, 0);
     drop((samples, peer));
     service.alerting.stop();
+    threads.into_iter().for_each(|thread| drop(thread.join().expect("a thread")));
+}
+
+/// A receiver that fails is reported once, and once more when it takes messages again.
+#[test]
+fn failing_receiver_is_reported() {
+    static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("page");
+    let how = How::Command { argv: vec![program.display().to_string()], timeout: LONG };
+    let mut service = service(vec![Receiver { name: "page".to_owned(), severity: Severity::Info, how }], None);
+    Arc::get_mut(&mut service).expect("the only one").complain = |line| lock(&PRINTED).push(line.to_owned());
+    let (samples, threads) = start(&service).expect("threads");
+    let mut judge = judge(&service);
+    (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
+    until("failed", || !lock(&PRINTED).is_empty());
+    let noted = || {
+        let events = service.happenings_after(0).into_iter().map(|happening| happening.json());
+        events.filter(|event| event["event"] == "receiver").collect::<Vec<Value>>()
+    };
+    until("noted", || noted().len() == 1);
+    assert_eq!((&noted()[0]["state"], &noted()[0]["receiver"]), (&json!("failing"), &json!("page")));
+    assert!(lock(&PRINTED)[0].starts_with("alert receiver page: cannot be started: No such file"), "{:?}", lock(&PRINTED));
+    fs::write(&program, "#!/bin/sh\nexit 0\n").expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    (11..=80).for_each(|second| judge.take(&service, &published(second, 50.0)));
+    until("delivered", || noted().len() == 2);
+    assert_eq!(noted()[1]["state"], "ok");
+    assert_eq!(lock(&PRINTED)[1..], ["alert receiver page: delivers again".to_owned()]);
+    service.alerting.stop();
+    drop(samples);
     threads.into_iter().for_each(|thread| drop(thread.join().expect("a thread")));
 }
 
@@ -241,8 +272,8 @@ fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
     assert_eq!(told(UrlFrom::File(odd.clone()), None), Err("url_file: it is not one line of text".to_owned()));
     let token = file("token", "sesame\n", 0o600);
     let far = UrlFrom::Text("http://192.0.2.1/".to_owned());
-    assert_eq!(told(far, Some(token.clone())), Err("the token could be read on its way; use https://".to_owned()));
-    assert!(told(UrlFrom::Text("nonsense".to_owned()), None).is_err_and(|why| why.starts_with("the address is none")));
+    assert_eq!(told(far, Some(token.clone())), Err("the token would be sent unencrypted; use https://".to_owned()));
+    assert!(told(UrlFrom::Text("nonsense".to_owned()), None).is_err_and(|why| why.starts_with("not a URL")));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = file("address", &format!("http://{}/secret\n", listener.local_addr().expect("an address")), 0o600);
     let asked = thread::spawn(move || {
@@ -265,7 +296,7 @@ fn alertmanager_is_told_what_fires_until_it_listens() {
     let mut judge = judge(&service);
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
     let mailbox = Arc::clone(&service.alerting.mailboxes[0]);
-    let working = thread::spawn(move || mailbox.work("0"));
+    let working = thread::spawn(move || mailbox.work("0", |_, _| {}));
     let posted = taken(&listener, "HTTP/1.1 200 OK\r\n\r\n");
     let [alert] = posted.as_array().expect("a list").as_slice() else { panic!("{posted}") };
     assert_eq!(alert["labels"]["alertname"], "TtmonHot");

@@ -29,10 +29,10 @@ mod families {
     pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: Sort::Gauge, unit: "", help: "Event streams now open." };
     pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
     pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: Sort::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
-    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: Sort::Gauge, unit: "", help: "Devices for which a rule of alerts fires." };
-    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: Sort::Counter, unit: "", help: "Messages about alerts, by result: sent, failed." };
-    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: Sort::Counter, unit: "", help: "Changes of alerts that a receiver was not told of: its queue was full, or it did not take the message." };
-    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: Sort::Counter, unit: "", help: "Samples that alerts were not judged by, because their queue was full." };
+    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: Sort::Gauge, unit: "", help: "Devices for which an alert rule fires." };
+    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: Sort::Counter, unit: "", help: "Alert messages by result: sent, failed." };
+    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: Sort::Counter, unit: "", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
+    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: Sort::Counter, unit: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
 }
 
 /// All of them, with their labels.

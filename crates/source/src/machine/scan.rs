@@ -21,7 +21,7 @@ use super::tracking::Departed;
 use super::{Error, LANE_OF_REGIONS, LANE_OF_STATS, LANE_OF_USERS, Now, Options, Reach};
 use crate::budget::{Budget, Resource};
 use crate::examined::Examined;
-use crate::ledgers::{Found, Lead};
+use crate::ledgers::{Found, FreeBlocks, Lead};
 use crate::naming::Names;
 use crate::process::{self, Program, Scale};
 use crate::purse::Purse;
@@ -47,6 +47,8 @@ pub(super) struct Scan {
     names: Names,
     /// Ledgers found so far.
     pub(super) ledgers: Vec<Arc<Found>>,
+    /// Their largest free blocks.
+    pub(super) free_blocks: FreeBlocks,
     /// Those whose processes ended or became other programs since the last sample.
     pub(super) departed: Vec<Arc<Departed>>,
     /// Where to look for those of the processes at hand.
@@ -188,6 +190,7 @@ impl Scan {
             passwd: None,
             names: Names::default(),
             ledgers: Vec::new(),
+            free_blocks: FreeBlocks::default(),
             departed: Vec::new(),
             leads: Vec::new(),
             swept: BTreeMap::new(),
@@ -232,7 +235,7 @@ impl Scan {
         let mut problems = Problems::default();
         self.examined = Examined::default();
         if !self.options.processes {
-            let ledgers = self.read_ledgers(&[], now.time);
+            let ledgers = self.read_ledgers(&[], now);
             let users = scope.devices.iter().map(|device| (device.id, Err(Missing::NotTracked))).collect();
             return Ok(Scanned {
                 at: now.at,
@@ -264,7 +267,7 @@ impl Scan {
             &mut problems,
         )?;
         drop_deep_readers(&self.root, &mut users, &mut processes);
-        let ledgers = self.read_ledgers(&processes, now.time);
+        let ledgers = self.read_ledgers(&processes, now);
         self.names.complete(&self.root, &mut processes, now.at, self.options.pace);
         let users = scope.devices.iter().map(|device| device.id).zip(users).collect();
         self.unexamined.retain(|pid, _| self.swept.contains_key(pid) || is_listed(&processes, *pid));

@@ -13,7 +13,7 @@ use ttmon_model::{Missing, Source};
 use super::files::Files;
 use super::granted::{self, Granted, Wanted};
 use super::scan::{Scan, note_cut};
-use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Reach};
+use super::{Error, LANE_OF_PROCESS, LANE_OF_SWEEP, Ledgers, Now, Reach};
 use crate::budget::{Budget, Resource};
 use crate::ledgers::{self, Detail, Found, Lead};
 use crate::process::{self, Program};
@@ -111,7 +111,7 @@ impl Scan {
         Ok(turn.into_iter().zip(programs).filter(is_changed).collect())
     }
 
-    pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample], time: UnixTime) -> Vec<LedgerSample> {
+    pub(super) fn read_ledgers(&mut self, processes: &[ProcessSample], now: Now) -> Vec<LedgerSample> {
         let Ledgers { detail, machine, .. } = self.options.ledgers;
         // In the order of their pids.
         let of = |owner: ProcessKey| processes.binary_search_by_key(&owner, |process| process.key).ok().map(|index| &processes[index]);
@@ -124,7 +124,7 @@ impl Scan {
             mem::take(&mut self.ledgers).into_iter().partition(|found| of(found.owner).is_some() && has_it(found));
         self.ledgers = staying;
         let Self { root, budget, .. } = self;
-        let left = departed.into_iter().map(|found| Arc::new(Departed::new(root, found, detail, time, budget)));
+        let left = departed.into_iter().map(|found| Arc::new(Departed::new(root, found, detail, now.time, budget)));
         self.departed = left.collect();
         // They were held within the limits, and are no more than before.
         self.ledgers.iter().for_each(|found| _ = budget.take(Resource::Ledgers, 1, || found.uid));
@@ -138,8 +138,11 @@ impl Scan {
             }
         }
         samples.extend(self.open_served(processes));
-        let Self { ledgers: open, budget, .. } = self;
+        let Self { ledgers: open, budget, free_blocks, .. } = self;
+        let denied = samples.len();
         samples.extend(open.iter().map(|found| LedgerSample { owner: found.owner, content: ledgers::read(found, detail, budget) }));
+        // Last: what is needed has been read by then.
+        free_blocks.complete(now.at, open, &mut samples[denied..], budget);
         samples
     }
 

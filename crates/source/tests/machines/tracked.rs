@@ -259,20 +259,24 @@ fn refusals_stay_counted_after_the_program_ended() {
     let refused = |count: u64| vec![allocator(0, chip, true, vec![LedgerRow { refused: count, ..row(Kind::Dram, 1, 1) }])];
     let sample = |count: u64| and_ledger(tree.machine().sample().unwrap(), None, false, refused(count));
     let mut refusals = ttmon_model::Refusals::default();
-    let mut count = |live: Option<u64>, departed: Option<u64>| {
+    let mut count = |live: Option<u64>, departed: Option<u64>, ended: Option<u64>| {
         let departed: Vec<LedgerSample> = departed.map(sample).map_or_else(Vec::new, |sample| sample.ledgers);
         let mut snapshot = Snapshot::derive(&sample(live.unwrap_or(0)), None);
         if live.is_none() {
             snapshot.allocators.clear();
             snapshot.processes.clear();
         }
-        refusals.apply(&mut snapshot, departed.iter());
+        let ended = ended.map_or_else(Vec::new, |count| Snapshot::derive(&sample(count), None).allocators);
+        refusals.apply(&mut snapshot, departed.iter(), &ended);
         [0, 1].map(|id| device(&snapshot, id).memory.refusals)
     };
-    assert_eq!(count(Some(0), None), [Ok(0), Ok(0)], "its allocator is on device 1");
-    assert_eq!(count(Some(2), None), [Ok(0), Ok(2)]);
-    assert_eq!(count(None, Some(3)), [Ok(0), Ok(3)]);
-    assert_eq!(count(None, Some(3)), [Ok(0), Ok(3)], "the ledger stays listed for a while");
-    assert_eq!(count(None, None), [Ok(0), Ok(3)]);
-    assert_eq!(count(Some(1), None), [Ok(0), Ok(4)], "another program");
+    assert_eq!(count(Some(0), None, None), [Ok(0), Ok(0)], "its allocator is on device 1");
+    assert_eq!(count(Some(2), None, None), [Ok(0), Ok(2)]);
+    assert_eq!(count(None, Some(3), Some(3)), [Ok(0), Ok(3)], "found by both ways, counted once");
+    assert_eq!(count(None, Some(3), None), [Ok(0), Ok(3)], "the ledger stays listed for a while");
+    assert_eq!(count(None, None, None), [Ok(0), Ok(3)]);
+    assert_eq!(count(Some(1), None, None), [Ok(0), Ok(4)], "another program");
+    assert_eq!(count(None, None, None), [Ok(0), Ok(4)]);
+    assert_eq!(count(None, None, Some(5)), [Ok(0), Ok(9)], "one that ended between two samples");
+    assert_eq!(count(None, None, None), [Ok(0), Ok(9)]);
 }

@@ -43,7 +43,9 @@ fn add(config: &mut Config, path: &Path, is_named: bool) -> Result<(), Failure> 
         return Ok(());
     }
     let trusted = ttmon_files::read_trusted(path, SETTINGS_BYTES_MAX);
-    let bytes = trusted.map_err(|error| failed(&format!("{error}; it has alerts, so it must be yours or root's, and chmod go-w")))?;
+    let bytes = trusted.map_err(|error| {
+        failed(&format!("{error}; it has alerts, so it must belong to you or to root, and only the owner may write it (chmod go-w)"))
+    })?;
     let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8 text"))?;
     config.read(&text).map_err(|why| failed(&why))
 }

@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failur
     }
     let mut page = table(&document, context.terminal.ascii);
     if served.is_none() {
-        page += "\nNo service was asked: these are the rules of the configuration. `ttmon serve` judges them.\n";
+        page += "\nNo service was asked: these are the configured rules. `ttmon serve` evaluates them.\n";
     }
     Output::Stdout.write(page.as_bytes())
 }
@@ -42,34 +42,38 @@ fn ask(context: &Context) -> Option<Value> {
     services(context).iter().find_map(|service| serde_json::from_str(&service.get("/api/v1/alerts", PATIENCE).ok()?).ok())
 }
 
-/// A line for each alert; a rule without one has a line of its own.
+/// The alerts, if there are any, then the rules, then the receivers.
 fn table(document: &Value, is_ascii: bool) -> String {
     let text = |value: &Value| text::clean(value.as_str().unwrap_or_default(), is_ascii);
     let none = Vec::new();
-    let alerts = document["alerts"].as_array().unwrap_or(&none);
-    let mut rows = vec![["RULE", "SEVERITY", "STATE", "DEVICE", "SINCE", "SUMMARY"].map(str::to_owned)];
-    for alert in alerts {
-        let state = if alert["silenced_until"].is_null() { text(&alert["state"]) } else { format!("{} (silenced)", text(&alert["state"])) };
-        let device = alert["device"].to_string();
-        rows.push([text(&alert["rule"]), text(&alert["severity"]), state, device, text(&alert["since"]), text(&alert["summary"])]);
-    }
-    for rule in document["rules"].as_array().unwrap_or(&none) {
-        if alerts.iter().all(|alert| alert["rule"] != rule["name"]) {
-            let duration = if rule["for"] == "0s" { String::new() } else { format!(" for {}", text(&rule["for"])) };
-            let when = format!("{}{duration}", text(&rule["when"]));
-            rows.push([text(&rule["name"]), text(&rule["severity"]), "-".to_owned(), "-".to_owned(), "-".to_owned(), when]);
-        }
-    }
-    let widths: Vec<usize> = (0..6).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
     let mut page = String::new();
-    for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        page += cells.join("  ").trim_end();
+    let alerts = document["alerts"].as_array().unwrap_or(&none);
+    if !alerts.is_empty() {
+        let row = |alert: &Value| {
+            let silenced = if alert["silenced_until"].is_null() { "" } else { " (silenced)" };
+            let state = format!("{}{silenced}", text(&alert["state"]));
+            [
+                text(&alert["rule"]),
+                text(&alert["severity"]),
+                state,
+                alert["device"].to_string(),
+                since(&text(&alert["since"])),
+                text(&alert["summary"]),
+            ]
+        };
+        let head = ["ALERT", "SEVERITY", "STATE", "DEVICE", "SINCE", "SUMMARY"].map(str::to_owned);
+        page += &aligned(&[head].into_iter().chain(alerts.iter().map(row)).collect::<Vec<_>>());
         page.push('\n');
     }
+    let row = |rule: &Value| {
+        let duration = if rule["for"] == "0s" { String::new() } else { format!(" for {}", text(&rule["for"])) };
+        [text(&rule["name"]), text(&rule["severity"]), format!("{}{duration}", text(&rule["when"]))]
+    };
+    let rules = document["rules"].as_array().unwrap_or(&none).iter().map(row);
+    page += &aligned(&[["RULE", "SEVERITY", "WHEN"].map(str::to_owned)].into_iter().chain(rules).collect::<Vec<_>>());
     for receiver in document["receivers"].as_array().unwrap_or(&none) {
         let count = |key: &str| receiver[key].as_u64().unwrap_or(0);
-        let error = receiver["last_error"].as_str().map_or_else(String::new, |why| format!("; last error: {why}"));
+        let error = receiver["last_error"].as_str().map_or_else(String::new, |why| format!("; last error: {}", text::clean(why, is_ascii)));
         page += &format!(
             "receiver {}: {} sent, {} failed, {} dropped{error}\n",
             text(&receiver["name"]),
@@ -79,4 +83,20 @@ fn table(document: &Value, is_ascii: bool) -> String {
         );
     }
     page
+}
+
+/// A time to the second: `2026-11-16 13:00:00Z`.
+fn since(time: &str) -> String {
+    let whole = time.split_once('.').map_or(time, |(whole, _)| whole);
+    format!("{}Z", whole.trim_end_matches('Z').replace('T', " "))
+}
+
+/// Rows with their columns aligned.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().enumerate().map(|(column, cell)| format!("{cell:<width$}", width = width(column))).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
 }

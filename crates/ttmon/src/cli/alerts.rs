@@ -5,25 +5,29 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::completion;
+
 /// Flags of `alerts`.
 #[derive(Debug, Args)]
 pub(crate) struct AlertsArgs {
+    /// What to do [default: list].
     #[command(subcommand)]
-    pub(crate) command: AlertsCommand,
+    pub(crate) command: Option<AlertsCommand>,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AlertsCommand {
-    /// List alerts and rules of the running service; without one, the rules of the configuration.
+    /// List alerts, rules and receivers of the running service; without a service, the configured rules.
     List {
         /// Configuration file instead of /etc/ttmon/config.toml and the user's own [also: TTMON_CONFIG].
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Send a test alert of a rule to every receiver of the configuration; exits 1 if one does not take it.
+    /// Send a test alert of a rule to every configured receiver; exits 1 if one fails.
     Test {
         /// Name of the rule.
+        #[arg(add = completion::rules())]
         rule: String,
         /// Configuration file instead of /etc/ttmon/config.toml and the user's own [also: TTMON_CONFIG].
         #[arg(long, value_name = "FILE")]
@@ -37,12 +41,13 @@ pub(crate) enum AlertsCommand {
 #[derive(Debug, Args)]
 pub(crate) struct SilenceArgs {
     /// Name of the rule, or all.
+    #[arg(add = completion::rules())]
     pub(crate) rule: String,
-    /// How long [default: 1h].
+    /// How long; at most 30d.
     #[arg(long = "for", value_name = "TIME", default_value = "1h")]
     pub(crate) time: String,
     /// Reason, shown to others.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) comment: String,
     /// End the silence instead.
     #[arg(long)]

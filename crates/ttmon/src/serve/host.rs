@@ -78,6 +78,7 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         process_metrics: args.process_metrics,
         state: None,
         alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real))?,
+        complain: crate::failure::complain,
     })
 }
 

@@ -157,8 +157,18 @@ impl Running {
             };
             found.into_iter().map(past).collect()
         };
+        let of_ended = self.handle.post_mortem().clone();
+        let ended = move || {
+            let mut found = Vec::new();
+            of_ended.each(|kept| {
+                if kept.ended.is_some() {
+                    found.push(Found::handed(kept.owner, kept.uid, Arc::clone(&kept.region), kept.identity));
+                }
+            });
+            found
+        };
         let found = move |ledgers: &[Arc<Found>]| for_found.found(ledgers);
-        Keeper { past: Box::new(past), counters: Box::new(counters), found: Box::new(found) }
+        Keeper { past: Box::new(past), ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
     }
 
     pub(super) fn statistics(&self) {

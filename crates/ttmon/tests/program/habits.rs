@@ -1,5 +1,6 @@
 //! What users of nvidia-smi, tt-smi, nvtop and htop type, and what ttmon answers.
 
+use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -31,6 +32,7 @@ const HABITS: &[(&str, i32, &[&str])] = &[
     ("pmon -c 1 @", 0, &["# dev      pid user", "tracked", "python3 serve.py"]),
     ("topo -m @", 0, &["dev0  dev1", "X     ETH", "NUMA"]),
     ("nvlink --status", 2, &["ttmon topo"]),
+    ("--query-gpu=memory.usde @", 2, &["no field \"memory.usde\"; similar: memory.total, memory.used, memory.free; --help-query-gpu"]),
     ("-q -x", 2, &["use --json"]),
     ("-pm 1", 2, &["changes no setting"]),
     ("-pl 150 -i 0", 2, &["changes no setting"]),
@@ -43,19 +45,30 @@ const HABITS: &[(&str, i32, &[&str])] = &[
     ("-v", 2, &["use -V"]),
     ("--snapshot_no_tty", 2, &["use --json"]),
     ("-r 0,1", 2, &["never resets a device"]),
+    ("--reset 0", 2, &["never resets a device"]),
     ("-glx_reset", 2, &["never resets a device"]),
     // nvtop, nvitop
     ("-C @", 2, &["use --color never"]),
     ("--no-color @", 2, &["use --color never"]),
     ("--json @", 0, &["\"schema\": 1"]),
+    ("-1 @", 2, &["one snapshot without a flag"]),
+    ("top --once @", 2, &["one snapshot without a flag"]),
     // htop, systemd, docker, git
     ("-u ana @", 2, &["ttmon who"]),
     ("-p 1 @", 2, &["mem --pid"]),
     ("ps @", 2, &["use ttmon who"]),
+    ("kill 1", 2, &["ttmon top", "F9"]),
+    ("list", 2, &["use ttmon -L"]),
+    ("watch", 2, &["use ttmon -w"]),
+    ("daemon", 2, &["use ttmon serve"]),
+    ("version", 2, &["use ttmon -V"]),
     ("who @", 0, &["PID", "USER", "DEVICES", "python3 serve.py"]),
     ("help", 0, &["Usage: ttmon [OPTIONS] [COMMAND]"]),
     ("help events", 0, &["Usage: ttmon events", "--since"]),
     ("help nothing", 2, &["no command \"nothing\""]),
+    ("help alerts nothing", 2, &["no command \"nothing\"; see ttmon alerts --help"]),
+    ("alerts --no-server", 0, &["RULE", "dram-full"]),
+    ("alerts silence", 2, &["see ttmon alerts silence --help"]),
     ("events -n 2 --since 5m @", 0, &["alloc"]),
     ("mem --blocks @", 0, &["  used", "  free"]),
     // Spellings of a machine.
@@ -104,9 +117,49 @@ fn shells_complete_values() {
     assert_eq!(completed(&["--query-gpu", "utilization.m"]), ["utilization.memory"]);
     assert!(completed(&["dm"]).contains(&"dmon".to_owned()));
     assert!(completed(&["events", "--si"]).contains(&"--since".to_owned()));
+    assert_eq!(completed(&["help", "ev"]), ["events"]);
+    assert_eq!(completed(&["alerts", "test", "dram"]), ["dram-full"]);
     let script = ttmon("completions bash").stdout;
     let check = Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
     assert!(check.success() && script.contains("complete "), "{script}");
+}
+
+/// What bash itself offers: it splits words at `:` and `=`.
+#[test]
+fn bash_completes_words_with_breaks() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("ttmon.bash");
+    fs::write(&script, ttmon("completions bash").stdout).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ttmon"), directory.path().join("ttmon")).unwrap();
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+    let offered = |typed: &str| {
+        let run = ". \"$0\"; COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9; _ttmon ttmon x y 2>/dev/null; printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let output = Command::new("bash").args(["-c", run]).arg(&script).arg(typed).env("PATH", &path).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    assert_eq!(offered("ttmon --sim t"), "t3k");
+    assert_eq!(offered("ttmon --sim t3k,fault=ho"), "hot:");
+    assert_eq!(offered("ttmon --sim=t3k,fault=ho"), "hot:");
+    assert_eq!(offered("ttmon alerts silence stale"), "stale-holder");
+    assert_eq!(offered("ttmon --fields id,temperature_l"), "id,temperature_limit");
+    assert!(offered("ttmon ").lines().any(|word| word == "events"));
+}
+
+/// Every command has its help page, with an example or flags of its own, under both spellings.
+#[test]
+fn every_command_has_help() {
+    let page = ttmon("help").stdout;
+    let listed = page.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // Lines that go on with a description begin with more blanks.
+    let commands: Vec<&str> =
+        listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|word| !word.is_empty()).collect();
+    assert!(commands.len() >= 20 && commands.contains(&"alerts"), "{commands:?}");
+    for command in commands {
+        let page = ttmon(&format!("help {command}"));
+        assert!(page.code == 0 && page.stdout.contains(&format!("Usage: ttmon {command}")), "{command}: {}{}", page.stdout, page.stderr);
+        assert_eq!(page.stdout, ttmon(&format!("{command} --help")).stdout, "{command}");
+    }
+    assert!(ttmon("help alerts silence").stdout.contains("Usage: ttmon alerts silence"));
 }
 
 /// A problem that many files of a device have is one short line.

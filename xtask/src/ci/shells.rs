@@ -1,0 +1,79 @@
+//! Completion in real shells: zsh and fish load our scripts and offer values. Bash is tried by the tests of the program.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::{Gate, Outcome};
+use crate::project;
+use crate::tools;
+
+/// What is typed, and one of the words that are offered.
+const CASES: [(&str, &str); 6] = [
+    ("ttmon --sim t", "t3k"),
+    ("ttmon --sim t3k,fault=ho", "t3k,fault=hot:"),
+    ("ttmon --fields id,temperature_l", "id,temperature_limit"),
+    ("ttmon help ev", "events"),
+    ("ttmon alerts silence stale", "stale-holder"),
+    ("ttmon mem --bl", "--blocks"),
+];
+
+/// Zsh completes only on a terminal, so this takes the place of its function that shows what is offered.
+const ZSH: &str = "compdef() { : }\n\
+                   _describe() { shift 2; print -l -- \"${(@P)1}\" }\n\
+                   source ./ttmon.zsh\n\
+                   words=(\"$@\"); CURRENT=$#\n\
+                   _clap_dynamic_completer_ttmon\n";
+const FISH: &str = "source ./ttmon.fish; complete -C \"$argv\"";
+
+pub(super) fn run(gate: &mut Gate) -> Outcome {
+    for shell in ["zsh", "fish"] {
+        if let Err(why) = tools::installed(gate.project, shell, shell) {
+            return Outcome::Skipped(format!("COMPLETION WAS NOT TRIED IN {shell}: {why}"));
+        }
+    }
+    let checked = check(gate);
+    gate.tally.add(u64::from(checked.is_ok()), u64::from(checked.is_err()));
+    checked.into()
+}
+
+fn check(gate: &Gate) -> Result<(), String> {
+    gate.cargo(&["build", "--quiet", "--package", "ttmon"])?;
+    let ttmon = gate.project.metadata()?.target.join("debug/ttmon");
+    let directory = tempfile::tempdir().map_err(|error| format!("no directory: {error}"))?;
+    let folder = directory.path();
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    symlink(&ttmon, folder.join("ttmon")).map_err(failed)?;
+    fs::write(folder.join("offer.zsh"), ZSH).map_err(failed)?;
+    for shell in ["zsh", "fish"] {
+        let script = project::output(&mut gate.project.command(&ttmon, &["completions", shell]))?;
+        fs::write(folder.join(format!("ttmon.{shell}")), script).map_err(failed)?;
+        for (typed, expected) in CASES {
+            let offered = offered(gate, folder, shell, typed)?;
+            // Behind the word comes its description.
+            let is_offered = offered.lines().any(|line| line == expected || line.starts_with(&format!("{expected}{}", separator(shell))));
+            if !is_offered {
+                return Err(format!("{shell}: {typed}: {expected} is not offered but {offered:?}"));
+            }
+        }
+        println!("{shell}: {} words were completed", CASES.len());
+    }
+    Ok(())
+}
+
+fn separator(shell: &str) -> char {
+    if shell == "fish" { '\t' } else { ':' }
+}
+
+fn offered(gate: &Gate, folder: &Path, shell: &str, typed: &str) -> Result<String, String> {
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = match shell {
+        "fish" => gate.project.command(shell, &["--no-config", "-c", FISH, typed]),
+        _ => {
+            let mut command = gate.project.command(shell, &["-f", "offer.zsh"]);
+            command.args(typed.split(' '));
+            command
+        }
+    };
+    project::output(command.current_dir(folder).env("PATH", path))
+}

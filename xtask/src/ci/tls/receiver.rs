@@ -1,0 +1,106 @@
+//! A webhook over HTTPS: `openssl s_server` takes an alert, with a certificate that an authority of our own signed.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::project::{self, Project};
+use crate::service::{Ended, until};
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+const CURVE: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+
+/// Sends test alerts with this program, which must have TLS.
+pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path) -> Result<(), String> {
+    let authority = Authority::make(project, directory)?;
+    let token = directory.join("hook.token");
+    let failed = |error: std::io::Error| format!("{}: {error}", token.display());
+    fs::write(&token, "sesame\n").map_err(failed)?;
+    fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).map_err(failed)?;
+    let secret = format!("bearer_file = \"{}\"\n", token.display());
+    let ca = format!("ca = \"{}\"\n", authority.certificate.display());
+    for (what, host, more, expected) in [
+        ("with our authority", "localhost", format!("{ca}{secret}"), "webhook-1: sent"),
+        ("with the system's authorities", "localhost", String::new(), "webhook-1: failed: "),
+        ("under another name", "127.0.0.1", ca.clone(), "webhook-1: failed: "),
+    ] {
+        let receiver = Receiver::start(project, &authority, directory)?;
+        let config = directory.join("hook.toml");
+        let text = format!("[[alerts.webhook]]\nurl = \"https://{host}:{}/hook\"\n{more}", receiver.port);
+        fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+        let mut command = project.command(ttmon, &["alerts", "test", "hot", "--config"]);
+        let output = command.arg(&config).output().map_err(|error| format!("ttmon alerts test: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        print!("a webhook over HTTPS {what}: {said}");
+        if !said.starts_with(expected) || output.status.success() != expected.ends_with("sent") {
+            return Err(format!("a webhook over HTTPS {what}: {said}, not {expected}"));
+        }
+        let took = || fs::read_to_string(&receiver.taken).unwrap_or_default();
+        if output.status.success() {
+            until("taken whole", || took().contains("\"rule\":\"hot\""))?;
+            let is_right = took().starts_with("POST /hook HTTP/1.1\r\n") && took().contains("\r\nAuthorization: Bearer sesame\r\n");
+            is_right.then_some(()).ok_or_else(|| format!("not what was sent: {}", took()))?;
+        } else if took().contains("POST") {
+            return Err(format!("a receiver that is not trusted was sent: {}", took()));
+        }
+    }
+    Ok(())
+}
+
+struct Authority {
+    certificate: PathBuf,
+    /// Of `localhost`, which it signed.
+    server: PathBuf,
+    key: PathBuf,
+}
+
+impl Authority {
+    fn make(project: &Project, directory: &Path) -> Result<Self, String> {
+        let at = |name: &str| directory.join(name);
+        let openssl = |arguments: &[&str]| {
+            let mut command = project.command("openssl", arguments);
+            command.current_dir(directory).stderr(Stdio::null());
+            project::run(&mut command)
+        };
+        let authority = ["-nodes", "-x509", "-days", "1", "-subj", "/CN=authority", "-addext", "basicConstraints=critical,CA:TRUE"];
+        openssl(&[&["req"], &CURVE[..], &authority, &["-keyout", "ca.key", "-out", "ca.pem"]].concat())?;
+        let server = ["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"];
+        openssl(&[&["req"], &CURVE[..], &server, &["-keyout", "hook.key", "-out", "hook.csr"]].concat())?;
+        let sign = ["x509", "-req", "-in", "hook.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1"];
+        openssl(&[&sign[..], &["-copy_extensions", "copy", "-out", "hook.pem"]].concat())?;
+        Ok(Self { certificate: at("ca.pem"), server: at("hook.pem"), key: at("hook.key") })
+    }
+}
+
+/// Takes one message and answers that it did.
+struct Receiver {
+    port: u16,
+    /// What it was sent.
+    taken: PathBuf,
+    _process: Ended,
+}
+
+impl Receiver {
+    fn start(project: &Project, authority: &Authority, directory: &Path) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("openssl s_server: {error}");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?.port();
+        let taken = directory.join(format!("taken-{port}"));
+        let mut command: Command = project.command("openssl", &["s_server", "-quiet", "-accept", &format!("127.0.0.1:{port}")]);
+        command.arg("-cert").arg(&authority.server).arg("-key").arg(&authority.key);
+        command.stdin(Stdio::piped()).stdout(fs::File::create(&taken).map_err(failed)?).stderr(Stdio::null());
+        let mut process = Ended(command.spawn().map_err(failed)?);
+        // It sends its input to whoever connects.
+        process.0.stdin.as_mut().ok_or("openssl s_server has no input")?.write_all(ANSWER).map_err(failed)?;
+        until("listening", || listens(port))?;
+        Ok(Self { port, taken, _process: process })
+    }
+}
+
+/// Whether something listens at a port of this host, without connecting: a connection would take the answer.
+fn listens(port: u16) -> bool {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    table.lines().any(|line| line.contains(&format!(":{port:04X} 00000000:0000 0A")))
+}
