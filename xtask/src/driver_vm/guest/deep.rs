@@ -405,8 +405,8 @@ impl<'a> Deep<'a> {
             fs::read_to_string(format!("/proc/driver/tenstorrent/{}/pids", self.chips.victim())).map_err(|error| error.to_string())?;
         until("left by all reading processes", || readers().is_empty())?;
         let has = descriptors()?;
-        if has != had || !users.is_empty() {
-            return Err(format!("expected {had} descriptors and no user, found {has} and {users:?}"));
+        if has > had || !users.is_empty() {
+            return Err(format!("expected {had} descriptors at most and no user, found {has} and {users:?}"));
         }
         let each = took / u32::try_from(SAMPLES).unwrap_or(1);
         Ok(format!("{SAMPLES} samples, {each:.1?} each: no window, descriptor, user or process is left"))
