@@ -1,4 +1,4 @@
-//! Neither start files nor libraries: the loader has less to do in every child.
+//! Links without start files and libraries: the loader has less to do in every child.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -11,6 +11,7 @@ mod leftovers;
 mod length;
 mod manifests;
 mod names;
+mod phrases;
 mod promises;
 mod stderr;
 mod unsafe_home;
@@ -27,6 +28,7 @@ const RULES: &[fn(&File) -> Vec<Finding>] = &[
     length::long_functions,
     names::nameless_paths,
     names::nameless_items,
+    phrases::unclear,
     leftovers::macros,
     leftovers::notes,
     leftovers::lost_tests,

@@ -1,4 +1,4 @@
-//! Writing: the whole file or nothing.
+//! Writes files: the whole content or nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::walk::{Entry, Located, PLACE, locate, locate_file};
 
-/// Another name is tried where one is taken.
+/// Temporary names to try before giving up.
 const NAMES_MAX: u32 = 8;
 
 /// What is written at once.
@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub enum Existing {
     /// Leave it: the error is `AlreadyExists`.
     Keep,
-    /// Put the new one in its place.
+    /// Replace it.
     Replace,
 }
 
@@ -63,7 +63,7 @@ pub fn scratch_beside(path: &Path) -> io::Result<File> {
     draft.file.try_clone()
 }
 
-/// Writes a regular file that every user may read, whatever the umask: whole or not at all.
+/// Writes a regular file that every user may read, with any umask: whole or not at all.
 pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate(path)?;
     let mut draft = Draft::new(located.directory)?;
@@ -72,7 +72,7 @@ pub fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
-/// Writes a regular file that only this user may read, at no time anybody else: whole or not at all.
+/// Writes a regular file that only this user can read at any time: whole or not at all.
 pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let located = locate(path)?;
     let mut draft = Draft::with_mode(located.directory, Mode::from_raw_mode(0o600))?;
@@ -80,7 +80,7 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.commit(&located.name)
 }
 
-/// Whether [`write()`] is likely to succeed. Changes nothing.
+/// Checks whether [`write()`] is likely to succeed. Changes nothing.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let located = locate_file(path)?;
     match &located.found {
@@ -107,7 +107,7 @@ pub fn create(path: &Path, existing: Existing) -> io::Result<File> {
 const SCRATCH: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whether a file is written to directly. An error if it is neither that nor replaceable.
+/// Returns whether a file is written to directly. Fails if it is neither a stream nor replaceable.
 fn is_stream(entry: &Entry) -> io::Result<bool> {
     match entry.kind() {
         FileType::RegularFile => Ok(entry.is_open_file),
@@ -118,12 +118,12 @@ fn is_stream(entry: &Entry) -> io::Result<bool> {
 }
 
 fn open_stream(entry: &Entry) -> io::Result<Option<OwnedFd>> {
-    // The program that opened the file may have written to it.
+    // The program that opened the file may have written to it already.
     let flags = if entry.kind().is_file() { OFlags::WRONLY | OFlags::APPEND } else { OFlags::WRONLY };
     Ok(if is_stream(entry)? { Some(entry.reopen(flags)?) } else { None })
 }
 
-/// A draft beside a regular file, or for one that does not exist.
+/// Returns a draft in the directory of a regular file, which need not exist.
 fn draft_for(located: &Located) -> io::Result<Draft> {
     let draft = Draft::new(located.directory.try_clone()?)?;
     if let Some(entry) = located.found.as_ref().filter(|entry| entry.is_ours()) {
@@ -137,7 +137,7 @@ fn draft_for(located: &Located) -> io::Result<Draft> {
 pub struct Directory(OwnedFd);
 
 impl Directory {
-    /// Opens a directory, and makes it and its parents if they do not exist.
+    /// Opens a directory; creates it and its parents if they do not exist.
     pub fn create(path: &Path) -> io::Result<Self> {
         let located = match locate(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -157,19 +157,19 @@ impl Directory {
         Ok(Self(place))
     }
 
-    /// A new file in it, which gets its name later.
+    /// Creates a file in this directory. It gets its name later.
     pub fn draft(&self) -> io::Result<Draft> {
         Draft::new(self.0.try_clone()?)
     }
 
-    /// Whether a name in it is a directory.
+    /// Returns whether this directory has a subdirectory of that name.
     pub fn has_directory(&self, name: impl AsRef<OsStr>) -> bool {
         let stat = rustix::fs::statat(&self.0, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW);
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
     }
 }
 
-/// A file under a temporary name. Without [`Draft::commit`] it is removed.
+/// A file under a temporary name. It is removed unless [`Draft::commit`] is called.
 #[derive(Debug)]
 pub struct Draft {
     directory: OwnedFd,
@@ -189,7 +189,7 @@ impl Draft {
 
     fn with_flags(directory: OwnedFd, flags: OFlags, mode: Mode) -> io::Result<Self> {
         for _ in 0..NAMES_MAX {
-            // Another user cannot take all names in advance.
+            // The name is random: another user cannot take all names in advance.
             let name = OsString::from(format!(".ttmon-{:016x}", RandomState::new().build_hasher().finish()));
             match openat(directory.as_fd(), &name, flags, mode) {
                 Err(Errno::EXIST) => {}
@@ -199,7 +199,7 @@ impl Draft {
         Err(Errno::EXIST.into())
     }
 
-    /// Gives the finished file its name, in place of the file that has it.
+    /// Gives the finished file its name; replaces a file of that name.
     pub fn commit(self, name: impl AsRef<OsStr>) -> io::Result<()> {
         self.file.sync_all()?;
         self.place(name.as_ref()).map(drop)

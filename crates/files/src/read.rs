@@ -1,4 +1,4 @@
-//! Reading, within a size.
+//! Reads files up to a size limit.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,18 +16,19 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_entry(&find(path)?)
 }
 
-/// The content of a file of at most so many bytes.
+/// Reads a file of at most `bytes_max` bytes.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     read_bounded(open(path)?, bytes_max)
 }
 
-/// The content of a text file of at most so many bytes.
+/// Reads a UTF-8 text file of at most `bytes_max` bytes.
 pub fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
     String::from_utf8(read(path, bytes_max)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
-/// The content of a file that no other user can read: a token, a key. Its owner is this user or root; a file of root may
-/// be readable by its group.
+/// Reads a file that no other user can read, such as a token or a key.
+///
+/// Its owner must be this user or root. A file of root may be readable by its group.
 pub fn read_secret(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let entry = find(path)?;
     let (owner, mode) = (entry.stat.st_uid, entry.stat.st_mode);
@@ -40,7 +41,7 @@ pub fn read_secret(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// The content of a regular file that was not named by the user: its owner is this user or root, and no other user can write it.
+/// Reads a regular file that the user did not name. Its owner must be this user or root, and no other user can write it.
 pub fn read_trusted(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let entry = find(path)?;
     let (owner, mode) = (entry.stat.st_uid, entry.stat.st_mode);
@@ -53,8 +54,7 @@ pub fn read_trusted(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Opens a regular file by its name in a directory. Neither a link is followed nor a device opened, even if the name
-/// refers to another file at every moment.
+/// Opens a regular file by its name in a directory. Follows no link and opens no device, even if the name changes its target at any time.
 pub fn open_regular_at(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let entry = inspect(directory.as_fd(), name, true)?;
     if entry.kind().is_file() { entry.reopen(OFlags::RDONLY | OFlags::NONBLOCK) } else { Err(Errno::INVAL) }
@@ -67,7 +67,7 @@ fn find(path: &Path) -> io::Result<Entry> {
 fn open_entry(entry: &Entry) -> io::Result<File> {
     let flags = match entry.kind() {
         FileType::RegularFile => OFlags::NONBLOCK,
-        // Its writer is at work already.
+        // The FIFO is open, so this cannot wait for a writer.
         FileType::Fifo if entry.is_open_file => OFlags::empty(),
         _ if entry.is_harmless_device() => OFlags::empty(),
         _ => return Err(entry.refused()),

@@ -1,4 +1,4 @@
-//! Finds the file that a path means, without opening it.
+//! Finds the file of a path without opening it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs, openat, readlinka
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// As many links as the kernel follows.
+/// The kernel's own limit.
 const LINKS_MAX: usize = 40;
 /// Refers to a file without opening it, so that no driver is called.
 pub(crate) const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -23,7 +23,7 @@ pub(crate) struct Located {
     pub(crate) found: Option<Entry>,
 }
 
-/// What a name refers to; never a link.
+/// The target of a name; never a link.
 pub(crate) struct Entry {
     pub(crate) place: OwnedFd,
     pub(crate) stat: Stat,
@@ -41,7 +41,7 @@ impl Entry {
         FileType::from_raw_mode(self.stat.st_mode)
     }
 
-    /// Opens the inspected file itself, whatever its name refers to now.
+    /// Opens the inspected file itself, even if its name has another target now.
     pub(crate) fn reopen(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         rustix::fs::open(self.path(), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
     }
@@ -54,13 +54,13 @@ impl Entry {
         self.stat.st_uid == geteuid().as_raw()
     }
 
-    /// `/dev/null`, `/dev/full` or a terminal: opening another device may do anything.
+    /// Returns whether this is `/dev/null`, `/dev/full` or a terminal. Opening other devices can have side effects.
     pub(crate) fn is_harmless_device(&self) -> bool {
         let (major, minor) = (rustix::fs::major(self.stat.st_rdev), rustix::fs::minor(self.stat.st_rdev));
         self.kind().is_char_device() && matches!((major, minor), (1, 3 | 7) | (4 | 5 | 136..=143, _))
     }
 
-    /// The error for a file of a kind that is not opened.
+    /// Returns the error for a file of a kind that is not opened.
     pub(crate) fn refused(&self) -> io::Error {
         let kind = match self.kind() {
             FileType::Directory => return io::ErrorKind::IsADirectory.into(),
@@ -73,7 +73,7 @@ impl Entry {
     }
 }
 
-/// Finds what a path means. Its last component may be missing.
+/// Finds the target of a path. Its last component need not exist.
 pub(crate) fn locate(path: &Path) -> io::Result<Located> {
     let mut directory = start(path)?;
     let mut rest = components(path);
@@ -97,7 +97,7 @@ pub(crate) fn locate(path: &Path) -> io::Result<Located> {
         }
         check_link(directory.as_fd(), &entry, &name)?;
         if is_on_proc(entry.place.as_fd())? {
-            // The text of these links may not be a path: the kernel knows the file.
+            // The text of these links may not be a path, so the kernel has to follow them.
             let entry = Entry::new(openat(&directory, &name, PLACE, Mode::empty())?, true)?;
             if is_last {
                 return Ok(Located { directory, name, found: Some(entry) });
@@ -116,7 +116,7 @@ pub(crate) fn locate(path: &Path) -> io::Result<Located> {
     Ok(Located { directory, name: ".".into(), found: Some(found) })
 }
 
-/// The same for a file: a path that ends with a slash names a directory.
+/// As [`locate`], for a file: a path that ends with a slash names a directory.
 pub(crate) fn locate_file(path: &Path) -> io::Result<Located> {
     if path.as_os_str().as_bytes().ends_with(b"/") {
         return Err(Errno::ISDIR.into());
@@ -128,7 +128,7 @@ pub(crate) fn locate_file(path: &Path) -> io::Result<Located> {
 pub(crate) fn inspect(directory: BorrowedFd<'_>, name: &OsStr, is_last: bool) -> Result<Entry, Errno> {
     let place = if is_last { Err(Errno::NOTDIR) } else { openat(directory, name, UNFOLLOWED | OFlags::DIRECTORY, Mode::empty()) };
     let place = match place {
-        // Asking for a directory mounts one that is mounted on demand; a link is none.
+        // O_DIRECTORY triggers an automount. It fails for a link.
         Err(Errno::NOTDIR | Errno::LOOP) => openat(directory, name, UNFOLLOWED, Mode::empty()),
         opened => opened,
     };
@@ -143,7 +143,7 @@ fn start(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(from, PLACE | OFlags::DIRECTORY, Mode::empty())?)
 }
 
-/// The last one first.
+/// Returns the components in reverse order.
 fn components(path: &Path) -> Vec<OsString> {
     let named = path.components().rev().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
     named.map(|part| part.as_os_str().to_owned()).collect()
@@ -154,7 +154,7 @@ fn is_on_proc(place: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 fn check_link(directory: BorrowedFd<'_>, link: &Entry, name: &OsStr) -> io::Result<()> {
-    // In a user namespace that does not map root, root's files have another owner: that of the root directory.
+    // In a user namespace that does not map root, root's files have another owner: the owner of the root directory.
     let system = rustix::fs::stat("/")?.st_uid;
     let is_trusted = |uid: u32| uid == geteuid().as_raw() || uid == 0 || uid == system;
     if may_follow(is_trusted, &fstat(directory)?, &link.stat) {

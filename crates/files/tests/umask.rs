@@ -1,4 +1,4 @@
-//! Alone in its program: the umask belongs to the whole process.
+//! Runs in a process of its own, because the umask belongs to the whole process.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::fs::Mode;
 
 #[test]
-fn public_files_are_readable_whatever_the_umask() {
+fn public_files_are_readable_with_any_umask() {
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("devices");

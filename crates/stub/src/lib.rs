@@ -1,8 +1,8 @@
-//! What `ttmon run` preloads: a few kilobytes of jumps, so that a child that never touches TT-Metal pays next to nothing.
+//! The library that `ttmon run` preloads: a few kilobytes of jumps, cheap for children that never use TT-Metal.
 //!
-//! Each exported name jumps through its slot. An empty slot asks [`resolve`], which loads libttmon_hook.so from this library's own
-//! folder, once, and fills the slot with the hook's function of the same name. The jump leaves no frame: exceptions and the
-//! caller's address pass as if the hook had been called. Without a hook, TT-Metal's own function is called, and ours are off.
+//! Each exported name jumps through its slot. An empty slot calls [`resolve`], which loads libttmon_hook.so from this library's folder once
+//! and fills the slot with the hook's function of that name. The jump leaves no frame, so exceptions and the caller's address pass
+//! unchanged. Without a hook, TT-Metal's own functions are called, and the `ttmon_` functions return `TTMON_OFF`.
 
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -38,7 +38,7 @@ const PATH_BYTES: usize = 4096;
 /// `TTMON_OFF`.
 const OFF: i32 = 1;
 
-/// Null: not tried; 1: there is none; else the loader's handle.
+/// Null: not tried; [`NO_HOOK`]: no hook found; else the loader's handle.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 const NO_HOOK: usize = 1;
 
@@ -47,7 +47,7 @@ macro_rules! jumps {
         #[repr(usize)]
         #[derive(Clone, Copy)]
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-        enum Place { $($function),* }
+        enum Slot { $($function),* }
 
         const COUNT: usize = [$($name),*].len();
         const NAMES: [&CStr; COUNT] = [$(match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
@@ -61,20 +61,20 @@ macro_rules! jumps {
             /// Jumps to the hook's function of this name.
             ///
             /// # Safety
-            /// As that function.
+            /// See that function.
             #[unsafe(naked)]
             #[unsafe(export_name = $name)]
             pub unsafe extern "C" fn $function() {
                 naked_asm!(
-                    "mov r11, [rip + {slots} + {place} * 8]",
+                    "mov r11, [rip + {slots} + {slot} * 8]",
                     "test r11, r11",
                     "jz 2f",
                     "jmp r11",
                     "2:",
-                    "mov r11d, {place}",
+                    "mov r11d, {slot}",
                     "jmp {slow}",
                     slots = sym SLOTS,
-                    place = const Place::$function as usize,
+                    slot = const Slot::$function as usize,
                     slow = sym slow,
                 )
             }
@@ -127,7 +127,7 @@ jumps! {
     phase_end = "ttmon_phase_end";
 }
 
-/// Keeps the six arguments in registers, asks where to go, and goes there as if it had been called. r11 is the place.
+/// Saves the six argument registers, resolves the slot in r11 and jumps to the function found.
 #[unsafe(naked)]
 unsafe extern "C" fn slow() {
     naked_asm!(
@@ -137,7 +137,7 @@ unsafe extern "C" fn slow() {
         "push rcx",
         "push r8",
         "push r9",
-        // So that the stack is aligned.
+        // Aligns the stack.
         "push rax",
         "mov rdi, r11",
         "mov rsi, [rsp + 56]",
@@ -155,12 +155,12 @@ unsafe extern "C" fn slow() {
     )
 }
 
-/// The function that a name means: the hook's, else TT-Metal's own as the caller would have found it.
-extern "C" fn resolve(place: usize, caller: *const c_void) -> usize {
-    // SAFETY: this thread's own cell, as long as the thread.
+/// Returns the hook's function of a name, else TT-Metal's own, as the caller would have found it.
+extern "C" fn resolve(index: usize, caller: *const c_void) -> usize {
+    // SAFETY: points to this thread's errno, which lives as long as the thread.
     let errno = unsafe { *__errno_location() };
-    let (Some(name), Some(slot)) = (NAMES.get(place), SLOTS.get(place)) else {
-        // SAFETY: without conditions. Places are made by `jumps` alone.
+    let (Some(name), Some(slot)) = (NAMES.get(index), SLOTS.get(index)) else {
+        // SAFETY: no conditions. All indices come from `jumps`.
         unsafe { abort() }
     };
     let found = match in_hook(name) {
@@ -176,7 +176,7 @@ extern "C" fn resolve(place: usize, caller: *const c_void) -> usize {
     found
 }
 
-/// What our own functions are without a hook.
+/// Stands in for each `ttmon_` function without a hook.
 extern "C" fn off() -> i32 {
     OFF
 }
@@ -190,7 +190,7 @@ fn in_hook(name: &CStr) -> usize {
     if handle as usize == NO_HOOK {
         return 0;
     }
-    // SAFETY: a handle that is never closed, and a text that ends with NUL.
+    // SAFETY: the handle is never closed, and the name ends with NUL.
     let address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
     if address == 0 {
         forget_error();
@@ -198,7 +198,7 @@ fn in_hook(name: &CStr) -> usize {
     address
 }
 
-/// Several threads may load it at once: the loader gives all the same.
+/// Several threads may load the hook at once: the loader returns one handle.
 fn load() -> *mut c_void {
     let mut path = [0_u8; PATH_BYTES];
     let mut length = 0;
@@ -217,7 +217,7 @@ fn load() -> *mut c_void {
         let Some(to) = path.get_mut(at) else { return NO_HOOK as *mut c_void };
         *to = *byte;
     }
-    // SAFETY: a text that ends with NUL.
+    // SAFETY: the path ends with NUL.
     let handle = unsafe { dlopen(path.as_ptr().cast(), RTLD_NOW) };
     if handle.is_null() {
         forget_error();
@@ -227,13 +227,13 @@ fn load() -> *mut c_void {
 }
 
 fn in_caller(name: &CStr, caller: *const c_void) -> usize {
-    // SAFETY: a text that ends with NUL. What comes after us is what a program that is linked with TT-Metal would find.
+    // SAFETY: the name ends with NUL. RTLD_NEXT finds what a program linked with TT-Metal would find.
     let mut address = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
     if address == 0
         && let Some(file) = file_of(caller)
     {
-        // A library that Python loads is out of that sight, but not out of its caller's.
-        // SAFETY: the loader's own text. Nothing is loaded, and what is held is let go at once.
+        // RTLD_NEXT does not search a library that Python loads. A handle of the calling library does.
+        // SAFETY: the path is the loader's own. Nothing is loaded, and the handle is closed at once.
         unsafe {
             let handle = dlopen(file.as_ptr(), RTLD_LAZY | RTLD_NOLOAD);
             if !handle.is_null() {
@@ -244,8 +244,8 @@ fn in_caller(name: &CStr, caller: *const c_void) -> usize {
     }
     forget_error();
     if address == 0 {
-        // Defined nowhere: without us the loader would have ended the program.
-        // SAFETY: without conditions.
+        // Not defined anywhere: without this library, the loader would have ended the program.
+        // SAFETY: no conditions.
         unsafe { abort() }
     }
     address
@@ -253,18 +253,18 @@ fn in_caller(name: &CStr, caller: *const c_void) -> usize {
 
 fn file_of(address: *const c_void) -> Option<&'static CStr> {
     let mut info = Info { file: core::ptr::null(), base: core::ptr::null_mut(), symbol: core::ptr::null(), address: core::ptr::null_mut() };
-    // SAFETY: a struct of ours; its text is the loader's, as long as the object is loaded, which calls us.
+    // SAFETY: writes a local struct. Its text belongs to the loader while the calling object is loaded.
     unsafe { if dladdr(address, &raw mut info) != 0 && !info.file.is_null() { Some(CStr::from_ptr(info.file)) } else { None } }
 }
 
-/// Takes the message of our failure away, so that the program does not find it as its own.
+/// Clears the loader's error message, so that the program does not read it as its own.
 fn forget_error() {
-    // SAFETY: without arguments.
+    // SAFETY: no arguments.
     unsafe { dlerror() };
 }
 
 #[panic_handler]
 fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: without conditions.
+    // SAFETY: no conditions.
     unsafe { abort() }
 }

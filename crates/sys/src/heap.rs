@@ -1,4 +1,4 @@
-/// Gives freed pages back to the system. glibc keeps those between pieces in use, mimalloc keeps all for a second.
+/// Returns freed pages to the system. glibc keeps free pages between allocations, mimalloc keeps all for a second.
 pub fn release_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no conditions; other threads may allocate meanwhile.

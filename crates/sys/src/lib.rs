@@ -1,4 +1,4 @@
-//! System calls that no crate offers as safe functions. Only for programs of ours: a function here runs before `main`.
+//! System calls that no crate offers as safe functions. Do not use it in libraries: one of its functions runs before `main`.
 
 mod heap;
 pub mod locks;

@@ -8,17 +8,17 @@ use rustix::fs::{fstat, major, minor};
 /// Returns the pid of the process that holds a flock on a file or directory, from the kernel's table of locks.
 pub fn holder(file: impl AsFd) -> Option<u32> {
     let stat = fstat(file).ok()?;
-    let place = format!("{:02x}:{:02x}:{}", major(stat.st_dev), minor(stat.st_dev), stat.st_ino);
-    holder_in(&fs::read_to_string("/proc/locks").ok()?, &place)
+    let inode = format!("{:02x}:{:02x}:{}", major(stat.st_dev), minor(stat.st_dev), stat.st_ino);
+    holder_in(&fs::read_to_string("/proc/locks").ok()?, &inode)
 }
 
-/// `3: FLOCK  ADVISORY  WRITE 4242 00:1a:5678 0 EOF`; a process that waits for the lock has `->` before the word FLOCK.
-fn holder_in(locks: &str, place: &str) -> Option<u32> {
+/// Parses lines such as `3: FLOCK  ADVISORY  WRITE 4242 00:1a:5678 0 EOF`. A process that waits for the lock has `->` before FLOCK.
+fn holder_in(locks: &str, inode: &str) -> Option<u32> {
     let holder = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let is_held = words.next() == Some("FLOCK");
         let pid = words.nth(2)?.parse().ok()?;
-        (is_held && words.next() == Some(place) && pid != 0).then_some(pid)
+        (is_held && words.next() == Some(inode) && pid != 0).then_some(pid)
     };
     locks.lines().find_map(holder)
 }

@@ -1,12 +1,12 @@
-//! Signals and standard streams as this process got them, for programs that it starts.
+//! Signals and standard streams as this process inherited them, for the programs that it starts.
 //!
-//! Before `main`, Rust ignores SIGPIPE and opens /dev/null for standard streams that are closed. A function that the loader
-//! calls reads the state before that.
+//! Before `main`, Rust ignores SIGPIPE and opens /dev/null for closed standard streams. A function that the loader calls records the state
+//! before that.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Signals whose being ignored is inherited, and which such a program needs otherwise for itself.
+/// Signals that this process ignores or handles. A child would inherit that they are ignored.
 const SIGNALS: [i32; 2] = [libc::SIGPIPE, libc::SIGCHLD];
 
 static IS_IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
@@ -14,47 +14,48 @@ static IS_CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = {
-    extern "C" fn look() {
-        for (signal, place) in SIGNALS.into_iter().zip(&IS_IGNORED) {
-            // SAFETY: the kernel's answer goes into a struct of ours, for which all zeros are valid; nothing is changed.
+static RECORD_STATE: extern "C" fn() = {
+    extern "C" fn record_state() {
+        for (signal, is_ignored) in SIGNALS.into_iter().zip(&IS_IGNORED) {
+            // SAFETY: the kernel writes into a local struct, for which all zeros are valid. Nothing is changed.
             let handler = unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 if libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 { action.sa_sigaction } else { libc::SIG_DFL }
             };
-            place.store(handler == libc::SIG_IGN, Relaxed);
+            is_ignored.store(handler == libc::SIG_IGN, Relaxed);
         }
-        for (stream, place) in (0..).zip(&IS_CLOSED) {
-            // SAFETY: asks a descriptor for its flags; it need not be open.
-            place.store(unsafe { libc::fcntl(stream, libc::F_GETFD) } < 0, Relaxed);
+        for (stream, is_closed) in (0..).zip(&IS_CLOSED) {
+            // SAFETY: reads the flags of a descriptor, which need not be open.
+            is_closed.store(unsafe { libc::fcntl(stream, libc::F_GETFD) } < 0, Relaxed);
         }
     }
-    look
+    record_state
 };
 
-/// Gives back what this process was started with: those signals ignored that were, and those streams closed that were. For a forked
-/// child that is about to become another program: what has one of those streams loses it.
+/// Restores the signals and streams that this process was started with.
+///
+/// Call it in a forked child before `exec`: it may close a standard stream.
 pub fn as_started() {
-    for (signal, place) in SIGNALS.into_iter().zip(&IS_IGNORED) {
-        let handler = if place.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
-        // SAFETY: neither is a function; nothing is called.
+    for (signal, is_ignored) in SIGNALS.into_iter().zip(&IS_IGNORED) {
+        let handler = if is_ignored.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: neither value is a function, so none is called.
         unsafe { libc::signal(signal, handler) };
     }
-    for (stream, place) in (0..).zip(&IS_CLOSED) {
-        if place.load(Relaxed) {
-            // SAFETY: what is there is the /dev/null of Rust's runtime; nobody owns it.
+    for (stream, is_closed) in (0..).zip(&IS_CLOSED) {
+        if is_closed.load(Relaxed) {
+            // SAFETY: the descriptor is the /dev/null that Rust's runtime opened; no value owns it.
             unsafe { libc::close(stream) };
         }
     }
 }
 
-/// Sends any signal to a process, those without a name too.
+/// Sends a signal to a process, also one without a name.
 ///
 /// # Errors
-/// As the system says: no such process, or not ours.
+/// The error of `kill`: no such process, or no permission.
 pub fn send(pid: u32, signal: i32) -> io::Result<()> {
-    // 0 would be all processes of our group.
+    // 0 would signal the whole process group.
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
-    // SAFETY: takes numbers and no memory.
+    // SAFETY: takes only numbers.
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,0 +1,168 @@
+//! Phrases that make readers stop, in the comments, messages and names of folders that are free of them.
+//!
+//! Text between backquotes is a quotation and may have any phrase. Only phrases within one line are found.
+
+use super::code::words;
+use super::{File, Finding};
+
+/// Folders without these phrases. When the last one of another folder is gone, add a row.
+const CLEAN: &[&str] = &["crates/files/", "crates/stub/", "crates/sys/", "xtask/src/tidy/phrases.rs"];
+
+struct Phrase {
+    /// Lower case, with one space between words.
+    text: &'static str,
+    instead: &'static str,
+}
+
+const PRONOUN: &str = "the process, user or caller";
+const REPORT: &str = "report, print, show, list";
+const NAME_IT: &str = "the noun";
+
+const PHRASES: &[Phrase] = &[
+    Phrase { text: "`tell`", instead: REPORT },
+    Phrase { text: "`tells`", instead: REPORT },
+    Phrase { text: "`told`", instead: REPORT },
+    Phrase { text: "`telling`", instead: REPORT },
+    Phrase { text: "`happening`", instead: "event" },
+    Phrase { text: "`happenings`", instead: "event" },
+    Phrase { text: "`moment`", instead: "sample, frame, time" },
+    Phrase { text: "`moments`", instead: "sample, frame, time" },
+    Phrase { text: "`a look`", instead: "sample, read, check" },
+    Phrase { text: "`look at`", instead: "read, check, examine" },
+    Phrase { text: "`looks at`", instead: "read, check, examine" },
+    Phrase { text: "`looked at`", instead: "read, check, examine" },
+    Phrase { text: "`looking at`", instead: "read, check, examine" },
+    Phrase { text: "`of it`", instead: NAME_IT },
+    Phrase { text: "`so much`", instead: NAME_IT },
+    Phrase { text: "`as it is`", instead: "unchanged" },
+    Phrase { text: "`such as it is`", instead: "unchanged" },
+    Phrase { text: "`by now`", instead: "already, since" },
+    Phrase { text: "`all the same`", instead: "still" },
+    Phrase { text: "`once more`", instead: "again" },
+    Phrase { text: "`again and again`", instead: "repeatedly" },
+    Phrase { text: "`makes no sense`", instead: "invalid" },
+    Phrase { text: "`make no sense`", instead: "invalid" },
+    Phrase { text: "`lest`", instead: "so that ... not" },
+    Phrase { text: "`ill`", instead: "unhealthy" },
+    Phrase { text: "`away`", instead: "missing" },
+    Phrase { text: "`whatever`", instead: "any" },
+    Phrase { text: "`whoever`", instead: PRONOUN },
+    Phrase { text: "`somebody`", instead: PRONOUN },
+    Phrase { text: "`somebody's`", instead: PRONOUN },
+    Phrase { text: "`anybody`", instead: PRONOUN },
+    Phrase { text: "`a person`", instead: PRONOUN },
+];
+
+pub(super) fn unclear(file: &File) -> Vec<Finding> {
+    let is_clean = CLEAN.iter().any(|folder| file.path.starts_with(folder)) && !file.is_fixture();
+    if is_clean { found(file) } else { Vec::new() }
+}
+
+fn found(file: &File) -> Vec<Finding> {
+    let mut findings = in_names(file);
+    for (index, line) in file.text.lines().enumerate() {
+        let prose = format!(" {} ", prose(line, file.code.lines().nth(index)));
+        for Phrase { text, instead } in PHRASES {
+            if prose.contains(&format!(" {} ", text.trim_matches('`'))) {
+                findings.push(file.finding(index + 1, format!("{text} is unclear: {instead}")));
+            }
+        }
+    }
+    findings
+}
+
+/// The words of a line in lower case, without quotations; of Rust, those of comments and literals alone.
+fn prose(line: &str, code: Option<&str>) -> String {
+    // The code is the text with comments and literals blanked, byte by byte.
+    let code = code.unwrap_or_default().as_bytes();
+    let is_code = |at: &usize| code.get(*at).is_some_and(|byte| *byte != b' ');
+    let mut is_quoted = false;
+    let mut prose = String::new();
+    for (at, character) in line.char_indices() {
+        is_quoted ^= character == '`';
+        let is_word = character.is_alphanumeric() || character == '\'' || character == '-';
+        let is_end = matches!(character, '.' | ',' | ';' | ':' | '(' | ')' | '`');
+        match character {
+            _ if is_quoted || is_code(&at) => prose.push('|'),
+            _ if is_word => prose.extend(character.to_lowercase()),
+            // Words on both sides of a stop are no phrase.
+            _ if is_end => prose.push_str(" | "),
+            _ => prose.push(' '),
+        }
+    }
+    prose.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Phrases of one word in the names that a file defines.
+fn in_names(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut before = "";
+    for (at, name) in words(&file.code) {
+        if matches!(before, "mod" | "fn" | "struct" | "enum" | "trait" | "type" | "const" | "static") {
+            let parts = parts(name);
+            for Phrase { text, instead } in PHRASES {
+                if parts.iter().any(|part| part == text.trim_matches('`')) {
+                    findings.push(file.finding(file.line_of(at), format!("{text} in the name {name} is unclear: {instead}")));
+                }
+            }
+        }
+        before = name;
+    }
+    findings
+}
+
+/// `LedgerEvent` and `ledger_event`: ledger, event.
+fn parts(name: &str) -> Vec<String> {
+    let is_constant = !name.contains(char::is_lowercase);
+    let mut split = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !is_constant {
+            split.push('_');
+        }
+        split.extend(character.to_lowercase());
+    }
+    split.split('_').map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::said;
+    use super::*;
+
+    const PATH: &str = "crates/sys/src/lib.rs";
+
+    #[track_caller]
+    fn check(path: &str, text: &str, expected: &[&str]) {
+        assert_eq!(said(&unclear(&File::new(path, text))), expected);
+    }
+
+    #[test]
+    fn phrases_in_comments_and_strings_are_found() {
+        check(PATH, "/// Told once.\n", &["crates/sys/src/lib.rs:1: `told` is unclear: report, print, show, list"]);
+        check(PATH, "fn a() {}\nconst B: &str = \"part of  it\";\n", &["crates/sys/src/lib.rs:2: `of it` is unclear: the noun"]);
+        check("crates/sys/README.md", "Away.\n", &["crates/sys/README.md:1: `away` is unclear: missing"]);
+    }
+
+    #[test]
+    fn quotations_code_and_parts_of_words_are_not() {
+        check(PATH, "/// `told` and `it was told` untold, toldness, right-away.\n", &[]);
+        check(PATH, "fn a(told: u32) { told.tell() }\n", &[]);
+        check(PATH, "// A part of. It is another.\n", &[]);
+        check(PATH, "let a = \"of\"; let b = \"it\";\n", &[]);
+    }
+
+    #[test]
+    fn names_are_checked_where_they_are_defined() {
+        let expected = ["crates/sys/src/lib.rs:1: `told` in the name nobody_is_told is unclear: report, print, show, list"];
+        check(PATH, "fn nobody_is_told() {}\n", &expected);
+        check(PATH, "enum Moment {}\n", &["crates/sys/src/lib.rs:1: `moment` in the name Moment is unclear: sample, frame, time"]);
+        check(PATH, "const AWAY: u32 = 1;\n", &["crates/sys/src/lib.rs:1: `away` in the name AWAY is unclear: missing"]);
+        check(PATH, "fn still(moments: u32) {}\n", &[]);
+    }
+
+    #[test]
+    fn other_folders_and_fixtures_are_skipped() {
+        check("crates/other/src/lib.rs", "// told\n", &[]);
+        check("crates/sys/tests/fixtures/log.txt", "told\n", &[]);
+    }
+}
