@@ -1,10 +1,10 @@
-//! How many files this process may have open, and the kernel's table of them.
+//! The limit of open files and the kernel's table of descriptors.
 
 use std::os::fd::AsFd;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit as far as the system lets this process, up to `most`.
+/// Raises the limit of open files as far as this process may, up to `most`.
 pub fn allow(most: u64) {
     let limit = getrlimit(Resource::Nofile);
     let possible = limit.maximum.map_or(most, |maximum| maximum.min(most));
@@ -13,9 +13,10 @@ pub fn allow(most: u64) {
     }
 }
 
-/// Has the kernel's table of open files made for so many at once, by a number for `file` that is given back. While a process has one
-/// thread that costs nothing; with threads, whenever the table grows (at 64 files, at 128, ...) all who open one wait until every
-/// processor has been elsewhere, some 10 ms.
+/// Makes the kernel allocate its descriptor table for `count` files, by duplicating `file` to a high number.
+///
+/// This is free in a process with one thread. With threads, each growth of the table (at 64 files, at 128, ...) blocks all opens for about
+/// 10 ms.
 pub fn expect(count: u64, file: impl AsFd) {
     let possible = getrlimit(Resource::Nofile).current.map_or(count, |limit| limit.min(count));
     let highest = i32::try_from(possible.saturating_sub(1)).unwrap_or_default();
@@ -38,7 +39,7 @@ mod tests {
         assert!(allowed >= limit.maximum.unwrap_or(4096).min(4096), "{allowed}");
         expect(700, std::io::stdin());
         assert!(size() >= allowed.min(700), "{}", size());
-        // More than there may be is as many as there may be.
+        // Clamped to the limit.
         expect(u64::MAX, std::io::stdin());
     }
 }

@@ -1,5 +1,4 @@
-//! The names in a directory. The standard library asks for 32 KiB of memory for each directory that it lists, which costs more than
-//! listing a short one.
+//! The names in a directory. The standard library allocates 32 KiB for each directory, which costs more than listing a short one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,10 +9,10 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, RawDir};
 
-/// Some two hundred names are read at once.
+/// Enough for about 200 names.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// Hands over each name until one breaks, in the order of the file system.
+/// Calls `each` for every name until it breaks, in the order of the file system.
 pub fn names(path: &Path, mut each: impl FnMut(&OsStr) -> ControlFlow<()>) -> io::Result<()> {
     let directory = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];

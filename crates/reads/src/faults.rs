@@ -1,7 +1,7 @@
-//! Errors that a plain file cannot have: `EIO`, `ENODATA`, a read that hangs.
+//! Injected errors that a plain file cannot have: `EIO`, `ENODATA`, a read that hangs.
 //!
-//! A root other than `/` may carry a file `.ttmon-faults`, one line each: a path below the root, a tab, and an errno
-//! name, `hang` or `slow:MILLISECONDS`. A directory's line holds for all below it.
+//! A root other than `/` may have a file `.ttmon-faults`. Each line is a path below the root, a tab, and an errno name, `hang` or
+//! `slow:MILLISECONDS`. The line of a directory covers everything below it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// What happens instead of, or before, a read.
+/// An injected fault of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The read fails with this number.
@@ -20,12 +20,12 @@ pub enum Fault {
     Slow(Duration),
 }
 
-/// Injected errors of a root; empty for a real machine.
+/// The injected faults of a root; empty for a real machine.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Vec<(PathBuf, Fault)>);
 
 impl Faults {
-    /// Reads the file of a root. One that is not there, or a line that is not understood, injects nothing.
+    /// Loads the faults of a root. A missing file or an invalid line injects nothing.
     pub fn load(base: &Path) -> Self {
         let text = fs::read_to_string(base.join(".ttmon-faults")).unwrap_or_default();
         Self(text.lines().filter_map(|line| parse_line(base, line)).collect())

@@ -1,9 +1,8 @@
-//! The reading threads in a process of their own.
+//! Runs the reading threads in a process of their own.
 //!
-//! A thread that waits in a read of a chip under reset cannot be ended, and a process with such a thread cannot exit:
-//! whoever waits for it, a shell for one, waits too. So the program forks before it has any thread; the child reads,
-//! the parent asks over a socket, and if the child is stuck when the parent is done, it is left behind, without
-//! the parent's terminal and standard files.
+//! A thread that is blocked in a read of a chip under reset cannot be ended, and its process cannot exit. A shell would wait for it. So the
+//! program forks before it starts a thread: the child reads, the parent sends requests over a socket. If the child is stuck when the parent
+//! exits, it is left behind without the parent's terminal and standard files.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -21,15 +20,15 @@ use crate::descriptors;
 use crate::restrict::restrict;
 use crate::{Failure, IDLE_BATCHES_MAX, Lane, LaneReply, Pace, Pool, Reply, Request, Want};
 
-/// Frames longer than this are not ours: a batch of 256 devices and 1,024 processes needs a few MB.
+/// Longer frames are rejected. A batch of 256 devices and 1,024 processes needs a few MB.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What the requests of one frame may return together: less than a frame, by the lengths around each reply.
+/// Limit for all replies of one frame: a frame without the lengths around each reply.
 pub const REPLY_BYTES_MAX: usize = FRAME_BYTES_MAX - 8 * 1024 * 1024;
-/// How long the parent waits for an answer beyond what the reads themselves may take.
+/// Time that the parent waits for a reply beyond the read timeouts.
 const GRACE: Duration = Duration::from_secs(5);
-/// Files the reading process would like to be able to have open: those of 32 devices and some hundred processes.
+/// Open files that the reading process asks for: those of 32 devices and some hundred processes.
 const OPEN_FILES: u64 = 4096;
-/// As many as 32 devices have; the kernel's table of so many takes 8 KiB.
+/// Files of 32 devices. The kernel's table for them takes 8 KiB.
 const FILE_TABLE: u64 = 1024;
 
 /// The parent's end of a reading process.
@@ -38,8 +37,8 @@ pub struct Reader {
     stream: UnixStream,
     child: i32,
     is_stuck: bool,
-    /// Lists that the child knows by the key of their lane, and when they were asked for last.
-    told: HashMap<u64, (Arc<[Request]>, u64)>,
+    /// Request lists that the child has, by the key of their lane, and the batch that last used them.
+    sent: HashMap<u64, (Arc<[Request]>, u64)>,
     batch: u64,
     question: Vec<u8>,
     answer: Vec<u8>,
@@ -67,19 +66,19 @@ impl Reader {
         }
     }
 
-    /// A reader behind a socket of its own, the child `child` (0: none to wait for).
+    /// Returns a reader for the child at the other end of a socket; `child` is its pid, or 0 if there is none to wait for.
     pub fn new(stream: UnixStream, child: i32) -> Self {
-        Self { stream, child, is_stuck: false, told: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() }
+        Self { stream, child, is_stuck: false, sent: HashMap::new(), batch: 0, question: Vec::new(), answer: Vec::new() }
     }
 
-    /// Reads all lanes, as [`Pool::read`]. After an error it is of no more use: its answer may still come, to another question.
+    /// Reads all lanes, as [`Pool::read`]. Do not use the reader after an error: a late reply would be taken for the next one.
     pub fn read(&mut self, lanes: Vec<Lane>) -> io::Result<Vec<LaneReply>> {
         let counts: Vec<usize> = lanes.iter().map(|lane| lane.requests.len()).collect();
         self.put_question(&lanes);
-        // Thousands of paths are not needed while the answer comes.
+        // Frees thousands of paths before the reply arrives.
         drop(lanes);
         let read = self.ask(&counts);
-        // One that does not answer, or not in time, is not waited for either.
+        // A child that does not reply in time is not waited for on drop.
         self.is_stuck |= read.is_err();
         read
     }
@@ -88,28 +87,28 @@ impl Reader {
         self.batch += 1;
         let out = &mut self.question;
         begin_frame(out);
-        // Both sides forget the same lists.
+        // Both sides drop the same lists.
         let mut forgotten = Vec::new();
         if self.batch.is_multiple_of(IDLE_BATCHES_MAX) {
             let oldest = self.batch - IDLE_BATCHES_MAX;
-            forgotten.extend(self.told.iter().filter(|(_, (_, used))| *used < oldest).map(|(key, _)| *key));
-            forgotten.iter().for_each(|key| _ = self.told.remove(key));
+            forgotten.extend(self.sent.iter().filter(|(_, (_, used))| *used < oldest).map(|(key, _)| *key));
+            forgotten.iter().for_each(|key| _ = self.sent.remove(key));
         }
         put_length(out, forgotten.len());
         forgotten.iter().for_each(|key| out.extend(key.to_le_bytes()));
         put_length(out, lanes.len());
         for lane in lanes {
-            let is_told = match self.told.get_mut(&lane.key) {
+            let is_sent = match self.sent.get_mut(&lane.key) {
                 Some((requests, used)) if Arc::ptr_eq(requests, &lane.requests) => {
                     *used = self.batch;
                     true
                 }
                 _ => false,
             };
-            if !is_told && lane.is_repeated() {
-                self.told.insert(lane.key, (Arc::clone(&lane.requests), self.batch));
+            if !is_sent && lane.is_repeated() {
+                self.sent.insert(lane.key, (Arc::clone(&lane.requests), self.batch));
             }
-            encode_lane(out, lane, is_told);
+            encode_lane(out, lane, is_sent);
         }
     }
 
@@ -126,7 +125,7 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// A child that is well ends at once, and is waited for so that it leaves no zombie; a stuck one is left behind.
+    /// Waits for a healthy child, so that it leaves no zombie. A stuck child is left behind.
     fn drop(&mut self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         let patience = if self.is_stuck { WaitOptions::NOHANG } else { WaitOptions::empty() };
@@ -136,7 +135,7 @@ impl Drop for Reader {
     }
 }
 
-/// Ctrl-C goes to the whole foreground group; the parent's end of the socket is what ends this process.
+/// Ctrl-C goes to the whole foreground group. This process ends when the parent closes its end of the socket.
 fn detach() {
     let _ = fork::redirect_stdio();
     let _ = rustix::process::setsid();
@@ -155,20 +154,20 @@ fn serve(mut stream: UnixStream, pool: &Pool) {
     }
 }
 
-/// An empty frame: its length comes first, when it is known. Frames are made in the same memory again and again.
+/// Starts a frame with space for its length. The buffer is reused.
 fn begin_frame(frame: &mut Vec<u8>) {
     frame.clear();
     frame.extend([0; LENGTH_BYTES]);
 }
 
-/// In one piece: each one wakes the other side.
+/// Writes in one piece: each write wakes the other side.
 fn write_frame(stream: &mut UnixStream, frame: &mut [u8]) -> io::Result<()> {
     let length = u32::try_from(frame.len() - LENGTH_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
     frame[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     stream.write_all(frame)
 }
 
-/// Reads a frame's body. There is never more than one on the way, so whatever is there belongs to it.
+/// Reads the body of a frame. At most one frame is in flight, so all bytes belong to it.
 fn read_frame<'a>(stream: &mut UnixStream, frame: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     frame.resize(frame.len().max(FRAME_BYTES_USUAL), 0);
     let mut filled = 0;
@@ -177,7 +176,7 @@ fn read_frame<'a>(stream: &mut UnixStream, frame: &'a mut Vec<u8>) -> io::Result
         match stream.read(&mut frame[filled..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => filled += count,
-            // The kernel restarts no read of a socket that has a timeout, whatever the signal handler asks for.
+            // The kernel never restarts a read of a socket with a timeout, even with SA_RESTART.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
@@ -198,11 +197,11 @@ const FRAME_BYTES_USUAL: usize = 16 * 1024;
 /// Lists of files by the key of their lane.
 type RequestLists = HashMap<u64, Arc<[Request]>>;
 
-/// Of a list that was told before, only that it was.
-fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_told: bool) {
+/// Of a list that the child has already, only the key is sent.
+fn encode_lane(out: &mut Vec<u8>, lane: &Lane, is_sent: bool) {
     out.extend(lane.key.to_le_bytes());
-    out.push(u8::from(is_told));
-    if is_told {
+    out.push(u8::from(is_sent));
+    if is_sent {
         return;
     }
     put_length(out, lane.requests.len());
@@ -305,7 +304,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// What is left to decode; everything taken is checked against it.
+/// The bytes left to decode; every length is checked against them.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_told_once_and_forgotten_on_both_sides() {
+    fn a_list_is_sent_once_and_dropped_on_both_sides() {
         let (stream, _other) = UnixStream::pair().unwrap();
         let mut reader = Reader::new(stream, 0);
         let request = |pace| Request { path: "/a".into(), want: Want::Whole, bytes_max: 10, pace };
@@ -401,7 +400,7 @@ mod tests {
         assert!(ask(&mut reader, &changed).0 > first);
         let once = Lane { key: 8, requests: vec![request(Pace::Once)].into() };
         let sizes: Vec<(usize, usize)> = (0..3 * IDLE_BATCHES_MAX).map(|_| ask(&mut reader, &once)).collect();
-        assert_eq!((sizes[0].1, sizes[sizes.len() - 1].1, reader.told.len()), (1, 0, 0));
-        assert_eq!(ask(&mut reader, &changed).1, 1, "what was forgotten is told anew");
+        assert_eq!((sizes[0].1, sizes[sizes.len() - 1].1, reader.sent.len()), (1, 0, 0));
+        assert_eq!(ask(&mut reader, &changed).1, 1, "a dropped list is sent again");
     }
 }

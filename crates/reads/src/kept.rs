@@ -1,4 +1,4 @@
-//! Files that stay open from one batch to the next, lane by lane: opening one costs several times what reading it does.
+//! Files that stay open between batches, per lane. Opening a file costs several times what reading it does.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -10,28 +10,27 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::{Failure, IDLE_BATCHES_MAX, Lane, Request};
 
-/// More than this many are never kept: 32 devices and a thousand processes.
+/// Limit of open files: 32 devices and a thousand processes.
 const FILES_MAX: usize = 2048;
-/// Where the number of open files is not limited by anything smaller.
+/// The limit where the system sets no smaller one.
 const FILES_USUAL: usize = 1024;
 
-/// The files of a lane, and those of them that are open.
+/// The files of a lane and their open descriptors.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) requests: Arc<[Request]>,
-    /// By the place of their requests.
+    /// By the index of the request.
     files: Mutex<Vec<Option<Arc<OwnedFd>>>>,
     room: Arc<Room>,
 }
 
-/// What is open.
 #[derive(Debug)]
 pub(super) struct Kept {
     lanes: Mutex<Lanes>,
     room: Arc<Room>,
 }
 
-/// Files open in all lanes, and how many there may be.
+/// The number of open files in all lanes, and its limit.
 #[derive(Debug)]
 struct Room {
     open: AtomicUsize,
@@ -39,7 +38,7 @@ struct Room {
 }
 
 impl Default for Kept {
-    /// With room for half of what this process may have open.
+    /// Half of the files that this process may open.
     fn default() -> Self {
         let limit = getrlimit(Resource::Nofile).current.map_or(FILES_USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         Self { lanes: Mutex::default(), room: Arc::new(Room { open: AtomicUsize::new(0), most: (limit / 2).min(FILES_MAX) }) }
@@ -53,12 +52,11 @@ struct Lanes {
 }
 
 impl Plan {
-    /// An open file of it.
     pub(super) fn file(&self, index: usize) -> Option<Arc<OwnedFd>> {
         self.files()[index].clone()
     }
 
-    /// How many of its files are open.
+    /// The number of open files.
     pub(super) fn open(&self) -> usize {
         self.files().iter().flatten().count()
     }
@@ -67,20 +65,20 @@ impl Plan {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what another list of the same lane has open of the same files.
+    /// Takes over the open files of another list of this lane.
     fn inherit(&self, other: &Self) {
         let mut files = self.files();
         let mut theirs = other.files();
         let mut from = 0;
         for (request, file) in self.requests.iter().zip(files.iter_mut()) {
-            // Lists of a lane differ by what is left out, seldom by their order.
+            // Lists of a lane rarely differ in order, so the search continues from the last match.
             let Some(found) = other.requests[from..].iter().position(|known| known.path == request.path) else { continue };
             *file = theirs[from + found].take();
             from += found + 1;
         }
     }
 
-    /// Keeps a file open, if there is room.
+    /// Keeps a file open if the limit allows it.
     pub(super) fn keep(&self, index: usize, file: &Arc<OwnedFd>) {
         let is_full = self.room.open.fetch_add(1, Ordering::Relaxed) >= self.room.most;
         if is_full || self.files()[index].replace(Arc::clone(file)).is_some() {
@@ -110,7 +108,7 @@ impl Kept {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a batch: what no batch has asked for in a while is closed.
+    /// Begins a batch: closes files that no recent batch has used.
     pub(super) fn begin(&self) {
         let mut lanes = self.lanes();
         lanes.batch += 1;
@@ -120,7 +118,7 @@ impl Kept {
         }
     }
 
-    /// The plan of a lane: the one it had if it is the same list.
+    /// Returns the plan of a lane: the previous one if the list is unchanged.
     pub(super) fn plan(&self, lane: Lane) -> Arc<Plan> {
         let new = |requests: Arc<[Request]>| {
             let files = Mutex::new(vec![None; requests.len()]);
@@ -128,7 +126,7 @@ impl Kept {
         };
         let mut lanes = self.lanes();
         if !lane.is_repeated() {
-            // What it had open is of a device that left; under the same names another may come.
+            // Its open files may belong to a device that left; another device may get the same names.
             lanes.plans.remove(&lane.key);
             return new(lane.requests);
         }
@@ -149,7 +147,7 @@ impl Kept {
         }
     }
 
-    /// Every file we keep is one that cannot be opened elsewhere: where there is no room, the kept ones go.
+    /// Opens a file. When descriptors run out, closes the kept files and tries again.
     pub(super) fn with_room<T>(&self, mut open: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
         match open() {
             Err(Failure::Errno(errno)) if errno == Errno::MFILE.raw_os_error() => {

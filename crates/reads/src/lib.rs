@@ -1,9 +1,8 @@
 //! Batches of file reads with a deadline for each read.
 //!
-//! A *lane* is a list of files that may block together: those of one device, or of one process. A few worker threads
-//! take lanes and read their files one after the other. A read that takes too long is given up: its worker is left
-//! alone, since nothing can end it, another one goes on with the next file of the lane, and while the stuck worker has
-//! not come back the file it is stuck in is left alone; with two such files, the whole lane.
+//! A *lane* is a list of files that may block together: the files of one device or of one process. A few worker threads take lanes and read
+//! their files in order. A read that takes too long is abandoned. Its worker cannot be stopped, so another worker continues with the next
+//! file. While the worker is stuck, its file is skipped; with two stuck files, the whole lane is.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,24 +32,24 @@ use faults::{Fault, Faults};
 use kept::{Kept, Plan};
 pub use pool::Pool;
 
-/// A lane that was in none of this many batches is done with: its device left, its process ended.
+/// A lane that was in none of this many batches is dropped: its device left or its process ended.
 pub(crate) const IDLE_BATCHES_MAX: u64 = 64;
 
-/// One thing to read.
+/// One file to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which.
+    /// The file.
     pub path: PathBuf,
-    /// What of it.
+    /// What to return.
     pub want: Want,
-    /// No more bytes than this.
+    /// The limit of the reply.
     pub bytes_max: usize,
-    /// Whether it will be read again and again.
+    /// Whether to keep the file open.
     pub pace: Pace,
 }
 
 impl Request {
-    /// Most bytes of a reply.
+    /// The longest possible reply.
     pub fn reply_bytes_max(&self) -> usize {
         /// A range of addresses, an inode and a name.
         const LINE_BYTES_MAX: usize = 256;
@@ -63,27 +62,27 @@ impl Request {
     }
 }
 
-/// What is wanted of a path.
+/// What a request returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The whole file; a longer one is refused: [`Failure::TooLong`].
+    /// The whole file. A longer one is an error: [`Failure::TooLong`].
     Whole,
     /// The file, or its beginning.
     Beginning,
-    /// Its owner and the file, if it is a plain file: where other users may put what they like.
+    /// The owner and the content of a plain file. For folders that other users can write.
     PlainFile,
-    /// The directory's device and inode and the bytes of its names, in a line; then the names of regions, a line each. Other users
-    /// decide how many names there are.
+    /// One line with the directory's device, inode and the bytes of its names; then the names of regions, one per line. Other users decide
+    /// how many names there are.
     Names,
-    /// Of a list of mappings its length in bytes, in a line, and the first line that names a ledger. Other users decide how long
-    /// the list is.
+    /// Of `/proc/PID/maps`: one line with its length in bytes, then the first line that names a ledger. Other users decide how long the
+    /// list is.
     LedgerMapping,
 }
 
-/// Whose a plain file is, as its reply begins.
+/// The owner of a plain file: the start of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user.
+    /// The user id.
     pub uid: u32,
     mode: u32,
 }
@@ -99,14 +98,14 @@ impl Owner {
         [self.uid.to_le_bytes(), self.mode.to_le_bytes()].concat()
     }
 
-    /// The owner at the beginning of a reply, and the file's bytes.
+    /// Splits a reply into the owner and the file's bytes.
     pub fn split(reply: &[u8]) -> (Option<Self>, &[u8]) {
         let Some((owner, content)) = reply.split_at_checked(Self::BYTES) else { return (None, &[]) };
         let word = |at: usize| u32::from_le_bytes([owner[at], owner[at + 1], owner[at + 2], owner[at + 3]]);
         (Some(Self { uid: word(0), mode: word(4) }), content)
     }
 
-    /// The user who alone may write the file, root and its group aside; none where everybody may.
+    /// Returns the only user who can write the file (except root and its group), or `None` if all users can.
     pub fn only_writer(self) -> Option<u32> {
         const OTHERS_WRITE: u32 = 0o002;
         (self.mode & OTHERS_WRITE == 0).then_some(self.uid)
@@ -116,53 +115,51 @@ impl Owner {
 /// How often a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Opened, read, closed.
+    /// Opened, read and closed.
     Once,
-    /// Kept open, which makes a later read several times cheaper.
+    /// Kept open: later reads are several times cheaper.
     Repeated,
 }
 
 /// Files that may block together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// What they have in common: a lane with the same key is not read while an earlier read of it is stuck.
+    /// Identifies the lane. It is skipped while an earlier read of this key is stuck.
     pub key: u64,
-    /// The files, in order. The same list again, not just an equal one, is known at once.
+    /// The files, in order. Reuse the `Arc`: an identical list is recognized without a comparison.
     pub requests: Arc<[Request]>,
 }
 
 impl Lane {
-    /// Whether it will be read again and again.
     pub(crate) fn is_repeated(&self) -> bool {
         self.requests.iter().any(|request| request.pace == Pace::Repeated)
     }
 }
 
-/// What became of a lane.
+/// The replies of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneReply {
-    /// When its first file was read, on the clock of [`boot_time`].
+    /// When its first file was read, by [`boot_time`].
     pub at: Duration,
-    /// A reply for each request.
+    /// One reply per request.
     pub replies: Vec<Reply>,
 }
 
-/// The bytes, or why there are none.
+/// The bytes, or the reason why there are none.
 pub type Reply = Result<Vec<u8>, Failure>;
 
 /// Why a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The kernel said no.
+    /// The kernel's error number.
     Errno(i32),
-    /// The read did not come back in time.
+    /// The read took too long.
     Timeout,
-    /// It is longer than anything expected there.
+    /// The file is longer than allowed.
     TooLong,
 }
 
-/// The directory of the file read last. Its neighbours are opened from there: walking a long path of links anew for
-/// each file would cost more than reading it.
+/// The directory of the last file. Its neighbours are opened relative to it, because resolving a long path costs more than a read.
 type Directory = Option<(PathBuf, OwnedFd)>;
 
 fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: &mut Directory) -> Reply {
@@ -189,8 +186,7 @@ fn read_one(kept: &Kept, plan: &Plan, index: usize, faults: &Faults, directory: 
     if request.want == Want::LedgerMapping { reply.map(|list| ledger_among(&list)) } else { reply }
 }
 
-/// Whether the device or the process of an open file is gone. The file will never answer again, and its name may belong to a
-/// new device already.
+/// Returns whether the device or process of an open file is gone. The file never answers again, and its name may belong to a new device.
 fn is_gone(reply: &Reply) -> bool {
     matches!(reply, Err(Failure::Errno(errno)) if [Errno::NODEV, Errno::SRCH].contains(&Errno::from_raw_os_error(*errno)))
 }
@@ -205,12 +201,12 @@ fn open_and_read(kept: &Kept, plan: &Plan, index: usize, directory: &mut Directo
     read_whole(&file, request.bytes_max, request.want)
 }
 
-/// Whether a file is still in a directory, and not one that was taken away or replaced since it was opened.
+/// Returns whether a file is still in a directory, and was not removed or replaced since it was opened.
 fn has_name(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
-/// `DEVICE:INODE BYTES`, then the names of regions.
+/// Returns `DEVICE:INODE BYTES`, then the names of regions.
 fn list_names(path: &Path, bytes_max: usize) -> Reply {
     let directory = open_directory(path)?;
     let stat = rustix::fs::fstat(&directory).map_err(failure)?;
@@ -238,7 +234,7 @@ fn open_beside(directory: &mut Directory, path: &Path, want: Want) -> Result<Own
     }
 }
 
-/// The directories behind `/proc/PID/root` are a container's own: a link among them could lead out of it.
+/// Directories behind `/proc/PID/root` belong to a container: a link there could lead out of the container, so none is followed.
 fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
     const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
     let is_pid = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
@@ -250,8 +246,8 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Failure> {
     Ok(directory)
 }
 
-/// Without waiting for a writer, should somebody have put a FIFO there, and without following a link: the files of the
-/// kernel are none, and other people's may lead anywhere.
+/// Does not wait for the writer of a FIFO and does not follow links. Kernel files are neither, and links of other users could lead
+/// anywhere.
 const READ_ONLY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
 fn open(path: &Path) -> Result<OwnedFd, Failure> {
@@ -262,11 +258,11 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
     if want == Want::PlainFile {
         return read_plain(file, bytes_max);
     }
-    // One byte more than allowed tells a file that is too long.
+    // One byte more than allowed detects a file that is too long.
     let mut first = [0; FIRST_READ_BYTES];
     let room = first.len().min(bytes_max + 1);
     let length = read_at(file, &mut first[..room], 0)?;
-    // The kernel gives a short file of /sys or /proc in one piece.
+    // The kernel returns a short file of /sys or /proc in one piece.
     if length < room && length < FIRST_READ_BYTES / 2 {
         return Ok(first[..length].to_vec());
     }
@@ -288,7 +284,7 @@ fn read_whole(file: &OwnedFd, bytes_max: usize, want: Want) -> Reply {
     }
 }
 
-/// The first `/` of a line is where the name of what is mapped begins.
+/// The name of a mapped file begins at the first `/` of a line.
 fn ledger_among(list: &[u8]) -> Vec<u8> {
     let named = format!("/memfd:{NAME} (deleted)");
     let names_ledger =
@@ -298,7 +294,7 @@ fn ledger_among(list: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// A plain file that gives less than it was asked for has no more.
+/// A short read of a plain file is its end.
 fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
     let mut bytes = Owner::of(file)?.encode();
     let mut chunk = [0; PLAIN_READ_BYTES];
@@ -315,10 +311,10 @@ fn read_plain(file: &OwnedFd, bytes_max: usize) -> Reply {
     }
 }
 
-/// More than one region of TT-Metal's statistics.
+/// Longer than a region of TT-Metal's statistics.
 const PLAIN_READ_BYTES: usize = 12 * 1024;
 
-/// Most files have less than a hundred bytes, and the `stat` of a process some 300: those below half of this are read at once.
+/// Most files have less than a hundred bytes, and `/proc/PID/stat` about 300. Files below half of this are read at once.
 const FIRST_READ_BYTES: usize = 1024;
 
 fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: usize) -> Result<usize, Failure> {
@@ -340,10 +336,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What it means for the value.
+/// The reason that a reading reports.
 impl From<Failure> for Missing {
     fn from(failure: Failure) -> Self {
-        /// What old drivers answer for a sensor they do not support; the kernel has no public name for it.
+        /// The error of old drivers for an unsupported sensor. The kernel has no public name for it.
         const ENOTSUPP: i32 = 524;
         let errno = match failure {
             Failure::Timeout => return Self::Timeout,
@@ -371,14 +367,14 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// Reads a small file of the file system at once: one that is known not to block, or that the user named.
+/// Reads a small file directly: one that cannot block, or that the user named.
 pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// A clock that never jumps and goes on while the machine sleeps.
+/// The time since boot. It never jumps and includes suspend.
 pub fn boot_time() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The workers: who reads which lane, and what happens to one that hangs.
+//! The worker threads: which of them reads which lane, and how a blocked one is replaced.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,15 @@ use rustix::io::Errno;
 use crate::faults::Faults;
 use crate::{Failure, Kept, Lane, LaneReply, Plan, Reply, boot_time, read_one};
 
-/// Workers that read at the same time while all goes well. More would only wait for each other.
+/// Workers that read at the same time when no read blocks. More would only wait for each other.
 const WORKERS: usize = 2;
-/// So many lanes are read by one worker while all goes well.
+/// Up to this many lanes are read by one worker when no read blocks.
 const LANES_FOR_ONE_MAX: usize = 16;
-/// A worker that is this long in one read does not count as one of them: another one takes its place, so that many
-/// chips that hang together are given up together.
+/// A worker that spends this long in one read is replaced by another one, so that several blocked chips time out together.
 const SLOW: Duration = Duration::from_millis(5);
-/// Reads given up in one batch before the rest of a lane is not tried either.
+/// Reads abandoned in one batch before the rest of the lane is skipped.
 const GIVEN_UP_PER_LANE_MAX: usize = 2;
-/// A lane that is merely slow is cut off after this many read timeouts.
+/// A slow lane is abandoned after this many read timeouts.
 const LANE_TIMEOUTS: u32 = 4;
 
 /// Worker threads and what they share.
@@ -35,7 +34,7 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Signalled when there is a lane to take.
+    /// Signalled when a lane waits.
     work: Condvar,
     /// Signalled when the last lane is finished.
     done: Condvar,
@@ -48,18 +47,18 @@ struct State {
     waiting: VecDeque<usize>,
     unfinished: usize,
     workers: usize,
-    /// Reads that workers are stuck in, by the key of their lane.
+    /// Paths that workers are stuck in, by the key of their lane.
     stuck: HashMap<u64, Vec<PathBuf>>,
-    /// The pool is gone: idle workers end.
+    /// The pool was dropped: idle workers end.
     is_closed: bool,
 }
 
-/// A lane of the batch at hand. A worker that comes back after its batch is over still holds the lane it had.
+/// A lane of the current batch. A worker that returns late still holds the lane of its batch.
 #[derive(Debug)]
 struct Running {
     key: u64,
     plan: Arc<Plan>,
-    /// Files of it that an earlier read is still stuck in.
+    /// Files of this lane that an earlier read is stuck in.
     stuck: Vec<PathBuf>,
     faults: Arc<Faults>,
     progress: Mutex<Progress>,
@@ -69,19 +68,19 @@ struct Running {
 struct Progress {
     replies: Vec<Reply>,
     began: Option<(Instant, Duration)>,
-    /// When the read now running began. `replies.len()` is its index.
+    /// When the current read began. `replies.len()` is its index.
     reading_since: Option<Instant>,
-    /// How many reads were given up: a worker that finds more than it knew of has been given up itself.
+    /// Abandoned reads. A worker that finds more than before has been abandoned itself.
     given_up: usize,
 }
 
 impl Pool {
-    /// A pool without threads: they start with the first batch.
+    /// Creates a pool. Its threads start with the first batch.
     pub fn new(read_timeout: Duration, base: Option<PathBuf>) -> Self {
         Self { shared: Arc::default(), read_timeout, base }
     }
 
-    /// Reads all lanes. Comes back when everything was read or given up.
+    /// Reads all lanes. Returns when every file was read or abandoned.
     pub fn read(&self, lanes: Vec<Lane>) -> Vec<LaneReply> {
         let faults = Arc::new(self.base.as_deref().map(Faults::load).unwrap_or_default());
         let mut state = self.shared.lock();
@@ -126,7 +125,7 @@ impl Pool {
         }
     }
 
-    /// Sees to it that lanes which wait have somebody to read them. False when there is nobody and can be nobody.
+    /// Starts workers for the waiting lanes. Returns false if no worker runs and none can be started.
     fn start_workers(&self, state: &mut State, workers: usize) -> bool {
         let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
         let wanted = slow + state.waiting.len().min(workers);
@@ -143,15 +142,15 @@ impl Pool {
 
     fn start_worker(&self, state: &mut State) -> bool {
         let shared = Arc::clone(&self.shared);
-        // A worker runs a read call and little else; the default stack of 2 MiB would only be address space.
+        // A worker needs little stack. The default of 2 MiB would waste address space.
         let started = thread::Builder::new().name("reader".to_owned()).stack_size(256 * 1024).spawn(move || work(&shared));
         state.workers += usize::from(started.is_ok());
         started.is_ok()
     }
 }
 
-/// Waking a thread costs as much as reading a dozen files: a few lanes are for one worker, and so are files that are open
-/// already and read every second, where the time on the processor counts and not the time on the wall.
+/// Waking a thread costs as much as reading a dozen files. So one worker reads a few lanes, and also files that are open and read every
+/// second, where CPU time matters more than latency.
 fn workers_for(lanes: &[Arc<Running>]) -> usize {
     let files: usize = lanes.iter().map(|lane| lane.plan.requests.len()).sum();
     let open: usize = lanes.iter().map(|lane| lane.plan.open()).sum();
@@ -166,7 +165,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// A worker that panicked leaves data that is still whole: each change is one step.
+    /// Ignores poisoning: each change is one step, so a panicked worker leaves valid data.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +211,7 @@ impl Running {
         self.progress().replies.len() == self.plan.requests.len()
     }
 
-    /// A file that an earlier read is stuck in is not tried again.
+    /// Skips files that an earlier read is stuck in.
     fn pass_over_stuck(&self, progress: &mut Progress) {
         while self.plan.requests.get(progress.replies.len()).is_some_and(|request| self.stuck.contains(&request.path)) {
             progress.replies.push(Err(Failure::Timeout));
@@ -223,7 +222,7 @@ impl Running {
         progress.replies.resize(self.plan.requests.len(), Err(failure));
     }
 
-    /// The file whose read takes too long, given up; `None` while all is well.
+    /// Abandons a read that takes too long and returns its file.
     fn give_up_late_read(&self, read_timeout: Duration) -> Option<PathBuf> {
         let mut progress = self.progress();
         let since = progress.reading_since?;
@@ -248,7 +247,7 @@ impl Running {
         LaneReply { at, replies: std::mem::take(&mut progress.replies) }
     }
 
-    /// Reads file after file. An error is the file this worker was stuck in when it was given up.
+    /// Reads the files in order. The error is the file in which this worker was abandoned.
     fn run(&self, kept: &Kept) -> Result<(), PathBuf> {
         let mut directory = None;
         let mut progress = self.progress();
@@ -271,7 +270,7 @@ impl Running {
     }
 }
 
-/// A worker's life: take a lane, read its files, take the next. It ends after having been given up.
+/// The loop of a worker: takes a lane, reads its files, takes the next. It ends when the worker was abandoned.
 fn work(shared: &Shared) {
     let mut state = shared.lock();
     loop {

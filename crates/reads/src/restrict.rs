@@ -1,7 +1,7 @@
-//! What the reading process gives up before it reads: it can open files to read them, and answer; nothing else.
+//! Restricts the reading process: afterwards it can only open files for reading and reply.
 //!
-//! It opens files that other users control, with the rights of root. A filter of system calls leaves it none that writes to a file,
-//! opens a connection, starts a program or touches another process.
+//! The process opens files of other users, possibly as root. The system call filter allows no call that writes to a file, opens a
+//! connection, starts a program or affects another process.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -9,15 +9,15 @@ use std::env::consts::ARCH;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 
-/// Capabilities that stay, where the process has them: they open files of other users and of their processes.
+/// Capabilities to keep, if present: they open files of other users and of their processes.
 const KEPT: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Restricts the calling thread and every thread that it starts. What the kernel does not support is left out: the process has no more
+/// Restricts the calling thread and every thread that it starts. What the kernel does not support is skipped: the process has no more
 /// rights than before.
 pub(crate) fn restrict() {
     drop_capabilities();
     if let Ok(filter) = filter() {
-        // Also forbids to gain rights by starting a program.
+        // Also sets no_new_privs.
         let _unsupported = seccompiler::apply_filter(&filter);
     }
 }
@@ -29,9 +29,9 @@ fn drop_capabilities() {
     }
 }
 
-/// Calls that only use memory, threads, time and what is open already.
+/// Calls that only use memory, threads, time and open files.
 const ALLOWED: &[i64] = &[
-    // What is read, and the socket that answers.
+    // Reading, and the reply socket.
     libc::SYS_read,
     libc::SYS_pread64,
     libc::SYS_readv,
@@ -72,7 +72,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
     libc::SYS_restart_syscall,
-    // Time, and numbers of the system.
+    // Time and system information.
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep,
@@ -83,29 +83,28 @@ const ALLOWED: &[i64] = &[
     libc::SYS_geteuid,
 ];
 
-/// Calls of this processor that others have no number for.
+/// Calls that only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[libc::SYS_stat, libc::SYS_lstat, libc::SYS_readlink, libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// Opening for anything but reading.
+/// Flags of `open` for anything but reading.
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// A call, the index of one of its arguments, the bits of it that matter, and their value.
+/// A call, the index of an argument, the mask of its relevant bits, and their value.
 const ALLOWED_IF: &[(i64, u8, u64, u64)] = &[
     (libc::SYS_openat, 2, WRITING, 0),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, WRITING, 0),
     (libc::SYS_clone, 0, THREAD, THREAD),
     (libc::SYS_prctl, 0, !0, libc::PR_SET_NAME as u64),
-    // Asks for a limit, without a new one.
+    // Reads a limit, does not set one.
     (libc::SYS_prlimit64, 2, !0, 0),
 ];
 
-/// Calls that are not allowed answer as if the kernel did not know them: the C library then starts threads by `clone`, whose flags can
-/// be checked.
+/// A forbidden call fails with ENOSYS: the C library then starts threads by `clone`, whose flags can be checked.
 fn filter() -> Result<BpfProgram, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
     for (call, argument, mask, value) in ALLOWED_IF {
@@ -127,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Restricts a thread of its own: the test's others go on as they are.
+    /// Restricts a new thread, so that the other tests are not affected.
     fn restricted<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             scope

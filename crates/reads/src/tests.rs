@@ -60,7 +60,7 @@ fn a_hanging_read_costs_one_file_then_and_later() {
     assert_eq!(replies[0], [Ok(b"a\n".to_vec()), Err(Failure::Timeout), Ok(b"c\n".to_vec())]);
     assert_eq!(replies[1], [Ok(b"d\n".to_vec())]);
     let again = tree.read(&pool, lanes());
-    assert_eq!(again[0], replies[0], "the file is left alone, and only it");
+    assert_eq!(again[0], replies[0], "only that file is skipped");
     assert_eq!(again[1], [Ok(b"d\n".to_vec())]);
 }
 
@@ -71,7 +71,7 @@ fn a_lane_that_hangs_everywhere_is_given_up_as_a_whole() {
     let started = Instant::now();
     let replies = tree.read(&tree.pool(), vec![lane(1, &[&paths[0], &paths[1], &paths[2], &paths[3]])]);
     assert_eq!(replies[0], vec![Err(Failure::Timeout); 4]);
-    assert!(started.elapsed() < Duration::from_secs(5), "it waited for each file");
+    assert!(started.elapsed() < Duration::from_secs(5), "each file was waited for");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn beginnings_and_names() {
 }
 
 #[test]
-fn of_mappings_the_first_of_a_ledger() {
+fn first_ledger_mapping_is_returned() {
     let tree = Tree::new("");
     let other = "55d0-55e0 r-xp 00000000 08:01 77  /usr/bin/python3\n7f00-7f10 rw-p 00000000 00:01 1  /memfd:x (deleted)\n";
     let ledger = |start: &str| format!("{start}-7f20 rw-s 00000000 00:01 1234  /memfd:ttmon-ledger (deleted)\n");
@@ -189,7 +189,7 @@ fn a_plain_file_that_was_replaced_is_opened_anew() {
     assert_eq!(read(), Err(Failure::TooLong));
 }
 
-/// A file of `/proc/PID` answers ESRCH once its process is gone, as a file of the driver answers ENODEV once its device is.
+/// A file of `/proc/PID` fails with ESRCH when its process is gone, as a file of the driver fails with ENODEV.
 #[test]
 fn kept_file_of_a_gone_process_is_opened_again_in_the_same_read() {
     struct Child(std::process::Child);
@@ -266,7 +266,7 @@ fn errors_have_a_meaning() {
     }
 }
 
-/// Another user exchanges a region with something else all the time: that is never opened, in whatever order things come.
+/// Another user keeps replacing a region: nothing but a plain file is ever opened.
 #[test]
 fn what_is_no_plain_file_is_never_opened() {
     use rustix::fs::{CWD, FileType, Mode, RenameFlags, inotify, mknodat, renameat_with};

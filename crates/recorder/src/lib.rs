@@ -1,4 +1,4 @@
-//! The flight recorders of ledgers, in the words of the model: what is new since the last look, of all processes, by time.
+//! Reads the flight recorders of all ledgers: the new events of all processes as model events, ordered by time.
 
 mod history;
 mod live;
@@ -25,90 +25,89 @@ use ttmon_source::{Departed, End, Lines};
 pub use history::History;
 pub use room::{Room, largest_free};
 
-/// Events of one ledger in one frame of a screen or a recording.
+/// Events per ledger in one frame of a screen or a recording.
 const NEWEST_MAX: usize = 50;
 
-/// One ledger of one process: a program that takes over after `exec` has another.
+/// A ledger of a process. A program started by `exec` has another ledger.
 type LedgerKey = (ProcessKey, (u64, u64));
 
-/// What was told of each ledger so far.
+/// The position in each ledger's recorder.
 #[derive(Debug, Default)]
 pub struct Recorder {
     known: BTreeMap<LedgerKey, FollowedLedger>,
 }
 
-/// What is known of a ledger from one look to the next.
 #[derive(Debug, Default)]
 struct FollowedLedger {
-    /// Number and time of the last event told.
+    /// Number and time of the last event returned.
     seen: u64,
     last: u64,
-    /// Its allocators, for when the process is gone from the snapshot and its last events are told.
+    /// Kept for the last events of a process that has left the snapshot.
     allocators: Vec<Allocator>,
-    /// The lines of its stacks, as far as events named them.
+    /// The lines of the stacks that events named.
     lines: Arc<Lines>,
-    /// Its end was told.
+    /// Its end was returned.
     is_over: bool,
 }
 
-/// What there is to look at.
+/// The input of one read.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// What the machine said, and what it means.
+    /// The newest sample.
     pub sample: &'a Sample,
-    /// The whole of it, whichever devices are meant.
+    /// Its snapshot, with all devices.
     pub snapshot: &'a Snapshot,
-    /// Ledgers of processes that live.
+    /// Ledgers of live processes.
     pub present: &'a [Arc<Found>],
-    /// Ledgers of those that do not.
+    /// Ledgers of ended processes.
     pub departed: &'a [Arc<Departed>],
-    /// Only this process. Only then one that ended before the first look is told.
+    /// Read only this process. Only then is a process returned that ended before the first read.
     pub pid: Option<u32>,
-    /// Events of all ledgers that are taken at once. Of a ledger with more than its part of them the oldest are counted as overrun.
+    /// Events to return at most. Each ledger gets an equal share; its oldest events beyond that count as overrun.
     pub most: usize,
 }
 
-/// What one look found, ledger by ledger.
+/// The new events of each ledger.
 #[derive(Debug)]
 pub struct News(Vec<Batch>);
 
-/// What one look found in one ledger.
+/// The new events of one ledger.
 #[derive(Debug)]
 struct Batch {
     pid: u32,
     allocators: Vec<Allocator>,
     recorded: Recorded,
-    /// What the last refused requests among them were about.
+    /// Details of the last refused requests among the events.
     failures: Vec<Failure>,
     /// What was live then, where one process is asked for.
     history: Option<History>,
     lines: Arc<Lines>,
-    /// When and how the ledger's program went, if it has.
+    /// When and how the program ended, if it did.
     end: Option<(u64, End)>,
 }
 
 impl Recorder {
-    /// Whether no ledger was ever found.
+    /// Whether no ledger is followed.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// How many ledgers there are.
+    /// The number of followed ledgers.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether a ledger was looked at before.
+    /// Whether a ledger was read before.
     pub fn has(&self, found: &Found) -> bool {
         self.known.contains_key(&key_of(found))
     }
 
-    /// Reads what is new, of programs that have just gone for the last time.
+    /// Reads the new events. A program that has just ended is read for the last time.
     pub fn look(&mut self, scene: &Scene<'_>) -> News {
         let departed = scene.departed.iter().map(|departed| (&departed.found, Some(departed)));
         let present = scene.present.iter().map(|found| (found, None));
         let all: Vec<(&Arc<Found>, Option<&Arc<Departed>>)> = departed.chain(present).collect();
-        // One that is nowhere any more is forgotten, lest a follower of months remembers them all.
+        // Ledgers that are gone are dropped, so that memory stays bounded.
         let is_here = |key: &LedgerKey| all.iter().any(|(found, _)| key_of(found) == *key);
         self.known.retain(|key, known| !known.is_over || is_here(key));
         let is_wanted = |(found, _): &&(&Arc<Found>, Option<&Arc<Departed>>)| scene.pid.is_none_or(|pid| found.owner.pid == pid);
@@ -117,7 +116,7 @@ impl Recorder {
         News(wanted.filter_map(|(found, departed)| self.look_at(scene, found, departed.map(AsRef::as_ref), part)).collect())
     }
 
-    /// Reads what is new, of each ledger the last few events: for a screen, and for recordings. If there are `devices`, only theirs.
+    /// Reads the last few new events of each ledger, for a screen or a recording; if `devices` is not empty, only their events.
     pub fn newest(&mut self, scene: &Scene<'_>, devices: &[DeviceId]) -> Vec<BufferEvent> {
         let mut news = self.look(scene);
         for Batch { recorded, .. } in &mut news.0 {
@@ -136,7 +135,7 @@ impl Recorder {
             return None;
         }
         let of_owner = |allocator: &&Allocator| allocator.process == found.owner;
-        // What a program opened after the last look and before its end is in its ledger alone.
+        // Allocators that were opened after the last read are only in the ledger.
         known.allocators = match departed {
             Some(departed) => last_allocators(scene.sample, departed).unwrap_or(mem::take(&mut known.allocators)),
             None => scene.snapshot.allocators.iter().filter(of_owner).cloned().collect(),
@@ -151,14 +150,14 @@ impl Recorder {
         known.is_over = departed.is_some();
         let end = departed.map(|departed| match departed.end {
             End::Exited => (known.last.max(departed.time.0), End::Exited),
-            // Before all that the next program did.
+            // The exec sorts before the events of the next program.
             End::Replaced => (known.last, End::Replaced),
         });
         let has_failed = recorded.events.iter().any(|event| event.op == RecordOp::Failed);
         let failures = if has_failed { found.region.failures().unwrap_or_default() } else { Vec::new() };
         // Costs a reading of the whole ledger, which is not done for everybody's.
         let history = if has_failed && scene.pid.is_some() { History::of(&found.region).ok() } else { None };
-        // Stacks are only added: they are read again where an event names a new one.
+        // Stacks are only appended: read them again when an event names a new one.
         let named = recorded.events.iter().map(|event| event.stack).chain(failures.iter().map(|failure| failure.stack));
         if named.filter(|stack| *stack < layout::stack::NO_PYTHON).max().is_some_and(|stack| stack > known.lines.len()) {
             known.lines = Lines::read(&found.region).map_or_else(|_| known.lines.clone(), Arc::new);
@@ -172,14 +171,14 @@ fn key_of(found: &Found) -> LedgerKey {
     (found.owner, found.identity())
 }
 
-/// The allocators of a program that went, from its ledger; `None` where that cannot be read any more.
+/// Returns the allocators of an ended program from its ledger, or `None` if the ledger cannot be read.
 fn last_allocators(sample: &Sample, departed: &Departed) -> Option<Vec<Allocator>> {
     departed.last.content.as_ref().ok()?;
     let sample = Sample { ledgers: vec![departed.last.clone()], ..sample.clone() };
     Some(Snapshot::derive(&sample, None).allocators)
 }
 
-/// What happened since the snapshot may be about an allocator that it does not have: the next one will.
+/// Defers events of allocators that the snapshot does not have yet.
 fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: UnixTime) {
     let is_known = |event: &Record| event.time <= time.0 || allocators.iter().any(|allocator| allocator.slot == event.allocator);
     let is_placeless = |event: &Record| {
@@ -191,7 +190,7 @@ fn leave_for_later(recorded: &mut Recorded, allocators: &[Allocator], time: Unix
     }
 }
 
-/// Leaves the newest events and the texts that they use.
+/// Keeps the newest events and the tags that they use.
 fn take_newest(recorded: &mut Recorded, most: usize) {
     let Some(surplus) = recorded.events.len().checked_sub(most).filter(|surplus| *surplus > 0) else { return };
     recorded.events = recorded.events.split_off(surplus);
@@ -204,15 +203,15 @@ fn take_newest(recorded: &mut Recorded, most: usize) {
     }
 }
 
-/// Of a ledger that can no longer be read.
+/// The result for a ledger that cannot be read any more.
 fn nothing(seen: u64) -> Recorded {
     Recorded { events: Vec::new(), overrun: 0, next: seen, tags: Vec::new() }
 }
 
 impl News {
-    /// All of it as one, by time; of `devices` alone, if there are any. One at a time: there may be millions.
+    /// Iterates over all events by time; if `devices` is not empty, over their events. Lazy, because there may be millions.
     pub fn events<'a>(&'a self, devices: &'a [DeviceId]) -> impl Iterator<Item = BufferEvent> + 'a {
-        // Each batch is in order already.
+        // Each batch is sorted already.
         let heads = self.0.iter().enumerate().filter_map(|(index, batch)| Some(Reverse((batch.time(0)?, index, 0))));
         let mut heads: BinaryHeap<Reverse<(u64, usize, usize)>> = heads.collect();
         let next = move || {
@@ -225,7 +224,6 @@ impl News {
     }
 }
 
-/// One event's worth of a batch.
 enum Item<'a> {
     Overrun(u64),
     Record(&'a Record),
@@ -233,7 +231,7 @@ enum Item<'a> {
 }
 
 impl Batch {
-    /// First what is no longer there, then the events, then the end.
+    /// First the overrun, then the events, then the end.
     fn item(&self, position: usize) -> Option<Item<'_>> {
         let events = &self.recorded.events;
         let Some(position) = position.checked_sub(usize::from(self.recorded.overrun > 0)) else {
@@ -299,7 +297,7 @@ impl Batch {
     fn described(&self, record: &Record, allocator: Option<&Allocator>, plain: &BufferEvent) -> BufferEvent {
         let is_of_buffer = !matches!(plain.op, Op::Open | Op::Close | Op::Mark);
         let is_of_program = matches!(record.op, RecordOp::AddCircular | RecordOp::RemoveProgram);
-        // What was refused has no address, and neither has everything.
+        // A refused request and a free-all have no address.
         let has_address = is_of_buffer && !matches!(plain.op, Op::OutOfMemory | Op::Clash | Op::FreeAll);
         let failure = self.failures.iter().find(|failure| record.op == RecordOp::Failed && failure.event == record.number);
         BufferEvent {
@@ -330,7 +328,7 @@ impl Batch {
     }
 }
 
-/// What a record is called; nothing for what only the ledger itself needs.
+/// Returns the operation of a record, or `None` for a record that only the ledger needs.
 fn op(record: &Record) -> Option<Op> {
     Some(match record.op {
         RecordOp::Alloc | RecordOp::UnlistedAlloc | RecordOp::AddCircular => Op::Alloc,
@@ -349,7 +347,7 @@ fn op(record: &Record) -> Option<Op> {
     })
 }
 
-/// What a ledger says of a request that was refused.
+/// Converts a refused request of a ledger.
 pub fn refusal(failure: &Failure, lines: &Lines) -> Refusal {
     Refusal {
         what: match failure.what {

@@ -1,8 +1,8 @@
-//! The address space of a bank: what TT-Metal's allocators do with it, closely enough that there are holes where there would be.
+//! The address space of a bank, filled roughly as TT-Metal's allocators do, so that it gets similar holes.
 
 use std::collections::BTreeMap;
 
-/// Which end of the memory is filled first.
+/// The end of the memory that is filled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// From the lowest address up, as DRAM is.
@@ -11,7 +11,7 @@ pub(crate) enum End {
     High,
 }
 
-/// Free ranges by where they begin, none beside another.
+/// Free ranges by start address; no two are adjacent.
 #[derive(Debug)]
 pub(crate) struct Bank {
     free: BTreeMap<u64, u64>,
@@ -23,7 +23,7 @@ impl Bank {
         Self { free: BTreeMap::from([(base, bytes)]), end }
     }
 
-    /// Takes so many bytes from the first range that has them.
+    /// Takes `bytes` bytes from the first range that is long enough.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u64> {
         let fits = |(_, length): &(&u64, &u64)| **length >= bytes;
         let found = match self.end {
@@ -42,7 +42,7 @@ impl Bank {
         Some(address)
     }
 
-    /// Gives them back, joined with what is free beside them.
+    /// Returns a range and joins it with its free neighbours.
     pub(crate) fn give(&mut self, address: u64, bytes: u64) {
         let (mut start, mut length) = (address, bytes);
         if let Some(behind) = self.free.remove(&(address + bytes)) {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken and given back, no two have the same byte, and in the end all is free.
+        /// For any sequence of takes and returns, no two ranges overlap, and in the end all memory is free.
         #[test]
         fn nothing_is_had_twice(steps in prop::collection::vec((1u64..300, any::<bool>()), 1..200), is_high: bool) {
             let mut bank = Bank::new(1000, 4096, if is_high { End::High } else { End::Low });

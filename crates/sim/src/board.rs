@@ -1,18 +1,18 @@
-//! The boards that can be simulated, in numbers: what they publish as limits, and how they look idle and busy.
+//! The boards that can be simulated: their published limits, and their idle and busy values.
 //!
-//! What every ttmon knows of a product (cores, memory, remote chips) is the model's product table; here is what only its
-//! files say. Limits are those of firmware tables, idle values those of captured machines.
+//! What ttmon itself uses of a product (cores, memory, remote chips) is in the model's product table. This table has what only the driver's
+//! files have. Limits come from firmware tables, idle values from captured machines.
 
 use ttmon_model::Arch;
 use ttmon_model::product::Product;
 
-/// A word of a spec and the hardware behind it.
+/// The hardware of a board name in a spec.
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) name: &'static str,
-    /// What `tt_card_type` says.
+    /// The content of `tt_card_type`.
     pub(crate) card_type: &'static str,
-    /// Cards it stands for.
+    /// The number of cards.
     pub(crate) cards: u32,
     pub(crate) form: Form,
     pub(crate) silicon: &'static Silicon,
@@ -20,11 +20,11 @@ pub(crate) struct Board {
     pub(crate) idle: Point,
     pub(crate) busy: Point,
     pub(crate) link: Link,
-    /// Its firmware turns a fan and reports the speed.
+    /// The firmware drives a fan and reports its speed.
     pub(crate) has_fan: bool,
 }
 
-/// How the chips of one card sit on PCIe.
+/// How the chips of one card are connected to PCIe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A card in a slot with so many chips on PCIe.
@@ -43,7 +43,7 @@ impl Form {
     }
 }
 
-/// What the driver publishes as `*_max`.
+/// The values of the `*_max` files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) celsius: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Limits {
     pub(crate) millivolts: u64,
 }
 
-/// Where a chip settles when nothing, or everything, is asked of it.
+/// The steady state of an idle or a busy chip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) celsius: f64,
@@ -69,7 +69,7 @@ const fn point(celsius: f64, watts: f64, millivolts: f64) -> Point {
 pub(crate) struct Link {
     pub(crate) speed: &'static str,
     pub(crate) speed_max: &'static str,
-    /// Lanes; of a Galaxy, those of its one wide chip a tray.
+    /// Lanes. On a Galaxy, those of the one wide chip of each tray.
     pub(crate) width: u32,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Silicon {
     pub(crate) axiclk_mhz: u64,
     pub(crate) arcclk_mhz: u64,
     pub(crate) firmware_bundle: &'static str,
-    /// Files of hwmon that name the others.
+    /// Label files of hwmon.
     pub(crate) labels: &'static [(&'static str, &'static str)],
     /// Bytes above a board id's product number: Wormhole's begin with 01.
     pub(crate) serial_prefix: u64,
@@ -191,7 +191,7 @@ const GALAXY_BH: Board = Board {
     ..P150
 };
 
-/// Every board of a spec, in the order in which messages list them.
+/// Every board name of a spec, in the order of messages.
 pub(crate) static BOARDS: [Board; 8] = [
     N150,
     N300,
@@ -208,7 +208,7 @@ impl Board {
         Product::by_card_type(self.card_type).expect("the model knows every board that is simulated")
     }
 
-    /// Chips that it brings, remote ones included.
+    /// Its chips, remote ones included.
     pub(crate) fn devices(&self) -> u64 {
         let remote_chips = self.product().remote_chips.len() as u64;
         u64::from(self.cards) * u64::from(self.form.chips()) * (1 + remote_chips)
@@ -227,7 +227,7 @@ mod tests {
             assert_eq!(product.aiclk_limit_mhz(), board.silicon.aiclk_busy_mhz, "{}", board.name);
             assert_eq!(Arch::from_pci_device(board.silicon.pci_device.into()), Some(product.arch), "{}", board.name);
             assert_eq!(product.shares_serial, board.form.chips() > 1, "{}", board.name);
-            // A busy chip is healthy: well below nine tenths of each limit that health looks at.
+            // A busy chip is healthy: it stays well below nine tenths of each limit that health checks.
             let amperes = board.busy.watts / board.busy.millivolts * 1000.0;
             assert!(board.busy.celsius < board.limits.celsius as f64 * 0.87, "{}", board.name);
             assert!(amperes < board.limits.amperes as f64 * 0.85, "{}", board.name);

@@ -1,5 +1,4 @@
-//! A simulated program's buffers: what the hook would write of it, so that its ledger adds up to what the plan says, and its
-//! banks are filled as an allocator fills them.
+//! The buffers of a simulated program. Its ledger adds up to the plan, and its banks are filled as an allocator would fill them.
 
 use std::collections::VecDeque;
 
@@ -12,21 +11,21 @@ use ttmon_model::{Kind, PerKind};
 use crate::bank::{Bank, End};
 use crate::chip::Chip;
 
-/// Pages are tiles of 32 x 32 halves.
+/// Pages are tiles of 32 x 32 16-bit values.
 const PAGE_BYTES: u64 = 2048;
-/// Blocks of a bank are multiples of this.
+/// The alignment of blocks in a bank.
 const ALIGNMENT: u32 = 32;
-/// What TT-Metal keeps for itself at the beginning of DRAM.
+/// TT-Metal reserves this much at the start of DRAM.
 const DRAM_BASE: u64 = 0x40000;
-/// The highest share of DRAM that a program here has as traces, and of L1 as small buffers; each has its own end of a bank.
+/// The highest share of DRAM for traces, and of L1 for small buffers. Each has its own end of a bank.
 const TRACE_SHARE: u64 = 64;
 const SMALL_SHARE: u64 = 16;
-/// Kinds with banks, with their numbers in a ledger.
+/// The kinds that have banks, with their numbers in a ledger.
 const BANKED: [(Kind, u8); 4] =
     [(Kind::Dram, kind::DRAM), (Kind::L1, kind::L1), (Kind::L1Small, kind::L1_SMALL), (Kind::Trace, kind::TRACE)];
-/// What firmware and kernels have at the beginning of L1.
+/// Firmware and kernels take this much at the start of L1.
 const L1_BASE: u64 = 0x19000;
-/// Pieces smaller than this are not worth a hole.
+/// Smaller buffers leave no useful hole.
 const PIECE_BYTES_MIN: u64 = 1 << 16;
 
 /// The live buffers of a process on one chip.
@@ -34,7 +33,7 @@ const PIECE_BYTES_MIN: u64 = 1 << 16;
 pub(crate) struct Buffers {
     allocator: Option<AllocatorId>,
     kinds: PerKind<Option<Live>>,
-    /// What the circular buffers take, once they are there.
+    /// The bytes of the circular buffers, once they exist.
     circular_bytes: u64,
 }
 
@@ -43,7 +42,7 @@ pub(crate) struct Buffers {
 struct Live {
     bank: Bank,
     banks: u64,
-    /// Address and size: weights stay; of what comes and goes the oldest goes first.
+    /// Address and size. Weights stay; of the others the oldest is freed first.
     weights: Vec<(u64, u64)>,
     passing: VecDeque<(u64, u64)>,
 }
@@ -59,7 +58,7 @@ impl Live {
 }
 
 impl Buffers {
-    /// With the allocator of a chip that nothing lies on yet.
+    /// Opens the allocator of a chip without buffers.
     pub(crate) fn new(chip: &Chip) -> Self {
         let kinds = geometry(chip.product);
         let chips = [LedgerChip { metal_id: chip.id, unique_id: chip.unique_id, flags: 0 }];
@@ -75,7 +74,7 @@ impl Buffers {
         Self { allocator, kinds: PerKind::from_fn(live), circular_bytes: 0 }
     }
 
-    /// Allocates and frees until the chip's memory is what the plan says; the first time in `pieces`.
+    /// Allocates and frees until the chip's memory matches the plan; the first time in `pieces`.
     pub(crate) fn become_like(&mut self, chip: &Chip, used: &PerKind<u64>, pieces: u64) {
         let Some(allocator) = self.allocator else { return };
         for (kind, number) in BANKED {
@@ -91,7 +90,7 @@ impl Buffers {
     }
 }
 
-/// Banks, their bytes and where they begin: a bank of DRAM is a channel, one of L1 a core.
+/// Banks, their size and start: a bank of DRAM is a channel, a bank of L1 a core.
 fn geometry(product: &Product) -> [KindGeometry; 6] {
     let (banks, channel_bytes) = (product.dram_banks, product.arch.dram_bytes_per_bank());
     let (trace, small) = (channel_bytes / TRACE_SHARE, product.arch.l1_bytes_per_core() / SMALL_SHARE / PAGE_BYTES * PAGE_BYTES);
@@ -121,11 +120,11 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
     }
     let mut piece = if is_first { (wanted / pieces.max(1)).max(PIECE_BYTES_MIN) } else { u64::MAX };
     while sum < wanted {
-        // What is left over goes with the last one.
+        // The last buffer takes the rest.
         let rest = wanted - sum;
         let size = if rest / 2 < piece { rest } else { piece };
         let per_bank = live.per_bank(size);
-        // A bank in pieces may have no room for it: what is missing comes in smaller ones.
+        // A fragmented bank may have no room: the rest is allocated in smaller buffers.
         let Some(address) = live.bank.take(per_bank) else {
             piece = size / 2;
             if piece < PIECE_BYTES_MIN {
@@ -133,7 +132,7 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
             }
             continue;
         };
-        // At the beginning every other one is a weight: where activations go, they leave holes.
+        // At first every other buffer is a weight, so that freed activations leave holes.
         let is_weight = is_first && live.weights.len() <= live.passing.len();
         let _tag = ttmon_client::tag(if is_weight { "weights" } else { "activations" });
         let sizes = (u32::try_from(per_bank), u32::try_from(PAGE_BYTES));
@@ -151,12 +150,12 @@ fn adjust(live: &mut Live, (allocator, number): (AllocatorId, u8), wanted: u64, 
     }
 }
 
-/// Three buffers of one program: two on every core, and one more on the left half of them, so that the left half has three times
-/// as much as the right one has, or nearly.
+/// Three buffers of one program: two on every core and one on the left half, so that the left half has about three times the bytes of the
+/// right half.
 fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
     let tiles = bytes / chip.product.cores / PAGE_BYTES;
     let (columns, rows) = grid(chip.product);
-    // A program by each chip's name: a ledger knows them by their numbers alone.
+    // One program number per chip, because a ledger identifies programs by number alone.
     let program = chip.id + 1;
     let (right, more) = (tiles - tiles / 2, tiles / 2 * 2);
     let (all, left) = ([0, 0, columns - 1, rows - 1], [0, 0, columns / 2 - 1, rows - 1]);
@@ -176,7 +175,7 @@ fn circulars(allocator: AllocatorId, chip: &Chip, bytes: u64) {
     });
 }
 
-/// Columns and rows of a chip's cores; the columns are even in number.
+/// Columns and rows of a chip's cores. The number of columns is even.
 fn grid(product: &Product) -> (u8, u8) {
     let known: &[u8] = if product.arch == Arch::Wormhole { &[8] } else { &[14, 12, 10] };
     let columns = known.iter().copied().find(|columns| product.cores.is_multiple_of(u64::from(*columns))).unwrap_or(2);

@@ -1,4 +1,4 @@
-//! Where the chips of a machine are and what they are called: PCI addresses, device numbers, serials, unique ids.
+//! The chips of a machine: PCI addresses, device numbers, serials, unique ids.
 
 use ttmon_model::identity::ChipPosition;
 use ttmon_model::product::Product;
@@ -7,7 +7,7 @@ use crate::board::{Board, Form};
 use crate::random::{Purpose, Random};
 use crate::spec::Spec;
 
-/// One chip. Its `id` is its place in the machine's list.
+/// One chip. Its `id` is its index in the machine's list.
 #[derive(Debug)]
 pub(crate) struct Chip {
     pub(crate) id: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Chip {
     pub(crate) product: &'static Product,
     pub(crate) serial: u64,
     pub(crate) asic_id: u64,
-    /// The id under which TT-Metal's statistics know it.
+    /// Its id in TT-Metal's statistics.
     pub(crate) unique_id: u64,
     pub(crate) seat: Seat,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Chip {
 /// How a chip is reached.
 #[derive(Debug)]
 pub(crate) enum Seat {
-    /// It is on PCIe.
+    /// On PCIe.
     Local(Pci),
     /// Over Ethernet, through the local chip of its board.
     Remote,
 }
 
-/// A place on PCIe. Every device has a bridge of its own below a root bus.
+/// A PCIe address. Every device has its own bridge below a root bus.
 #[derive(Debug)]
 pub(crate) struct Pci {
     pub(crate) domain: u32,
@@ -59,7 +59,7 @@ impl Pci {
     }
 }
 
-/// The chips of a machine, and which of them one job would naturally take together.
+/// The chips of a machine, and the groups that one job would use together.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// By id: local chips, then remote ones.
@@ -98,7 +98,7 @@ impl Layout {
         let serial = serial(seed, board, card);
         let first = next_id(&self.chips);
         for (id, mut pci) in (first..).zip(seats) {
-            // The lowest free number, given by a deferred job: the second device may come first.
+            // A deferred job assigns the lowest free number, so the second device may get the first one.
             pci.hwmon = if id < 2 && total > 1 { 1 - id } else { id };
             let asic_id = Random::new(seed, Purpose::AsicId, 0).at(id.into());
             let unique_id = unique_id(product, product.local_chip, serial, asic_id);
@@ -114,7 +114,7 @@ impl Layout {
             let Chip { id: via, board, product, serial, .. } = self.chips[index];
             for position in product.remote_chips {
                 let id = next_id(&self.chips);
-                // Remote chips have no files, so nobody sees this one's own id.
+                // Remote chips have no files, so this chip's own id is never visible.
                 let unique_id = unique_id(product, Some(*position), serial, 0);
                 self.chips.push(Chip { id, board, product, serial, asic_id: 0, unique_id, seat: Seat::Remote });
                 let unit = self.units.iter_mut().find(|unit| unit.contains(&via)).expect("every local chip is in a unit");
@@ -124,7 +124,7 @@ impl Layout {
     }
 }
 
-/// Chips on PCIe of these cards.
+/// The number of PCIe chips of these cards.
 fn locals(cards: &[&'static Board]) -> u32 {
     cards.iter().map(|board| board.form.chips()).sum()
 }
@@ -133,7 +133,7 @@ fn next_id(chips: &[Chip]) -> u32 {
     u32::try_from(chips.len()).expect("a machine has at most 256 devices")
 }
 
-/// Domain and root bus of so many cards, spread over the buses as boards spread their slots.
+/// Domain and root bus of each card, spread over the buses as mainboards do.
 fn slots(cards: usize) -> impl Iterator<Item = (u32, u32)> {
     let stride = match cards {
         0..=4 => 0x40,
@@ -144,7 +144,7 @@ fn slots(cards: usize) -> impl Iterator<Item = (u32, u32)> {
     (0..).flat_map(move |domain| (0..0x100).step_by(stride).map(move |root| (domain, root))).take(cards)
 }
 
-/// A machine with one card has one NUMA node, of which the kernel says -1.
+/// A machine with one card has one NUMA node, which the kernel reports as -1.
 fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci> {
     let seat = |chip| Pci {
         domain,
@@ -158,8 +158,8 @@ fn card_seats(board: &Board, domain: u32, root: u32, is_alone: bool) -> Vec<Pci>
     (0..board.form.chips()).map(seat).collect()
 }
 
-/// The driver numbers a Galaxy's chips tray by tray, by the low nibble of the bus; trays are told by the high nibble
-/// (driver 2.8, `galaxy_bdf_to_ordinal`). The sixth chip of a tray has eight lanes, the others one.
+/// The driver numbers a Galaxy's chips tray by tray, by the low nibble of the bus. The high nibble is the tray (driver 2.8,
+/// `galaxy_bdf_to_ordinal`). The sixth chip of a tray has eight lanes, the others one.
 fn galaxy_seats(board: &Board, domain: u32) -> Vec<Pci> {
     const TRAYS_WORMHOLE: [u32; 4] = [0xC0, 0x80, 0x00, 0x40];
     const TRAYS_BLACKHOLE: [u32; 4] = [0x00, 0x40, 0xC0, 0x80];
@@ -176,20 +176,20 @@ fn galaxy_seats(board: &Board, domain: u32) -> Vec<Pci> {
     trays.iter().flat_map(|root| (1..=8).map(move |nibble| seat(*root, nibble))).collect()
 }
 
-/// A board id: the product's number above a revision and a number of its own.
+/// A board id: the product number above a revision and a serial number.
 fn serial(seed: u64, board: &Board, card: u64) -> u64 {
     let Board { silicon, card_type, .. } = board;
     let product = board.product();
     let revision: u64 = if *card_type == "n300" { 5 } else { 1 };
     let own = match *card_type {
-        // Captured Wormhole Galaxies have none.
+        // Captured Wormhole Galaxies have no serial.
         "galaxy-wormhole" => 0,
         _ => 0x1172_0000 | (Random::new(seed, Purpose::Serial, 0).at(card) & 0xFF) << 8 | (card & 0xFF),
     };
     silicon.serial_prefix | product.upi << 36 | revision << 32 | own
 }
 
-/// The id that UMD gives a chip, by board (facts on TT-Metal's statistics; checked against the model's candidates).
+/// The id that UMD computes for a chip. Tests compare it with the model's candidates.
 fn unique_id(product: &Product, position: Option<ChipPosition>, serial: u64, asic_id: u64) -> u64 {
     let n300 = |high: u64| (high << 32) | ((serial >> 4) & 0xF000_0000) | (serial & 0x0FFF_FFFF);
     match position {

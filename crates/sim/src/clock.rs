@@ -1,5 +1,4 @@
-//! Ticks in real time. Engine and workers count them from the same moment of a clock that all processes share and
-//! nobody can set.
+//! Ticks in real time. Engine and workers count them from one start time, on a monotonic clock that all processes share.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,19 +9,19 @@ use crate::spec::TICKS_PER_SECOND;
 
 const TICK: Duration = Duration::from_millis(1000 / TICKS_PER_SECOND);
 
-/// Where tick 0 lies.
+/// The time of tick 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Duration,
 }
 
 impl Clock {
-    /// Tick 0 is now.
+    /// Starts at tick 0.
     pub(crate) fn start() -> Self {
         Self { start: monotonic() }
     }
 
-    /// The clock another process named by [`Clock::nanos`].
+    /// The clock of another process, from its [`Clock::nanos`].
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self { start: Duration::from_nanos(nanos) }
     }

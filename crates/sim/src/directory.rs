@@ -1,6 +1,6 @@
-//! The private directory that holds a simulation's tree: made, locked while in use, and swept up after a crash.
+//! The private directory of a simulation's tree: created, locked while in use, and removed after a crash.
 //!
-//! Its name is `ttmon-sim-<pid of its owner>-<random>`. It lies in memory where that can be had.
+//! Its name is `ttmon-sim-<pid of its owner>-<random>`. It is in memory if possible.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -15,10 +15,10 @@ use rustix::process::{Pid, geteuid, test_kill_process};
 
 const PREFIX: &str = "ttmon-sim-";
 const IN_MEMORY: &str = "/dev/shm";
-/// What the files of a device may need, page by page: about 120 of them, and a region of three pages.
+/// Space for the files of a device: about 120 pages, and a region of three pages.
 const BYTES_PER_DEVICE: u64 = 512 * 1024;
 
-/// Makes a directory for the files of so many devices that nobody else can look into.
+/// Creates a directory for the files of `devices` devices that no other user can read.
 pub(crate) fn create(devices: usize) -> io::Result<PathBuf> {
     let random = RandomState::new().hash_one(std::process::id());
     let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
@@ -37,30 +37,30 @@ fn has_room(parent: &Path, bytes: u64) -> bool {
     statvfs(parent).is_ok_and(|filesystem| filesystem.f_bavail.saturating_mul(filesystem.f_frsize) >= bytes)
 }
 
-/// Holds the directory: while the result lives, nobody sweeps it up. Pids alone would not do, since processes that do not
-/// see each other's may share a directory of temporary files.
+/// Locks the directory: it is not swept while the result lives. A check of pids is not enough, since processes of different pid namespaces
+/// may share a folder for temporary files.
 pub(crate) fn lock(path: &Path) -> io::Result<File> {
     let directory = File::open(path)?;
     flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
     Ok(directory)
 }
 
-/// Removes a simulation's tree. What is not one is left alone, whoever names it.
+/// Removes a simulation's tree. Any other path is left alone.
 pub(crate) fn remove(path: &Path) {
     if is_ours(path) {
-        // Owner and engine both do this, and either may come second.
+        // Owner and engine both call this, in either order.
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// Whether this can only be a directory that [`create`] made for this user.
+/// Whether this path can only be a directory that [`create`] made for this user.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let is_private = fs::symlink_metadata(path)
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o777 == 0o700);
     is_private && path.file_name().and_then(owner).is_some()
 }
 
-/// Removes trees whose owner and engine were both killed.
+/// Removes trees of killed owners and engines.
 pub(crate) fn sweep() {
     for parent in [PathBuf::from(IN_MEMORY), std::env::temp_dir()] {
         sweep_in(&parent);
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A pid that Linux never gives out.
+    /// Higher than any pid of Linux.
     const DEAD: u32 = 1 << 22;
 
     fn make(parent: &Path, name: &str) -> PathBuf {
@@ -150,7 +150,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// The largest machine's files fill most of what a container has in memory.
+    /// The files of the largest machine fill most of a container's memory file system.
     #[test]
     fn room_is_asked_for_by_what_is_to_lie_there() {
         let free = statvfs(IN_MEMORY).unwrap();

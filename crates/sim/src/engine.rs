@@ -1,5 +1,4 @@
-//! The process that moves a simulated machine: it writes the tree, starts the workers, and takes everything away again
-//! when its parent is gone.
+//! The process that runs a simulated machine: it writes the tree, starts the workers, and removes everything when its parent is gone.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +15,7 @@ use crate::part::{self, Errand};
 use crate::tree::Tree;
 use crate::{directory, worker};
 
-/// A worker is ready within milliseconds; one that is not never will be.
+/// A worker is ready within milliseconds, or never.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run() -> io::Result<()> {
@@ -31,8 +30,8 @@ pub(crate) fn run() -> io::Result<()> {
     engine.step()?;
     part::say_ready()?;
     loop {
-        // The parent says a word, or closes its end by ending in whatever way. A child that it forked may hold a copy of
-        // that end open, so look for the parent itself too.
+        // The parent writes a byte, or its end of the pipe closes when it ends. A forked child may hold a copy of that end, so check the
+        // parent's pid too.
         let is_over = part::wait_readable(io::stdin(), engine.clock.until_next_tick())? || getppid() != parent;
         if is_over {
             return Ok(());
@@ -41,7 +40,7 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// The running machine. However it is left, its workers and its tree go with it.
+/// The running machine. Dropping it removes its workers and its tree.
 struct Engine {
     machine: Machine,
     directory: PathBuf,
@@ -53,7 +52,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// Writes the tree, as yet without processes: workers need to find their regions.
+    /// Writes the tree without processes: workers need their regions first.
     fn new(errand: &Errand) -> io::Result<Self> {
         let machine = errand.machine()?;
         let mut engine = Self {
@@ -65,12 +64,12 @@ impl Engine {
             _lock: directory::lock(&errand.directory)?,
         };
         engine.tree(0).lay()?;
-        // Time begins with a whole tree, however long a busy machine takes to write it.
+        // Time starts when the tree is complete, even if a busy machine writes it slowly.
         engine.clock = Clock::start();
         Ok(engine)
     }
 
-    /// Starts them all, then waits for all.
+    /// Starts all workers, then waits until all are ready.
     fn start_workers(&mut self) -> io::Result<()> {
         for (process, life) in self.machine.processes.iter().zip(&mut self.lives) {
             let worker = worker::spawn(process, self.clock)?;
@@ -84,7 +83,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings the tree to the present.
+    /// Updates the tree to the current tick.
     fn step(&mut self) -> io::Result<()> {
         let tick = self.clock.tick();
         for (worker, life) in self.workers.iter_mut().zip(&mut self.lives) {
@@ -103,7 +102,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // One that is dead already has nothing left to end.
+            // A dead worker cannot be killed; ignore the error.
             let _ = worker.kill();
             let _ = worker.wait();
         }

@@ -1,7 +1,7 @@
-//! What goes wrong, when, and how it is told: in the values, in the files, or as a line of injected errors for the reader.
+//! The faults: when they happen, and how they show: in values, in files, or as a line of injected errors for the reader.
 //!
-//! A line is `path<TAB>what`, for example `sys/class/tenstorrent/tenstorrent!3/tt_aiclk<TAB>EIO`. The path is the one a
-//! reader builds, through the class directory; a directory stands for all below it.
+//! A line is `path<TAB>what`, for example `sys/class/tenstorrent/tenstorrent!3/tt_aiclk<TAB>EIO`. The path goes through the class
+//! directory, as a reader builds it. A directory covers everything below it.
 
 use ttmon_model::Attr;
 use ttmon_model::attributes::Place;
@@ -15,10 +15,10 @@ use crate::telemetry::Strain;
 /// Name of the list of injected errors at the root of a tree.
 pub(crate) const FILE: &str = ".ttmon-faults";
 
-/// First driver that answers reads with an error during a reset.
+/// The first driver whose reads fail with an error during a reset.
 const GUARDED_SINCE: Version = Version::new(2, 9, 0);
 
-/// The faults of one device that have begun.
+/// The active faults of one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active<'a> {
     faults: &'a [Fault],
@@ -43,7 +43,7 @@ impl<'a> Active<'a> {
         self.faults.iter().filter(|fault| fault.device == self.device)
     }
 
-    /// Whether this device ever has a fault, so that more of its files change than usual.
+    /// Whether this device has a fault at any time. Then more of its files change.
     pub(crate) fn is_possible(&self) -> bool {
         self.of_device().next().is_some()
     }
@@ -53,13 +53,13 @@ impl<'a> Active<'a> {
         !self.has(FaultKind::Unplug)
     }
 
-    /// Whether the driver has it, if it is loaded.
+    /// Whether the driver, if loaded, has it.
     pub(crate) fn is_bound(&self) -> bool {
         self.is_plugged() && !self.has(FaultKind::Gone)
     }
 
-    /// Whether its class link stays while the device is gone. ttmon cannot know of a device that was never listed, so with a fault
-    /// from second 0 the name is there and nothing behind it.
+    /// Whether its class link stays while the device is gone. ttmon cannot detect a device that was never listed, so a fault from second 0
+    /// leaves a dangling name.
     pub(crate) fn keeps_link(&self) -> bool {
         let mut gone = self.of_device().filter(|fault| matches!(fault.kind, FaultKind::Gone | FaultKind::Unplug));
         gone.any(|fault| fault.is_active(self.tick) && fault.from_tick == 0)
@@ -78,14 +78,14 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// Whether files of this place hold what a dead bus answers. During a reset they do where the driver has no guard: counters, and
-    /// everything up to driver 2.8.
+    /// Whether files of this folder read as all ones. During a reset they do where the driver does not check: counters, and everything up
+    /// to driver 2.8.
     pub(crate) fn is_garbage(&self, place: Place, driver: Version) -> bool {
         let is_unguarded = place == Place::Counters || driver < GUARDED_SINCE;
         self.has(FaultKind::Garbage) || (is_unguarded && self.has(FaultKind::Reset))
     }
 
-    /// The lines that inject this chip's errors.
+    /// The lines of injected errors for this chip.
     pub(crate) fn lines(&self, chip: &Chip, pci: &Pci, driver: Version) -> String {
         let class = format!("sys/class/tenstorrent/tenstorrent!{}", chip.id);
         let mut lines = String::new();
@@ -105,7 +105,7 @@ impl<'a> Active<'a> {
             for row in published(chip.product.arch, driver).filter(|_| self.is_ready()) {
                 match row.place {
                     Place::Class => add(&format!("{class}/{}", row.file)),
-                    // During a reset the driver's own words still read: `name` and the labels.
+                    // During a reset, `name` and the labels can still be read: they come from the driver itself.
                     Place::Hwmon if kind == FaultKind::Reset && row.attr != Attr::HwmonName => add(&format!("{hwmon}/{}", row.file)),
                     _ => {}
                 }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_word_and_its_time() {
+    fn each_kind_has_its_error_and_its_time() {
         for (kind, word) in [("hang", "hang"), ("reset", "ENODATA"), ("eacces", "EACCES"), ("eio", "EIO")] {
             let lines = lines(&format!("n150,fault={kind}:0"), 0, 0);
             assert!(!lines.is_empty() && lines.lines().all(|line| line.split('\t').nth(1) == Some(word)), "{lines}");

@@ -1,4 +1,4 @@
-//! The text of each file of the driver, for a chip in some state. Which files there are is the model's table.
+//! The text of each driver file for a chip in a given state. The model's table lists the files.
 
 use ttmon_model::attributes::{ATTRIBUTES, Attribute, Format, Place};
 use ttmon_model::units::Version;
@@ -8,7 +8,7 @@ use crate::chip::{Chip, Pci};
 use crate::random::{Purpose, Random, whole};
 use crate::telemetry::Telemetry;
 
-/// What each counter gets of a chip's traffic. Programs write into the chip and let it write back; NoC 1 is little used.
+/// The share of each counter in a chip's traffic. Programs mostly write to the chip and let it write back; NoC 1 is little used.
 const TRAFFIC: [(Attr, f64); 12] = [
     (Attr::HostPosted0, 0.40),
     (Attr::HostPosted1, 0.04),
@@ -24,7 +24,7 @@ const TRAFFIC: [(Attr, f64); 12] = [
     (Attr::ChipRead1, 0.02),
 ];
 
-/// The first draw of a counter. Another one would change every simulated machine.
+/// The first random draw of a counter. Another number would change every simulated machine.
 const COUNTER_DRAWS: u64 = 32;
 
 /// The files that this driver publishes for a chip of this architecture.
@@ -32,20 +32,20 @@ pub(crate) fn published(arch: Arch, driver: Version) -> impl Iterator<Item = &'s
     ATTRIBUTES.iter().filter(move |row| row.since(arch).is_some_and(|since| since <= driver))
 }
 
-/// Whether the simulation ever changes the file. Link and slower clocks could, and do not.
+/// Whether the simulation changes the file. Link and slower clocks could change, but do not.
 pub(crate) fn moves(attr: Attr) -> bool {
     let is_sensor =
         matches!(attr, Attr::Temperature | Attr::Power | Attr::Voltage | Attr::Current | Attr::Fan | Attr::Aiclk | Attr::Heartbeat);
     is_sensor || attr.attribute().place == Place::Counters
 }
 
-/// The content of a file, without the end of its line.
+/// The content of a file, without the newline.
 pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetry) -> String {
     let board = chip.board;
     let (silicon, limits) = (board.silicon, board.limits);
     let is_galaxy_bh = board.card_type == "galaxy-blackhole";
     match attr {
-        // The driver multiplies a fixed-point number, so only every 15th or 16th thousandth exists.
+        // The driver multiplies a fixed-point number, so only every 15th or 16th thousandth occurs.
         Attr::Temperature => (whole(now.celsius * 65_536.0) * 1000 / 65_536).to_string(),
         Attr::TemperatureMax => (limits.celsius * 1000).to_string(),
         Attr::Power => (now.watts * 1_000_000).to_string(),
@@ -83,7 +83,7 @@ pub(crate) fn text(chip: &Chip, pci: &Pci, seed: u64, attr: Attr, now: &Telemetr
     }
 }
 
-/// A file that no part of the simulated chip stands behind: the lowest value that its row allows.
+/// A file that is not simulated: the lowest value that its row allows.
 fn unmodelled(row: &Attribute) -> String {
     let number = *row.bounds.start();
     match row.format {
@@ -96,7 +96,7 @@ fn unmodelled(row: &Attribute) -> String {
     }
 }
 
-/// Counters are 32 bits wide and wrap. All ones is what a dead bus answers, so that one value is passed over.
+/// Counters are 32 bits wide and wrap. They skip the value of all ones, which a dead bus returns.
 fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
     let place = TRAFFIC.iter().position(|(counter, _)| *counter == attr);
     let share = place.map_or(0.0, |place| TRAFFIC[place].1);
@@ -105,8 +105,8 @@ fn count(chip: &Chip, seed: u64, attr: Attr, now: &Telemetry) -> u64 {
     (count & 0xFFFF_FFFF).min(0xFFFF_FFFE)
 }
 
-/// What a file shows when the bus answers all ones; `None` where the kernel itself answers. Wormhole's telemetry had 16 bits for most
-/// values before driver 2.9.
+/// The content of a file when the bus returns all ones; `None` if the kernel provides the file. Before driver 2.9, most values of
+/// Wormhole's telemetry had 16 bits.
 pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'static str> {
     let is_narrow = arch == Arch::Wormhole && driver < Version::new(2, 9, 0);
     match attr.attribute().place {
@@ -126,7 +126,7 @@ pub(crate) fn all_ones(attr: Attr, arch: Arch, driver: Version) -> Option<&'stat
         Attr::CardType => "unknown",
         Attr::FirmwareEth => "255.15.4095",
         Attr::FirmwareBundle | Attr::FirmwareM3App | Attr::FirmwareM3Boot | Attr::FirmwareArc | Attr::TtFlash => "255.255.255.255",
-        // The driver's own word, no reading.
+        // A constant of the driver.
         Attr::HwmonName => return None,
         _ => "4294967295",
     })
@@ -147,7 +147,7 @@ mod tests {
         assert!((total - 1.0).abs() < 1e-9);
     }
 
-    /// The model refuses what a dead bus answers, whichever file it is.
+    /// The model rejects the value of a dead bus in every file.
     #[test]
     fn all_ones_is_no_reading() {
         let drivers = [Version::new(2, 5, 0), Version::new(2, 9, 0)];

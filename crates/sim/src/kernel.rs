@@ -1,4 +1,4 @@
-//! Files of the kernel and the driver that no reader of ours asks for: a simulated tree has them as the real one does.
+//! Files of the kernel and the driver that ttmon does not read. A simulated tree has them for completeness.
 
 use ttmon_model::units::Version;
 
@@ -10,7 +10,7 @@ pub(crate) const MAJOR: u32 = 245;
 /// A file with its text and its mode.
 pub(crate) type Extra = (&'static str, &'static str, u32);
 
-/// Readable by everybody, writable by nobody.
+/// Readable by all users, writable by none.
 pub(crate) const READ_ONLY: u32 = 0o444;
 /// A switch of the kernel.
 pub(crate) const SWITCH: u32 = 0o644;
@@ -18,7 +18,7 @@ pub(crate) const SWITCH: u32 = 0o644;
 /// `power/` of the class device and of a hwmon directory.
 pub(crate) const POWER_IDLE: &[Extra] = &[
     ("async", "disabled", SWITCH),
-    // A real one answers EIO, which a plain file cannot.
+    // A real file fails with EIO, which a plain file cannot.
     ("autosuspend_delay_ms", "", SWITCH),
     ("control", "auto", SWITCH),
     ("runtime_active_kids", "0", READ_ONLY),
@@ -104,7 +104,7 @@ pub(crate) fn uevent(chip: &Chip, pci: &Pci, is_bound: bool) -> String {
     )
 }
 
-/// `resource`: BARs 0, 2 and 4 of a device, and nothing else.
+/// `resource`: only BARs 0, 2 and 4 of a device.
 pub(crate) fn resource(chip: &Chip) -> String {
     let base = 0x1_0000_0000 + u64::from(chip.id) * 0x4000_0000;
     let bars = [
@@ -119,7 +119,7 @@ pub(crate) fn resource(chip: &Chip) -> String {
     lines.join("\n")
 }
 
-/// `mappings` in debugfs: a head, and a line for each open file.
+/// `mappings` in debugfs: a header, and a line per open file.
 pub(crate) fn mappings(open: impl Iterator<Item = (u32, &'static str)>) -> String {
     const HEAD: &str = "WARNING: This file is for diagnostic purposes only.
 Its format is not stable and may change in future driver versions.

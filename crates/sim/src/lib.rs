@@ -1,18 +1,17 @@
-//! A simulated machine: the files the driver and TT-Metal would write, kept moving, and real processes to hold them.
+//! A simulated machine: the files that the driver and TT-Metal would write, updated over time, and real processes that use them.
 //!
 //! ```text
 //!  Spec ──► Machine (the plan: chips, processes; what they are at any tick) ──► a tree below a directory
 //!
-//!  ttmon ── Simulation ──► engine ──► worker, worker ...      three kinds of process, all the same program
-//!            owns            moves the tree   each writes its own slot of TT-Metal's statistics
+//!  ttmon ── Simulation ──► engine ──► worker, worker ...      three kinds of process, one program
+//!            owns            updates the tree   each writes its own slot of TT-Metal's statistics
 //! ```
 //!
-//! [`Machine`] is pure: the same spec, seed and tick give the same bytes, but for pids and wall-clock times. A tick is
-//! 250 ms. [`Simulation`] brings a machine to life in other processes; whichever way its owner ends, they end too and
-//! the tree goes with them.
+//! [`Machine`] is pure: spec, seed and tick determine every byte except pids and wall-clock times. A tick is 250 ms. [`Simulation`] runs a
+//! machine in other processes. When its owner ends in any way, they end too and the tree is removed.
 //!
-//! Readers do not know that they look at a simulation. What a plain file cannot say (EIO, a read that hangs) is a line in
-//! `.ttmon-faults` at the root of the tree. What `--deep` reads of a chip is a file of `.ttmon-chips` beside it.
+//! Readers need no special case for a simulation. What a plain file cannot do (EIO, a read that hangs) is a line in `.ttmon-faults` at the
+//! root of the tree. What `--deep` reads of a chip is a file of `.ttmon-chips` in the same directory.
 //!
 //! ```no_run
 //! use std::process::ExitCode;

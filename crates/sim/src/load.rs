@@ -1,21 +1,20 @@
 //! How busy a process keeps its chips.
 //!
-//! The load over some minutes is worked out once and then repeats, each process with a length of its own, so that the
-//! machine as a whole does not repeat soon. Heat lags behind the load, and traffic is its sum over time; both are kept
-//! with it, so that any tick can be looked up.
+//! The load of some minutes is computed once and repeats. Each process has another period, so that the machine as a whole does not repeat
+//! soon. Heat follows the load with a delay, and traffic is the sum of the load; both are stored per tick.
 
 use crate::random::{Purpose, Random, whole};
 
-/// How the load of a program goes up and down.
+/// The pattern of a program's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rhythm {
     /// Requests come and go.
     Serve,
     /// Long steps with a pause for the host after each.
     Train,
-    /// On and off.
+    /// Alternating.
     Bench,
-    /// Somebody tries something now and then.
+    /// Short experiments with pauses.
     Explore,
 }
 
@@ -24,23 +23,23 @@ const HEAT_TICKS: f64 = 80.0;
 const PERIOD_TICKS_MIN: u64 = 1200;
 const PERIOD_TICKS_SPREAD: u64 = 1200;
 
-/// What load did up to some tick.
+/// Load, heat and work at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Activity {
-    /// Now, from 0 to 1.
+    /// From 0 to 1.
     pub(crate) load: f64,
-    /// The load as heat remembers it, from 0 to 1.
+    /// The smoothed load, from 0 to 1.
     pub(crate) heat: f64,
-    /// Sum of the load over all ticks so far.
+    /// The sum of the load over all ticks before.
     pub(crate) work: f64,
 }
 
 /// The repeating load of one process.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// One a tick; `work` begins at 0.
+    /// One per tick; `work` begins at 0.
     ticks: Vec<Activity>,
-    /// Work of a whole round.
+    /// The work of one period.
     work: f64,
 }
 
@@ -50,7 +49,7 @@ impl Trace {
         let period = PERIOD_TICKS_MIN + random.at(u64::MAX) % PERIOD_TICKS_SPREAD;
         let loads: Vec<f64> = (0..period).map(|tick| load(random, rhythm, tick)).collect();
         let warm = |heat: f64, load: f64| heat + (load - heat) / HEAT_TICKS;
-        // One round beforehand, so that the first tick is as warm as the last.
+        // Simulates one period in advance, so that the first tick is as warm as the last.
         let mut heat = loads.iter().fold(0.0, |heat, load| warm(heat, *load));
         let mut work = 0.0;
         let ticks = loads.iter().map(|load| {
@@ -70,7 +69,7 @@ impl Trace {
         Activity { work: now.work + (tick / period) as f64 * self.work, ..now }
     }
 
-    /// After it ended: work stops at once, heat fades.
+    /// After the process ended: work stops at once, heat fades.
     pub(crate) fn after(&self, end: u64, tick: u64) -> Activity {
         let last = self.at(end);
         let cooling = tick.saturating_sub(end) as f64;
@@ -93,13 +92,13 @@ fn load(random: Random, rhythm: Rhythm, tick: u64) -> f64 {
     (load + grain).min(1.0)
 }
 
-/// A level that goes up and down as the rhythm of a program has it, from 0 to 1: what share of its passing memory lives.
+/// The share of temporary memory that is live, from 0 to 1.
 pub(crate) fn level(random: Random, rhythm: Rhythm, tick: u64) -> f64 {
     const STEP_TICKS: u64 = 60;
     let time = tick as f64;
     match rhythm {
         Rhythm::Serve => random.smooth(time / 60.0),
-        // Activations grow on the way forward and go on the way back.
+        // Activations grow in the forward pass and shrink in the backward pass.
         Rhythm::Train => 1.0 - (2.0 * ((tick % STEP_TICKS) as f64 / STEP_TICKS as f64) - 1.0).abs(),
         Rhythm::Bench | Rhythm::Explore => whole(random.smooth(time / 30.0) * 4.0) as f64 / 4.0,
     }

@@ -1,5 +1,4 @@
-//! The plan of a machine: its chips, its processes, and what each is at any tick. It holds no state and asks no clock;
-//! what it says is written by `tree`.
+//! The plan of a machine: its chips, its processes, and their state at any tick. It has no state and no clock. `tree` writes it to files.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +18,7 @@ use crate::random::{Purpose, Random};
 use crate::spec::{Fault, FaultKind, Spec, SpecError};
 use crate::tree::Tree;
 
-/// A simulated machine as planned: the same spec and seed make the same machine.
+/// A planned machine. Spec and seed determine it.
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) seed: u64,
@@ -31,20 +30,19 @@ pub struct Machine {
     buffers: u64,
 }
 
-/// How a planned process fares.
+/// The state of a planned process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// Not there, and nothing of it ever was.
+    /// It never ran.
     Absent,
     /// Alive.
     Running { pid: u32 },
-    /// Killed at a tick: its slots stay as they were.
+    /// Killed at a tick: its slots stay.
     Ended { tick: u64 },
 }
 
 impl Machine {
-    /// Lays out the machine. Fails where the spec asks for too many devices, or for a fault of one that is not there or
-    /// cannot have it.
+    /// Lays out the machine. Fails if the spec has too many devices, or a fault of a device that does not exist or cannot have it.
     pub fn new(spec: &Spec, seed: u64) -> Result<Self, SpecError> {
         let devices: u64 = spec.boards.iter().map(|(board, count)| board.devices() * count).sum();
         if devices > DEVICES_MAX as u64 {
@@ -66,21 +64,21 @@ impl Machine {
         Ok(Self { seed, driver, chips: layout.chips, processes, faults: spec.faults.clone(), buffers: spec.buffers })
     }
 
-    /// How many processes are planned.
+    /// The number of planned processes.
     pub fn process_count(&self) -> usize {
         self.processes.len()
     }
 
-    /// Writes the whole tree below `dir` as it is at a tick. `pids` names the planned processes in their order; one
-    /// without a pid is not there.
+    /// Writes the whole tree of a tick below `dir`. `pids` has an entry for each planned process, in order; `None` means that it does not
+    /// run.
     pub fn write(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
         tree.lay()?;
         tree.write_slots()
     }
 
-    /// Brings a tree that [`Machine::write`] made to a tick, touching only what moves. A process whose pid is gone since
-    /// keeps its slot in TT-Metal's statistics, as a killed one does.
+    /// Updates a tree that [`Machine::write`] made to a tick; only changing files are written. A process that lost its pid keeps its slot
+    /// in TT-Metal's statistics, as a killed one does.
     pub fn update(&self, dir: &Path, tick: u64, pids: &[Option<u32>]) -> io::Result<()> {
         let tree = Tree { machine: self, root: dir, tick, lives: &self.lives(pids), now: clock::unix_time() };
         tree.shift()?;
@@ -101,7 +99,7 @@ impl Machine {
         !self.faults.iter().any(|fault| fault.kind == FaultKind::Unload && fault.is_active(tick))
     }
 
-    /// The processes of a chip with how they fare and which slot each has, in the order in which they came.
+    /// The processes of a chip in the order of arrival, with state and slot.
     pub(crate) fn users<'a>(&'a self, chip: &Chip, lives: &'a [Life]) -> impl Iterator<Item = User<'a>> + use<'a> {
         let id = chip.id;
         self.processes.iter().zip(lives).filter_map(move |(process, life)| {
@@ -110,7 +108,7 @@ impl Machine {
         })
     }
 
-    /// What all processes together make a chip do.
+    /// The combined activity of all processes of a chip.
     pub(crate) fn activity(&self, chip: &Chip, tick: u64, lives: &[Life]) -> Activity {
         let activities = self.users(chip, lives).map(|user| match user.life {
             Life::Absent => Activity::default(),
@@ -124,7 +122,7 @@ impl Machine {
         })
     }
 
-    /// Bytes that a process with a slot has on a chip.
+    /// The bytes that a process with a slot has on a chip.
     pub(crate) fn used(&self, process: &Process, chip: &Chip, tick: u64) -> PerKind<u64> {
         self.share(process.index, process.job.rhythm, chip, self.sharers(chip)).used(tick)
     }
@@ -138,19 +136,19 @@ impl Machine {
         Share { seed: self.seed, process, rhythm, chip: chip.id, product: chip.product, sharers, buffers: self.buffers }
     }
 
-    /// How many buffers a process's memory is spread over.
+    /// The number of buffers per process.
     pub(crate) fn buffers(&self) -> u64 {
         self.buffers
     }
 
-    /// What a process writes into its slot of a chip's statistics.
+    /// The slot of a process in a chip's statistics.
     pub(crate) fn slot(&self, process: &Process, chip: &Chip, tick: u64, pid: u32, now: UnixTime) -> Slot {
         Slot { pid, used: self.used(process, chip, tick), updated: now, name: process.job.program.to_owned() }
     }
 
-    /// What a process that died before the simulation began left in a chip's statistics.
+    /// The slot of a process that died before the simulation began.
     pub(crate) fn leftover(&self, chip: &Chip) -> Slot {
-        // Linux gives out no pid from here on, so nobody alive can be taken for the dead one.
+        // Higher than any pid of Linux, so that no live process has it.
         const PID_LIMIT: u32 = 1 << 22;
         const NEW_YEAR_2026: u64 = 1_767_225_600_000_000_000;
         let random = Random::new(self.seed, Purpose::Leftover, chip.id.into());
@@ -160,7 +158,7 @@ impl Machine {
     }
 }
 
-/// A process as one chip knows it.
+/// A process as a user of one chip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User<'a> {
     pub(crate) process: &'a Process,

@@ -1,4 +1,4 @@
-//! How much memory a process has on a chip: what it keeps, and buffers that come and go.
+//! The memory of a process on a chip: lasting buffers, and buffers that come and go.
 
 use ttmon_model::product::Product;
 use ttmon_model::{Kind, PerKind};
@@ -6,7 +6,7 @@ use ttmon_model::{Kind, PerKind};
 use crate::load::{Rhythm, level};
 use crate::random::{Purpose, Random, whole};
 
-/// Shares of what a chip has of a bar (DRAM, L1) when a process has the chip for itself.
+/// Shares of a chip's memory (DRAM, L1) for a process that has the chip to itself.
 #[derive(Clone, Copy, Debug)]
 struct Appetite {
     dram_kept: f64,
@@ -20,11 +20,11 @@ struct Appetite {
 
 fn appetite(rhythm: Rhythm) -> Appetite {
     match rhythm {
-        // Weights and some traces; the cache of keys and values follows the requests.
+        // Weights and some traces. The KV cache follows the requests.
         Rhythm::Serve => {
             Appetite { dram_kept: 0.46, dram_passing: 0.28, trace: 0.004, l1_kept: 0.06, l1_passing: 0.18, l1_small: 0.02, cb: 0.22 }
         }
-        // Weights, gradients and optimiser; activations grow and shrink with each step.
+        // Weights, gradients and optimizer. Activations grow and shrink with each step.
         Rhythm::Train => {
             Appetite { dram_kept: 0.38, dram_passing: 0.40, trace: 0.0, l1_kept: 0.03, l1_passing: 0.25, l1_small: 0.01, cb: 0.28 }
         }
@@ -34,9 +34,9 @@ fn appetite(rhythm: Rhythm) -> Appetite {
     }
 }
 
-/// A tenth stays free: TT-Metal keeps some for itself, and a chip that is full to the brim is no good example.
+/// A tenth stays free: TT-Metal reserves some memory, and full chips are a bad example.
 const USABLE: f64 = 0.9;
-/// Buffers are whole tiles of 32 x 32 halves.
+/// Buffers are whole tiles of 32 x 32 16-bit values.
 const TILE_BYTES: u64 = 2048;
 
 /// One process on one chip.
@@ -49,7 +49,7 @@ pub(crate) struct Share<'a> {
     pub(crate) product: &'a Product,
     /// Processes with memory on the chip.
     pub(crate) sharers: u64,
-    /// Buffers that a process's memory is made of: the more, the finer it moves.
+    /// The number of buffers per process. With more buffers, memory changes in smaller steps.
     pub(crate) buffers: u64,
 }
 
@@ -58,7 +58,7 @@ impl Share<'_> {
     pub(crate) fn used(&self, tick: u64) -> PerKind<u64> {
         let appetite = appetite(self.rhythm);
         let Product { arch, cores, .. } = self.product;
-        // No two chips of a mesh hold quite the same.
+        // The chips of a mesh differ slightly.
         let size = 0.95 + 0.05 * Random::new(self.seed, Purpose::Memory, self.process).unit(self.chip.into());
         let part = |bytes: u64, share: f64| bytes as f64 * USABLE * size * share / self.sharers as f64;
         let (dram, l1) = (|share| part(self.product.dram_bytes(), share), |share| part(cores * arch.l1_bytes_per_core(), share));
@@ -69,12 +69,12 @@ impl Share<'_> {
         used[Kind::Trace] = tiles(dram(appetite.trace));
         used[Kind::L1] = tiles(l1(appetite.l1_kept)) + passing(l1(appetite.l1_passing));
         used[Kind::L1Small] = tiles(l1(appetite.l1_small));
-        // As much on every core.
+        // Equal on every core.
         used[Kind::Cb] = tiles(l1(appetite.cb) / *cores as f64) * cores;
         used
     }
 
-    /// Half of a process's buffers come and go; so many of them live at a level.
+    /// Half of a process's buffers come and go. Returns the bytes that are live at a level.
     fn passing(&self, bytes: f64, level: f64) -> u64 {
         let buffers = (self.buffers / 2).max(1);
         let live = whole(level * buffers as f64 + 0.5).min(buffers);

@@ -1,7 +1,7 @@
-//! The parts a simulation plays in other processes, and what they say to each other.
+//! The parts of a simulation that run in other processes, and their messages.
 //!
-//! A part is this same program, started with `TTMON_SIM_PART` in its environment. It says on its standard output when it
-//! is ready, with one byte, or why it is not, with a text; afterwards it says nothing.
+//! A part is this program, started with `TTMON_SIM_PART` in its environment. It writes one byte to its standard output when it is ready, or
+//! an error text. Afterwards it writes nothing.
 
 use std::env;
 use std::fmt;
@@ -24,11 +24,11 @@ const SPEC: &str = "TTMON_SIM_PART_SPEC";
 const SEED: &str = "TTMON_SIM_PART_SEED";
 const DIRECTORY: &str = "TTMON_SIM_PART_DIR";
 const READY: u8 = 0x06;
-/// An error text ends here, should it have no end.
+/// Longer error texts are cut.
 const ERROR_BYTES_MAX: u64 = 4096;
 
-/// Plays a part of a simulation, if this process was started for that: the first thing a program does that starts
-/// simulations. The result is what to exit with.
+/// Runs a part of a simulation if this process was started for that. Call it first in `main` of a program that starts simulations, and exit
+/// with its result.
 pub fn run_as_part() -> Option<ExitCode> {
     let play = match env::var(PART).ok()?.as_str() {
         "engine" => engine::run,
@@ -36,20 +36,20 @@ pub fn run_as_part() -> Option<ExitCode> {
         _ => return None,
     };
     let Err(error) = play() else { return Some(ExitCode::SUCCESS) };
-    // Whoever started it may be gone; then nobody wants to know.
+    // The parent may be gone; then there is no reader.
     let _ = write!(io::stdout(), "{error}");
     Some(ExitCode::FAILURE)
 }
 
-/// A process of this program that will play a part.
+/// A command that starts this program as a part.
 pub(crate) fn command(part: &str) -> Command {
-    // Not the program's path: the file there may be another one by now.
+    // Not the program's path: the file there may have been replaced.
     let mut command = Command::new("/proc/self/exe");
     command.env(PART, part);
     command
 }
 
-/// What engine and workers must know.
+/// The settings of engine and workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Errand {
     pub(crate) spec: Spec,
@@ -58,7 +58,7 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    /// Puts it into the environment of a part; the parts that one starts inherit it.
+    /// Sets the environment of a part. Parts that it starts inherit it.
     pub(crate) fn give_to(&self, command: &mut Command) {
         command.env(SPEC, &self.spec.text).env(SEED, self.seed.to_string()).env(DIRECTORY, &self.directory);
     }
@@ -75,13 +75,13 @@ impl Errand {
     }
 }
 
-/// A number in the environment.
+/// Parses a number from the environment.
 pub(crate) fn number<T: FromStr>(name: &str) -> io::Result<T> {
     let text = env::var(name).map_err(io::Error::other)?;
     text.parse().map_err(|_| io::Error::other(format!("{name} is not a number")))
 }
 
-/// Tells whoever started this part that all is well.
+/// Reports to the parent that this part is ready.
 pub(crate) fn say_ready() -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(&[READY])?;
@@ -105,8 +105,8 @@ impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(text) => f.write_str(text),
-            Self::Ended => f.write_str("it ended without a word"),
-            Self::Silent(timeout) => write!(f, "nothing heard of it in {} s", timeout.as_secs()),
+            Self::Ended => f.write_str("it ended without a message"),
+            Self::Silent(timeout) => write!(f, "no message in {} s", timeout.as_secs()),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -120,7 +120,7 @@ impl From<io::Error> for NotReady {
     }
 }
 
-/// Waits until a part says that it is ready; the error is what it said instead.
+/// Waits until a part is ready; the error is its message.
 pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> Result<(), NotReady> {
     if !wait_readable(&answers, timeout)? {
         return Err(NotReady::Silent(timeout));
@@ -136,7 +136,7 @@ pub(crate) fn await_ready(mut answers: impl Read + AsFd, timeout: Duration) -> R
     Err(NotReady::Failed(String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Waits until there is something to read, or the other end is closed. False when time is up.
+/// Waits until the descriptor is readable or closed. Returns false on timeout.
 pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -144,7 +144,7 @@ pub(crate) fn wait_readable(fd: impl AsFd, timeout: Duration) -> io::Result<bool
         let left = Timespec::try_from(left).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
             Ok(ready) => return Ok(ready > 0),
-            // A signal, such as that of a resized terminal, is no answer.
+            // A signal, such as a resized terminal, is no result.
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_ready_or_says_why_not() {
+    fn a_part_is_ready_or_reports_why_not() {
         assert_eq!(hear(&[READY]), None);
         assert_eq!(hear(b"no space left").as_deref(), Some("no space left"));
-        assert_eq!(hear(b"").as_deref(), Some("it ended without a word"));
+        assert_eq!(hear(b"").as_deref(), Some("it ended without a message"));
         let (reader, _writer) = io::pipe().unwrap();
         let why = await_ready(reader, Duration::ZERO).err().map(|why| why.to_string());
-        assert_eq!(why.as_deref(), Some("nothing heard of it in 0 s"));
+        assert_eq!(why.as_deref(), Some("no message in 0 s"));
     }
 }

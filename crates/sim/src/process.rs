@@ -1,4 +1,4 @@
-//! The programs that run on the machine: which chips each has, and under which name.
+//! The programs on the machine: their chips and names.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::spec::Spec;
 /// A program as `ps` shows it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// `argv[0]`, and `comm` cut to what the kernel keeps.
+    /// `argv[0]`; `comm` is cut to the kernel's limit.
     pub(crate) program: &'static str,
     pub(crate) arguments: &'static [&'static str],
     pub(crate) rhythm: Rhythm,
@@ -26,9 +26,9 @@ static JOBS: [Job; 6] = [
     Job { program: "python3", arguments: &["finetune.py", "--lora", "--dataset", "alpaca"], rhythm: Rhythm::Train },
 ];
 
-/// One that has a device open and reports nothing.
+/// A program that has a device open and reports nothing.
 static UNTRACKED: Job = Job { program: "python3", arguments: &["-m", "ipykernel_launcher", "-f", "kernel.json"], rhythm: Rhythm::Explore };
-/// From so many processes on, one is of that kind.
+/// With this many processes, one is untracked.
 const UNTRACKED_FROM: usize = 3;
 
 /// A planned process.
@@ -48,12 +48,12 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub(crate) chip: u32,
-    /// Its slot in the chip's statistics; `None` where it reports nothing.
+    /// Its slot in the chip's statistics; `None` if it reports nothing.
     pub(crate) slot: Option<usize>,
 }
 
 impl Process {
-    /// Its load over time. Worked out when first asked for: a worker never asks.
+    /// Its load over time. Computed on first use: a worker never needs it.
     pub(crate) fn trace(&self) -> &Trace {
         self.trace.get_or_init(|| Trace::new(self.seed, self.index, self.job.rhythm))
     }
@@ -70,13 +70,13 @@ pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
         let job = if is_untracked { &UNTRACKED } else { &JOBS[index % JOBS.len()] };
         let random = Random::new(seed, Purpose::Chips, index as u64);
         let mut chips = chips(layout, index, count, is_untracked);
-        // Now and then a program leaves the chips behind the first ones alone.
+        // Some programs use only the first chips.
         if random.at(0).is_multiple_of(4) {
             chips.retain(|chip| matches!(layout.chips[*chip as usize].seat, Seat::Local(_)));
         }
         let uses = chips.into_iter().map(|chip| {
             let taken = &mut slots_taken[chip as usize];
-            // TT-Metal gives no slot to a process that comes too late, and the last one is for what dead ones leave.
+            // TT-Metal gives no slot to a process that comes too late. The last slot is for dead processes.
             let slot = (!is_untracked && *taken < STALE_SLOT).then_some(*taken);
             *taken += usize::from(slot.is_some());
             Use { chip, slot }
@@ -87,11 +87,11 @@ pub(crate) fn plan(spec: &Spec, seed: u64, layout: &Layout) -> Vec<Process> {
     processes
 }
 
-/// The units are dealt out in equal runs, or shared where there are fewer units than processes.
+/// The units are divided evenly, or shared if there are fewer units than processes.
 fn chips(layout: &Layout, index: usize, count: usize, is_untracked: bool) -> Vec<u32> {
     let units = layout.units.len();
     let first = if count <= units { index * units / count } else { index % units };
-    // One that only tries something takes no more than it must, so something stays idle on larger machines.
+    // An untracked program takes one unit only, so that larger machines have idle chips.
     let end = if count <= units && !is_untracked { (index + 1) * units / count } else { first + 1 };
     layout.units[first..end].concat()
 }

@@ -1,7 +1,6 @@
-//! Numbers that look random and depend on nothing but a seed and a place. There is no state to carry on, so any tick
-//! can be asked for at once.
+//! Pseudorandom numbers that depend only on a seed and an index. There is no state, so any tick can be computed directly.
 
-/// What the numbers are for: two purposes never see the same ones.
+/// The use of the numbers. Two purposes never share numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Serial,
@@ -25,17 +24,17 @@ impl Random {
         Self { key: [seed, purpose as u64, owner].into_iter().fold(0, |key, part| mix(key.wrapping_add(mix(part)))) }
     }
 
-    /// The number at a place. Different places give different numbers: every step is one to one.
+    /// The number at an index. Every step is one to one, so different indices give different numbers.
     pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.key.wrapping_add(mix(index)))
     }
 
-    /// The number at a place, from 0 up to but not including 1.
+    /// The number at an index, in `0.0..1.0`.
     pub(crate) fn unit(self, index: u64) -> f64 {
         (self.at(index) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A curve through [`Random::unit`] of whole places, without jumps or corners.
+    /// A smooth curve through [`Random::unit`] at whole indices.
     pub(crate) fn smooth(self, position: f64) -> f64 {
         let left = whole(position);
         let way = position - left as f64;
@@ -52,7 +51,7 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The whole part of a quantity; nothing below 0 is one.
+/// The whole part of a quantity; 0 if negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float's cast saturates, which is what is meant")]
 pub(crate) fn whole(quantity: f64) -> u64 {
     quantity as u64

@@ -1,7 +1,7 @@
-//! TT-Metal's statistics as a simulated machine keeps them.
+//! TT-Metal's statistics of a simulated machine.
 //!
-//! A region has two kinds of owner, and nobody writes what is another's: whoever moves the tree owns the head (version,
-//! totals, figures of the chip) and the slot of dead processes; each process owns its slot, at a place fixed in the plan.
+//! Each part of a region has one writer. The tree writes the head (version, totals, figures of the chip) and the slot of dead processes.
+//! Each process writes its own slot, at an index fixed in the plan.
 //!
 //! | bytes | what | owner |
 //! |---|---|---|
@@ -18,31 +18,30 @@ use ttmon_model::PerKind;
 use ttmon_model::region::{BYTES, Region, SLOT_BYTES, SLOTS_AT as HEAD_BYTES, Slot, file_name};
 use ttmon_model::units::UnixTime;
 
-/// The slot that a dead process is said to have left behind.
+/// The slot of a dead process.
 pub(crate) const STALE_SLOT: usize = 63;
 const VERSION: u32 = 3;
-/// Entries for chips in the head: 16 of 48 bytes.
+/// The offset of the 16 chip entries in the head, 48 bytes each.
 const CHIPS_AT: usize = 88;
 const CHIP_BYTES: usize = 48;
 const _: () = assert!(CHIPS_AT + 16 * CHIP_BYTES == HEAD_BYTES && HEAD_BYTES + (STALE_SLOT + 1) * SLOT_BYTES < BYTES);
 
-/// Where the region of a chip lies below a tree's root.
+/// The path of a chip's region below a tree's root.
 pub(crate) fn path(root: &Path, unique_id: u64) -> PathBuf {
     root.join("dev/shm").join(file_name(unique_id))
 }
 
-/// Opens a region, making it when it is not there yet.
+/// Opens a region; creates it if it does not exist.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.set_len(BYTES as u64)?;
     Ok(file)
 }
 
-/// What the head says.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) unique_id: u64,
-    /// The chip's number inside the process that came last.
+    /// The chip's number inside the latest process.
     pub(crate) device_id: u32,
     /// Slots in use.
     pub(crate) processes: u32,
@@ -64,7 +63,7 @@ impl Head {
         put(4, &self.processes.to_le_bytes());
         put(8, &self.updated.0.to_le_bytes());
         put(16, &self.processes.to_le_bytes());
-        // The first entry is this chip and repeats its totals; all ones in the others' chip id is "unused".
+        // The first entry is this chip and repeats its totals. An entry with the chip id all ones is unused.
         put(CHIPS_AT, &self.device_id.to_le_bytes());
         put(CHIPS_AT + 8, &totals);
         for unused in 1..16 {

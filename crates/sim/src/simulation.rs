@@ -59,7 +59,7 @@ impl Simulation {
         &self.root
     }
 
-    /// The number that tells this machine's ledgers from those of others; never 0.
+    /// Distinguishes this machine's ledgers from others; never 0.
     pub fn mark(&self) -> u64 {
         directory::mark(&self.root)
     }
@@ -71,7 +71,7 @@ impl Drop for Simulation {
             return;
         }
         if let Some(mut orders) = self.orders.take() {
-            // The word counts, whatever it is: closing alone is not seen while a forked process holds a copy.
+            // Send a byte: closing alone is not noticed while a forked process holds a copy of the pipe.
             let _ = orders.write_all(b"\n");
         }
         if let Some(answers) = self.answers.take() {
@@ -86,9 +86,9 @@ impl Drop for Simulation {
 /// Why a simulated machine did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The spec asks for a machine that cannot be.
+    /// The spec describes an impossible machine.
     Spec(SpecError),
-    /// There is no place for its files.
+    /// No directory for its files.
     Directory(io::Error),
     /// Its engine could not be started.
     Spawn(io::Error),

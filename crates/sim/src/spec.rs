@@ -1,7 +1,7 @@
-//! What to simulate, as typed: `t3k,p150x2,procs=5,fault=hot:2@10`.
+//! Parses what to simulate: `t3k,p150x2,procs=5,fault=hot:2@10`.
 //!
-//! The grammar is settled here. Whether the machine can be built (how many devices there are, which one a fault means)
-//! is settled where it is laid out, in [`crate::Machine::new`].
+//! This module checks the grammar. [`crate::Machine::new`] checks whether the machine can be built: how many devices there are, and which
+//! one a fault means.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use ttmon_model::units::Version;
 
 use crate::board::{BOARDS, Board};
 
-/// More processes than this say nothing more, and each is a real one.
+/// Each one is a real process; more would show nothing new.
 pub(crate) const PROCESSES_MAX: usize = 200;
-/// As many buffers as a ledger of one process lists.
+/// The number of buffers that a ledger lists per process.
 pub(crate) const BUFFERS_MAX: u64 = 1 << 20;
 const BUFFERS_DEFAULT: u64 = 64;
 /// A tick is 250 ms.
 pub(crate) const TICKS_PER_SECOND: u64 = 4;
 
-/// A simulated machine in words that were understood.
+/// A parsed specification of a simulated machine.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub(crate) text: String,
     pub(crate) boards: Vec<(&'static Board, u64)>,
-    /// `None`: as many as suit the boards.
+    /// `None`: a number that suits the boards.
     pub(crate) processes: Option<usize>,
     pub(crate) buffers: u64,
     pub(crate) faults: Vec<Fault>,
-    /// `None`: the newest that the boards need.
+    /// `None`: the newest driver that the boards need.
     pub(crate) driver: Option<Version>,
 }
 
-/// Names that boards go by elsewhere.
+/// Other names of boards.
 const OTHER_NAMES: [(&str, &str); 1] = [("t3000", "t3k")];
 
-/// Words that a spec may begin with or go on with, and what they mean.
+/// The words of a spec, with a description each.
 pub fn words() -> impl Iterator<Item = (String, &'static str)> {
     let boards = BOARDS.iter().map(|board| (board.name.to_owned(), "board, xN for several"));
     let faults = FaultKind::ALL.into_iter().map(|kind| (format!("fault={}:", kind.name()), "a fault of a device"));
@@ -51,7 +51,7 @@ pub fn words() -> impl Iterator<Item = (String, &'static str)> {
 const DRIVERS: [(&str, Version); 4] =
     [("2.5", Version::new(2, 5, 0)), ("2.7", Version::new(2, 7, 0)), ("2.9", Version::new(2, 9, 0)), ("2.10", Version::new(2, 10, 0))];
 
-/// Something that goes wrong with one device from some tick on, until another.
+/// A fault of one device from one tick until another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
@@ -66,10 +66,10 @@ impl Fault {
     }
 }
 
-/// What can go wrong with a simulated device.
+/// The kinds of faults of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Reads of its telemetry never come back.
+    /// Reads of its telemetry never return.
     Hang,
     /// It is unbound from the driver: its names vanish.
     Gone,
@@ -77,21 +77,21 @@ pub enum FaultKind {
     Unplug,
     /// The driver is unloaded: the names of all devices vanish, the class and the module.
     Unload,
-    /// It is being reset: readings give `ENODATA`, all ones up to driver 2.8.
+    /// It is being reset: reads fail with `ENODATA`; up to driver 2.8 they return all ones.
     Reset,
     /// Its firmware is not ready: no `tt_*` files and no sensors.
     Starting,
-    /// Its telemetry may not be read: `EACCES`.
+    /// Its telemetry is not permitted: `EACCES`.
     Eacces,
-    /// Its telemetry cannot be read: `EIO`.
+    /// Its telemetry fails: `EIO`.
     Eio,
-    /// Its telemetry is what a dead bus answers: all ones.
+    /// Its telemetry is all ones, as from a dead bus.
     Garbage,
     /// It is at its temperature limit.
     Hot,
     /// It is near its temperature limit and clocks down.
     Throttle,
-    /// The kernel does not know the highest speed of its PCIe link.
+    /// The maximum speed of its PCIe link is unknown.
     Link,
     /// A process died and left its slot in TT-Metal's statistics of this chip.
     Stale,
@@ -114,7 +114,7 @@ impl FaultKind {
         Self::Link,
     ];
 
-    /// The word in a spec.
+    /// The name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hang => "hang",
@@ -135,7 +135,7 @@ impl FaultKind {
 }
 
 impl Spec {
-    /// Reads `BOARD[xN][,BOARD[xN]...][,OPTION...]`.
+    /// Parses `BOARD[xN][,BOARD[xN]...][,OPTION...]`.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut spec =
             Self { text: text.to_owned(), boards: Vec::new(), processes: None, buffers: BUFFERS_DEFAULT, faults: Vec::new(), driver: None };
@@ -163,7 +163,7 @@ impl Spec {
     }
 }
 
-/// One item that must be a board: `n300` or `n300x4`.
+/// Parses a board item: `n300` or `n300x4`.
 fn boards(item: &str) -> Result<(&'static Board, u64), SpecError> {
     let item = item.to_ascii_lowercase();
     let named = |name: &str| {
@@ -208,29 +208,29 @@ where
     number.ok_or_else(|| SpecError::Number { item: item.to_owned(), range: format!("{} to {}", range.start(), range.end()) })
 }
 
-/// What is wrong with a spec, and what would be right.
+/// An invalid spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecError {
-    /// Nothing to simulate.
+    /// No board.
     NoBoard,
     /// Neither a board nor an option.
     Unknown {
         /// As typed.
         item: String,
     },
-    /// An option that may be given once, given again.
+    /// An option that was given twice.
     Twice {
         /// As typed.
         item: String,
     },
-    /// A number that is none, or out of its range.
+    /// Not a number, or out of range.
     Number {
         /// As typed.
         item: String,
-        /// What it may be.
+        /// The allowed values.
         range: String,
     },
-    /// A fault that does not read as one.
+    /// A malformed fault.
     Fault {
         /// As typed.
         item: String,
@@ -245,21 +245,21 @@ pub enum SpecError {
         /// As typed.
         item: String,
     },
-    /// More devices than anything looks at.
+    /// More devices than [`DEVICES_MAX`].
     TooManyDevices {
-        /// How many it would be.
+        /// The number of devices.
         devices: u64,
     },
-    /// A fault of a device that is not there.
+    /// A fault of a device that does not exist.
     NoSuchDevice {
-        /// The id given.
+        /// The given id.
         device: u32,
-        /// The highest there is.
+        /// The highest id.
         last: u32,
     },
-    /// A fault that a chip without files of its own cannot have.
+    /// A fault that a remote chip cannot have, because it has no files.
     RemoteFault {
-        /// The id given.
+        /// The given id.
         device: u32,
         /// The fault.
         kind: FaultKind,

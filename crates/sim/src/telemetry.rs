@@ -1,4 +1,4 @@
-//! A chip at one tick: what its sensors, clocks and counters would say.
+//! The sensors, clocks and counters of a chip at one tick.
 
 use crate::board::Board;
 use crate::chip::Chip;
@@ -6,10 +6,10 @@ use crate::load::Activity;
 use crate::random::{Purpose, Random, whole};
 use crate::spec::TICKS_PER_SECOND;
 
-/// What the heat does to a chip.
+/// How hot a chip is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strain {
-    /// It goes with the load.
+    /// As its load.
     None,
     /// Just below the limit: the clock steps back.
     Throttle,
@@ -17,24 +17,24 @@ pub(crate) enum Strain {
     Limit,
 }
 
-/// The values behind a chip's files, in the files' own grain where that is coarse.
+/// The values of a chip's files, rounded as the files round them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Telemetry {
     pub(crate) celsius: f64,
-    /// Firmware cuts watts and amperes to whole ones.
+    /// Firmware truncates watts and amperes.
     pub(crate) watts: u64,
     pub(crate) amperes: u64,
     pub(crate) millivolts: u64,
     pub(crate) aiclk_mhz: u64,
     pub(crate) fan_rpm: u64,
     pub(crate) heartbeat: u64,
-    /// Words that went over PCIe, both ways, since the first tick.
+    /// Words sent over PCIe in both directions since the first tick.
     pub(crate) words: f64,
 }
 
-/// Wormhole's rate is not documented; Blackhole's firmware counts its updates, ten a second.
+/// Wormhole's rate is not documented. Blackhole's firmware counts its updates, ten per second.
 const HEARTBEATS_PER_SECOND: u64 = 10;
-/// The driver itself reads over PCIe even when nobody else does.
+/// The driver itself reads over PCIe on an idle chip.
 const HOUSEKEEPING_WORDS_PER_TICK: f64 = 50.0;
 /// A busy chip moves 0.6 to 2.5 GB/s, depending on what a word is; a single lane carries less.
 const WORDS_PER_SECOND_WIDE: f64 = 40e6;
@@ -43,7 +43,7 @@ const WORDS_PER_SECOND_NARROW: f64 = 15e6;
 const IDLE_LOAD: f64 = 0.05;
 
 impl Telemetry {
-    /// A chip with so many lanes at a tick. A pure function: nothing is remembered from the tick before.
+    /// Computes the state at a tick. A pure function: the previous tick is not used.
     pub(crate) fn at(chip: &Chip, lanes: u32, seed: u64, tick: u64, activity: Activity, strain: Strain) -> Self {
         let Board { idle, busy, limits, has_fan, .. } = chip.board;
         let random = Random::new(seed, Purpose::Jitter, chip.id.into());
@@ -82,7 +82,7 @@ fn aiclk_mhz(board: &Board, load: f64, strain: Strain) -> u64 {
         Strain::Limit => idle,
         Strain::Throttle => busy * 4 / 5,
         Strain::None if load <= IDLE_LOAD => idle,
-        // Blackhole gives up a little of its clock where it nears its power limit.
+        // Blackhole lowers its clock slightly near its power limit.
         Strain::None if silicon.arch == ttmon_model::Arch::Blackhole => busy - whole((load - 0.8).max(0.0) * 300.0),
         Strain::None => busy,
     }

@@ -1,4 +1,4 @@
-//! The tree of files: where everything lies below the root, and how it is written while others read it.
+//! The tree of files below the root, and how it is written while others read it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -27,20 +27,20 @@ enum Which {
     Moving,
 }
 
-/// A machine at one moment, to be written below a root.
+/// A machine at one tick, to be written below a root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tree<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) root: &'a Path,
     pub(crate) tick: u64,
-    /// How each planned process fares.
+    /// The state of each planned process.
     pub(crate) lives: &'a [Life],
     /// The wall clock, which only TT-Metal's statistics show.
     pub(crate) now: UnixTime,
 }
 
 impl Tree<'_> {
-    /// Writes everything but the slots of processes.
+    /// Writes everything except the slots of processes.
     pub(crate) fn lay(&self) -> io::Result<()> {
         for directory in ["sys/bus/pci/devices", "sys/bus/pci/drivers", "sys/class/hwmon", "dev/shm", image::DIRECTORY] {
             fs::create_dir_all(self.root.join(directory))?;
@@ -48,12 +48,12 @@ impl Tree<'_> {
         self.write(Which::All)
     }
 
-    /// Writes what moves, but for the slots of processes.
+    /// Writes what changes, except the slots of processes.
     pub(crate) fn shift(&self) -> io::Result<()> {
         self.write(Which::Moving)
     }
 
-    /// Writes the slots of processes that run, where no workers do it themselves.
+    /// Writes the slots of running processes, if no workers do.
     pub(crate) fn write_slots(&self) -> io::Result<()> {
         for (process, life) in self.machine.processes.iter().zip(self.lives) {
             let Life::Running { pid } = *life else { continue };
@@ -81,7 +81,7 @@ impl Tree<'_> {
             self.write_files(chip, pci, which, faults, is_loaded)?;
             if is_loaded && faults.is_bound() {
                 self.write_users(chip)?;
-                // Last: whoever finds the name finds the files.
+                // Last, so that the name never appears before its files.
                 seat.link_class()?;
             } else if is_loaded && faults.keeps_link() {
                 seat.link_class()?;
@@ -162,7 +162,7 @@ impl Tree<'_> {
         fs::rename(&fresh, &path)
     }
 
-    /// What the driver lists of the processes that have a chip open.
+    /// The driver's list of processes that have a chip open.
     fn write_users(&self, chip: &Chip) -> io::Result<()> {
         put(&self.root.join(format!("proc/driver/tenstorrent/{}/pids", chip.id)), &self.pids(chip), READ_ONLY)?;
         let open = self.machine.users(chip, self.lives).filter_map(|user| match user.life {
@@ -173,7 +173,7 @@ impl Tree<'_> {
         put(&path, &kernel::mappings(open.flatten()), READ_ONLY)
     }
 
-    /// One line for each open file, the newest first.
+    /// One line per open file, the newest first.
     fn pids(&self, chip: &Chip) -> String {
         let mut lines: Vec<String> = Vec::new();
         for user in self.machine.users(chip, self.lives) {
@@ -185,7 +185,7 @@ impl Tree<'_> {
         lines.concat()
     }
 
-    /// The head of a chip's statistics, and what a dead process left. A chip that nobody reports on has no file.
+    /// The head of a chip's statistics, and the slots of dead processes. A chip that no process reports on has no file.
     fn write_region(&self, chip: &Chip) -> io::Result<()> {
         let Self { machine, tick, .. } = *self;
         let users: Vec<_> = machine.users(chip, self.lives).filter(|user| user.slot.is_some()).collect();
@@ -214,7 +214,7 @@ impl Tree<'_> {
         leftover.map_or(Ok(()), |slot| region::write_slot(&file, STALE_SLOT, slot))
     }
 
-    /// The list of injected errors. It is replaced as a whole, and only when it changes: a reader sees the old or the new.
+    /// Writes the list of injected errors. The file is replaced as a whole, and only when it changes.
     fn write_faults(&self) -> io::Result<()> {
         let Self { machine, tick, .. } = *self;
         if machine.faults.is_empty() {
@@ -239,8 +239,7 @@ fn locals(machine: &Machine) -> impl Iterator<Item = (&Chip, &Pci)> {
     })
 }
 
-/// What there is of one chip, as the driver and the kernel have it. Each part is laid or removed when it is not as it should be; the
-/// answers say whether it was laid anew.
+/// The files of one chip. Each method creates or removes a part as needed, and returns whether the part was created.
 struct Presence<'a> {
     root: &'a Path,
     chip: &'a Chip,
@@ -284,7 +283,7 @@ impl Presence<'_> {
         Ok(true)
     }
 
-    /// The class device with its counters, and what the driver has of it elsewhere.
+    /// The class device with its counters, and the driver's other files of the device.
     fn set_bound(&self, is_bound: bool, keeps_link: bool) -> io::Result<bool> {
         let (device, class, id, bdf) = (self.directory(Place::Pci), self.directory(Place::Class), self.chip.id, self.pci.bdf());
         let users = self.root.join(format!("proc/driver/tenstorrent/{id}"));
@@ -307,7 +306,7 @@ impl Presence<'_> {
             fs::create_dir_all(directory)?;
         }
         put(&users.join("pids"), "", READ_ONLY)?;
-        // Another user than root could not remove it again.
+        // Only root could remove the file again.
         if rustix::process::geteuid().is_root() {
             fs::set_permissions(&users, Permissions::from_mode(0o555))?;
         }
@@ -321,7 +320,7 @@ impl Presence<'_> {
         Ok(true)
     }
 
-    /// What the driver publishes once the firmware is ready: the sensors here, `tt_*` files with the other files.
+    /// The files that exist once the firmware is ready: the sensors here, the `tt_*` files with the others.
     fn set_ready(&self, is_ready: bool) -> io::Result<bool> {
         let hwmon = self.directory(Place::Hwmon);
         let listed = self.root.join(format!("sys/class/hwmon/hwmon{}", self.pci.hwmon));
@@ -374,7 +373,7 @@ fn link(target: &str, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, a link, or a directory with everything in it. What is not there is no error.
+/// Removes a file, a link, or a directory with its content. A missing path is no error.
 fn vanish(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
     let removed = match fs::symlink_metadata(path) {
@@ -388,7 +387,7 @@ fn vanish(path: impl AsRef<Path>) -> io::Result<()> {
     }
 }
 
-/// Puts these files into a directory, which is made if need be.
+/// Writes files into a directory, which is created if needed.
 fn put_all(directory: &Path, files: &[kernel::Extra]) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     files.iter().try_for_each(|(file, text, mode)| put_line(&directory.join(file), text, *mode))
@@ -398,7 +397,7 @@ fn put_line(path: &Path, line: &str, mode: u32) -> io::Result<()> {
     put(path, &if line.is_empty() { String::new() } else { format!("{line}\n") }, mode)
 }
 
-/// Opens a file for writing although nobody but root may write to it.
+/// Opens a file for writing that only root may write.
 fn open(path: &Path, mode: u32) -> io::Result<File> {
     let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(path);
     match open() {
@@ -412,8 +411,8 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Puts a text into a file in place, since readers keep their files open. A shorter text first ends in blank lines over
-/// the old one's rest, then the file is cut: a reader in between sees no mixture of two numbers.
+/// Replaces a file's text in place, because readers keep the file open. A shorter text is padded with blank lines before the file is
+/// truncated, so that a reader never sees a mixture of two numbers.
 fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let file = open(path, mode)?;
     let bytes_before = usize::try_from(file.metadata()?.len()).unwrap_or(0);

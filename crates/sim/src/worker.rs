@@ -1,5 +1,4 @@
-//! A simulated process: it looks like somebody's program, keeps its slots in TT-Metal's statistics up to date, and dies
-//! with the engine.
+//! A simulated process: it resembles a user's program, updates its slots in TT-Metal's statistics, and dies with the engine.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -25,12 +24,12 @@ const PROCESS: &str = "TTMON_SIM_PART_PROCESS";
 const START: &str = "TTMON_SIM_PART_START";
 const ENGINE: &str = "TTMON_SIM_PART_ENGINE";
 
-/// Starts the worker for a planned process. It inherits the rest of its errand from this process's environment.
+/// Starts the worker of a planned process. It inherits its other settings from the environment.
 pub(crate) fn spawn(process: &Process, clock: Clock) -> io::Result<Child> {
     let mut command = part::command("worker");
     command.env(PROCESS, process.index.to_string()).env(START, clock.nanos().to_string());
     command.env(ENGINE, std::process::id().to_string());
-    // It speaks of the devices of the real machine.
+    // It refers to devices of the real machine.
     command.env_remove("TT_VISIBLE_DEVICES");
     command.arg0(process.job.program).args(process.job.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
@@ -38,7 +37,7 @@ pub(crate) fn spawn(process: &Process, clock: Clock) -> io::Result<Child> {
 
 pub(crate) fn run() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The signal comes for a death from now on; this is for one before.
+    // The signal covers a death from now on; this covers an earlier one.
     let engine: i32 = part::number(ENGINE)?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != engine) {
         return Ok(());
@@ -66,8 +65,8 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// Chips of which this process tells every buffer. One program in four was started without tracking: TT-Metal's own
-/// statistics are all that is known of it.
+/// The chips on which this process tracks every buffer. One program in four runs without tracking: then only TT-Metal's statistics are
+/// known.
 fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a Chip, Buffers)> {
     if process.index % 4 == 1 {
         return Vec::new();
@@ -78,7 +77,7 @@ fn tracked<'a>(machine: &'a Machine, process: &Process, root: &Path) -> Vec<(&'a
     chips.into_iter().map(|chip| (chip, Buffers::new(chip))).collect()
 }
 
-/// Where this process reports: the region, its place there, and the chip it is about.
+/// Where this process reports: the region file, its slot, and the chip.
 type RegionSlot<'a> = (File, usize, &'a Chip);
 
 fn slots<'a>(machine: &'a Machine, process: &Process, root: &Path) -> io::Result<Vec<RegionSlot<'a>>> {

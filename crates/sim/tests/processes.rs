@@ -1,7 +1,6 @@
-//! The processes of a simulation: that they run and look as they should, and that nothing of them is left behind,
-//! whichever way anybody ends.
+//! The processes of a simulation: that they run, and that nothing is left behind, however a process ends.
 //!
-//! This test has its own `main`, since it is also the program that its simulations start again and again.
+//! This test has its own `main`, because its simulations start this program.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -97,7 +96,7 @@ fn parent_of(number: u32) -> u32 {
     line.trim().parse().unwrap()
 }
 
-/// Waits until something holds: far longer than it takes, since a test must not fail because the machine has other things to do.
+/// Waits until a condition holds. The timeout is generous, because the machine may be busy.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -117,7 +116,7 @@ fn a_machine_runs_and_goes() {
         assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "python3\n");
         assert!(is_alive(*pid));
     }
-    // Two report, and what they report moves; one holds a device and says nothing.
+    // Two processes report changing memory; one holds a device and reports nothing.
     assert_eq!(slot_pids(&root), pids[..2]);
     let engine = parent_of(pids[0]);
     let heartbeat = root.join("sys/class/tenstorrent/tenstorrent!0/tt_heartbeat");
@@ -221,7 +220,7 @@ fn bad_machines_do_not_start() {
     let error = Simulation::start(&Spec::parse("n150,fault=hot:1").unwrap(), 1).unwrap_err();
     assert!(matches!(error, StartError::Spec(_)), "{error}");
     assert_eq!(error.to_string(), "no device 1 to have a fault; this machine has 0 to 0");
-    // Something else in the environment than the simulator put there: nothing is started and nothing removed.
+    // A foreign directory in the environment: nothing is started and nothing removed.
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(env::current_exe().unwrap());
     command.env("TTMON_SIM_PART", "engine").env("TTMON_SIM_PART_SPEC", "n150").env("TTMON_SIM_PART_SEED", "1");

@@ -1,6 +1,6 @@
-//! The simulated tree beside the real driver's: names, modes and formats of every file, for each driver that can be chosen.
+//! Compares the simulated tree with the real driver's: names, modes and formats of every file, for each driver version.
 //!
-//! `driver-real.tsv` is made from dumps of the real driver on simulated boards; docs/simulation.md lists what a plain file cannot say.
+//! `driver-real.tsv` is made from dumps of the real driver on simulated boards. docs/simulation.md lists what a plain file cannot do.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -40,7 +40,7 @@ fn write(spec: &str, tick: u64) -> TempDir {
     directory
 }
 
-/// Where a path of the table is in a simulated tree.
+/// Maps a path of the table to the simulated tree.
 fn place(root: &Path, path: &str) -> PathBuf {
     let hwmon = fs::read_dir(root.join(CLASS).join("device/hwmon")).into_iter().flatten().flatten().next();
     let hwmon = hwmon.map_or_else(|| "hwmonK".to_owned(), |entry| entry.file_name().into_string().unwrap());
@@ -97,7 +97,7 @@ fn format(content: &str) -> String {
     lines.join("\\n")
 }
 
-/// What differs between a simulated board and the real driver's files, a line each.
+/// The differences between a simulated board and the real driver's files, one per line.
 fn differences(spec: &str, column: usize, driver: &str) -> Vec<String> {
     let tree = write(&format!("{spec},driver={driver}"), 0);
     let mut found = Vec::new();
@@ -113,7 +113,7 @@ fn differences(spec: &str, column: usize, driver: &str) -> Vec<String> {
             continue;
         }
         let mode = format!("{:04o}", metadata.permissions().mode() & 0o7777);
-        // Another user than root could not remove a directory that is not writable.
+        // Only root could remove a directory that is not writable.
         let is_spared = row.formats == ["DIR"] && mode == "0755" && !rustix::process::geteuid().is_root();
         if row.mode != "link" && mode != row.mode && !is_spared {
             found.push(format!("{} has mode {mode} instead of {}", row.path, row.mode));
@@ -136,7 +136,7 @@ fn differences(spec: &str, column: usize, driver: &str) -> Vec<String> {
     found
 }
 
-/// The path with its directory resolved and its last part as it is.
+/// Resolves the directory of a path, but not its last component.
 fn canonical(path: &Path) -> PathBuf {
     path.parent()
         .and_then(|parent| fs::canonicalize(parent).ok())

@@ -1,4 +1,4 @@
-//! What a simulated machine looks like from outside: the files, their formats, their bounds, and how they move.
+//! A simulated machine as readers see it: the files, their formats, their bounds, and how they change.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -16,10 +16,10 @@ use ttmon_model::{Arch, Attr, Bdf, Kind, Missing, Raw};
 use ttmon_sim::{Machine, Spec};
 
 const BOARDS: [&str; 8] = ["n150", "n300", "t3k", "galaxy", "galaxy-bh", "p100a", "p150", "p300"];
-/// Devices on PCIe of each.
+/// PCIe devices of each board.
 const LOCALS: [u32; 8] = [1, 1, 4, 32, 32, 1, 1, 2];
 
-/// In memory where that can be had: a Galaxy is 1,800 files, and a disk takes its time.
+/// In memory if possible: a Galaxy has 1,800 files.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -110,7 +110,7 @@ fn everything(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Takes the wall clock out of regions: the head's and each slot's time of change.
+/// Removes the wall clock from regions: the update time of the head and of each slot.
 fn without_times(mut files: BTreeMap<PathBuf, Vec<u8>>) -> BTreeMap<PathBuf, Vec<u8>> {
     for (path, bytes) in &mut files {
         if path.starts_with("dev/shm") {
@@ -152,7 +152,7 @@ fn another_seed_is_another_machine() {
     assert_ne!(trees[0], trees[1]);
 }
 
-/// Each file that arch and driver have is there and within the model's bounds, and no other is there.
+/// Exactly the files of this architecture and driver exist, and their values are within the model's bounds.
 #[test]
 fn files_are_those_of_the_driver_and_within_bounds() {
     for (board, locals) in BOARDS.into_iter().zip(LOCALS) {
@@ -183,7 +183,7 @@ fn check_bounds(tree: &Tree, device: u32, driver: Version, what: &str) {
         assert!(text.ends_with('\n') && text.lines().count() == 1, "{what}: {} {text:?}", row.file);
         match row.parse(&text) {
             Ok(raw) => assert_eq!(row.judge(&raw), Ok(()), "{what}: {} {text:?}", row.file),
-            // No NUMA node is a thing a machine may say.
+            // A machine may have no NUMA node.
             Err(Missing::NoSource) if row.format == Format::DecimalOrNone => {}
             Err(reason) => panic!("{what}: {} {text:?}: {reason:?}", row.file),
         }
@@ -349,7 +349,7 @@ fn counters_move_and_wrap() {
         before = now;
     }
     assert!(wraps > 0, "no wrap in {moved} words");
-    // 2,000 s at a believable rate.
+    // 2,000 s at a plausible rate.
     assert!((1_000_000_000..80_000_000_000).contains(&moved), "{moved}");
 }
 
@@ -416,7 +416,7 @@ fn faults_in_the_list_begin_in_time() {
         let path = line.split('\t').next().unwrap();
         assert!(tree.root().join(path).exists(), "{path}");
     }
-    // Counters have no guard in the driver: during a reset they are all ones.
+    // The driver does not guard counters: during a reset they are all ones.
     let counter = || Attr::HostPosted0.attribute().parse(&tree.read(2, Attr::HostPosted0)).unwrap();
     assert_eq!(counter(), Raw::Number(0xFFFF_FFFF));
     tree.update(24);
@@ -424,7 +424,7 @@ fn faults_in_the_list_begin_in_time() {
     assert_ne!(counter(), Raw::Number(0xFFFF_FFFF));
 }
 
-/// Up to driver 2.8 a reset is no error: the bus answers all ones.
+/// Up to driver 2.8 reads do not fail during a reset: they return all ones.
 #[test]
 fn a_reset_on_an_old_driver_is_all_ones() {
     let tree = Tree::at("n150,driver=2.7,fault=reset:0", 0);
@@ -435,7 +435,7 @@ fn a_reset_on_an_old_driver_is_all_ones() {
     assert_eq!(tree.text(".ttmon-faults"), "");
 }
 
-/// Which names there are while a device is gone, and that they come back.
+/// The names that remain while a device is gone, and that the others come back.
 #[test]
 fn names_vanish_and_come_back() {
     for (kind, keeps_pci, keeps_module) in [("gone", true, true), ("unplug", false, true), ("unload", true, false)] {
@@ -454,7 +454,7 @@ fn names_vanish_and_come_back() {
         tree.update(8);
         assert_eq!(everything(tree.root()).keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>(), "{kind}");
     }
-    // Without its name, ttmon would not know of a device that is gone from the start.
+    // Without its name, ttmon could not detect a device that is gone from the start.
     let tree = Tree::at("n150x2,fault=gone:1", 0);
     let class = tree.root().join("sys/class/tenstorrent/tenstorrent!1");
     assert!(fs::read_link(&class).is_ok() && !class.exists());
