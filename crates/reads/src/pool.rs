@@ -103,7 +103,12 @@ impl Pool {
                 break;
             }
             let patience = state.until_next_deadline(self.read_timeout);
-            (state, _) = self.shared.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            let waited;
+            (state, waited) = self.shared.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            // Idle workers should have taken these lanes: a batch was seen that waited for ever beside them.
+            if waited.timed_out() && !state.waiting.is_empty() {
+                self.shared.work.notify_all();
+            }
             self.give_up_late_reads(&mut state);
         }
         state.waiting.clear();
@@ -129,9 +134,6 @@ impl Pool {
     fn start_workers(&self, state: &mut State, workers: usize) -> bool {
         let slow = state.lanes.iter().filter(|lane| lane.progress().reading_since.is_some_and(|since| since.elapsed() >= SLOW)).count();
         let wanted = slow + state.waiting.len().min(workers);
-        if slow > 0 && !state.waiting.is_empty() {
-            self.shared.work.notify_all();
-        }
         while state.workers < wanted {
             if !self.start_worker(state) {
                 return state.workers > 0;
