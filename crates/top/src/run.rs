@@ -60,6 +60,8 @@ pub struct Options {
     pub is_deep: bool,
     /// What the user should know at once.
     pub message: Option<String>,
+    /// What a new user should know, while there is nothing else to say.
+    pub hint: Option<&'static str>,
     /// Rules of alerts.
     pub rules: Vec<ttmon_alerts::Rule>,
 }
@@ -108,6 +110,7 @@ pub fn run(feeds: Vec<Feed>, options: Options) -> Result<End, Error> {
         state.settings.sort = Settings::default().sort;
     }
     state.is_read_only = options.is_read_only;
+    state.hint = options.hint;
     if options.is_deep {
         state.set_deep(true);
     }

@@ -229,6 +229,8 @@ pub(crate) struct State {
     /// First row shown of the list that scrolls in this view.
     pub(crate) scroll: usize,
     pub(crate) message: Option<Message>,
+    /// For a new user, until the first key.
+    pub(crate) hint: Option<&'static str>,
     pub(crate) environment: Option<Environment>,
     /// The machine that was asked for its live buffers.
     pub(crate) buffers_of: Option<usize>,
@@ -263,6 +265,7 @@ impl State {
             memory: MemoryList::default(),
             scroll: 0,
             message: None,
+            hint: None,
             environment: None,
             buffers_of: None,
             cluster: None,

@@ -191,7 +191,7 @@ fn note_place(state: &mut State) {
 
 fn press(state: &mut State, chord: Chord, code: crossterm::event::KeyCode) -> Vec<Effect> {
     // Whoever presses a key has read it; the clock of a recording that stands still would keep it for ever.
-    state.message = None;
+    (state.message, state.hint) = (None, None);
     // Whatever is open, Ctrl-C leaves and Ctrl-Z goes to the shell.
     match chord {
         Chord::Ctrl('c') => return vec![Effect::Quit],

@@ -248,7 +248,11 @@ fn status(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let text = format!(" {time}, moment {} of {}{cut} ", position.at + 1, position.count);
         at = canvas.say(area, at, 0, &text, Role::Strong);
     }
-    happened(state, canvas, Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area });
+    let rest = Rect { x: area.x + at, width: area.width.saturating_sub(at), ..area };
+    match state.hint {
+        Some(hint) if state.alerts().is_empty() => _ = canvas.say(rest, 0, 0, &format!(" {hint} "), Role::Strong),
+        _ => happened(state, canvas, rest),
+    }
 }
 
 /// The newest alerts, and how many more there are: none is hidden without a word.

@@ -33,9 +33,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
     }
     let (settings, config, mut message) = settings(args)?;
     // Nothing was ever saved: it is the first time.
-    if message.is_none() && config.as_ref().is_some_and(|path| !path.exists()) {
-        message = Some(FIRST_RUN.to_owned());
-    }
+    let hint = config.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
     let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
@@ -60,6 +58,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         is_read_only: args.read_only,
         is_deep: context.deep,
         message,
+        hint,
         rules,
     };
     let end = ttmon_top::run(feeds, options);

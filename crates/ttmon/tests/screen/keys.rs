@@ -18,7 +18,7 @@ fn views() {
     let mut top = t3k();
     top.expect("2", "Device 0 n300 L, the last 60 seconds");
     top.expect("m", "DRAM used of 8 devices");
-    top.expect("o", "DRAM used  max");
+    top.expect("o", "  max ");
     top.expect("Z", "the last 5 minutes");
     top.expect("z", "the last 60 seconds");
     top.expect("3", "IDENTITY");
