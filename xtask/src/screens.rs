@@ -36,14 +36,14 @@ struct Picture {
 }
 
 const PICTURES: &[Picture] = &[
-    Picture { path: "docs/screens/main.svg", size: (120, 38), keys: "1", shows: "Processes (5)" },
+    Picture { path: "docs/screens/main.svg", size: (120, 38), keys: "", shows: "Processes (5)" },
     Picture { path: "docs/screens/charts.svg", size: (120, 36), keys: "2", shows: "the last 60 seconds" },
     Picture { path: "docs/screens/memory.svg", size: (120, 36), keys: "4", shows: "CBs by core" },
     Picture { path: "docs/screens/mesh.svg", size: (120, 24), keys: "5", shows: "Mesh: t3k" },
 ];
 
 /// The picture that moves: a recording, step by step.
-const ANIMATION: Picture = Picture { path: "docs/screens/top.svg", size: (104, 30), keys: "1", shows: "Processes (5)" };
+const ANIMATION: Picture = Picture { path: "docs/screens/top.svg", size: (104, 30), keys: "", shows: "Processes (5)" };
 /// Frames of it, moments of the recording from one to the next, and seconds that each is shown.
 const FRAMES: usize = 12;
 const STEP: usize = 5;
@@ -121,10 +121,17 @@ impl Player {
     /// Screens of the recording, some moments apart, the last of them at its end.
     fn step_by_step(&mut self, picture: &Picture) -> Result<Vec<Screen>, String> {
         let mut screens = self.play_to_end(picture)?;
-        for _ in 1..FRAMES {
-            let before = self.parser.screen().contents();
+        let contents = self.parser.screen().contents();
+        let last: usize = contents
+            .split("moment ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next()?.parse().ok())
+            .ok_or("the place in the recording is not on the screen")?;
+        for frame in 1..FRAMES {
             self.press(&",".repeat(STEP))?;
-            self.wait(|text| text != before)?;
+            // Each step is drawn; the picture is that of the last one.
+            let place = format!("moment {} of ", last.saturating_sub(frame * STEP));
+            self.wait(|text| text.contains(&place))?;
             screens.push(self.parser.screen().clone());
         }
         screens.reverse();
