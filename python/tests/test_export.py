@@ -34,6 +34,7 @@ def viewer():
     return module
 
 
+@unittest.skipUnless(os.path.isfile(PROGRAM), "no program ttmon: name it in TTMON_PROGRAM")
 class Exports(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -20,6 +20,7 @@ PROGRAM = os.environ.get("TTMON_PROGRAM") or os.path.join(LIBRARY, "ttmon")
 READERS = os.environ.get("TTMON_READERS", "")
 
 
+@unittest.skipUnless(os.path.isfile(PROGRAM), "no program ttmon: name it in TTMON_PROGRAM")
 class Programs(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

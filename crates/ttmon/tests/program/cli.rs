@@ -26,7 +26,7 @@ fn flags_that_contradict() {
     refuses("--fields id --format json", "begins with csv");
     refuses("--fields id --format csv,nohead", "unknown word");
     refuses("--fields id,nonsense", "--help-fields");
-    refuses("--query-gpu=nonsense", "temperature.gpu");
+    refuses("--query-gpu=nonsense", "--help-query-gpu");
     refuses("-l 0", "at least 50 ms");
     refuses("-l -1", "");
     refuses("-l 1e19", "at most a day");
