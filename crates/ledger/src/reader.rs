@@ -46,7 +46,7 @@ pub use shared::{SharedChip, SharedPeak};
 pub use stacks::{Code, Stacks};
 pub use totals::{Mark, Totals};
 
-use crate::layout::{VERSION_MAJOR, VERSION_MINOR};
+use crate::layout::VERSION_MAJOR;
 use bytes::Source;
 use clock::Converter;
 use header::Header;
@@ -201,10 +201,7 @@ impl fmt::Display for ReadError {
                 write!(f, "ledger of version {major}.{minor} by an older ttmon (this one reads {VERSION_MAJOR}.x): start the program again")
             }
             Self::Version { major, minor } => {
-                write!(
-                    f,
-                    "ledger of version {major}.{minor} by a newer ttmon (this one reads {VERSION_MAJOR}.{VERSION_MINOR} and later {VERSION_MAJOR}.x)"
-                )
+                write!(f, "ledger of version {major}.{minor} by a newer ttmon (this one reads {VERSION_MAJOR}.x): update ttmon")
             }
             Self::Geometry(rule) => write!(f, "broken ledger: {rule}"),
             Self::Io(kind) => write!(f, "cannot be read: {kind}"),
