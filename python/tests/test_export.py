@@ -101,10 +101,13 @@ class Exports(unittest.TestCase):
             viewer().trace_plot(found)
 
     def test_run_keeps_every_event_of_a_ring_that_overruns(self):
+        # With pauses, as a program has: nothing follows one that only reports.
         text = (
+            "import time\n"
             "for i in range(1, 90001):\n"
             "    ttmon.report_allocation(0, 4096 * (i % 5 + 1), ttmon.DRAM, 4096 * i)\n"
             "    if i % 9: ttmon.report_deallocation(0, 4096 * i)\n"
+            "    if i % 5000 == 0: time.sleep(0.1)\n"
         )
         self.run_program(text, "--snapshot", self.path("a.pickle"))
         found = self.snapshot()
