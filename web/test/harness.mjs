@@ -222,3 +222,11 @@ export async function runAll() {
   console.log(`page: ${passed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);
 }
+
+/** Answers in place of the service. A request may still be under way when its page is closed: its failure is no failure of the test. */
+export const intercept = (context, pattern, answer) =>
+  context.route(pattern, (route) =>
+    Promise.resolve(answer(route)).catch((error) => {
+      if (!/disposed|closed/.test(String(error))) throw error;
+    }),
+  );

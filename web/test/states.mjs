@@ -1,6 +1,6 @@
 // Devices in trouble, a service in trouble, tokens, foreign text, the keyboard, many tabs, an hour of the past.
 import assert from "node:assert/strict";
-import { browser, close, examineAccess, examineLayout, open, PATIENCE, ready, shot, show, test, TOKEN, VIEWS } from "./harness.mjs";
+import { browser, close, examineAccess, examineLayout, intercept, open, PATIENCE, ready, shot, show, test, TOKEN, VIEWS } from "./harness.mjs";
 
 test("devices that are hot, gone and in reset come first and say why", async (start) => {
   const service = await start("t3k,fault=hot:3,fault=gone:2@2,fault=reset:1@2");
@@ -105,7 +105,7 @@ test("markup in foreign text is text", async (start) => {
   const service = await start("t3k,fault=hot:0");
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   // Every text of the service's answers is replaced on the way.
-  await context.route("**/api/v1/**", async (route) => {
+  await intercept(context, "**/api/v1/**", async (route) => {
     const url = route.request().url();
     if (url.includes("/fields")) return route.continue();
     if (url.includes("deltas=true")) {
@@ -133,13 +133,13 @@ test("refused allocations and lines of the program are shown", async (start) => 
   const service = await start("n150");
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   const line = { file: "models/vae.py", line: 12, function: "decode" };
-  await context.route("**/api/v1/memory/events**", async (route) => {
+  await intercept(context, "**/api/v1/memory/events**", async (route) => {
     const answer = await route.fetch();
     const json = await answer.json();
     json.events.push({ time: json.events.at(-1)?.time ?? new Date().toISOString(), pid: 7, op: "oom", kind: "l1", devices: [0], size: 33554432, tag: null, line, verdict: "fragmented", words: "asked 32.0MB L1 on device 0 (512.0KB in each of 64 banks): 700.0KB free per bank, largest block 410.0KB: would fit if not fragmented", top: [] });
     return route.fulfill({ response: answer, json });
   });
-  await context.route("**/api/v1/memory?**", async (route) => {
+  await intercept(context, "**/api/v1/memory?**", async (route) => {
     const answer = await route.fetch();
     const json = await answer.json();
     for (const buffer of json.buffers) buffer.line = line;
@@ -163,7 +163,7 @@ test("an answer that takes longer than the page's own pace is shown", async (sta
   const service = await start("n150");
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   let asked = 0;
-  await context.route("**/api/v1/memory?**", async (route) => {
+  await intercept(context, "**/api/v1/memory?**", async (route) => {
     asked += 1;
     const answer = await route.fetch();
     await new Promise((wake) => setTimeout(wake, 6000));
@@ -178,7 +178,7 @@ test("an answer that takes longer than the page's own pace is shown", async (sta
 test("fields of --deep are shown where the service has them", async (start) => {
   const service = await start("n150");
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  await context.route("**/api/v1/events?deltas=true", async (route) => {
+  await intercept(context, "**/api/v1/events?deltas=true", async (route) => {
     const snapshot = await (await fetch(`${service.url}api/v1/snapshot`)).json();
     Object.assign(snapshot.devices[0], { utilization: 0.73, core_efficiency: 0.41, throttle_reasons: ["thermal"], eth_links_up: 4 });
     for (const name of ["utilization", "core_efficiency", "throttle_reasons", "eth_links_up"]) delete snapshot.devices[0].missing[name];
@@ -201,7 +201,7 @@ test("an hour of the past: gaps, limits and events under the crosshair", async (
   const begun = Math.floor(Date.now() / 1000) - 3600;
   // 40 degrees, then nothing for ten minutes from the half hour on, then 50 degrees.
   const points = Array.from({ length: 360 }, (_, at) => (at < 180 ? 40 : at < 240 ? null : 50));
-  await context.route("**/api/v1/history?device=**", (route) => {
+  await intercept(context, "**/api/v1/history?device=**", (route) => {
     const url = new URL(route.request().url());
     asked.push(Object.fromEntries(url.searchParams));
     const fields = Object.fromEntries(url.searchParams.get("fields").split(",").map((name) => [name, points]));
