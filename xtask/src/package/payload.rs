@@ -76,6 +76,10 @@ impl Payload {
                 From::Printed(arguments) => project::output(&mut project.command(&program, arguments))?.into_bytes(),
             };
             write(&to, &content, if matches!(from, From::Program) { 0o755 } else { 0o644 })?;
+            if matches!(from, From::Program | From::Library) {
+                // The names of functions are a twentieth of a package.
+                project::run(project.command("strip", &["--strip-all"]).arg(&to))?;
+            }
         }
         for unit in &this.units {
             write(&this.root.join(UNITS.1).join(unit), &read(&project.root.join(UNITS.0).join(unit))?, 0o644)?;
