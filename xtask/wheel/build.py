@@ -86,7 +86,7 @@ def write(path, files, record):
     lines = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, content in files.items():
-            wheel.writestr(entry(name), content)
+            wheel.writestr(entry(name), content, compresslevel=9)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             lines.append(f"{name},sha256={digest},{len(content)}\n")
         wheel.writestr(entry(record), "".join(lines) + f"{record},,\n")
