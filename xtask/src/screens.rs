@@ -44,7 +44,7 @@ const PICTURES: &[Picture] = &[
 
 /// The picture that moves: a recording, step by step.
 const ANIMATION: Picture = Picture { path: "docs/screens/top.svg", size: (104, 30), keys: "", shows: "Processes (5)" };
-/// Frames of it, moments of the recording from one to the next, and seconds that each is shown.
+/// How many frames it has, the steps of the recording between two frames, and the seconds that each is shown.
 const FRAMES: usize = 12;
 const STEP: usize = 5;
 const FRAME_SECONDS: f64 = 0.8;
@@ -139,7 +139,7 @@ impl Player {
     }
 }
 
-/// Starts the recording and returns what `play` saw of it.
+/// Starts the recording and returns the screens that `play` took.
 fn screens(
     project: &Project,
     program: &Path,

@@ -79,7 +79,7 @@ impl Block {
         Self::parse(&words, place, arch, layout.l1_bytes, is_translated)
     }
 
-    /// Whether all of it is written: the number of cores comes last.
+    /// Whether the block is complete: the number of cores is written last.
     fn is_complete(&self) -> bool {
         self.place[1] < BLOCK_BYTES_WITH_CORES || self.worker_cores.is_some()
     }

@@ -22,7 +22,7 @@ pub struct FindRequest {
 /// A host that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The storage's name of it.
+    /// Its name in the store.
     pub host: String,
     /// Its rack.
     pub rack: String,

@@ -19,7 +19,7 @@ const SUMS: [&str; 8] = ["chips", "unhealthy", "critical", "held", "untracked", 
 /// One host. A value that is not known has no key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostRow {
-    /// The storage's name of it, or the host's own.
+    /// Its name in the store, or the host's own.
     pub host: String,
     /// Its rack.
     pub rack: String,

@@ -221,7 +221,7 @@ fn allocate_for_ever(intents: &Intents, writer: &Writer, thread: usize, id: Allo
     }
 }
 
-/// The line that asks for buffers of a size: whoever reads another one read a wrong stack.
+/// The line that asks for buffers of a size: another line means a wrong stack.
 fn line_of(size: u64) -> u32 {
     u32::try_from(size % 3000 + 1).expect("small")
 }

@@ -35,7 +35,7 @@ pub enum Sign {
     New,
     /// It is gone.
     Gone,
-    /// What became of it is not known: this user may not look at its process.
+    /// Its fate is not known: this user may not read its process.
     Unknown,
 }
 

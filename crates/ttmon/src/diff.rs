@@ -47,7 +47,7 @@ pub(crate) fn check_host(look: &Look, now: &Snapshot) -> Result<(), Failure> {
     }
 }
 
-/// Clocks of two looks may differ by so much.
+/// The most that the clocks of two samples may differ.
 const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// What is new and what is gone. A buffer of another size or age at the same address is both. Of a process that has its pid from another one everything is new; of one that is there and

@@ -92,7 +92,7 @@ impl Receiver {
         command.arg("-cert").arg(&authority.server).arg("-key").arg(&authority.key);
         command.stdin(Stdio::piped()).stdout(fs::File::create(&taken).map_err(failed)?).stderr(Stdio::null());
         let mut process = Ended(command.spawn().map_err(failed)?);
-        // It sends its input to whoever connects.
+        // It sends its input to each client.
         process.0.stdin.as_mut().ok_or("openssl s_server has no input")?.write_all(ANSWER).map_err(failed)?;
         until("listening", || listens(port))?;
         Ok(Self { port, taken, _process: process })

@@ -21,7 +21,7 @@ impl Writer<'_> {
         Some(format!("  host memory: peak {} ({} at first, {} at last)", size(host.peak), size(host.first), size(host.last)))
     }
 
-    /// The tightest bank of each kind, where more than the peak is known of it.
+    /// The tightest bank of each kind, where more points than the peak are known.
     pub(super) fn tightest(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for kind in PHASE_KINDS {
