@@ -90,15 +90,15 @@ pub const ANSWER_PARTS: u64 = 4;
 /// In the order of the resources of `source/src/budget.rs`.
 #[rustfmt::skip] // one row a line
 pub const SCAN_LIMITS: [ScanLimit; 10] = [
-    ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each is some 5 KB and 50 microseconds" },
+    ScanLimit { noun: "processes", total: 16_384, effect: "processes were not examined", why: "each takes about 5 KB and 50 microseconds" },
     ScanLimit { noun: "descriptors", total: 262_144, effect: "processes were not examined", why: "each is a link to read: 3 microseconds" },
     ScanLimit { noun: "bytes of mappings", total: 268_435_456, effect: "processes were not examined", why: "the kernel writes 150 MB a second" },
     ScanLimit { noun: "files of statistics", total: 1_024, effect: "files were not read", why: "each is read with every scan; the largest machines have a hundred" },
     ScanLimit { noun: "pids in statistics", total: 32_768, effect: "pids were not looked up", why: "each is four files that may not exist" },
     ScanLimit { noun: "ledgers", total: 4_096, effect: "ledgers were not opened", why: "each is a descriptor of ours" },
-    ScanLimit { noun: "allocators", total: 8_192, effect: "ledgers were not read", why: "each is some 5 KB, and they are read with every scan" },
-    ScanLimit { noun: "buffers", total: DOCUMENT_ENTRIES_MAX as u64, effect: "ledgers have no list of buffers", why: "each is some 300 bytes" },
-    ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each is some 300 bytes, and they are read with every scan" },
+    ScanLimit { noun: "allocators", total: 8_192, effect: "ledgers were not read", why: "each takes about 5 KB, and they are read with every scan" },
+    ScanLimit { noun: "buffers", total: DOCUMENT_ENTRIES_MAX as u64, effect: "ledgers have no list of buffers", why: "each takes about 300 bytes" },
+    ScanLimit { noun: "circular buffers", total: 262_144, effect: "ledgers have no list of circular buffers", why: "each takes about 300 bytes, and they are read with every scan" },
     ScanLimit { noun: "bytes of names", total: 67_108_864, effect: "directories of containers were not listed", why: "each mount namespace may have a /dev/shm of its own" },
 ];
 
