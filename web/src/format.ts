@@ -52,6 +52,12 @@ export function quantity(value: unknown, unit: string): string {
   }
 }
 
+/** A sum of power, in one piece: `152 W`, `11.0 kW`. */
+export function watts(value: number | null | undefined): string {
+  if (value == null) return NONE;
+  return value >= 10_000 ? `${(value / 1000).toFixed(1)}\u00a0kW` : `${Math.round(value)}\u00a0W`;
+}
+
 /** 12,345 or 3.25. */
 export function number(value: number | null | undefined): string {
   if (value == null) return NONE;

@@ -3,7 +3,7 @@ import { computed } from "@preact/signals";
 import { memo } from "./memo";
 import { address, route, set } from "./router";
 import { events, fields, past, snapshot } from "./store";
-import { clock, lookup, percent, quantity, reason, size } from "./format";
+import { clock, lookup, percent, quantity, reason, size, watts } from "./format";
 import { Badge, Bar, boardName, condition, describe, eventLevel, heat, isWell, Panel, rank } from "./parts";
 import { AlertList, firing } from "./events";
 import { ProcessTable } from "./processes";
@@ -27,6 +27,8 @@ export function Overview() {
   const density = devices.length <= 8 ? "roomy" : devices.length <= 48 || isFull ? "dense" : "tiny";
   const rows = isFull ? charted.value : null;
   if (rows) past.want(rows.map(({ name }) => name));
+  const boards = new Set(devices.map(({ board }) => board));
+  const board = boards.size === 1 && density !== "roomy" ? devices[0]!.board : null;
   return (
     <>
       <h1 class="hidden">Overview of {current.host}</h1>
@@ -39,15 +41,15 @@ export function Overview() {
       <section aria-label="Devices">
         <div class="tiles-head">
           <h2>
-            Devices <small>worst first</small>
+            Devices <small>{board && `${devices.length} x ${board}, `}worst first</small>
           </h2>
           <button type="button" aria-pressed={isFull} onClick={() => set("charts", isFull ? null : "all")}>
             All charts
           </button>
         </div>
-        <ul class={`tiles ${density}${isFull ? " full" : ""}`}>
+        <ul class={`tiles ${density}${isFull ? " full" : ""}${board ? " alike" : ""}`}>
           {devices.map((device) => (
-            <Tile key={device.id} device={device} density={density} rows={rows} />
+            <Tile key={device.id} device={device} density={density} rows={rows} launches={launches.value.get(device.id) ?? null} />
           ))}
         </ul>
         {devices.length === 0 && <p class="empty">No Tenstorrent device was found. Run <code>ttmon doctor</code> on the machine.</p>}
@@ -77,7 +79,7 @@ function Summary({ devices }: { devices: Device[] }) {
       <div class={unhealthy ? "bad" : "good"}>
         <dt>Devices</dt>
         <dd>
-          <b class="num">{devices.length}</b> {unhealthy ? <strong>{unhealthy} unhealthy</strong> : "all healthy"}
+          <b class="num">{devices.length}</b> {unhealthy ? <strong>{unhealthy} unhealthy</strong> : devices.length > 0 && <span class="well">✓ all healthy</span>}
         </dd>
       </div>
       <div>
@@ -89,7 +91,7 @@ function Summary({ devices }: { devices: Device[] }) {
       <div>
         <dt>Power</dt>
         <dd>
-          <b class="num">{power == null ? "N/A" : `${Math.round(power)} W`}</b> {limit ? `of ${Math.round(limit)} W` : ""}
+          <b class="num">{watts(power)}</b> {limit ? `of ${watts(limit)}` : ""}
         </dd>
       </div>
       <div>
@@ -109,15 +111,25 @@ function Summary({ devices }: { devices: Device[] }) {
   );
 }
 
+/** Programs that the processes of a device start a second, where that is known. A process with several devices counts on each. */
+const launches = computed(() => {
+  const sums = new Map<number, number>();
+  for (const { launches_per_s: rate, devices } of snapshot.value?.processes ?? []) {
+    if (typeof rate === "number") for (const { id } of devices) if (id !== null) sums.set(id, (sums.get(id) ?? 0) + rate);
+  }
+  return sums;
+});
+
 interface TileProps {
   device: Device;
   density: string;
+  launches: number | null;
   /** The fields to chart; without them the most important ones are. */
   rows: FieldRow[] | null;
 }
 
 /** Drawn again only when its device changed. */
-const Tile = memo(function Tile({ device, density, rows }: TileProps) {
+const Tile = memo(function Tile({ device, density, rows, launches }: TileProps) {
   const { memory } = device;
   const why = (field: string) => device.missing?.[field];
   const isSilent = device.temperature == null && device.power == null;
@@ -141,10 +153,18 @@ const Tile = memo(function Tile({ device, density, rows }: TileProps) {
       ) : (
         <div class="gauges">{rows ? rows.filter((row) => hasSource(device, row.name)).map((row) => <Gauge key={row.name} device={device} field={row.name} label={row.title} unit={row.unit} limit={limitOf(device, row.name)} plain={PLAIN.includes(row.unit)} />) : <MainGauges device={device} density={density} />}</div>
       )}
-      {density !== "tiny" && (
-        <p class="tile-users" title={names.join(", ")}>
-          {names.length === 0 ? <span class="dim">{device.state === "gone" ? "" : untracked ? "" : "idle"}</span> : names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "")}
-          {untracked > 0 && <span class="warn-text"> {untracked} untracked</span>}
+      {density !== "tiny" && device.state !== "gone" && (
+        <p class="tile-users">
+          <span class="names" title={names.join(", ")}>
+            {names.length === 0 ? <span class="dim">{untracked ? "" : "idle"}</span> : names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "")}
+            {untracked > 0 && <span class="warn-text"> {untracked} untracked</span>}
+          </span>
+          {launches !== null && device.utilization == null && (
+            <span class="launches num" title="Programs started a second by the processes of this device; 0 may be a hang">
+              {launches.toFixed(1)}
+              <span class="long"> launches</span>/s
+            </span>
+          )}
         </p>
       )}
     </li>

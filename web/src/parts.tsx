@@ -4,7 +4,7 @@ import { percent, reason, size } from "./format";
 import type { Device, Happening } from "./types";
 
 /** 0 worst. Sorts devices, and orders the words. */
-const RANK: Record<string, number> = { critical: 0, gone: 0, unreadable: 1, warning: 2, resetting: 3, starting: 4, unknown: 5, ok: 6 };
+const RANK: Record<string, number> = { critical: 0, gone: 0, unreadable: 1, warning: 2, stale: 2, resetting: 3, starting: 4, unknown: 5, ok: 6 };
 
 /** State where it is not ok, else health. */
 export function condition(device: Device): string {
@@ -16,11 +16,15 @@ export const rank = (device: Device): number => RANK[condition(device)] ?? 1;
 /** A remote chip whose health nobody can know is nothing to worry about. */
 export const isWell = (device: Device): boolean => rank(device) >= 5;
 
-const SIGNS: Record<string, string> = { ok: "✓", unknown: "–", warning: "▲", critical: "✖", gone: "✖", unreadable: "✖", resetting: "↻", starting: "↻" };
+const SIGNS: Record<string, string> = { ok: "✓", unknown: "–", warning: "▲", stale: "▲", critical: "✖", gone: "✖", unreadable: "✖", resetting: "↻", starting: "↻" };
 
 export function Badge({ device }: { device: Device }) {
   const word = condition(device);
-  const title = device.health_reasons.join("; ") || (word === "unknown" ? "no sensor can be read on a remote chip" : "within all limits");
+  return <Word word={word} title={device.health_reasons.join("; ") || (word === "unknown" ? "no sensor can be read on a remote chip" : "within all limits")} />;
+}
+
+/** A word for a state, with its sign and colour. */
+export function Word({ word, title }: { word: string; title?: string }) {
   return (
     <span class={`badge ${level(word)}`} title={title}>
       <span aria-hidden="true">{SIGNS[word] ?? "?"}</span> {word}

@@ -2,21 +2,43 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, request } from "node:http";
-import { browser, close, open, PATIENCE, test } from "./harness.mjs";
+import { browser, close, open, PATIENCE, Service, test } from "./harness.mjs";
 
 const DEVICES = 32;
 const CHARTS_MIN = 320;
 const SCRIPT_MAX_MS = 30;
 const DAY_SNAPSHOTS = 86_400;
 const HEAP_GROWTH_MAX_MB = 2;
+/** Loads of the page that the bench measures. */
+const LOADS = 20;
 
 async function metrics(session) {
   const { metrics: list } = await session.send("Performance.getMetrics");
   return Object.fromEntries(list.map(({ name, value }) => [name, value]));
 }
 
-test(`${DEVICES} devices with ${CHARTS_MIN} live sparklines cost at most ${SCRIPT_MAX_MS} ms of script a second`, async (start) => {
-  const service = await start("galaxy");
+/** Opens the overview with an empty cache. Milliseconds from the start of the load to the first paint and to a tile for every device. */
+async function load(service) {
+  const page = await open(service, "overview", {
+    before: (count) => {
+      const observer = new MutationObserver(() => {
+        if (document.querySelectorAll(".tile").length < count) return;
+        globalThis.firstData = performance.now();
+        observer.disconnect();
+      });
+      observer.observe(document, { childList: true, subtree: true });
+    },
+    argument: DEVICES,
+  });
+  const times = await page.waitForFunction(() => {
+    const paint = performance.getEntriesByName("first-contentful-paint")[0]?.startTime;
+    return paint && globalThis.firstData ? { paint, data: globalThis.firstData } : null;
+  }, null, { timeout: PATIENCE });
+  return { page, times: await times.jsonValue() };
+}
+
+/** What the page with every sparkline costs the browser. */
+async function scriptCost(service) {
   const page = await open(service, "overview?charts=all", { width: 3840, height: 2160 });
   await page.waitForFunction((count) => document.querySelectorAll(".tile .spark").length >= count, CHARTS_MIN, { timeout: PATIENCE });
   const { count, seen } = await page.evaluate(() => {
@@ -32,18 +54,38 @@ test(`${DEVICES} devices with ${CHARTS_MIN} live sparklines cost at most ${SCRIP
   const to = await metrics(session);
   const seconds = (Date.now() - begun) / 1000;
   const perSecond = (name) => ((to[name] - from[name]) * 1000) / seconds;
-  const script = perSecond("ScriptDuration");
-  assert.ok(script <= SCRIPT_MAX_MS, `${script} ms/s`);
   await close(page);
-  return `${count} sparklines, script ${script.toFixed(1)} ms/s, whole ${perSecond("TaskDuration").toFixed(1)} ms/s, heap ${(to.JSHeapUsedSize / 1e6).toFixed(1)} MB`;
+  return { count, script: perSecond("ScriptDuration"), whole: perSecond("TaskDuration"), heap: to.JSHeapUsedSize / 1e6 };
+}
+
+/** The figures of `cargo xtask bench page`, as JSON. */
+export async function measure() {
+  const service = await new Service("galaxy").start();
+  const paint = [];
+  const data = [];
+  // The first load starts processes of the browser.
+  for (let turn = 0; turn <= LOADS; turn += 1) {
+    const { page, times } = await load(service);
+    await close(page);
+    if (turn === 0) continue;
+    paint.push(times.paint);
+    data.push(times.data);
+  }
+  const cost = await scriptCost(service);
+  await service.end();
+  console.log(JSON.stringify({ paint, data, sparklines: cost.count, script: cost.script, whole: cost.whole, heap: cost.heap }));
+}
+
+test(`${DEVICES} devices with ${CHARTS_MIN} live sparklines cost at most ${SCRIPT_MAX_MS} ms of script a second`, async (start) => {
+  const { count, script, whole, heap } = await scriptCost(await start("galaxy"));
+  assert.ok(script <= SCRIPT_MAX_MS, `${script} ms/s`);
+  return `${count} sparklines, script ${script.toFixed(1)} ms/s, whole ${whole.toFixed(1)} ms/s, heap ${heap.toFixed(1)} MB`;
 }, { alone: true });
 
 test("first paint, first data, and a slow link", async (start) => {
   const service = await start("galaxy");
-  const page = await open(service, "overview");
-  await page.waitForFunction((count) => document.querySelectorAll(".tile").length === count, DEVICES);
-  const times = await page.evaluate(() => ({ data: performance.now(), paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime }));
-  // Ten times the limits that a machine without other load is held to.
+  const { page, times } = await load(service);
+  // Ten times the limits that a machine without other load is held to: cargo xtask bench page.
   assert.ok(times.paint <= 3000 && times.data <= 5000, JSON.stringify(times));
   const session = await page.context().newCDPSession(page);
   await session.send("Network.emulateNetworkConditions", { offline: false, latency: 300, downloadThroughput: 60_000, uploadThroughput: 20_000 });
@@ -55,7 +97,7 @@ test("first paint, first data, and a slow link", async (start) => {
   }
   assert.equal(await page.locator(".status.good").count(), 1);
   await close(page);
-  return `first paint ${times.paint?.toFixed(0)} ms, ${DEVICES} tiles before ${times.data.toFixed(0)} ms`;
+  return `first paint ${times.paint.toFixed(0)} ms, ${DEVICES} tiles after ${times.data.toFixed(0)} ms`;
 }, { alone: true });
 
 /** Stands before a service, and sends a day of snapshots as fast as the page takes them. */

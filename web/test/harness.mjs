@@ -21,7 +21,7 @@ export const VIEWS = ["overview", "device/0", "memory", "processes", "mesh", "ev
 export const PATIENCE = 60_000;
 
 /** A `ttmon serve` of a simulated machine. */
-class Service {
+export class Service {
   constructor(spec, more = []) {
     this.spec = spec;
     this.more = more;
@@ -84,11 +84,11 @@ const fonts = pinnedFonts();
 const env = { ...process.env, FONTCONFIG_FILE: fonts, TZ: "UTC", LANG: "C.UTF-8" };
 export const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"], env });
 
-/** A tab that fails the test on any error of a script or of the policy. */
+/** A tab that fails the test on any error of a script or of the policy. `before` runs in it before the page's own script. */
 export async function open(service, view, options = {}) {
-  const { token = TOKEN, width = 1280, height = 800, ...rest } = options;
+  const { token = TOKEN, width = 1280, height = 800, before, argument, ...rest } = options;
   const context = options.context ?? (await browser.newContext({ viewport: { width, height }, ...rest }));
-  if (assets) await context.route(/\/(assets\/[a-z.]+)?(#.*)?$/, replaceAsset);
+  if (assets) await intercept(context, /\/(assets\/[a-z.]+)?(#.*)?$/, replaceAsset);
   const page = await context.newPage();
   page.faults = [];
   page.on("pageerror", (error) => page.faults.push(error.message));
@@ -100,6 +100,7 @@ export async function open(service, view, options = {}) {
     if (!request.url().startsWith(service.url) && !request.url().startsWith("data:")) page.faults.push(`asked ${request.url()}`);
   });
   if (token) await page.addInitScript((value) => sessionStorage.getItem("ttmon-token") ?? sessionStorage.setItem("ttmon-token", value), token);
+  if (before) await page.addInitScript(before, argument);
   await page.goto(`${service.url}#/${view}`);
   return page;
 }
@@ -227,6 +228,6 @@ export async function runAll() {
 export const intercept = (context, pattern, answer) =>
   context.route(pattern, (route) =>
     Promise.resolve(answer(route)).catch((error) => {
-      if (!/disposed|closed/.test(String(error))) throw error;
+      if (!/disposed|closed|ECONN/.test(String(error))) throw error;
     }),
   );

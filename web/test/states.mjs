@@ -50,6 +50,14 @@ test("values move", async (start) => {
   await close(page);
 });
 
+test("without --deep a tile shows launches per second as activity", async (start) => {
+  const page = await open(await start("t3k"), "overview");
+  await page.locator('.tile[data-device="0"] .launches', { hasText: /^[1-9]\d*\.\d launches\/s$/ }).waitFor({ timeout: PATIENCE });
+  // Of a process that reports nothing, or of no process, there is no figure.
+  assert.equal(await page.locator('.tile[data-device="3"] .launches').count(), 0);
+  await close(page);
+});
+
 test("utilization has a chart and a row where the chips are read", async (start) => {
   const service = await start("p150,procs=1", ["--deep"]);
   const page = await open(service, "device/0");
@@ -66,6 +74,8 @@ test("the service restarts: stale data is dimmed and dated, then live again", as
   await page.locator(".status.bad").waitFor({ timeout: PATIENCE });
   await page.locator("main.stale").waitFor({ timeout: PATIENCE });
   assert.match(await page.locator(".status").innerText(), /data is \d+s old/);
+  await examineAccess(page, "old data");
+  await shot(page, "stale");
   await service.start();
   await page.locator(".status.good").waitFor({ timeout: PATIENCE });
   assert.equal(await page.locator("main.stale").count(), 0);
@@ -186,6 +196,7 @@ test("fields of --deep are shown where the service has them", async (start) => {
   });
   const page = await open(service, "overview", { context });
   await page.locator(".gauge", { hasText: "Utilization" }).getByText("73%").waitFor({ timeout: PATIENCE });
+  assert.equal(await page.locator(".launches").count(), 0);
   await show(page, "device/0");
   await page.locator("figure", { hasText: "Utilization" }).waitFor();
   for (const [title, value] of [["Core efficiency", "41%"], ["Ethernet links up", "4"]]) {
