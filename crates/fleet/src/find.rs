@@ -1,6 +1,9 @@
 //! Hosts with free chips.
 
 use serde_json::{Value, json};
+use ttmon_model::Device;
+use ttmon_model::fields::DeviceField;
+use ttmon_model::snapshot::{Health, State};
 
 use crate::answer::{Vector, label};
 use crate::promql::regex_prefix;
@@ -60,8 +63,24 @@ impl FindRequest {
         found
     }
 
-    /// The document of `ttmon fleet find --json`.
-    pub fn document(&self, store: &str, found: &[Found]) -> Value {
+    /// A host that was asked itself, if it has the chips. The conditions are those of [`Self::query`].
+    pub fn found_on(&self, host: &str, devices: &[Device]) -> Option<Found> {
+        let chips = devices.iter().filter(|device| self.is_met_by(device)).count() as u64;
+        let fits = chips >= u64::from(self.chips);
+        fits.then(|| Found { host: host.to_owned(), rack: String::new(), partition: String::new(), chips })
+    }
+
+    fn is_met_by(&self, device: &Device) -> bool {
+        let number = |name: &str| DeviceField::find(name).and_then(|field| field.number(device).ok());
+        let is_board = self.board.as_ref().is_none_or(|board| device.board.as_ref().is_ok_and(|name| name.starts_with(board)));
+        let is_idle = number("memory.holders") == Some(0.0);
+        let has_memory = number("memory.free").is_some_and(|free| free >= self.free_dram as f64);
+        let is_usable = !matches!(device.state, State::Gone | State::Unreadable | State::Resetting | State::Starting);
+        is_board && is_idle && has_memory && is_usable && device.health != Health::Critical
+    }
+
+    /// The document of `ttmon fleet find --json`. Without a store that answers, the hosts were asked themselves.
+    pub fn document(&self, store: Option<&str>, found: &[Found]) -> Value {
         let row = |found: &Found| {
             let Found { host, rack, partition, chips } = found;
             json!({"host": host, "rack": rack, "partition": partition, "chips": chips})
@@ -80,6 +99,7 @@ impl FindRequest {
 mod tests {
     use super::*;
     use crate::answer::Labels;
+    use ttmon_model::Missing;
 
     #[test]
     fn parameters_stay_inside_the_query() {
@@ -91,12 +111,36 @@ mod tests {
     }
 
     #[test]
+    fn idle_chips_of_a_host_are_counted_as_in_the_query() {
+        let mut idle = Device { board: Ok("n300".to_owned()), state: State::Ok, health: Health::Ok, ..Device::absent() };
+        (idle.memory.holders, idle.memory.dram.total, idle.memory.dram.used) = (Ok(0), Ok(12 << 30), Ok(2 << 30));
+        let with = |change: fn(&mut Device)| {
+            let mut device = idle.clone();
+            change(&mut device);
+            device
+        };
+        let misfits = [
+            with(|device| device.memory.holders = Ok(1)),
+            with(|device| device.memory.holders = Err(Missing::NoPermission)),
+            with(|device| device.memory.dram.used = Err(Missing::NotTracked)),
+            with(|device| device.memory.dram.used = Ok(3 << 30)),
+            with(|device| device.state = State::Gone),
+            with(|device| device.health = Health::Critical),
+            with(|device| device.board = Ok("p150".to_owned())),
+        ];
+        let devices: Vec<Device> = misfits.into_iter().chain([idle.clone(), idle]).collect();
+        let request = FindRequest { chips: 2, board: Some("n3".to_owned()), free_dram: 10 << 30 };
+        assert_eq!(request.found_on("a", &devices).map(|found| (found.host, found.chips)), Some(("a".to_owned(), 2)));
+        assert_eq!(FindRequest { chips: 3, ..request }.found_on("a", &devices), None);
+    }
+
+    #[test]
     fn hosts_with_most_chips_come_first() {
         let labels = |host: &str| Labels::from([("instance".to_owned(), host.to_owned())]);
         let request = FindRequest::default();
         let found = request.found(&Vector(vec![(labels("b"), 8.0), (labels("c"), 32.0), (labels("a"), 8.0)]));
         assert_eq!(found.iter().map(|found| found.host.as_str()).collect::<Vec<_>>(), ["c", "a", "b"]);
-        let document = request.document("http://store", &found);
+        let document = request.document(Some("http://store"), &found);
         assert_eq!((&document["reserved"], &document["hosts"][0]["chips"]), (&json!(false), &json!(32)));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ttmon_account::Size;
 use ttmon_ask::{Credentials, Place as ServicePlace, Roots, Service};
-use ttmon_fleet::{FindRequest, HOSTS_SHOWN, HostRow, Overview, Store};
+use ttmon_fleet::{FindRequest, Found, HOSTS_SHOWN, HostRow, Overview, Store};
 use ttmon_model::units::{UnixTime, size};
 use ttmon_print::text;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(common: &Everywhere, args: &FleetArgs) -> Result<(), Failure> 
     }
     let store = store(args.store.as_deref(), &args.access)?;
     match &args.command {
-        Some(FleetCommand::Find(find_args)) => find(common, store.as_ref(), find_args),
+        Some(FleetCommand::Find(find_args)) => find(common, store.as_ref(), args, find_args),
         None => overview(common, store.as_ref(), args),
     }
 }
@@ -56,18 +56,29 @@ pub(crate) fn store(url: Option<&str>, access: &StoreArgs) -> Result<Option<Stor
     Store::new(&url, roots, credentials).map(Some).map_err(|why| failed(&why))
 }
 
-fn find(common: &Everywhere, store: Option<&Store>, args: &FindArgs) -> Result<(), Failure> {
-    let store = store.ok_or_else(|| Failure::usage("fleet find asks a store; name one with --store URL or TTMON_STORE"))?;
+fn find(common: &Everywhere, store: Option<&Store>, fleet: &FleetArgs, args: &FindArgs) -> Result<(), Failure> {
+    if store.is_none() && fleet.connect.is_empty() {
+        return Err(Failure::usage("fleet find asks a store or services; name one with --store URL, TTMON_STORE or --connect URL"));
+    }
     if args.chips == 0 {
         return Err(Failure::usage("--chips takes 1 and more"));
     }
     let free_dram = args.free_dram.as_deref().map(str::parse::<Size>).transpose().map_err(Failure::usage)?.map_or(0, |size| size.0);
     let request = FindRequest { chips: args.chips, board: args.board.clone(), free_dram };
-    let answer = store.query(&request.query()).map_err(|error| Failure::new(format!("the store at {} {error}", store.url())))?;
-    let found = request.found(&answer);
+    let answer = store.map(|store| store.query(&request.query()).map_err(|error| format!("the store at {} {error}", store.url())));
+    let (answering, found) = match answer {
+        Some(Ok(answer)) => (store.map(Store::url), request.found(&answer)),
+        Some(Err(why)) if fleet.connect.is_empty() => return Err(Failure::new(why)),
+        failed => {
+            if let Some(Err(why)) = failed {
+                complain(&format!("{why}; asking the hosts of --connect"));
+            }
+            (None, found_by_asking(&request, fleet)?)
+        }
+    };
     let mut out = String::new();
     if common.json {
-        let _ = writeln!(out, "{:#}", request.document(store.url(), &found));
+        let _ = writeln!(out, "{:#}", request.document(answering, &found));
     } else {
         for host in &found {
             let _ = writeln!(out, "{}\t{} idle chips\t{}\t{}", host.host, host.chips, host.rack, host.partition);
@@ -83,6 +94,19 @@ fn find(common: &Everywhere, store: Option<&Store>, args: &FindArgs) -> Result<(
         }
         false => Ok(()),
     }
+}
+
+/// The hosts of `--connect` that have the chips, those with most chips first. Hosts that do not answer are reported.
+fn found_by_asking(request: &FindRequest, args: &FleetArgs) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    for (place, service) in services(args)? {
+        match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
+            Ok((snapshot, _)) => found.extend(request.found_on(&snapshot.host, &snapshot.devices)),
+            Err(trouble) => complain(&format!("the service at {place} {trouble}")),
+        }
+    }
+    found.sort_by(|one, other| other.chips.cmp(&one.chips).then_with(|| one.host.cmp(&other.host)));
+    Ok(found)
 }
 
 /// Names of hosts, jobs and pods are foreign text. Lines and columns stay.

@@ -29,7 +29,7 @@ pub(super) async fn find(service: &Arc<Service>, view: View, request: FindReques
     let text = service.turns.make(view, move || {
         let store = making.fleet.as_ref().ok_or(Problem::NotFound)?;
         let answer = store.query(&request.query()).map_err(|error| Problem::Stale(format!("the store {error}")))?;
-        Ok(format!("{}\n", request.document(store.url(), &request.found(&answer))))
+        Ok(format!("{}\n", request.document(Some(store.url()), &request.found(&answer))))
     });
     Ok(aged(text.await?, 0))
 }

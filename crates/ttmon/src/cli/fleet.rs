@@ -18,10 +18,10 @@ pub(crate) struct FleetArgs {
     #[command(flatten)]
     pub(crate) access: StoreArgs,
     /// Ask these services too: http://HOST:PORT, https://HOST:PORT or unix:PATH. They are shown when the store does not answer.
-    #[arg(long, value_name = "URL", num_args = 1..)]
+    #[arg(long, value_name = "URL", num_args = 1.., global = true)]
     pub(crate) connect: Vec<String>,
     /// File with the token of the services; also TTMON_TOKEN_FILE, or the token itself in TTMON_TOKEN.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub(crate) token_file: Option<PathBuf>,
     /// List at most N hosts [default: 1000].
     #[arg(long, value_name = "N")]

@@ -4,10 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::run::ttmon;
+
+/// On a machine under any load.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service that ends with the value, and its port.
 struct Serving(Child, u16);
@@ -108,6 +112,29 @@ fn hosts_of_a_store_are_found() {
     let refused = store(r#"{"status":"error","error":"too many samples"}"#);
     let ran = ttmon(&format!("fleet find --store {refused}"));
     assert!(ran.code == 1 && ran.stderr.contains("too many samples"), "{}", ran.stderr);
+}
+
+#[test]
+fn hosts_are_asked_themselves_when_the_store_is_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let api = directory.path().join("api.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
+    command.args(["serve", "--quiet", "--sim", "t3k,idle", "--listen", "off", "--api"]).arg(&api);
+    command.env("TTMON_SOCKET", directory.path().join("alloc.sock")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _serving = Serving(command.spawn().unwrap(), 0);
+    let find = |more: &str| ttmon(&format!("fleet find {more} --store http://127.0.0.1:1 --connect unix:{}", api.display()));
+    let begun = Instant::now();
+    let mut ran = find("--chips 8 --board n300 --free-dram 10G --json");
+    while ran.code != 0 && begun.elapsed() < PATIENCE {
+        ran = find("--chips 8 --board n300 --free-dram 10G --json");
+    }
+    assert!(ran.stderr.contains("http://127.0.0.1:1 cannot be reached") && ran.stderr.contains("asking the hosts"), "{}", ran.stderr);
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &document["hosts"][0]["chips"], &document["store"]), (0, &8.into(), &Value::Null), "{}", ran.stderr);
+    let ran = find("--chips 9");
+    assert!(ran.code == 1 && ran.stderr.contains("no host has 9 idle chips"), "{}", ran.stderr);
+    let ran = ttmon("fleet find --connect unix:/nowhere/api.sock");
+    assert!(ran.code == 1 && ran.stderr.contains("/nowhere/api.sock"), "{}", ran.stderr);
 }
 
 #[test]
