@@ -5,6 +5,7 @@
 
 mod alertmanager;
 mod api;
+mod deploy;
 mod driver_vm;
 mod fleet;
 mod loom;
@@ -84,6 +85,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "ttnn", kind: Kind::Optional, run: ttnn::run },
     Stage { name: "driver-vm", kind: Kind::Optional, run: driver_vm::run },
     Stage { name: "package", kind: Kind::Required, run: package::run },
+    Stage { name: "deploy", kind: Kind::Optional, run: deploy::run },
     Stage { name: "systemd", kind: Kind::Optional, run: systemd::run },
     Stage { name: "fuzz", kind: Kind::Optional, run: fuzz_briefly },
 ];

@@ -1,4 +1,4 @@
-//! `cargo xtask bench page`: what 100 open pages cost the service, and whether they delay a sample.
+//! `cargo xtask bench page`: what 100 open pages cost the service, whether they delay a sample, and how soon a browser shows the page.
 //!
 //! A page follows the stream of deltas and asks for alerts every 30 s. The cost stands beside that of the service without pages, and
 //! beside a thread that does nothing but write the same number of bytes to as many connections.
@@ -6,20 +6,29 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::host::{metric, tell};
 use super::snapshot::load;
 use crate::package;
-use crate::project::Project;
-use crate::service::{Service, TOKEN};
+use crate::project::{Project, output};
+use crate::service::{Service, TOKEN, get};
+use crate::web::Browser;
 
 const PAGES: u32 = 100;
 /// Of a core, beyond what the service costs without pages.
 const PAGES_MAX_PERCENT: f64 = 2.0;
+/// Of one load on loopback.
+const PAINT_MAX_MS: f64 = 300.0;
+const DATA_MAX_MS: f64 = 500.0;
+/// Of each second, with 320 live sparklines.
+const SCRIPT_MAX_MS: f64 = 30.0;
 /// How often a page asks for alerts: `web/src/store.ts`.
 const ALERTS_EVERY: Duration = Duration::from_secs(30);
 /// Paths that a page asks for when it is opened.
@@ -34,6 +43,7 @@ const OPENED: [&str; 7] = [
 ];
 
 pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
+    let browser = Browser::have(project);
     let program = package::program::build(project)?;
     println!("bench page: {}\n", load());
     println!("32 devices at one sample a second, {PAGES} pages, {seconds} s each:");
@@ -61,6 +71,33 @@ pub(super) fn run(project: &Project, seconds: u64) -> Result<(), String> {
     tell("samples missed with pages", with_pages.missed, "", Some(alone.missed));
     tell("oldest newest sample without pages", alone.oldest, "s", None);
     tell("oldest newest sample with pages (one sample a second)", with_pages.oldest, "s", Some(1.5));
+    drop(service);
+    match browser {
+        Ok(browser) => in_browser(project, &browser, &program),
+        Err(why) => {
+            println!("\nNO BROWSER OPENED THE PAGE: {why}");
+            Ok(())
+        }
+    }
+}
+
+/// How soon Chromium paints the overview of 32 devices, and what its script costs: `measure` in `web/test/cost.mjs`.
+fn in_browser(project: &Project, browser: &Browser, program: &Path) -> Result<(), String> {
+    let text = output(browser.command(project, program).arg("--measure"))?;
+    let found: Value = serde_json::from_str(&text).map_err(|error| format!("web/test/page.mjs --measure: {error}: {text}"))?;
+    println!("\nChromium, 32 devices, loopback, an empty cache:");
+    for (key, what, limit) in [("paint", "first paint", PAINT_MAX_MS), ("data", "first data: a tile for every device", DATA_MAX_MS)] {
+        let mut times: Vec<f64> = found[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        times.sort_by(f64::total_cmp);
+        let (Some(median), Some(last)) = (times.get(times.len() / 2), times.last()) else { return Err(format!("no times: {text}")) };
+        tell(&format!("{what}, median of {}", times.len()), *median, "ms", Some(limit));
+        tell(&format!("{what}, slowest"), *last, "ms", Some(limit));
+    }
+    let value = |key: &str| found[key].as_f64().ok_or_else(|| format!("no {key}: {text}"));
+    tell("live sparklines on the screen", value("sparklines")?, "", None);
+    tell("script with them, CPU time", value("script")?, "ms/s", Some(SCRIPT_MAX_MS));
+    tell("script, layout and paint, CPU time", value("whole")?, "ms/s", None);
+    tell("heap", value("heap")?, "MB", None);
     Ok(())
 }
 
@@ -112,7 +149,8 @@ impl Pages {
         let failed = |error: io::Error| format!("a page: {error}");
         let mut pages = Self { is_over: Arc::default(), taken: Arc::default(), streams: Vec::new(), threads: Vec::new() };
         for path in OPENED {
-            service.get(path)?;
+            // Without this header events are a stream that does not end.
+            get(service.port, path, &format!("Authorization: Bearer {TOKEN}\r\nAccept: application/json\r\n"))?;
         }
         for _ in 0..PAGES {
             let mut stream = TcpStream::connect(("127.0.0.1", service.port)).map_err(failed)?;
@@ -153,7 +191,7 @@ fn count(stream: &mut TcpStream, taken: &AtomicU64) {
 /// The questions of all pages, evenly over the time.
 fn ask_for_alerts(port: u16, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
-        let _ = crate::service::get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
+        let _ = get(port, "/api/v1/alerts", &format!("Authorization: Bearer {TOKEN}\r\n"));
         thread::sleep(ALERTS_EVERY / PAGES);
     }
 }

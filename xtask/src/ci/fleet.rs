@@ -1,9 +1,9 @@
 //! A hundred simulated hosts on real engines: Debian's Prometheus, Alertmanager and VictoriaMetrics.
 //!
 //! Discovery by http_sd and its reload, a fault that becomes an alert, reaches a webhook and resolves, every query of templates and dashboards
-//! on both engines, and a store that is killed and started again.
+//! on both engines, the page's view of a fleet in a browser, and a store that is killed and started again.
 
-mod engines;
+pub(super) mod engines;
 mod queries;
 
 use std::fs;
@@ -15,7 +15,7 @@ use super::alertmanager::{self, Alertmanager, Hook};
 use super::{Gate, Outcome, prometheus};
 use crate::project::{self, Project, output};
 use crate::service::{self, Service, serve, until};
-use crate::tools;
+use crate::{tools, web};
 use engines::{Store, Victoria};
 
 /// Hosts, and those that are listed at first.
@@ -81,15 +81,69 @@ fn check(gate: &Gate, tools: &prometheus::Tools, alertmanager: &alertmanager::To
         service.json("/api/v1/fleet").is_ok_and(|found| found["host_count"] == HOSTS && found["store"]["error"].is_null())
     };
     until("known to the service", || is_whole(&service))?;
+    view(project, &ttmon, store.port)?;
+    let killed = now();
     store.kill();
     let down = service.json("/api/v1/fleet")?;
     if down["store"]["error"].is_null() || down["host_count"] != 0 {
         return Err(format!("a dead store, and the service says: {down}"));
     }
+    let restarted = now();
     store.restart(project, tools)?;
     until("known again", || is_whole(&service))?;
     println!("fleet: a killed store is named, shows no host, and is used again after its restart");
+    until("scraped three times after the restart", || {
+        queries::times(store.port, SCRAPES)
+            .is_ok_and(|series| series.iter().all(|times| times.iter().filter(|at| **at > restarted).count() >= 3))
+    })?;
+    println!("fleet: {}", no_gap(&queries::times(store.port, SCRAPES)?, killed, restarted)?);
     Ok(())
+}
+
+/// Every scrape of the last minutes, those that failed too.
+const SCRAPES: &str = "up{job=\"ttmon\"}[10m]";
+/// Seconds between two scrapes that are no gap: on a busy machine one or two come late.
+const GAP_S: f64 = 20.0;
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// The series have one gap, the time in which the store was down, and nothing in it.
+fn no_gap(series: &[Vec<f64>], killed: f64, restarted: f64) -> Result<String, String> {
+    for times in series {
+        if let Some(at) = times.iter().find(|at| (killed..restarted).contains(at)) {
+            return Err(format!("a sample at {at}, while the store was down from {killed} to {restarted}"));
+        }
+        let is_down = |one: f64, other: f64| one <= killed && other >= restarted;
+        if let Some(pair) = times.windows(2).find(|pair| pair[1] - pair[0] > GAP_S && !is_down(pair[0], pair[1])) {
+            return Err(format!("a gap from {} to {}; the store was down from {killed} to {restarted}", pair[0], pair[1]));
+        }
+        if times.first().is_none_or(|first| *first > killed) {
+            return Err(format!("the samples from before {killed} are lost"));
+        }
+    }
+    let count: usize = series.iter().map(Vec::len).sum();
+    Ok(format!(
+        "{count} samples of {} hosts around the restart: the only gap is the {:.1} s without a store",
+        series.len(),
+        restarted - killed
+    ))
+}
+
+/// The page's view of the store, in Chromium.
+fn view(project: &Project, ttmon: &Path, port: u16) -> Result<(), String> {
+    match web::Browser::have(project) {
+        Ok(browser) => {
+            let store = format!("http://127.0.0.1:{port}");
+            project::run(browser.command(project, ttmon).args(["--store", &store, "--only", "fleet view"]))
+        }
+        Err(why) => {
+            println!("NO BROWSER OPENED THE FLEET VIEW: {why}");
+            Ok(())
+        }
+    }
 }
 
 /// A target as a line of a hosts file.
@@ -137,4 +191,23 @@ fn commands(project: &Project, ttmon: &Path, ports: [u16; 2]) -> Result<(), Stri
     })?;
     println!("fleet: ttmon fleet and fleet find list the same hosts on both engines: {HOSTS}, and {} idle", HOSTS / 4);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gap_beside_the_restart_is_found() {
+        let (killed, restarted) = (100.0, 130.0);
+        assert!(no_gap(&[vec![90.0, 95.0, 100.0, 131.0, 136.0]], killed, restarted).is_ok());
+        for (times, reason) in [
+            (vec![60.0, 95.0, 131.0], "a gap from 60"),
+            (vec![95.0, 110.0, 131.0], "a sample at 110"),
+            (vec![131.0, 136.0], "are lost"),
+            (vec![95.0, 131.0, 180.0], "a gap from 131"),
+        ] {
+            assert!(no_gap(&[times], killed, restarted).unwrap_err().contains(reason), "{reason}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! HTTPS as others meet it: a certificate made on the spot, and curl for a client.
 
 mod receiver;
+mod store;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -60,6 +61,7 @@ fn check(gate: &Gate) -> Result<(), String> {
     if plain.map_err(|error| format!("curl: {error}"))?.status.success() {
         return Err("without TLS it answers too".to_owned());
     }
+    store::check(gate.project, &ttmon, directory.path(), &store::Scraped { certificate: &certificate, key: &key, port })?;
     expect("after all that", curl(&["--cacert", trusted], "/healthz")?, "200 0 exit 0")
 }
 

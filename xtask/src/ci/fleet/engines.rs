@@ -12,14 +12,16 @@ use crate::service::{self, Ended, until};
 /// How often is scraped, and rules are judged.
 const INTERVAL: &str = "5s";
 
-fn free_port() -> Result<u16, String> {
+/// A port that nobody has now.
+pub(in crate::ci) fn free_port() -> Result<u16, String> {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
         .map_err(|error| error.to_string())
 }
 
-fn spawn(command: &mut Command) -> Result<Ended, String> {
+/// Starts an engine; what it prints is dropped.
+pub(in crate::ci) fn spawn(command: &mut Command) -> Result<Ended, String> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

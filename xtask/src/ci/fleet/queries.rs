@@ -11,11 +11,23 @@ const NOT_SIMULATED: &[&str] = &["vllm:", "tt_media_server_", "ttmon_memory_larg
 
 /// Values of an instant query.
 pub(super) fn ask(port: u16, query: &str) -> Result<Vec<f64>, String> {
+    Ok(series(port, query)?.iter().filter_map(|one| one["value"][1].as_str()?.parse().ok()).collect())
+}
+
+/// Times of the samples of each series, in seconds since 1970. The query is a range of one: `name[10m]`.
+pub(super) fn times(port: u16, query: &str) -> Result<Vec<Vec<f64>>, String> {
+    let times = |one: &Value| one["values"].as_array().into_iter().flatten().filter_map(|pair| pair[0].as_f64()).collect();
+    Ok(series(port, query)?.iter().map(times).collect())
+}
+
+fn series(port: u16, query: &str) -> Result<Vec<Value>, String> {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let answer = service::get(port, &format!("/api/v1/query?query={encoded}"), "")?;
-    let document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
-    let found = document["data"]["result"].as_array().ok_or_else(|| format!("{query}: {}", answer.body))?;
-    Ok(found.iter().filter_map(|one| one["value"][1].as_str()?.parse().ok()).collect())
+    let mut document: Value = serde_json::from_str(&answer.body).map_err(|error| format!("{query}: {error}: {}", answer.body))?;
+    match document["data"]["result"].take() {
+        Value::Array(found) => Ok(found),
+        _ => Err(format!("{query}: {}", answer.body)),
+    }
 }
 
 /// Whether a query has an answer now.

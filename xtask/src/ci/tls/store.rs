@@ -1,0 +1,134 @@
+//! Stores over HTTPS. Prometheus and VictoriaMetrics scrape a service with TLS and its token; `ttmon fleet` asks Prometheus with TLS and
+//! a password, and VictoriaMetrics through vmauth with TLS and a bearer token.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::super::fleet::engines::{free_port, spawn};
+use super::super::prometheus;
+use crate::project::Project;
+use crate::service::{Ended, TOKEN, until};
+use crate::tools;
+
+/// The secret of both stores, and its bcrypt hash.
+const SECRET: &str = "sesame";
+const HASH: &str = "$2b$05$abcdefghijklmnopqrstuuKcS.CYWVYVaLiiCKrrc0A5s3mGesJ9O";
+
+/// A certificate of `localhost` that is its own authority, its key, and the port of the service that uses them.
+pub(super) struct Scraped<'a> {
+    pub(super) certificate: &'a Path,
+    pub(super) key: &'a Path,
+    pub(super) port: u16,
+}
+
+/// Asks with this program, which must have TLS.
+pub(super) fn check(project: &Project, ttmon: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<(), String> {
+    let tools = prometheus::tools(project).and_then(|tools| Ok((tools, tools::debian(project, "victoria-metrics")?.join("usr/bin"))));
+    let (prometheus, victoria) = match tools {
+        Ok(tools) => tools,
+        Err(why) => {
+            println!("NO STORE WAS ASKED OVER HTTPS: {why}");
+            return Ok(());
+        }
+    };
+    let files = Files::write(directory, scraped)?;
+    let (_prometheus, prometheus_port) = files.prometheus(project, &prometheus.prometheus, directory)?;
+    let (_victoria, victoria_port) = files.victoria(project, &victoria, directory, scraped)?;
+    let fleet = |port: u16, flags: &[(&str, &Path)]| -> Result<Value, String> {
+        let mut command = Command::new(ttmon);
+        command.args(["fleet", "--json", "--store", &format!("https://localhost:{port}")]);
+        for (flag, path) in flags {
+            command.arg(flag).arg(path);
+        }
+        let output = command.output().map_err(|error| format!("ttmon fleet: {error}"))?;
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("ttmon fleet: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+    };
+    let ca = ("--store-ca", scraped.certificate);
+    let cases = [
+        ("Prometheus with a password", prometheus_port, "--store-password-file", &files.password, &files.wrong_password),
+        ("vmauth with a bearer token", victoria_port, "--store-token-file", &files.token, &files.wrong_token),
+    ];
+    for (what, port, flag, right, wrong) in cases {
+        until(&format!("scraped over HTTPS with a token, and asked over HTTPS: {what}"), || {
+            fleet(port, &[ca, (flag, right)]).is_ok_and(|found| found["host_count"] == 1 && found["store"]["error"].is_null())
+        })?;
+        println!("{what}, over HTTPS: 1 host, which was scraped over HTTPS with its token");
+        for (how, flags) in [("a wrong secret", &[ca, (flag, wrong)][..]), ("no secret", &[ca]), ("no authority", &[(flag, right)])] {
+            let found = fleet(port, flags)?;
+            let Some(error) = found["store"]["error"].as_str().filter(|_| found["host_count"] == 0) else {
+                return Err(format!("{what}: {how}, and the store answers: {found}"));
+            };
+            println!("{what}, {how}: the store {error}");
+        }
+    }
+    Ok(())
+}
+
+/// Configurations and secrets.
+struct Files {
+    scrape: PathBuf,
+    web: PathBuf,
+    auth: PathBuf,
+    auth_port: u16,
+    store_port: u16,
+    password: PathBuf,
+    wrong_password: PathBuf,
+    token: PathBuf,
+    wrong_token: PathBuf,
+}
+
+impl Files {
+    fn write(directory: &Path, scraped: &Scraped<'_>) -> Result<Self, String> {
+        let file = |name: &str, text: &str| -> Result<PathBuf, String> {
+            let path = directory.join(name);
+            let written = fs::write(&path, text).and_then(|()| fs::set_permissions(&path, PermissionsExt::from_mode(0o600)));
+            written.map(|()| path.clone()).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let Scraped { certificate, key, port } = scraped;
+        let (certificate, key) = (certificate.display(), key.display());
+        let (auth_port, store_port) = (free_port()?, free_port()?);
+        let bearer = file("service.token", TOKEN)?;
+        let scrape = format!(
+            "global: {{scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n- job_name: ttmon\n  scheme: https\n  \
+             tls_config: {{ca_file: '{certificate}'}}\n  authorization: {{credentials_file: '{}'}}\n  \
+             static_configs: [{{targets: ['localhost:{port}']}}]\n",
+            bearer.display()
+        );
+        let web = format!("tls_server_config: {{cert_file: '{certificate}', key_file: '{key}'}}\nbasic_auth_users: {{ana: '{HASH}'}}\n");
+        let auth = format!("users:\n- bearer_token: {SECRET}\n  url_prefix: 'http://127.0.0.1:{store_port}'\n");
+        Ok(Self {
+            scrape: file("tls-scrape.yml", &scrape)?,
+            web: file("web.yml", &web)?,
+            auth: file("auth.yml", &auth)?,
+            auth_port,
+            store_port,
+            password: file("password", &format!("ana:{SECRET}\n"))?,
+            wrong_password: file("wrong-password", "ana:open\n")?,
+            token: file("store.token", &format!("{SECRET}\n"))?,
+            wrong_token: file("wrong.token", "open\n")?,
+        })
+    }
+
+    fn prometheus(&self, project: &Project, program: &Path, directory: &Path) -> Result<(Ended, u16), String> {
+        let port = free_port()?;
+        let mut command = project.command(program, &[]);
+        command.arg(format!("--config.file={}", self.scrape.display())).arg(format!("--web.config.file={}", self.web.display()));
+        command.arg(format!("--storage.tsdb.path={}", directory.join("tls-prometheus").display()));
+        Ok((spawn(command.arg(format!("--web.listen-address=127.0.0.1:{port}")))?, port))
+    }
+
+    /// The engine, and vmauth in front of it; the port of vmauth.
+    fn victoria(&self, project: &Project, programs: &Path, directory: &Path, scraped: &Scraped<'_>) -> Result<([Ended; 2], u16), String> {
+        let mut engine = project.command(programs.join("victoria-metrics"), &["-search.latencyOffset=0s"]);
+        engine.arg(format!("-httpListenAddr=127.0.0.1:{}", self.store_port)).arg(format!("-promscrape.config={}", self.scrape.display()));
+        engine.arg(format!("-storageDataPath={}", directory.join("tls-victoria").display()));
+        let mut auth = project.command(programs.join("vmauth"), &["-tls"]);
+        auth.arg(format!("-auth.config={}", self.auth.display())).arg(format!("-httpListenAddr=127.0.0.1:{}", self.auth_port));
+        auth.arg(format!("-tlsCertFile={}", scraped.certificate.display())).arg(format!("-tlsKeyFile={}", scraped.key.display()));
+        Ok(([spawn(&mut engine)?, spawn(&mut auth)?], self.auth_port))
+    }
+}
