@@ -44,12 +44,12 @@ pub struct Receiver {
     /// It is told of alerts that are at least so bad.
     pub severity: Severity,
     /// How it is told.
-    pub how: How,
+    pub how: Delivery,
 }
 
 /// How a receiver is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum Delivery {
     /// A program is started, and reads the message.
     Command {
         /// The program's path and its arguments.
@@ -193,7 +193,7 @@ impl Config {
         Ok(())
     }
 
-    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>, how: Result<How, ConfigError>) -> Result<(), ConfigError> {
+    fn add_receiver(&mut self, sort: &str, keys: &Keys<'_>, how: Result<Delivery, ConfigError>) -> Result<(), ConfigError> {
         let how = how?;
         let number = self.receivers.iter().filter(|other| other.how.sort() == sort).count() + 1;
         let name = keys.text("name")?.unwrap_or_else(|| format!("{sort}-{number}"));
@@ -208,7 +208,7 @@ impl Config {
     }
 }
 
-impl How {
+impl Delivery {
     /// Its key in the configuration.
     pub fn sort(&self) -> &'static str {
         match self {
@@ -226,7 +226,7 @@ fn summary(when: &Condition) -> String {
     format!("{} ({})", when.to_string().replace(['{', '}'], ""), values.join(", "))
 }
 
-fn command(keys: &Keys<'_>) -> Result<How, ConfigError> {
+fn command(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "argv", "timeout"])?;
     let words = keys.0.get("argv").and_then(Value::as_array).filter(|words| (1..=ARGUMENTS_MAX).contains(&words.len()));
     let argv: Option<Vec<String>> = words.and_then(|words| words.iter().map(|word| word.as_str().map(str::to_owned)).collect());
@@ -235,18 +235,18 @@ fn command(keys: &Keys<'_>) -> Result<How, ConfigError> {
         return wrong("argv takes a list of texts, the first of which is the absolute path of a program; there is no shell");
     };
     let timeout = keys.duration("timeout", Duration::from_secs(1), COMMAND_TIMEOUT_MAX)?;
-    Ok(How::Command { argv, timeout: timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT) })
+    Ok(Delivery::Command { argv, timeout: timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT) })
 }
 
-fn webhook(keys: &Keys<'_>) -> Result<How, ConfigError> {
+fn webhook(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca"])?;
-    Ok(How::Webhook { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")? })
+    Ok(Delivery::Webhook { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")? })
 }
 
-fn alertmanager(keys: &Keys<'_>) -> Result<How, ConfigError> {
+fn alertmanager(keys: &Keys<'_>) -> Result<Delivery, ConfigError> {
     keys.only(&["name", "severity", "url", "url_file", "bearer_file", "ca", "resend"])?;
     let resend = keys.duration("resend", RESEND_RANGE.0, RESEND_RANGE.1)?.unwrap_or(RESEND_DEFAULT);
-    Ok(How::Alertmanager { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")?, resend })
+    Ok(Delivery::Alertmanager { url: keys.url()?, bearer_file: keys.path("bearer_file")?, ca: keys.path("ca")?, resend })
 }
 
 fn takes(key: &str, what: &str) -> ConfigError {

@@ -49,13 +49,13 @@ struct Chip {
 
 #[derive(Debug, Default)]
 struct RuleState {
-    standing: Standing,
+    standing: Status,
     when: Vec<Window>,
     clear: Vec<Window>,
 }
 
 #[derive(Debug, Default)]
-enum Standing {
+enum Status {
     #[default]
     Idle,
     Pending {
@@ -92,7 +92,7 @@ impl Engine {
         let may_fire = at.saturating_sub(started) >= self.grace;
         let mut events = Vec::new();
         for device in &snapshot.devices {
-            self.meet(device, snapshot.time, &mut events);
+            self.identify_device(device, snapshot.time, &mut events);
         }
         for (id, chip) in &mut self.chips {
             let listed = snapshot.device(*id);
@@ -102,7 +102,7 @@ impl Engine {
             }
             let mut device = listed.cloned().unwrap_or_else(|| vanished(*id));
             chip.identity.complete(&mut device);
-            let moment = Moment { at, time: snapshot.time, may_fire };
+            let moment = SampleTime { at, time: snapshot.time, may_fire };
             for (rule, state) in self.rules.iter().zip(&mut chip.states) {
                 events.extend(state.judge(rule, &device, moment));
             }
@@ -119,7 +119,7 @@ impl Engine {
     }
 
     /// Gets to know a device. Another chip in the place of one has none of its alerts.
-    fn meet(&mut self, device: &Device, time: UnixTime, events: &mut Vec<Event>) {
+    fn identify_device(&mut self, device: &Device, time: UnixTime, events: &mut Vec<Event>) {
         let is_remote = device.location == Location::Remote;
         if self.chips.get_mut(&device.id).is_some_and(|chip| chip.identity.meet(device)) {
             return;
@@ -128,13 +128,13 @@ impl Engine {
         for (rule, state) in self.rules.iter().zip(&mut states) {
             if let Some(saved) = self.saved.iter().find(|saved| saved.rule == rule.name && saved.device == device.id) {
                 let alert = Alert { phase: Phase::Firing, fired: Some(saved.fired), ..Alert::new(rule, device, saved.since) };
-                state.standing = Standing::Firing { alert, clear: None };
+                state.standing = Status::Firing { alert, clear: None };
             }
         }
         self.saved.retain(|saved| saved.device != device.id);
         let chip = Chip { identity: ChipIdentity::of(device), is_remote, states };
         for state in self.chips.insert(device.id, chip).into_iter().flat_map(|old| old.states) {
-            if let Standing::Firing { alert, .. } = state.standing {
+            if let Status::Firing { alert, .. } = state.standing {
                 events.push(Event { change: Change::Resolved, alert: alert.ended(time) });
             }
         }
@@ -143,8 +143,8 @@ impl Engine {
     /// What stands how: firing first, then pending, then resolved.
     pub fn listing(&self) -> Listing {
         let standing = self.chips.values().flat_map(|chip| &chip.states).filter_map(|state| match &state.standing {
-            Standing::Idle => None,
-            Standing::Pending { alert, .. } | Standing::Firing { alert, .. } => Some(alert),
+            Status::Idle => None,
+            Status::Pending { alert, .. } | Status::Firing { alert, .. } => Some(alert),
         });
         let mut alerts: Vec<Alert> = standing.chain(&self.resolved).cloned().collect();
         alerts.sort_by_key(|alert| (alert.phase, std::cmp::Reverse(alert.rule.severity), alert.rule.name.clone(), alert.device));
@@ -154,7 +154,7 @@ impl Engine {
 
 /// When a snapshot was taken, and whether alerts may fire.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct SampleTime {
     at: Duration,
     time: UnixTime,
     may_fire: bool,
@@ -163,46 +163,46 @@ struct Moment {
 impl RuleState {
     fn new(rule: &Rule) -> Self {
         let clear = rule.clear.as_ref().map_or_else(Vec::new, |clear| clear.windows());
-        Self { standing: Standing::Idle, when: rule.when.windows(), clear }
+        Self { standing: Status::Idle, when: rule.when.windows(), clear }
     }
 
-    fn judge(&mut self, rule: &Arc<Rule>, device: &Device, Moment { at, time, may_fire }: Moment) -> Option<Event> {
+    fn judge(&mut self, rule: &Arc<Rule>, device: &Device, SampleTime { at, time, may_fire }: SampleTime) -> Option<Event> {
         let holds = rule.when.judge(at, device, &mut self.when);
         let is_clear = match &rule.clear {
             // What is missing is not known to be wrong.
             Some(clear) => clear.judge(at, device, &mut self.clear) != Some(false) && holds != Some(true),
             None => holds != Some(true),
         };
-        if matches!(self.standing, Standing::Idle) && holds == Some(true) {
-            self.standing = Standing::Pending { since: at, alert: Alert::new(rule, device, time) };
+        if matches!(self.standing, Status::Idle) && holds == Some(true) {
+            self.standing = Status::Pending { since: at, alert: Alert::new(rule, device, time) };
         }
         match &mut self.standing {
-            Standing::Idle => None,
-            Standing::Pending { .. } if holds != Some(true) => {
-                self.standing = Standing::Idle;
+            Status::Idle => None,
+            Status::Pending { .. } if holds != Some(true) => {
+                self.standing = Status::Idle;
                 None
             }
-            Standing::Pending { since, alert } => {
+            Status::Pending { since, alert } => {
                 alert.summary = rule.summary_of(device);
                 if !may_fire || at.saturating_sub(*since) < rule.for_ {
                     return None;
                 }
                 let alert = Alert { phase: Phase::Firing, fired: Some(time), ..alert.clone() };
-                self.standing = Standing::Firing { alert: alert.clone(), clear: None };
+                self.standing = Status::Firing { alert: alert.clone(), clear: None };
                 Some(Event { change: Change::Fired, alert })
             }
-            Standing::Firing { alert, clear } if !is_clear => {
+            Status::Firing { alert, clear } if !is_clear => {
                 alert.summary = rule.summary_of(device);
                 *clear = None;
                 None
             }
-            Standing::Firing { alert, clear } => {
+            Status::Firing { alert, clear } => {
                 let (since, ended) = *clear.get_or_insert((at, time));
                 if at.saturating_sub(since) < rule.clear_for {
                     return None;
                 }
                 let alert = alert.clone().ended(ended);
-                self.standing = Standing::Idle;
+                self.standing = Status::Idle;
                 Some(Event { change: Change::Resolved, alert })
             }
         }

@@ -93,7 +93,7 @@ pub(crate) fn is_the_hook() {
 /// After the ledger refused to start: if that is because another copy of a writer has one, tracking is off here from now on.
 #[cold]
 pub(crate) fn step_aside() {
-    if writer().is_aside() {
+    if writer().is_second_copy() {
         STATE.store(State::Off as u8, Ordering::Release);
     }
 }

@@ -23,7 +23,7 @@ const START: Duration = Duration::from_secs(1);
 
 /// Where a chip is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ChipFiles {
     /// Its device node.
     pub node: PathBuf,
     /// The driver's list of its users.
@@ -52,14 +52,14 @@ impl Readers {
 
     /// Samples these chips, all at the same time. One that does not answer in time is `timeout`, and is not asked again before it
     /// does. Readers of other chips end.
-    pub fn sample(&mut self, places: &[Place]) -> Vec<Reading<DeepSample>> {
+    pub fn sample(&mut self, places: &[ChipFiles]) -> Vec<Reading<DeepSample>> {
         let start = Instant::now();
         self.readers.retain(|node, reader| places.iter().any(|place| place.node == *node && place.arch == reader.place.arch));
         for place in places {
             let reader = self.readers.entry(place.node.clone()).or_insert_with(|| Reader::new(place.clone()));
             reader.ask(&self.program);
         }
-        let answer = |place: &Place| match self.readers.get_mut(&place.node) {
+        let answer = |place: &ChipFiles| match self.readers.get_mut(&place.node) {
             Some(reader) => reader.take(start, self.timeout),
             None => Err(Missing::IoError),
         };
@@ -70,7 +70,7 @@ impl Readers {
 /// A chip and its reading process.
 #[derive(Debug)]
 struct Reader {
-    place: Place,
+    place: ChipFiles,
     running: Option<Running>,
     failed: Option<Instant>,
 }
@@ -88,7 +88,7 @@ struct Running {
 }
 
 impl Reader {
-    fn new(place: Place) -> Self {
+    fn new(place: ChipFiles) -> Self {
         Self { place, running: None, failed: None }
     }
 
@@ -126,7 +126,7 @@ impl Reader {
 
 impl Running {
     /// Starts a process in which nothing of this one is open, at any time: this program may have threads.
-    fn start(program: &Path, place: &Place) -> io::Result<Self> {
+    fn start(program: &Path, place: &ChipFiles) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg0(READER_NAME).args([&place.node, &place.pids, &place.grace]).arg(place.arch.name());
@@ -176,8 +176,8 @@ impl Drop for Running {
 mod tests {
     use super::*;
 
-    fn place(directory: &Path) -> Place {
-        Place {
+    fn place(directory: &Path) -> ChipFiles {
+        ChipFiles {
             node: directory.join("0"),
             pids: directory.join("pids"),
             grace: directory.join("grace"),

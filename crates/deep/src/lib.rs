@@ -20,7 +20,7 @@ pub mod table;
 mod transport;
 mod wire;
 
-pub use client::{Place, Readers};
+pub use client::{ChipFiles, Readers};
 pub use process::{READER_NAME, is_reader, run_as_reader};
 pub use session::Session;
 pub use transport::{Failure, Tile, Transport, Window};

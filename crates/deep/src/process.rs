@@ -30,7 +30,7 @@ pub const READER_NAME: &str = "ttmon-deep";
 /// The last argument, if the chip is simulated.
 pub(crate) const SIMULATED: &str = "simulated";
 /// How often it looks whether a process holds the chip.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const CHECK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Most bytes of the file with the driver's grace.
 const GRACE_BYTES_MAX: usize = 64;
 
@@ -79,7 +79,7 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
 fn answer<T: Transport>(stream: &mut UnixStream, session: &mut Session<T>, arguments: &Arguments) -> io::Result<()> {
     loop {
         let is_asked = loop {
-            match poll(&mut [PollFd::new(&*stream, PollFlags::IN)], Some(&LOOK_EVERY)) {
+            match poll(&mut [PollFd::new(&*stream, PollFlags::IN)], Some(&CHECK_EVERY)) {
                 Err(rustix::io::Errno::INTR) => {}
                 polled => break polled? > 0,
             }

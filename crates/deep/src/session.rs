@@ -23,19 +23,19 @@ pub struct Session<T> {
     transport: T,
     arch: Arch,
     pace: Pace,
-    known: Option<Known>,
+    known: Option<TelemetryState>,
     block: Option<Block>,
     /// Words that the counters of queues took in the last sample.
     dispatch_words: u64,
     /// Counters of the queues when the chip's time last moved.
-    base: Option<(Duration, Vec<Place>)>,
+    base: Option<(Duration, Vec<QueueCounters>)>,
     /// What was read last, and when.
     last: Option<(Duration, Reading<DeepSample>)>,
 }
 
 /// What stays the same until the chip is reset.
 #[derive(Debug)]
-struct Known {
+struct TelemetryState {
     table: Table,
     values: Vec<(u16, u32)>,
     /// Which of the tags that change is next.
@@ -44,7 +44,7 @@ struct Known {
 
 /// The counters of a queue, and where they were.
 #[derive(Clone, Debug)]
-struct Place {
+struct QueueCounters {
     core: Tile,
     address: u64,
     counters: Counters,
@@ -127,7 +127,13 @@ impl<T: Transport> Session<T> {
     }
 
     /// Reads the table if it is new, then the values that may have changed, as many as there is room for.
-    fn read_tags(known: &mut Option<Known>, window: &mut T::Open, arch: Arch, layout: &Layout, room: u64) -> Reading<Vec<(u16, u32)>> {
+    fn read_tags(
+        known: &mut Option<TelemetryState>,
+        window: &mut T::Open,
+        arch: Arch,
+        layout: &Layout,
+        room: u64,
+    ) -> Reading<Vec<(u16, u32)>> {
         let pointers = Pointers::read(window, arch, layout)?;
         if let Some(before) = known.as_mut().filter(|known| known.table.pointers == pointers)
             && before.follow(window, arch, layout, room.saturating_sub(POINTER_WORDS).max(TAGS_MIN))?
@@ -136,11 +142,16 @@ impl<T: Transport> Session<T> {
         }
         let table = Table::read(window, arch, layout, pointers)?;
         let values = table.values(window, arch, layout, TAGS.iter().map(|(tag, _)| *tag)).map_err(Missing::from)?;
-        *known = Some(Known { table, values: values.clone(), next: 0 });
+        *known = Some(TelemetryState { table, values: values.clone(), next: 0 });
         checked(values)
     }
 
-    fn read_dispatch(&mut self, window: &mut impl Window, layout: &Layout, tags: &[(u16, u32)]) -> Reading<(Option<u32>, Vec<Place>)> {
+    fn read_dispatch(
+        &mut self,
+        window: &mut impl Window,
+        layout: &Layout,
+        tags: &[(u16, u32)],
+    ) -> Reading<(Option<u32>, Vec<QueueCounters>)> {
         let value = |wanted: u16| tags.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
         let bundle = value(tag::FLASH_BUNDLE_VERSION).ok_or(Missing::NotExposed)?;
         let [patch, minor, major] = [8, 16, 24].map(|shift| bundle >> shift & 0xFF);
@@ -158,7 +169,7 @@ impl<T: Transport> Session<T> {
         let mut places = Vec::new();
         for core in &block.cores {
             let counters = block.counters(window, self.arch, *core, known(*core)).map_err(Missing::from)?;
-            places.extend(counters.map(|counters| Place { core: *core, address: block.counters, counters }));
+            places.extend(counters.map(|counters| QueueCounters { core: *core, address: block.counters, counters }));
         }
         let worker_cores = block.worker_cores;
         self.block = Some(block);
@@ -166,8 +177,8 @@ impl<T: Transport> Session<T> {
     }
 
     /// Pairs counters with earlier ones of the same queue. The earlier ones stay until the chip's time moves on.
-    fn compare(&mut self, now: Duration, worker_cores: Option<u32>, places: Vec<Place>) -> Dispatch {
-        let before = |place: &Place| {
+    fn compare(&mut self, now: Duration, worker_cores: Option<u32>, places: Vec<QueueCounters>) -> Dispatch {
+        let before = |place: &QueueCounters| {
             let (_, base) = self.base.as_ref()?;
             let same = base.iter().find(|known| known.core == place.core && known.address == place.address)?;
             Some(same.counters.clone())
@@ -182,7 +193,7 @@ impl<T: Transport> Session<T> {
     }
 }
 
-impl Known {
+impl TelemetryState {
     /// Reads the heartbeat and the next of the other tags, `room` words together. `false` if the heartbeat fell back: the chip was reset,
     /// perhaps with other firmware.
     fn follow(&mut self, window: &mut impl Window, arch: Arch, layout: &Layout, room: u64) -> Reading<bool> {

@@ -9,7 +9,7 @@ use crate::answer::{Vector, label};
 use crate::promql::regex_prefix;
 
 /// Hosts in one answer: more is a fleet that has room everywhere.
-const FOUND_MAX: usize = 1_000;
+const MATCHES_MAX: usize = 1_000;
 
 /// What is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct FindRequest {
 
 /// A host that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MatchingHost {
     /// Its name in the store.
     pub host: String,
     /// Its rack.
@@ -40,7 +40,7 @@ impl FindRequest {
     pub fn query(&self) -> String {
         let board = self.board.as_deref().map_or_else(String::new, |board| format!("{{board=~{}}}", regex_prefix(board)));
         format!(
-            "topk({FOUND_MAX}, count by (instance, rack, partition) (\
+            "topk({MATCHES_MAX}, count by (instance, rack, partition) (\
              (ttmon_device_memory_holders{board} == 0) \
              and on (instance, device) (ttmon_device_memory_free_bytes >= {}) \
              unless on (instance, device) (ttmon_device_state{{state=~\"gone|unreadable|resetting|starting\"}} == 1) \
@@ -50,24 +50,24 @@ impl FindRequest {
     }
 
     /// The hosts of an answer: most chips first, then by name.
-    pub fn found(&self, answer: &Vector) -> Vec<Found> {
+    pub fn found(&self, answer: &Vector) -> Vec<MatchingHost> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of chips")]
-        let row = |(labels, value): &(_, f64)| Found {
+        let row = |(labels, value): &(_, f64)| MatchingHost {
             host: label(labels, "instance"),
             rack: label(labels, "rack"),
             partition: label(labels, "partition"),
             chips: *value as u64,
         };
-        let mut found: Vec<Found> = answer.0.iter().map(row).collect();
+        let mut found: Vec<MatchingHost> = answer.0.iter().map(row).collect();
         found.sort_by(|one, other| other.chips.cmp(&one.chips).then_with(|| one.host.cmp(&other.host)));
         found
     }
 
     /// A host that was asked itself, if it has the chips. The conditions are those of [`Self::query`].
-    pub fn found_on(&self, host: &str, devices: &[Device]) -> Option<Found> {
+    pub fn found_on(&self, host: &str, devices: &[Device]) -> Option<MatchingHost> {
         let chips = devices.iter().filter(|device| self.is_met_by(device)).count() as u64;
         let fits = chips >= u64::from(self.chips);
-        fits.then(|| Found { host: host.to_owned(), rack: String::new(), partition: String::new(), chips })
+        fits.then(|| MatchingHost { host: host.to_owned(), rack: String::new(), partition: String::new(), chips })
     }
 
     fn is_met_by(&self, device: &Device) -> bool {
@@ -80,9 +80,9 @@ impl FindRequest {
     }
 
     /// The document of `ttmon fleet find --json`. Without a store that answers, the hosts were asked themselves.
-    pub fn document(&self, store: Option<&str>, found: &[Found]) -> Value {
-        let row = |found: &Found| {
-            let Found { host, rack, partition, chips } = found;
+    pub fn document(&self, store: Option<&str>, found: &[MatchingHost]) -> Value {
+        let row = |found: &MatchingHost| {
+            let MatchingHost { host, rack, partition, chips } = found;
             json!({"host": host, "rack": rack, "partition": partition, "chips": chips})
         };
         json!({

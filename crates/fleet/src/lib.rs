@@ -21,7 +21,7 @@ mod templates;
 
 pub use answer::{AnswerError, Labels, Vector};
 pub use dashboards::{DASHBOARDS, Dashboard, queries as dashboard_queries};
-pub use find::{FindRequest, Found};
+pub use find::{FindRequest, MatchingHost};
 pub use limits::{ANSWER_BYTES_MAX, HOSTS_SHOWN, QUERY_TIMEOUT};
 pub use overview::{HostRow, Overview, StoreState};
 pub use promql::{query_path, quoted, regex_prefix};

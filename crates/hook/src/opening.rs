@@ -66,7 +66,7 @@ pub(crate) fn opened(library: &'static Library, mesh: usize, inner: Option<usize
         tables::with(|session, tables| {
             // While one is open TT-Metal knows its chips: what is set then is meant for the program's children.
             if tables.are_empty() {
-                session.see_environment();
+                session.reread_environment();
             }
             tables.open(session, &description);
             if let Some(inner) = inner {

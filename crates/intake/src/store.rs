@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags, flock, opena
 use rustix::process::geteuid;
 
 use ttmon_ledger::layout::WriterKind;
-use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, Seen};
+use ttmon_ledger::writer::{ClockChoice, Config, Hosted, Owner, VisibleDevicesVariable};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_source::served::{self, Storage};
@@ -217,9 +217,11 @@ impl Store {
             start_ticks: held.key.start_ticks,
             program: held.name.as_bytes(),
             seen: match &view.visible {
-                VisibleDevices::All => Seen::All,
-                VisibleDevices::Only(text) if text.len() < ttmon_ledger::layout::header::VISIBLE_BYTES => Seen::Only(text.as_bytes()),
-                VisibleDevices::Only(_) | VisibleDevices::Cut => Seen::Unknown,
+                VisibleDevices::All => VisibleDevicesVariable::All,
+                VisibleDevices::Only(text) if text.len() < ttmon_ledger::layout::header::VISIBLE_BYTES => {
+                    VisibleDevicesVariable::Only(text.as_bytes())
+                }
+                VisibleDevices::Only(_) | VisibleDevices::Cut => VisibleDevicesVariable::Unknown,
             },
             is_mock: view.is_mock,
         };

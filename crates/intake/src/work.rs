@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use ttmon_ledger::reader::{Live, ReadError, Region, Totals};
 use ttmon_ledger::writer::Hosted;
-use ttmon_ledger::writer::{Environment, Seen};
+use ttmon_ledger::writer::{Environment, VisibleDevicesVariable};
 use ttmon_model::identity::ProcessKey;
 use ttmon_model::ledger::VisibleDevices;
 use ttmon_model::{Sample, Source};
@@ -324,9 +324,9 @@ fn view(environment: &[u8]) -> Option<View> {
         entries.find_map(|entry| entry.strip_prefix(name.to_bytes())?.strip_prefix(b"="))
     });
     let visible = match seen {
-        Seen::All => VisibleDevices::All,
-        Seen::Only(text) => VisibleDevices::Only(str::from_utf8(text).ok()?.to_owned()),
-        Seen::Unknown => VisibleDevices::Cut,
+        VisibleDevicesVariable::All => VisibleDevices::All,
+        VisibleDevicesVariable::Only(text) => VisibleDevices::Only(str::from_utf8(text).ok()?.to_owned()),
+        VisibleDevicesVariable::Unknown => VisibleDevices::Cut,
     };
     Some(View { visible, is_mock })
 }

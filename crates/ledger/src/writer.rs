@@ -4,7 +4,6 @@
 //! kill leaves the ledger exact, is docs/ledger.md sections 3 and 5. This runs inside somebody else's program: nothing
 //! here prints, panics, calls malloc or changes errno, and nothing waits for more than a second while nobody gets on.
 
-mod ahead;
 mod allocators;
 mod books;
 mod checks;
@@ -17,12 +16,13 @@ mod failures;
 mod hosted;
 mod identity;
 mod index;
-mod left;
+mod live_at_close;
 mod lock;
-mod look;
+mod lookup;
 mod marks;
 mod memory;
 mod peak;
+mod prefetch;
 mod protocol;
 mod repair;
 mod shared;
@@ -45,7 +45,7 @@ use std::{
 pub use checks::SelfCheck;
 pub use circulars::Circular;
 pub use clock::ClockChoice;
-pub use environment::{Environment, Seen};
+pub use environment::{Environment, VisibleDevicesVariable};
 pub use failures::Failure;
 pub use hosted::{Hosted, Owner};
 pub use marks::{RowFigures, TraceStep};
@@ -86,7 +86,7 @@ pub struct Writer {
     /// A stage below, or while starting the caller who does it (`identity::caller`).
     stage: AtomicU64,
     books: AtomicPtr<Books>,
-    under_way: start::UnderWay,
+    under_way: start::PendingStart,
     /// Sessions asked for while there was no memory.
     refused: AtomicU64,
     /// What was lost while there was no ledger to count it in.
@@ -123,7 +123,7 @@ impl Writer {
             is_alone,
             stage: AtomicU64::new(NEW),
             books: AtomicPtr::new(ptr::null_mut()),
-            under_way: start::UnderWay::new(),
+            under_way: start::PendingStart::new(),
             refused: AtomicU64::new(0),
             pending: [const { AtomicU64::new(0) }; layout::LOST_KINDS],
         }
@@ -163,7 +163,7 @@ impl Writer {
     }
 
     /// Whether it stays off because another copy of this code writes the ledger of this process.
-    pub fn is_aside(&self) -> bool {
+    pub fn is_second_copy(&self) -> bool {
         self.stage.load(Acquire) == OFF
     }
 
@@ -218,7 +218,7 @@ impl Writer {
             }
             // Another pid: the fork came while the parent started, and that thread is not here.
             if stage >> 32 == me >> 32 {
-                wait_a_little(&mut since)?;
+                sleep_before_retry(&mut since)?;
                 continue;
             }
             if self.stage.compare_exchange(stage, me, AcqRel, Relaxed).is_ok() {
@@ -231,10 +231,10 @@ impl Writer {
     fn start(&self) -> Result<&Books, Lost> {
         let parent = self.books();
         if let Some(parent) = parent {
-            start::let_go(parent);
+            start::release_parent(parent);
         }
         // A fork may have come while the parent was here. After our own attempt there is nothing.
-        let was_under_way = self.under_way.let_go();
+        let was_under_way = self.under_way.release_parent();
         if parent.is_some() || was_under_way {
             // What the parent lost, or was refused, is not ours.
             for count in &self.pending {
@@ -297,7 +297,7 @@ impl Drop for Writer {
 }
 
 /// Sleeps for a moment; an error when all of them have lasted long enough.
-fn wait_a_little(since: &mut Option<u64>) -> Result<(), Lost> {
+fn sleep_before_retry(since: &mut Option<u64>) -> Result<(), Lost> {
     let now = tsc::monotonic_ns();
     if now.saturating_sub(*since.get_or_insert(now)) > START_WAIT_NS {
         return Err(Lost::LockTimeout);

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use ttmon_ledger::layout::{CIRCULARS, CODES, Coverage, Lost, WriterKind, header, kind};
 use ttmon_ledger::reader::Region;
 use ttmon_ledger::writer::{
-    AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen,
+    AllocatorId, AllocatorSpec, Buffer, Chip, Circular, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, VisibleDevicesVariable,
 };
 
 const CONFIG: Config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 7, on_created: None };
@@ -16,7 +16,7 @@ fn file() -> File {
     tempfile::tempfile().unwrap()
 }
 
-fn owner(seen: Seen<'_>) -> Owner<'_> {
+fn owner(seen: VisibleDevicesVariable<'_>) -> Owner<'_> {
     Owner { pid: 4242, start_ticks: 99, program: b"model.py", seen, is_mock: false }
 }
 
@@ -36,9 +36,11 @@ fn put(hosted: &mut Hosted, allocator: AllocatorId, address: u64, size: u64) {
 
 #[test]
 fn the_header_names_the_owner() {
-    for (seen, expected, is_cut) in
-        [(Seen::All, None, false), (Seen::Only(b"1,2"), Some("1,2".to_owned()), false), (Seen::Unknown, Some(String::new()), true)]
-    {
+    for (seen, expected, is_cut) in [
+        (VisibleDevicesVariable::All, None, false),
+        (VisibleDevicesVariable::Only(b"1,2"), Some("1,2".to_owned()), false),
+        (VisibleDevicesVariable::Unknown, Some(String::new()), true),
+    ] {
         let file = file();
         let hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(seen)).unwrap();
         let region = Region::open(file).unwrap();
@@ -56,7 +58,7 @@ fn the_header_names_the_owner() {
 #[test]
 fn nothing_is_written_where_no_room_was_made() {
     let file = file();
-    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap();
     let zero = open(&mut hosted, 0);
     for round in 0..3 {
         for address in 0..500 {
@@ -82,7 +84,7 @@ fn nothing_is_written_where_no_room_was_made() {
 #[test]
 fn what_is_written_is_read() {
     let file = file();
-    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap();
     let (zero, far) = (open(&mut hosted, 0), open(&mut hosted, 300));
     for address in 0..5000 {
         put(&mut hosted, zero, address, 10);
@@ -101,7 +103,7 @@ fn what_is_written_is_read() {
 #[test]
 fn another_service_takes_over() {
     let file = file();
-    let mut first = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let mut first = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap();
     let id = open(&mut first, 5);
     for address in 0..70_000 {
         put(&mut first, id, address, 3);
@@ -130,7 +132,7 @@ fn another_service_takes_over() {
 
 /// A ledger with room for so many entries.
 fn small(file: &File, capacity: u32) -> Hosted {
-    drop(Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap());
+    drop(Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap());
     let table = ttmon_ledger::layout::entries(capacity);
     file.write_all_at(&capacity.to_le_bytes(), header::TABLES + 5 * 16 + 8).unwrap();
     file.write_all_at(&table.end().to_le_bytes(), header::REGION_BYTES).unwrap();
@@ -157,7 +159,7 @@ fn nothing_goes_unlisted_while_the_dead_take_room() {
 #[test]
 fn texts_and_devices_up_to_the_last() {
     let file = file();
-    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(Seen::All)).unwrap();
+    let mut hosted = Hosted::create(file.try_clone().unwrap(), &CONFIG, &owner(VisibleDevicesVariable::All)).unwrap();
     for device in 0..256 {
         open(&mut hosted, device);
     }
@@ -179,7 +181,7 @@ fn files_of_others_are_refused() {
     short.set_len(4096).unwrap();
     assert_eq!(refused(short), "no ledger");
     let other = file();
-    drop(Hosted::create(other.try_clone().unwrap(), &Config { machine: 8, ..CONFIG }, &owner(Seen::All)).unwrap());
+    drop(Hosted::create(other.try_clone().unwrap(), &Config { machine: 8, ..CONFIG }, &owner(VisibleDevicesVariable::All)).unwrap());
     assert_eq!(refused(other.try_clone().unwrap()), "a ledger of another writer");
     other.set_len(8192).unwrap();
     assert_eq!(refused(other), "a ledger of another shape");

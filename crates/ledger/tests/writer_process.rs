@@ -168,11 +168,11 @@ fn environment_that_changes_before_a_device_opens() {
     let region = Region::open(opened()).expect("a ledger");
     check_environment(&region, (Some("0,1,2,3"), false, false));
     let events = truth().seq / 2;
-    WRITER.session().expect("session").see_environment();
+    WRITER.session().expect("session").reread_environment();
     assert_eq!(truth().seq / 2, events);
     set("TT_VISIBLE_DEVICES", "2");
     set("TT_METAL_SIMULATOR", "/sim.so");
-    WRITER.session().expect("session").see_environment();
+    WRITER.session().expect("session").reread_environment();
     check_environment(&region, (Some("2"), false, true));
     assert_eq!(truth().seq / 2, events + 1);
 }

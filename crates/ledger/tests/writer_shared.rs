@@ -42,18 +42,18 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What one origin has on one chip of one kind.
-type Spot = (u32, u32, u8);
+type OriginChipKind = (u32, u32, u8);
 
 #[derive(Default)]
 struct Model {
     open: [Option<AllocatorId>; ALLOCATORS.len()],
     live: BTreeMap<(usize, u8, u64), u64>,
-    peaks: BTreeMap<Spot, u64>,
-    inner_peaks: BTreeMap<Spot, u64>,
+    peaks: BTreeMap<OriginChipKind, u64>,
+    inner_peaks: BTreeMap<OriginChipKind, u64>,
 }
 
 impl Model {
-    fn used(&self, (origin, chip, kind): Spot) -> u64 {
+    fn used(&self, (origin, chip, kind): OriginChipKind) -> u64 {
         let is_there = |allocator: usize| ALLOCATORS[allocator].0 == origin && ALLOCATORS[allocator].1.contains(&chip);
         self.live.iter().filter(|((allocator, of, _), _)| is_there(*allocator) && *of == kind).map(|(_, size)| size).sum()
     }
@@ -69,7 +69,7 @@ impl Model {
     }
 }
 
-fn spots() -> impl Iterator<Item = Spot> {
+fn spots() -> impl Iterator<Item = OriginChipKind> {
     (1..=2).flat_map(|origin| CHIPS.into_iter().flat_map(move |chip| (0..KINDS).map(move |kind| (origin, chip, kind))))
 }
 
@@ -87,7 +87,7 @@ fn totals(writer: &Writer) -> Totals {
 }
 
 /// The peak as docs/ledger.md says: of a row, of the chip's record, or now.
-fn told(totals: &Totals, (origin, chip, kind): Spot) -> u64 {
+fn recorded_peak(totals: &Totals, (origin, chip, kind): OriginChipKind) -> u64 {
     let here = totals.allocators.iter().filter(|one| one.origin == origin && one.chips.iter().any(|there| there.metal_id == Some(chip)));
     let rows: Vec<_> = here.flat_map(|allocator| &allocator.rows).filter(|row| row.kind == kind).collect();
     let shared = totals.shared.iter().find(|shared| (shared.metal_id, shared.origin) == (chip, origin));
@@ -150,7 +150,7 @@ fn check(steps: &[Step]) {
     let totals = totals(&writer);
     let session = writer.session().expect("session");
     for spot @ (origin, chip, kind) in spots() {
-        assert_eq!(told(&totals, spot), model.peaks.get(&spot).copied().unwrap_or(0), "peak of {spot:?}");
+        assert_eq!(recorded_peak(&totals, spot), model.peaks.get(&spot).copied().unwrap_or(0), "peak of {spot:?}");
         let known = ALLOCATORS.iter().zip(were_open).filter(|((_, chips), was)| *was && chips.contains(&chip));
         if known.map(|((origin, _), _)| *origin).max() == Some(origin) {
             let figures = session.figures_on(chip, kind).expect("an allocator was there");

@@ -149,7 +149,7 @@ impl Token {
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum RequestOrigin {
     /// The Unix socket, and who is at its other end.
     Unix(u32),
     /// A TCP port that this host alone can reach.
@@ -182,7 +182,7 @@ pub(crate) fn is_open_to_all(path: &str) -> bool {
 
 /// What the asker may see, or why nothing. An address that was asked for whole says by which name this host was called.
 pub(crate) fn judge(
-    door: Door,
+    door: RequestOrigin,
     authority: Option<&str>,
     path: &str,
     headers: &HeaderMap,
@@ -191,15 +191,15 @@ pub(crate) fn judge(
     if headers.get_all(HOST).iter().nth(1).is_some() {
         return Err(AccessError::SeveralHosts);
     }
-    if let Door::Unix(uid) = door {
+    if let RequestOrigin::Unix(uid) = door {
         return Ok(View::of_user(uid));
     }
-    if door == Door::Metrics {
+    if door == RequestOrigin::Metrics {
         return if origin_is_ours("", headers) { Ok(View::Public) } else { Err(AccessError::ForeignOrigin) };
     }
     // Beyond loopback nothing is shown without the token, which a page of another site cannot have; names are not ours to know.
     let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
-    if door == Door::Loopback && !host_is_ours(host) {
+    if door == RequestOrigin::Loopback && !host_is_ours(host) {
         return Err(AccessError::ForeignHost);
     }
     // A link on another site may lead to the page, which is the same for everybody.
@@ -210,7 +210,7 @@ pub(crate) fn judge(
         Some(Some(true)) => Ok(View::Whole),
         Some(Some(false)) => Err(AccessError::WrongToken),
         None if headers.contains_key(AUTHORIZATION) => Err(AccessError::WrongToken),
-        _ if door == Door::Loopback || is_open_to_all(path) => Ok(View::Public),
+        _ if door == RequestOrigin::Loopback || is_open_to_all(path) => Ok(View::Public),
         _ => Err(AccessError::NoToken),
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     /// Its peers are scrapers: a token is neither needed nor wrong, and a page of another site gets nothing.
     #[test]
     fn metrics_door_asks_for_no_token() {
-        let judged = |pairs: &[(&'static str, &str)]| judge(Door::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
+        let judged = |pairs: &[(&'static str, &str)]| judge(RequestOrigin::Metrics, None, "/metrics", &headers(pairs), Some(&token()));
         assert_eq!(judged(&[("host", "tt-01:9478")]), Ok(View::Public));
         assert_eq!(judged(&[("authorization", "Bearer of-another-service")]), Ok(View::Public));
         assert_eq!(judged(&[("origin", "http://evil.example")]), Err(AccessError::ForeignOrigin));
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_sites_are_refused() {
-        let check = |pairs: &[(&'static str, &str)]| judge(Door::Loopback, None, "/metrics", &headers(pairs), None);
+        let check = |pairs: &[(&'static str, &str)]| judge(RequestOrigin::Loopback, None, "/metrics", &headers(pairs), None);
         let host = ("host", "localhost:9477");
         assert_eq!(check(&[host]), Ok(View::Public));
         assert_eq!(check(&[host, ("origin", "http://localhost:9477")]), Ok(View::Public));
@@ -297,10 +297,10 @@ mod tests {
     fn one_name_counts() {
         let mut two = headers(&[("host", "localhost")]);
         two.append(HOST, "evil.example".parse().expect("a name"));
-        for door in [Door::Loopback, Door::Remote, Door::Unix(7)] {
+        for door in [RequestOrigin::Loopback, RequestOrigin::Remote, RequestOrigin::Unix(7)] {
             assert_eq!(judge(door, None, "/metrics", &two, None), Err(AccessError::SeveralHosts));
         }
-        let whole = |authority| judge(Door::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
+        let whole = |authority| judge(RequestOrigin::Loopback, Some(authority), "/metrics", &headers(&[("host", "localhost")]), None);
         assert_eq!(whole("localhost:9477"), Ok(View::Public));
         for foreign in ["evil.example", "localhost@evil.example", "localhost:80@evil.example:80"] {
             assert_eq!(whole(foreign), Err(AccessError::ForeignHost), "{foreign}");
@@ -313,19 +313,19 @@ mod tests {
         let host = ("host", "localhost");
         let check = |door, path, pairs: &[(&'static str, &str)]| judge(door, None, path, &headers(pairs), Some(&token));
         let good = ("authorization", "Bearer 0123456789abcdef0123");
-        assert_eq!(check(Door::Loopback, "/metrics", &[host, good]), Ok(View::Whole));
-        assert_eq!(check(Door::Loopback, "/metrics", &[host, ("authorization", "bearer 0123456789abcdef0123")]), Ok(View::Whole));
+        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host, good]), Ok(View::Whole));
+        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host, ("authorization", "bearer 0123456789abcdef0123")]), Ok(View::Whole));
         let wrongs =
             ["Bearer 0123456789abcdef0124", "Bearer 0123456789abcdef012", "Basic 0123456789abcdef0123", "Bearer ", "Bearer", "x", ""];
         for wrong in wrongs {
-            let answer = check(Door::Loopback, "/metrics", &[host, ("authorization", wrong)]);
+            let answer = check(RequestOrigin::Loopback, "/metrics", &[host, ("authorization", wrong)]);
             assert_eq!(answer, Err(AccessError::WrongToken), "{wrong}");
         }
-        assert_eq!(check(Door::Loopback, "/metrics", &[host]), Ok(View::Public));
-        assert_eq!(check(Door::Remote, "/metrics", &[host]), Err(AccessError::NoToken));
-        assert_eq!(check(Door::Remote, "/healthz", &[host]), Ok(View::Public));
-        assert_eq!(check(Door::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
-        assert_eq!(judge(Door::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(AccessError::WrongToken));
+        assert_eq!(check(RequestOrigin::Loopback, "/metrics", &[host]), Ok(View::Public));
+        assert_eq!(check(RequestOrigin::Remote, "/metrics", &[host]), Err(AccessError::NoToken));
+        assert_eq!(check(RequestOrigin::Remote, "/healthz", &[host]), Ok(View::Public));
+        assert_eq!(check(RequestOrigin::Remote, "/metrics", &[("host", "gpu7.example"), good]), Ok(View::Whole));
+        assert_eq!(judge(RequestOrigin::Loopback, None, "/metrics", &headers(&[host, good]), None), Err(AccessError::WrongToken));
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 

@@ -22,11 +22,11 @@ use ttmon_alerts::{Change, Config, Engine, Event, Listing, Outbox, Rule, START_G
 use ttmon_model::units::UnixTime;
 use ttmon_reads::boot_time;
 
-use crate::happenings::What;
 use crate::limits::{ALERT_SAMPLES_MAX, SILENCES_EVERY};
 use crate::metrics::{AlertFigures, Count};
 use crate::newest::Published;
 use crate::service::{Service, now};
+use crate::service_events::EventKind;
 
 pub use deliver::{DeliveryError, deliver};
 use mailbox::Mailbox;
@@ -39,11 +39,11 @@ pub(crate) struct Alerting {
     mailboxes: Vec<Arc<Mailbox>>,
     queue: Mutex<Option<SyncSender<Arc<Published>>>>,
     dropped: Count,
-    shown: Mutex<Shown>,
+    shown: Mutex<PublishedAlerts>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Shown {
+struct PublishedAlerts {
     listing: Arc<Listing>,
     silences: Arc<[Silence]>,
 }
@@ -88,7 +88,7 @@ impl Alerting {
 
     /// The document of `/api/v1/alerts`.
     pub(crate) fn document(&self, sender: Sender<'_>) -> Value {
-        let Shown { listing, silences } = lock(&self.shown).clone();
+        let PublishedAlerts { listing, silences } = lock(&self.shown).clone();
         let mut document = listing_document(sender, now(), self.rules.iter().map(AsRef::as_ref), &listing, &silences);
         document["receivers"] = json!(self.mailboxes.iter().map(|mailbox| mailbox.document()).collect::<Vec<_>>());
         document["samples_dropped"] = json!(self.dropped.get());
@@ -120,7 +120,7 @@ fn report(service: &Service, receiver: &str, error: Option<String>) {
         Some(why) => (service.complain)(&format!("alert receiver {receiver}: {why}; alerts are not delivered, see ttmon alerts list")),
         None => (service.complain)(&format!("alert receiver {receiver}: delivers again")),
     }
-    service.note(boot_time(), now(), What::Receiver { receiver: receiver.to_owned(), error });
+    service.note(boot_time(), now(), EventKind::Receiver { receiver: receiver.to_owned(), error });
 }
 
 /// Judges snapshots until there are no more.
@@ -169,7 +169,7 @@ impl Judge {
             service.note(at, time, happened(event));
         }
         self.save(&listing);
-        *lock(&service.alerting.shown) = Shown { listing, silences: Arc::clone(&self.silences) };
+        *lock(&service.alerting.shown) = PublishedAlerts { listing, silences: Arc::clone(&self.silences) };
     }
 
     /// A restart goes on from here. Where it cannot be written, alerts are announced again after it.
@@ -182,8 +182,8 @@ impl Judge {
     }
 }
 
-fn happened(event: &Event) -> What {
-    What::Alert {
+fn happened(event: &Event) -> EventKind {
+    EventKind::Alert {
         device: event.alert.device.0,
         rule: event.alert.rule.name.clone(),
         severity: event.alert.rule.severity.name(),

@@ -15,22 +15,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
-use crate::access::Door;
-use crate::crowd::{Answer, Answering, Crowd, Holder, Seat};
-use crate::doors::{TcpDoor, UnixDoor};
-use crate::guarded::Guarded;
+use crate::access::RequestOrigin;
+use crate::connections::{Answer, Answering, ConnectionSlot, Connections, Holder};
+use crate::descriptor_guard::DescriptorGuard;
+use crate::endpoints::{TcpEndpoint, UnixEndpoint};
 use crate::limits::{HEADER_BYTES_MAX, HEADER_TIMEOUT, HEADERS_MAX, TCP_CONNECTIONS_MAX, TURNS_AT_ONCE, UNIX_CONNECTIONS_MAX};
-use crate::patience::Patient;
 use crate::routes::{self, Question};
 use crate::service::Service;
 use crate::tls::Acceptor;
+use crate::write_deadline::WriteDeadline;
 
 /// Where to listen.
-pub(crate) struct Doors {
-    pub(crate) unix: Option<UnixDoor>,
-    pub(crate) tcp: Option<TcpDoor>,
+pub(crate) struct Endpoints {
+    pub(crate) unix: Option<UnixEndpoint>,
+    pub(crate) tcp: Option<TcpEndpoint>,
     /// For metrics alone.
-    pub(crate) metrics: Option<TcpDoor>,
+    pub(crate) metrics: Option<TcpEndpoint>,
     pub(crate) tls: Option<Acceptor>,
 }
 
@@ -43,9 +43,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until told to stop, or whoever could tell is gone.
-pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
+pub(crate) fn run(doors: Endpoints, service: &Arc<Service>, stop: oneshot::Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(ASIDE_THREADS).build()?;
-    let Doors { unix, tcp, metrics, tls } = doors;
+    let Endpoints { unix, tcp, metrics, tls } = doors;
     let served = runtime.block_on(async {
         if let Some(door) = &unix {
             let listener = UnixListener::from_std(door.listener.try_clone()?)?;
@@ -53,12 +53,12 @@ pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<
         }
         if let Some(door) = &tcp {
             let listener = TcpListener::from_std(door.listener.try_clone()?)?;
-            let kind = if door.address().ip().is_loopback() { Door::Loopback } else { Door::Remote };
+            let kind = if door.address().ip().is_loopback() { RequestOrigin::Loopback } else { RequestOrigin::Remote };
             tokio::spawn(serve_tcp(listener, kind, tls.clone(), Arc::clone(service)));
         }
         if let Some(door) = &metrics {
             let listener = TcpListener::from_std(door.listener.try_clone()?)?;
-            tokio::spawn(serve_tcp(listener, Door::Metrics, tls, Arc::clone(service)));
+            tokio::spawn(serve_tcp(listener, RequestOrigin::Metrics, tls, Arc::clone(service)));
         }
         let _ = stop.await;
         Ok(())
@@ -68,18 +68,18 @@ pub(crate) fn run(doors: Doors, service: &Arc<Service>, stop: oneshot::Receiver<
 }
 
 async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: Arc<Service>) {
-    let crowd = Crowd::new(UNIX_CONNECTIONS_MAX);
+    let crowd = Connections::new(UNIX_CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
             // A peer that cannot be told is nobody, who sees least.
             Ok((stream, _)) => {
                 let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
                 let seat = enter(&crowd, Holder::User(uid), &service).await;
-                let (door, service) = (Door::Unix(uid), Arc::clone(&service));
+                let (door, service) = (RequestOrigin::Unix(uid), Arc::clone(&service));
                 if refuses_descriptors {
                     tokio::spawn(async move { seat.hold(converse(stream, door, service, Arc::clone(&seat))).await });
                 } else {
-                    let stream = Guarded::new(stream, Arc::clone(&seat));
+                    let stream = DescriptorGuard::new(stream, Arc::clone(&seat));
                     tokio::spawn(async move { seat.hold(converse(stream, door, service, Arc::clone(&seat))).await });
                 }
             }
@@ -88,8 +88,8 @@ async fn serve_unix(listener: UnixListener, refuses_descriptors: bool, service: 
     }
 }
 
-async fn serve_tcp(listener: TcpListener, door: Door, tls: Option<Acceptor>, service: Arc<Service>) {
-    let crowd = Crowd::new(TCP_CONNECTIONS_MAX);
+async fn serve_tcp(listener: TcpListener, door: RequestOrigin, tls: Option<Acceptor>, service: Arc<Service>) {
+    let crowd = Connections::new(TCP_CONNECTIONS_MAX);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -115,7 +115,7 @@ async fn serve_tcp(listener: TcpListener, door: Door, tls: Option<Acceptor>, ser
     }
 }
 
-async fn enter(crowd: &Arc<Crowd>, holder: Holder, service: &Service) -> Arc<Seat> {
+async fn enter(crowd: &Arc<Connections>, holder: Holder, service: &Service) -> Arc<ConnectionSlot> {
     let (seat, has_pushed) = crowd.enter(holder).await;
     if has_pushed {
         service.counters.crowded.add_one();
@@ -124,9 +124,14 @@ async fn enter(crowd: &Arc<Crowd>, holder: Holder, service: &Service) -> Arc<Sea
 }
 
 /// One connection, until it ends or takes too long.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Door, service: Arc<Service>, seat: Arc<Seat>) {
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(
+    stream: S,
+    door: RequestOrigin,
+    service: Arc<Service>,
+    seat: Arc<ConnectionSlot>,
+) {
     let _open = service.counters.connection();
-    let stream = Patient::new(stream, Arc::clone(&service));
+    let stream = WriteDeadline::new(stream, Arc::clone(&service));
     let is_asking = stream.is_asking();
     let answering = service_fn(|request| reply(request, door, Arc::clone(&service), seat.answering()));
     let connection = http1::Builder::new()
@@ -143,7 +148,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send>(stream: S, door: Doo
 
 async fn reply(
     request: Request<Incoming>,
-    door: Door,
+    door: RequestOrigin,
     service: Arc<Service>,
     answering: Answering,
 ) -> Result<Response<Answer>, Infallible> {
@@ -171,8 +176,8 @@ pub fn answer_bytes(input: &[u8]) -> Vec<u8> {
     runtime.block_on(async {
         let service = Arc::new(Service::new("0", Duration::from_secs(1), crate::metrics::Processes::Left, None));
         let (ours, mut theirs) = duplex(1 << 20);
-        let seat = Arc::new(Crowd::new(1).enter(Holder::Loopback).await.0);
-        let talking = tokio::spawn(converse(ours, Door::Loopback, service, seat));
+        let seat = Arc::new(Connections::new(1).enter(Holder::Loopback).await.0);
+        let talking = tokio::spawn(converse(ours, RequestOrigin::Loopback, service, seat));
         let mut answer = Vec::new();
         let exchange = async {
             let _ = theirs.write_all(input).await;
@@ -201,8 +206,8 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (ours, theirs) = duplex(256);
-            let seat = Arc::new(Crowd::new(1).enter(Holder::Loopback).await.0);
-            let talking = tokio::spawn(converse(ours, Door::Loopback, Arc::clone(&service), seat));
+            let seat = Arc::new(Connections::new(1).enter(Holder::Loopback).await.0);
+            let talking = tokio::spawn(converse(ours, RequestOrigin::Loopback, Arc::clone(&service), seat));
             let _theirs = peer(theirs).await;
             talking.await.expect("an end");
             service.counters.slow.get()

@@ -14,33 +14,33 @@
 
 mod access;
 mod alerting;
+mod answer_queue;
 mod body;
 mod chips;
-mod crowd;
+mod connections;
 mod deltas;
-mod doors;
+mod descriptor_guard;
+mod ended_processes;
+mod endpoints;
 #[cfg(test)]
 mod fixture;
-mod guarded;
-mod happenings;
 mod history;
 mod http;
 mod limits;
 mod metrics;
 mod newest;
 mod page;
-mod past;
-mod patience;
-mod places;
 mod problem;
+mod recorder_slots;
 mod routes;
 mod sampler;
 mod scans;
 mod service;
+mod service_events;
 mod simulated;
 mod texts;
 mod tls;
-mod turns;
+mod write_deadline;
 
 use std::fmt;
 use std::io;
@@ -57,21 +57,21 @@ use ttmon_source::{DeviceReader, Error, Machine, Root, Scanner};
 
 pub use access::{Token, TokenError};
 pub use alerting::{DeliveryError, SILENCES, deliver, read_silences};
-pub use doors::{DoorError, RemoteListening, may_listen};
-pub use happenings::{Happening, What};
+pub use ended_processes::{EndedProcess, IntakeCallbacks};
+pub use endpoints::{EndpointError, RemoteListening, may_listen};
 #[cfg(fuzzing)]
 pub use http::answer_bytes;
 pub use metrics::{Detail as MetricsDetail, markdown as metrics_markdown};
 pub use newest::Published;
 pub use page::report_page;
-pub use past::{Keeper, Past};
 pub use routes::{fields_document as fields, mesh_document as mesh, openapi_document as openapi};
+pub use service_events::{EventKind, ServiceEvent};
 pub use simulated::SimulatedHost;
 pub use texts::{TextAnswer, TextRequest, serve_texts};
 pub use tls::{IS_BUILT_IN as HAS_TLS, TlsError};
 
-use doors::{TcpDoor, UnixDoor};
-use http::Doors;
+use endpoints::{TcpEndpoint, UnixEndpoint};
+use http::Endpoints;
 use metrics::Processes;
 use service::Service;
 
@@ -120,7 +120,7 @@ pub enum StartError {
     /// The machine cannot be read.
     Machine(Error),
     /// It cannot listen.
-    Door(DoorError),
+    RequestOrigin(EndpointError),
     /// It was asked to listen where it must not.
     Refused(RemoteListening),
     /// TLS cannot be had.
@@ -133,7 +133,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Machine(error) => error.fmt(f),
-            Self::Door(error) => error.fmt(f),
+            Self::RequestOrigin(error) => error.fmt(f),
             Self::Refused(why) => why.fmt(f),
             Self::Tls(why) => write!(f, "cannot serve HTTPS: {why}"),
             Self::Thread(error) => write!(f, "cannot start the service's threads: {error}; check the limit on processes"),
@@ -148,7 +148,7 @@ pub struct Host {
     devices: DeviceReader,
     scanner: Scanner,
     service: Arc<Service>,
-    doors: Doors,
+    doors: Endpoints,
 }
 
 /// A service that runs.
@@ -181,16 +181,16 @@ impl Host {
         // This forks: a door that was open would stay open in the reading process, after we are killed.
         let (devices, scanner) = Machine::new(root, reading).and_then(Machine::split).map_err(StartError::Machine)?;
         let unix = match options.api_listener {
-            Some(listener) => Some(UnixDoor::inherited(listener).map_err(StartError::Thread)?),
-            None => options.api.as_deref().map(UnixDoor::open).transpose().map_err(StartError::Door)?,
+            Some(listener) => Some(UnixEndpoint::inherited(listener).map_err(StartError::Thread)?),
+            None => options.api.as_deref().map(UnixEndpoint::open).transpose().map_err(StartError::RequestOrigin)?,
         };
         let tcp = match options.http_listener {
-            Some(listener) => Some(TcpDoor::inherited(listener).map_err(StartError::Thread)?),
-            None => options.listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?,
+            Some(listener) => Some(TcpEndpoint::inherited(listener).map_err(StartError::Thread)?),
+            None => options.listen.map(TcpEndpoint::open).transpose().map_err(StartError::RequestOrigin)?,
         };
         let metrics = match options.metrics_listener {
-            Some(listener) => Some(TcpDoor::inherited(listener).map_err(StartError::Thread)?),
-            None => options.metrics_listen.map(TcpDoor::open).transpose().map_err(StartError::Door)?,
+            Some(listener) => Some(TcpEndpoint::inherited(listener).map_err(StartError::Thread)?),
+            None => options.metrics_listen.map(TcpEndpoint::open).transpose().map_err(StartError::RequestOrigin)?,
         };
         let processes = if options.process_metrics { Processes::Shown } else { Processes::Left };
         let mut service = Service::new(options.version, options.interval, processes, options.token);
@@ -201,23 +201,23 @@ impl Host {
         service.complain = options.complain;
         service.alerting = alerting::Alerting::new(options.alerts);
         let service = Arc::new(service);
-        Ok(Self { devices, scanner, service, doors: Doors { unix, tcp, metrics, tls } })
+        Ok(Self { devices, scanner, service, doors: Endpoints { unix, tcp, metrics, tls } })
     }
 
     /// Where HTTP is served: with port 0 the kernel chose one.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.doors.tcp.as_ref().map(TcpDoor::address)
+        self.doors.tcp.as_ref().map(TcpEndpoint::address)
     }
 
     /// Where metrics alone are served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.doors.metrics.as_ref().map(TcpDoor::address)
+        self.doors.metrics.as_ref().map(TcpEndpoint::address)
     }
 
     /// Begins to look and to answer. What ended before it was seen is asked of a keeper, if there is one. Of `ends` one is dropped
     /// when the thread that looks ends, one with the thread that answers, and one with the thread that judges alerts, however that
     /// comes about.
-    pub fn start<E: Send + 'static>(self, keeper: Option<Keeper>, ends: [E; 3]) -> Result<Running, StartError> {
+    pub fn start<E: Send + 'static>(self, keeper: Option<IntakeCallbacks>, ends: [E; 3]) -> Result<Running, StartError> {
         let Self { devices, scanner, service, doors } = self;
         service.keep(keeper);
         let (stop_sampler, sampler_stopped) = mpsc::channel();
@@ -263,8 +263,8 @@ impl Running {
     }
 
     /// What happened after event number `id`.
-    pub fn happenings_after(&self, id: u64) -> Vec<Happening> {
-        self.service.happenings_after(id)
+    pub fn events_after(&self, id: u64) -> Vec<ServiceEvent> {
+        self.service.events_after(id)
     }
 
     /// Ends the threads and closes the doors. Says why if one of them ended before, by itself.

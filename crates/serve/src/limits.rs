@@ -67,7 +67,7 @@ pub(crate) const FIRST_SCAN_WAIT: Duration = Duration::from_secs(3);
 /// A scan that is late by this many intervals is a problem that is shown.
 pub(crate) const SCAN_LATE_INTERVALS: u32 = 2;
 /// Things that happened which are remembered: a day of a restless machine.
-pub(crate) const HAPPENINGS_MAX: usize = 4096;
+pub(crate) const EVENTS_MAX: usize = 4096;
 /// Documents kept ready for one snapshot: one for each form of it and each user who asks.
 pub(crate) const READY_MAX: usize = 64;
 /// Buffers in one answer, unless more are asked for.

@@ -16,9 +16,9 @@ use ttmon_model::units::Unit;
 use ttmon_model::{Device, Kind, Reading, Snapshot};
 
 pub(crate) use gzip::{deflated, gzip_of};
-pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, Own};
+pub(crate) use service::{AlertFigures, Count, Counters, MessageFigures, ServiceFigures};
 pub(crate) use writer::Dialect;
-use writer::{Family, Sort, Writer};
+use writer::{Family, SeriesType, Writer};
 
 use crate::chips::Chips;
 use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
@@ -26,18 +26,18 @@ use crate::limits::{PROCESS_SERIES_MAX, WORKLOADS_MAX};
 /// Series that are no row of the field table: name, sort, base unit, meaning. docs/metrics.md has them too.
 #[rustfmt::skip] // one row a line
 pub(crate) mod families {
-    use super::{Family, Sort};
+    use super::{Family, SeriesType};
 
-    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: Sort::Info, unit: "", help: "A device: its ids, serial, chip and location." };
-    pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: Sort::Info, unit: "", help: "Versions of a device's firmware." };
-    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: Sort::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting." };
-    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: Sort::Gauge, unit: "", help: "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown." };
-    pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: Sort::Gauge, unit: "", help: "Processes on the device whose names are known." };
-    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: Sort::Info, unit: "", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
-    pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Time in which a process had the device open, since the service started." };
-    pub(crate) const ACQUISITIONS: Family = Family { name: "ttmon_device_acquisitions_total", sort: Sort::Counter, unit: "", help: "How often a process opened the device, since the service started." };
-    pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
-    pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: Sort::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
+    pub(crate) const DEVICE_INFO: Family = Family { name: "ttmon_device_info", sort: SeriesType::Info, unit: "", help: "A device: its ids, serial, chip and location." };
+    pub(crate) const FIRMWARE_INFO: Family = Family { name: "ttmon_device_firmware_info", sort: SeriesType::Info, unit: "", help: "Versions of a device's firmware." };
+    pub(crate) const STATE: Family = Family { name: "ttmon_device_state", sort: SeriesType::Gauge, unit: "", help: "1 for the state a device is in, 0 for the others (lean: no series): ok, resetting, gone, unreadable, unknown, starting." };
+    pub(crate) const HEALTH: Family = Family { name: "ttmon_device_health", sort: SeriesType::Gauge, unit: "", help: "1 for the health of a device, 0 for the others (lean: no series): ok, warning, critical, unknown." };
+    pub(crate) const PROCESSES: Family = Family { name: "ttmon_device_processes", sort: SeriesType::Gauge, unit: "", help: "Processes on the device whose names are known." };
+    pub(crate) const WORKLOAD_INFO: Family = Family { name: "ttmon_workload_info", sort: SeriesType::Info, unit: "", help: "A container, pod or Slurm job on a device, by name and by id: join on device and asic_id." };
+    pub(crate) const HELD: Family = Family { name: "ttmon_device_held_seconds_total", sort: SeriesType::Counter, unit: "seconds", help: "Time in which a process had the device open, since the service started." };
+    pub(crate) const ACQUISITIONS: Family = Family { name: "ttmon_device_acquisitions_total", sort: SeriesType::Counter, unit: "", help: "How often a process opened the device, since the service started." };
+    pub(crate) const PROCESS_MEMORY: Family = Family { name: "ttmon_process_memory_used_bytes", sort: SeriesType::Gauge, unit: "bytes", help: "Memory of a process on a device; only with --process-metrics." };
+    pub(crate) const PROCESS_INFO: Family = Family { name: "ttmon_process_info", sort: SeriesType::Info, unit: "", help: "A process: owner, container, pod and job; only with --process-metrics." };
 
     /// Labels of the series of a device.
     pub(crate) const CHIP: &str = "device, bdf, board, arch, asic_id";
@@ -156,8 +156,8 @@ fn labels<T>(table: &[Field<T>], item: &T, names: &'static str) -> Labels {
 fn family_of<T>(out: &mut Writer, field: &Field<T>, more: &str, series: impl FnOnce(&mut Writer)) {
     let Some(metric) = field.metric else { return };
     let sort = match metric.kind {
-        MetricKind::Gauge => Sort::Gauge,
-        MetricKind::Counter => Sort::Counter,
+        MetricKind::Gauge => SeriesType::Gauge,
+        MetricKind::Counter => SeriesType::Counter,
     };
     let help = format!("{}{more}", field.help);
     out.family(&Family { name: metric.name, sort, unit: field.unit.base().name, help: &help });
@@ -255,7 +255,7 @@ pub fn markdown() -> String {
         "Generated by `cargo xtask docs` from the field table in `crates/model/src/fields/` and `crates/serve/src/metrics.rs`.\n\n\
          # Metrics\n\n\
          `ttmon serve` offers them at `/metrics`, as OpenMetrics or, to whoever asks for it, in the text format 0.0.4. Names and units \
-         are a promise: rows may be added, none is renamed or removed. What is not known has no series; a series is never 0 \
+         are a promise: rows may be added, none is renamed or removed. EventKind is not known has no series; a series is never 0 \
          because nobody could tell. A scrape reads the newest snapshot and never touches a device. When there is no fresh snapshot, \
          series of devices are left out, `ttmon_up` is 0 and `ttmon_sample_age_seconds` grows.\n\n\
          `--metrics lean` writes only the rows below that are marked `lean`, and of states and healths only the \

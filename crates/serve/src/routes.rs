@@ -14,9 +14,9 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY};
 use hyper::{HeaderMap, Method, Response};
 
-use crate::access::{self, Door, View};
+use crate::access::{self, RequestOrigin, View};
 use crate::body::Body;
-use crate::crowd::Holder;
+use crate::connections::Holder;
 use crate::metrics::Dialect;
 use crate::page;
 use crate::problem::Problem;
@@ -269,7 +269,7 @@ pub fn mesh_document(snapshot: &ttmon_model::Snapshot) -> serde_json::Value {
 
 /// A question, as far as it matters.
 pub(crate) struct Question<'a> {
-    pub(crate) door: Door,
+    pub(crate) door: RequestOrigin,
     pub(crate) holder: Holder,
     /// The host that was asked for, where the whole address was.
     pub(crate) authority: Option<&'a str>,
@@ -296,9 +296,9 @@ pub(crate) async fn answer(service: &Arc<Service>, question: Question<'_>) -> Re
 async fn answer_or_not(service: &Arc<Service>, question: &Question<'_>) -> Result<Response<Body>, Problem> {
     let view = access::judge(question.door, question.authority, question.path, question.headers, service.token.as_ref())
         .map_err(Problem::Refused)?;
-    let is_shown = |route: &&Route| question.door != Door::Metrics || matches!(route.answer, Answer::Metrics | Answer::Healthz);
+    let is_shown = |route: &&Route| question.door != RequestOrigin::Metrics || matches!(route.answer, Answer::Metrics | Answer::Healthz);
     let route = ROUTES.iter().filter(is_shown).find(|route| route.path == question.path);
-    let asset = page::find(question.path).filter(|_| question.door != Door::Metrics);
+    let asset = page::find(question.path).filter(|_| question.door != RequestOrigin::Metrics);
     if route.is_none() && asset.is_none() {
         return Err(Problem::NotFound);
     }

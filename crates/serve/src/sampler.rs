@@ -17,18 +17,18 @@ use ttmon_reads::boot_time;
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, DeviceReader, Error, Scanned, Scanner};
 
-use crate::happenings::{What, differences};
 use crate::limits::{DEPARTED_MAX, DEPARTED_SPAN, FIRST_SCAN_WAIT, SCAN_LATE_INTERVALS, SCAN_WAIT_MAX, SCAN_WAIT_PART};
 use crate::newest::Published;
 use crate::scans::{Scan, Scans};
 use crate::service::{Service, now};
+use crate::service_events::{EventKind, differences};
 
 /// Samples until the service stops.
 pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Service>, stop: &Receiver<()>) -> io::Result<()> {
     let mut pace = Pace::new(boot_time(), service.interval);
-    let mut past = Past::new(boot_time());
+    let mut past = SamplerState::new(boot_time());
     let mut scans = Scans::spawn(scanner, Arc::clone(service))?;
-    service.note(boot_time(), now(), What::Started);
+    service.note(boot_time(), now(), EventKind::Started);
     loop {
         let planned = pace.planned;
         let started = Instant::now();
@@ -44,7 +44,7 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
                 devices.number_chips(&mut sample);
                 take_in(service, planned, sample, ledgers, &mut past);
             }
-            Err(error) => lament(service, &error),
+            Err(error) => record_failure(service, &error),
         }
         service.figures(|figures| {
             figures.duration = started.elapsed();
@@ -54,7 +54,7 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
         let missed = pace.next(boot_time());
         if missed > 0 {
             service.figures(|figures| figures.missed += missed);
-            service.note(boot_time(), now(), What::Gap { missed });
+            service.note(boot_time(), now(), EventKind::Gap { missed });
         }
         match stop.recv_timeout(pace.planned.saturating_sub(boot_time())) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -65,7 +65,7 @@ pub(crate) fn run(mut devices: DeviceReader, scanner: Scanner, service: &Arc<Ser
 
 /// What the sampler keeps from one sample to the next.
 #[derive(Debug)]
-struct Past {
+struct SamplerState {
     /// The sample before.
     before: Option<Arc<Published>>,
     /// The newest sample with the scan before the newest scan: rates of processes begin there.
@@ -84,10 +84,10 @@ struct Past {
     refusals: Refusals,
     /// Ledgers of ended processes whose refusals are to be counted.
     ended: Vec<LedgerSample>,
-    leaving: Leaving,
+    leaving: RecentlyDeparted,
 }
 
-impl Past {
+impl SamplerState {
     fn new(now: Duration) -> Self {
         Self {
             before: None,
@@ -101,7 +101,7 @@ impl Past {
             peaks: Peaks::default(),
             refusals: Refusals::default(),
             ended: Vec::new(),
-            leaving: Leaving::default(),
+            leaving: RecentlyDeparted::default(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Past {
 type Ledgers = (Vec<Arc<Found>>, Vec<Arc<Departed>>);
 
 /// Derives, compares with the one before, and publishes.
-fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut Past) {
+fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, departed): Ledgers, past: &mut SamplerState) {
     let before = past.before.as_deref();
     let mut snapshot = Snapshot::derive(&sample, past.before_scan.as_deref().map(|before| &before.sample));
     past.peaks.apply(&mut snapshot);
@@ -156,7 +156,7 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
     let (at, time) = (sample.at, sample.time);
     if let Some(before) = before {
         if let Some(millis) = sample.clock_jump(&before.sample) {
-            service.note(at, time, What::Clock { millis });
+            service.note(at, time, EventKind::Clock { millis });
         }
         for what in differences(&before.snapshot, &snapshot) {
             service.note(at, time, what);
@@ -167,7 +167,7 @@ fn take_in(service: &Service, planned: Duration, sample: Sample, (ledgers, depar
         (figures.samples, figures.failure.take())
     });
     if failure.is_some() {
-        service.note(at, time, What::Readable);
+        service.note(at, time, EventKind::Readable);
     }
     let published = Arc::new(Published::new(number, snapshot, sample, ledgers, departed));
     service.publish(planned, Arc::clone(&published));
@@ -185,9 +185,9 @@ fn allocators_of(sample: &Sample, ledgers: Vec<LedgerSample>) -> Vec<Allocator> 
 
 /// Ledgers that were left now or a moment ago: not every follower looks at every snapshot.
 #[derive(Debug, Default)]
-struct Leaving(Vec<(Duration, Arc<Departed>)>);
+struct RecentlyDeparted(Vec<(Duration, Arc<Departed>)>);
 
-impl Leaving {
+impl RecentlyDeparted {
     fn take_in(&mut self, at: Duration, departed: &[Arc<Departed>]) -> Vec<Arc<Departed>> {
         self.0.retain(|(since, _)| at.saturating_sub(*since) < DEPARTED_SPAN);
         self.0.extend(departed.iter().map(|departed| (at, Arc::clone(departed))));
@@ -198,14 +198,14 @@ impl Leaving {
 }
 
 /// The machine could not be read at all. Told once, not every second.
-fn lament(service: &Service, error: &Error) {
+fn record_failure(service: &Service, error: &Error) {
     let why = error.to_string();
     let is_new = service.figures(|figures| {
         figures.errors += 1;
         figures.failure.replace(why.clone()).is_none()
     });
     if is_new {
-        service.note(boot_time(), now(), What::Unreadable { why });
+        service.note(boot_time(), now(), EventKind::Unreadable { why });
     }
 }
 
@@ -257,7 +257,7 @@ pub(crate) mod tests {
 
     /// Refusals of device 0 after each scan, which found these ledgers of ended processes.
     pub(crate) fn refusals_after(service: &Service, machine: &mut ttmon_source::Machine, scans: Vec<Vec<LedgerSample>>) -> Vec<u64> {
-        let mut past = Past::new(seconds(1000.0));
+        let mut past = SamplerState::new(seconds(1000.0));
         let mut counted = Vec::new();
         for (second, ended) in (1000..).map(f64::from).zip(scans) {
             let mut sample = Sample { at: seconds(second), ..machine.sample().expect("a sample") };
@@ -274,7 +274,7 @@ pub(crate) mod tests {
     #[test]
     fn a_late_scan_holds_up_no_device() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
-        let mut past = Past::new(seconds(1000.0));
+        let mut past = SamplerState::new(seconds(1000.0));
         let mut take = |second: f64, cpu: Option<f64>| {
             let mut sample = Sample { at: seconds(second), ..crate::fixture::held(seconds(cpu.unwrap_or_default())) };
             let scan = cpu.map(|_| Ok(scan_of(&sample)));
@@ -297,7 +297,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_scan_that_arrives_late_is_a_problem() {
-        let mut past = Past::new(seconds(1000.0));
+        let mut past = SamplerState::new(seconds(1000.0));
         let mut sample = Sample { at: seconds(1005.0), ..crate::fixture::held(seconds(1.0)) };
         let scan = scan_of(&Sample { scan_age: seconds(5.0), ..sample.clone() });
         past.complete(&mut sample, Some(Ok(scan)), seconds(1.0));
@@ -336,7 +336,7 @@ pub(crate) mod tests {
     #[test]
     fn a_clock_that_jumps_leaves_marks_and_no_wrong_value() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Left, None);
-        let mut past = Past::new(seconds(1000.0));
+        let mut past = SamplerState::new(seconds(1000.0));
         let (_directory, mut machine) = crate::fixture::in_files("n150,idle");
         let first = machine.sample().expect("a sample");
         for (second, wall) in [0, 1, 3602, 3603, -3596, -3595].into_iter().enumerate() {
@@ -347,8 +347,8 @@ pub(crate) mod tests {
             let ledgers = past.complete(&mut sample, Some(Ok(scan)), service.interval);
             take_in(&service, at, sample, ledgers, &mut past);
         }
-        let jumps = service.happenings_after(0).into_iter().filter_map(|happening| match happening.what {
-            What::Clock { millis } => Some((happening.at, millis)),
+        let jumps = service.events_after(0).into_iter().filter_map(|event| match event.what {
+            EventKind::Clock { millis } => Some((event.at, millis)),
             _ => None,
         });
         assert_eq!(jumps.collect::<Vec<_>>(), [(seconds(1002.0), 3_600_000), (seconds(1004.0), -7_200_000)]);
@@ -370,7 +370,7 @@ pub(crate) mod tests {
     fn a_day_takes_no_more_than_its_first_hours() {
         let service = Service::new("0.1.0", seconds(1.0), crate::metrics::Processes::Shown, None);
         let (_directory, mut machine) = crate::fixture::in_files("galaxy,procs=4");
-        let mut past = Past::new(Duration::ZERO);
+        let mut past = SamplerState::new(Duration::ZERO);
         let mut resident = Vec::new();
         let looks: u32 = std::env::var("TTMON_LOOKS").ok().and_then(|looks| looks.parse().ok()).unwrap_or(200);
         // With 90,000 looks: an hour, half a day, a day, and an hour more.
@@ -402,7 +402,7 @@ pub(crate) mod tests {
                 let status = std::fs::read_to_string("/proc/self/status").expect("a status");
                 let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line").trim().to_owned();
                 let kib: u64 = line.trim_end_matches(" kB").trim().parse().expect("a number");
-                let events = service.happenings_after(0).len();
+                let events = service.events_after(0).len();
                 println!(
                     "after {second:>6} looks: {:>7.1} MB resident, history {:>5.1} MB, {events} events kept",
                     kib as f64 / 1024.0,

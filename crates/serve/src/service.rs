@@ -11,19 +11,19 @@ use ttmon_model::{Cluster, Snapshot};
 use ttmon_reads::boot_time;
 use ttmon_source::ledgers::Found;
 
-use crate::access::{Door, Token, View};
+use crate::access::{RequestOrigin, Token, View};
 use crate::alerting::Alerting;
+use crate::answer_queue::AnswerQueue;
 use crate::chips::Chips;
-use crate::crowd::Crowd;
+use crate::connections::Connections;
 use crate::deltas::Deltas;
-use crate::happenings::{Happening, Journal, What};
+use crate::ended_processes::{EndedProcess, IntakeCallbacks};
 use crate::history::History;
 use crate::limits::{CARE_SPAN, RECORDER_STREAMS_MAX, STALE_INTERVALS, STALE_MIN, STATE_BYTES_MIN, STREAMS_MAX};
-use crate::metrics::{self, Counters, Detail, Dialect, Own, Processes, Scope};
+use crate::metrics::{self, Counters, Detail, Dialect, Processes, Scope, ServiceFigures};
 use crate::newest::{Form, Published};
-use crate::past::{Keeper, Past};
-use crate::places::Places;
-use crate::turns::Turns;
+use crate::recorder_slots::RecorderSlots;
+use crate::service_events::{EventKind, Journal, ServiceEvent};
 
 /// The service's memory. Locks are held for a moment and never two at once.
 #[derive(Debug)]
@@ -47,17 +47,17 @@ pub(crate) struct Service {
     journal: Mutex<Journal>,
     history: Mutex<History>,
     figures: Mutex<Figures>,
-    keeper: OnceLock<Keeper>,
+    keeper: OnceLock<IntakeCallbacks>,
     chips: Mutex<Chips>,
     pub(crate) alerting: Alerting,
     /// Prints one line for the administrator.
     pub(crate) complain: fn(&str),
     /// Answers that cost much.
-    pub(crate) turns: Turns,
+    pub(crate) turns: AnswerQueue,
     /// Streams of events.
-    pub(crate) streams: Arc<Crowd>,
+    pub(crate) streams: Arc<Connections>,
     /// Places for streams of recorders.
-    pub(crate) recorder_places: Arc<Places>,
+    pub(crate) recorder_places: Arc<RecorderSlots>,
 }
 
 /// The sampler's own figures.
@@ -106,21 +106,21 @@ impl Service {
             chips: Mutex::default(),
             alerting: Alerting::new(ttmon_alerts::Config::default()),
             complain: |_| {},
-            turns: Turns::default(),
-            streams: Crowd::new(STREAMS_MAX),
-            recorder_places: Places::new(RECORDER_STREAMS_MAX),
+            turns: AnswerQueue::default(),
+            streams: Connections::new(STREAMS_MAX),
+            recorder_places: RecorderSlots::new(RECORDER_STREAMS_MAX),
         }
     }
 
     /// Somebody has ledgers of processes that ended.
-    pub(crate) fn keep(&self, keeper: Option<Keeper>) {
+    pub(crate) fn keep(&self, keeper: Option<IntakeCallbacks>) {
         if let Some(keeper) = keeper {
             let _ = self.keeper.set(keeper);
         }
     }
 
     /// Processes of a pid that ended.
-    pub(crate) fn past(&self, pid: u32) -> Vec<Past> {
+    pub(crate) fn past(&self, pid: u32) -> Vec<EndedProcess> {
         self.keeper.get().map_or_else(Vec::new, |keeper| (keeper.past)(pid))
     }
 
@@ -142,7 +142,7 @@ impl Service {
     }
 
     /// Notes that something happened.
-    pub(crate) fn note(&self, at: Duration, time: UnixTime, what: What) {
+    pub(crate) fn note(&self, at: Duration, time: UnixTime, what: EventKind) {
         lock(&self.journal).add(at, time, what);
         self.pulse.send_modify(|pulse| *pulse += 1);
     }
@@ -193,11 +193,11 @@ impl Service {
         let is_unready = |state| matches!(state, State::Starting | State::Resetting | State::Gone | State::Unreadable);
         let away = newest.snapshot.devices.iter().filter(|device| is_unready(device.state));
         let mut cares: Vec<String> = away.map(|device| format!("device {} is {}", device.id, device.state.name())).collect();
-        for happening in self.happenings_since(boot_time().saturating_sub(CARE_SPAN)) {
-            let when = happening.time.rfc3339();
-            match happening.what {
-                What::Clock { millis } => cares.push(format!("the clock was set by {:.1} s at {when}", millis as f64 / 1e3)),
-                What::Gap { missed } => cares.push(format!("{missed} looks were left out before {when}")),
+        for event in self.events_since(boot_time().saturating_sub(CARE_SPAN)) {
+            let when = event.time.rfc3339();
+            match event.what {
+                EventKind::Clock { millis } => cares.push(format!("the clock was set by {:.1} s at {when}", millis as f64 / 1e3)),
+                EventKind::Gap { missed } => cares.push(format!("{missed} looks were left out before {when}")),
                 _ => {}
             }
         }
@@ -211,15 +211,15 @@ impl Service {
         self.pulse.subscribe()
     }
 
-    pub(crate) fn happenings_after(&self, id: u64) -> Vec<Happening> {
+    pub(crate) fn events_after(&self, id: u64) -> Vec<ServiceEvent> {
         lock(&self.journal).after(id).cloned().collect()
     }
 
-    pub(crate) fn happenings_since(&self, at: Duration) -> Vec<Happening> {
+    pub(crate) fn events_since(&self, at: Duration) -> Vec<ServiceEvent> {
         lock(&self.journal).since(at).cloned().collect()
     }
 
-    pub(crate) fn last_happening(&self) -> u64 {
+    pub(crate) fn last_event(&self) -> u64 {
         lock(&self.journal).last_id()
     }
 
@@ -233,19 +233,21 @@ impl Service {
     }
 
     /// A scrape of one of the doors. What belongs to the machine is made and compressed once a snapshot.
-    pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, door: Door) -> Vec<u8> {
+    pub(crate) fn scrape(&self, dialect: Dialect, is_gzip: bool, door: RequestOrigin) -> Vec<u8> {
         let newest = self.newest();
         let fresh = self.fresh().ok();
         let scope = match door {
-            Door::Metrics => Scope { detail: self.detail, processes: Processes::Left },
-            Door::Unix(_) | Door::Loopback | Door::Remote => Scope { detail: self.detail, processes: self.processes },
+            RequestOrigin::Metrics => Scope { detail: self.detail, processes: Processes::Left },
+            RequestOrigin::Unix(_) | RequestOrigin::Loopback | RequestOrigin::Remote => {
+                Scope { detail: self.detail, processes: self.processes }
+            }
         };
         let make = |snapshot: &Snapshot| {
             let chips = lock(&self.chips).clone();
             metrics::machine(snapshot, &chips, dialect, scope)
         };
         let machine = fresh.as_ref().map(|fresh| fresh.text(Form::Metrics(dialect, scope), View::Whole, make)).unwrap_or_default();
-        let own_detail = if door == Door::Metrics { Detail::Lean } else { self.detail };
+        let own_detail = if door == RequestOrigin::Metrics { Detail::Lean } else { self.detail };
         let own = self.own(newest.as_deref(), fresh.as_deref()).text(&self.counters, dialect, own_detail) + dialect.end();
         if !is_gzip {
             return [&machine[..], own.as_bytes()].concat();
@@ -255,9 +257,9 @@ impl Service {
     }
 
     /// The service's own figures.
-    fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> Own {
+    fn own(&self, newest: Option<&Published>, fresh: Option<&Published>) -> ServiceFigures {
         let figures = lock(&self.figures).clone();
-        Own {
+        ServiceFigures {
             version: self.version,
             origin: newest.map_or("", |newest| newest.snapshot.origin.name()),
             is_fresh: fresh.is_some(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ttmon_model::Snapshot;
 
 use crate::chips::Chips;
-use crate::metrics::{self, Counters, Detail, Dialect, Own, Processes, Scope};
+use crate::metrics::{self, Counters, Detail, Dialect, Processes, Scope, ServiceFigures};
 use crate::texts::{TextAnswer, TextRequest};
 
 /// What a service would remember of the host between two scrapes.
@@ -28,7 +28,7 @@ impl SimulatedHost {
         self.chips.take_in(at, snapshot);
         self.samples += 1;
         let dialect = Dialect::negotiate(asked.accept);
-        let own = Own {
+        let own = ServiceFigures {
             version,
             origin: snapshot.origin.name(),
             is_fresh: true,
@@ -37,7 +37,7 @@ impl SimulatedHost {
             interval: Duration::from_secs(1),
             samples: self.samples,
             problems: Some(snapshot.problems.len()),
-            ..Own::default()
+            ..ServiceFigures::default()
         };
         let machine = metrics::machine(snapshot, &self.chips, dialect, Scope { detail, processes: Processes::Left });
         let own = own.text(&Counters::default(), dialect, Detail::Lean) + dialect.end();

@@ -6,13 +6,13 @@ mod list;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ttmon_alerts::{Alert, Change, Event, How, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, is_name, message_body};
+use ttmon_alerts::{Alert, Change, Delivery, Event, Phase, Receiver, Rule, Sender, Silence, alertmanager_body, is_name, message_body};
 use ttmon_model::units::UnixTime;
 use ttmon_model::{Device, DeviceId};
 
 use crate::cli::{AlertsCommand, SilenceArgs};
 use crate::failure::Failure;
-use crate::meant::{Context, Place};
+use crate::invocation::{CliTarget, Context};
 use crate::output::Output;
 use crate::serve::state_directory;
 use crate::show::VERSION;
@@ -81,8 +81,8 @@ fn body(receiver: &Receiver, rule: &Rule) -> String {
     };
     match receiver.how {
         // It ends by itself after a minute.
-        How::Alertmanager { .. } => alertmanager_body(sender, now, [&alert].into_iter(), Duration::from_secs(15)),
-        How::Command { .. } | How::Webhook { .. } => message_body(sender, now, &[Event { change: Change::Fired, alert }]),
+        Delivery::Alertmanager { .. } => alertmanager_body(sender, now, [&alert].into_iter(), Duration::from_secs(15)),
+        Delivery::Command { .. } | Delivery::Webhook { .. } => message_body(sender, now, &[Event { change: Change::Fired, alert }]),
     }
 }
 
@@ -102,7 +102,7 @@ fn silence(context: &Context, devices: &[String], args: &SilenceArgs) -> Result<
         .flat_map(|list| list.split(',').map(str::to_owned).collect::<Vec<_>>())
         .map(|text| device(&text))
         .collect::<Result<_, _>>()?;
-    if let Place::Simulated(..) = context.place {
+    if let CliTarget::Simulated(..) = context.place {
         return Err(Failure::usage("a simulated machine has no silences of its own; leave --sim out and name its --state-dir"));
     }
     let state = args.state_dir.clone().unwrap_or_else(state_directory);

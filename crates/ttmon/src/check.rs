@@ -6,18 +6,18 @@ use ttmon_model::{Device, Snapshot};
 use ttmon_print::text;
 use ttmon_reads::Pace;
 
-use crate::cli::{CheckArgs, Everywhere};
+use crate::cli::{CheckArgs, GlobalArgs};
 use crate::failure::Failure;
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::output::Output;
-use crate::server::{Asked, Snapshots};
+use crate::server::{SampleRequest, Snapshots};
 use ttmon_account::Size;
 
 /// Findings named in the line; the rest is counted.
 const NAMED_MAX: usize = 3;
 
 /// Prints the line and returns its exit code. Every failure is "unknown".
-pub(crate) fn run(common: &Everywhere, args: &CheckArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &CheckArgs) -> Result<(), Failure> {
     let checked = request(args).and_then(|request| Ok((snapshot(common, args)?, request)));
     let (verdict, message, findings, data) = match &checked {
         Ok((snapshot, request)) => {
@@ -61,9 +61,9 @@ fn request(args: &CheckArgs) -> Result<Request, Failure> {
     Ok(if request == Request::default() { Request { is_healthy: true, ..request } } else { request })
 }
 
-fn snapshot(common: &Everywhere, args: &CheckArgs) -> Result<Snapshot, Failure> {
+fn snapshot(common: &GlobalArgs, args: &CheckArgs) -> Result<Snapshot, Failure> {
     let context = Context::new(common, &args.devices)?;
-    Snapshots::new(&context, Asked::snapshot(Pace::Once, true)).next()
+    Snapshots::new(&context, SampleRequest::snapshot(Pace::Once, true)).next()
 }
 
 /// What is wrong, the worst first, or what was checked.

@@ -1,4 +1,4 @@
-//! The command line as typed. What it means is decided in `meant.rs`.
+//! The command line as typed. What it means is decided in `invocation.rs`.
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are the help text, where brackets mean: optional")]
 
 mod alerts;
@@ -40,7 +40,7 @@ pub(crate) struct Cli {
     pub(crate) snapshot: SnapshotArgs,
     // Behind the others: the heading holds for what follows.
     #[command(flatten, next_help_heading = "Options of every command")]
-    pub(crate) common: Everywhere,
+    pub(crate) common: GlobalArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -117,7 +117,7 @@ pub(crate) fn command() -> clap::Command {
     // Now each command has the flags of all.
     program.build();
     program.mut_subcommands(|command| {
-        let senseless = SENSELESS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, flags)| flags);
+        let senseless = INAPPLICABLE_FLAGS.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, flags)| flags);
         let is_delay = DELAY_COMMANDS.contains(&command.get_name());
         command.mut_args(|flag| match flag.get_id().as_str() {
             id if senseless.contains(&id) => flag.hide(true),
@@ -130,7 +130,7 @@ pub(crate) fn command() -> clap::Command {
 
 /// Flags of every command that make no sense with some: help does not list them there. Whoever types one is told why, unless it asks
 /// for what is so anyway (`--no-server`, `--color` ...).
-const SENSELESS: &[(&str, &[&str])] = &[
+const INAPPLICABLE_FLAGS: &[(&str, &[&str])] = &[
     ("wait", &["json"]),
     ("serve", &["device", "id", "json", "no_server"]),
     ("top", &["json"]),
@@ -158,7 +158,7 @@ const OF_MACHINES: &[&str] = &["device", "id", "json", "no_server", "root", "sim
 
 /// Flags of every command.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Everywhere {
+pub(crate) struct GlobalArgs {
     /// Only these devices: ids and ranges (0,2-3), PCI addresses, asic ids, serials, board:NAME.
     #[arg(short = 'd', long = "device", value_name = "LIST", global = true, add = completion::devices())]
     pub(crate) device: Vec<String>,
@@ -194,7 +194,7 @@ pub(crate) struct Everywhere {
     pub(crate) ascii: bool,
 }
 
-impl Everywhere {
+impl GlobalArgs {
     /// Whether it names devices or a machine, where another one is meant.
     pub(crate) fn names_another_machine(&self) -> bool {
         self.seed.is_some() || self.names_another_machine_but_seed()

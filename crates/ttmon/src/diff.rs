@@ -11,7 +11,7 @@ use ttmon_model::units::UnixTime;
 use ttmon_print::{Change, Sign};
 use ttmon_wire::SCHEMA;
 
-use crate::earlier::{self, Earlier, Look};
+use crate::earlier::{self, Earlier, EarlierListing};
 use crate::failure::Failure;
 
 /// Largest file read: some two million buffers.
@@ -21,7 +21,7 @@ const BYTES_MAX: u64 = 512 * 1024 * 1024;
 const START_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Reads the earlier look.
-pub(crate) fn read(path: &Path) -> Result<Look, Failure> {
+pub(crate) fn read(path: &Path) -> Result<EarlierListing, Failure> {
     let wrong = |why: String| Failure::new(format!("--diff {}: {why}; make it with: ttmon mem --json --buffers > FILE", path.display()));
     let file = ttmon_files::open(path).map_err(|error| wrong(error.to_string()))?;
     if file.metadata().is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path) -> Result<Look, Failure> {
 }
 
 /// Whether the two looks can be compared at all.
-pub(crate) fn check_host(look: &Look, now: &Snapshot) -> Result<(), Failure> {
+pub(crate) fn check_host(look: &EarlierListing, now: &Snapshot) -> Result<(), Failure> {
     match &look.host {
         Some(host) if *host != now.host => {
             Err(Failure::new(format!("--diff: the file is of host {host}, and this is {}; compare two looks at one host", now.host)))
@@ -53,7 +53,7 @@ const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 /// What is new and what is gone. A buffer of another size or age at the same address is both. Of a process that has its pid from another one everything is new; of one that is there and
 /// may not be looked at nothing is known.
 pub(crate) fn compare<'a>(
-    look: &Look,
+    look: &EarlierListing,
     earlier: impl Iterator<Item = &'a Earlier>,
     now: &Snapshot,
     is_there: impl Fn(u32) -> bool,
@@ -108,7 +108,7 @@ fn change(sign: Sign, (pid, _, kind, address): Key<'_>, bytes: u64, (tag, line):
 }
 
 /// Whether a buffer at the same address is the same one: its size is, and it is not younger than the earlier look.
-fn is_same(look: &Look, earlier: &Earlier, now: &LedgerBuffer) -> bool {
+fn is_same(look: &EarlierListing, earlier: &Earlier, now: &LedgerBuffer) -> bool {
     let created = look.time.zip(earlier.age_s.and_then(|age| Duration::try_from_secs_f64(age).ok()));
     let is_younger = created.is_some_and(|(UnixTime(time), age)| {
         let tolerance = u64::try_from(AGE_TOLERANCE.as_nanos()).unwrap_or(u64::MAX);

@@ -19,10 +19,10 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Machine, Reach};
 use ttmon_wire::{Layout, SnapshotJson};
 
-use crate::cli::{DoctorArgs, Everywhere};
+use crate::cli::{DoctorArgs, GlobalArgs};
 use crate::failure::{Failure, complain};
-use crate::meant::{Context, Place};
-use crate::open::Placed;
+use crate::invocation::{CliTarget, Context};
+use crate::open::MachineConfig;
 use crate::output::Output;
 use crate::run::library;
 use crate::server;
@@ -39,18 +39,18 @@ const ASK_PYTHON: &str = "import importlib.metadata as m, platform; print(platfo
 /// Keys of the snapshot that a bundle never has.
 const PRIVATE_KEYS: [&str; 8] = ["user", "uid", "command", "problems", "pod_name", "namespace", "container_name", "job_name"];
 
-pub(crate) fn run(common: &Everywhere, args: &DoctorArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &DoctorArgs) -> Result<(), Failure> {
     let usage = |failure: Failure| Failure { code: if failure.code == 2 { USAGE } else { failure.code }, ..failure };
     if args.full && args.bundle.is_none() {
         return Err(usage(Failure::usage("--full says what --bundle packs; give --bundle FILE too")));
     }
     let context = Context::new(common, &[]).map_err(usage)?;
-    let placed = Placed::new(&context, Pace::Once, true, Detail::Totals, Reach::Holders).map_err(usage)?;
+    let placed = MachineConfig::new(&context, Pace::Once, true, Detail::Totals, Reach::Holders).map_err(usage)?;
     let (root, simulation) = (placed.root.clone(), placed.simulation);
     let snapshot = Machine::new(placed.root, placed.options).and_then(|mut machine| machine.sample());
     let snapshot = snapshot.map(|sample| Snapshot::derive(&sample, None)).map_err(|error| error.to_string());
     let mut facts = Facts::read(&root, snapshot, now());
-    if matches!(context.place, Place::Real) {
+    if matches!(context.place, CliTarget::Real) {
         facts = facts.with_kernel(&root);
         facts.library = Some(library::find());
         facts.python = python();
@@ -61,7 +61,7 @@ pub(crate) fn run(common: &Everywhere, args: &DoctorArgs) -> Result<(), Failure>
     Output::Stdout.write(report.as_bytes())?;
     if let Some(file) = &args.bundle {
         let directory = match (&context.place, &simulation) {
-            (Place::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
+            (CliTarget::Below(directory), _) => std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
             (_, Some(simulation)) => simulation.root().to_owned(),
             (_, None) => PathBuf::from("/"),
         };

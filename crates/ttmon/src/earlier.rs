@@ -19,7 +19,7 @@ const BUFFERS_MAX: usize = 2 * 1024 * 1024;
 
 /// The earlier look.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct EarlierListing {
     /// Version of the document; `None` where it does not say.
     pub(crate) schema: Option<u64>,
     /// When it was taken.
@@ -52,7 +52,7 @@ pub(crate) struct Earlier {
 }
 
 /// What a comparison needs of a document.
-pub(crate) fn parse(text: impl Read) -> Result<Look, serde_json::Error> {
+pub(crate) fn parse(text: impl Read) -> Result<EarlierListing, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_reader(text);
     let look = Document(&mut Interned::default()).deserialize(&mut reader)?;
     reader.end()?;
@@ -82,7 +82,7 @@ where
 struct Document<'k>(&'k mut Interned);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
-    type Value = Look;
+    type Value = EarlierListing;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -90,14 +90,14 @@ impl<'de> DeserializeSeed<'de> for Document<'_> {
 }
 
 impl<'de> Visitor<'de> for Document<'_> {
-    type Value = Look;
+    type Value = EarlierListing;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a document of ttmon mem")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut look = Look::default();
+        let mut look = EarlierListing::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "schema" => look.schema = Some(map.next_value()?),
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!((&*first.devices, &*first.tag), (&[0, 3][..], ""));
         assert_eq!((&*first.line, first.age_s), ("/m/a.py:3 f", Some(1.5)));
         assert!(Rc::ptr_eq(&first.allocator, &second.allocator) && Rc::ptr_eq(&first.devices, &second.devices));
-        assert_eq!(parse(&b"{}"[..]).unwrap(), Look::default());
+        assert_eq!(parse(&b"{}"[..]).unwrap(), EarlierListing::default());
     }
 
     #[test]

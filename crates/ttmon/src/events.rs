@@ -19,9 +19,9 @@ use ttmon_source::ledgers::Detail;
 
 use crate::cli::{EventsArgs, span};
 use crate::failure::{Failure, complain};
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::mem::{no_memory_of, nothing_found};
-use crate::open::{Opened, choose};
+use crate::open::{OpenMachine, choose};
 use crate::output::Output;
 use crate::server;
 use crate::show::VERSION;
@@ -37,35 +37,35 @@ pub(crate) fn run(context: &Context, args: &EventsArgs) -> Result<(), Failure> {
     for service in &server::services(context) {
         match ask(context, args, service, &mut page) {
             Ok(()) => return Ok(()),
-            Err(Unanswered::Without(why)) => server::say_without(service, &why),
-            Err(Unanswered::Failed(failure)) => return Err(failure),
+            Err(ServiceError::Without(why)) => server::report_fallback(service, &why),
+            Err(ServiceError::Failed(failure)) => return Err(failure),
         }
     }
     read_here(context, args, &mut page)
 }
 
 /// Why a service's answer was not the whole one.
-enum Unanswered {
+enum ServiceError {
     /// It gave none, or no more; it can be done without.
     Without(String),
     /// We cannot go on.
     Failed(Failure),
 }
 
-impl From<Trouble> for Unanswered {
+impl From<Trouble> for ServiceError {
     fn from(trouble: Trouble) -> Self {
         Self::Without(trouble.to_string())
     }
 }
 
-impl From<Failure> for Unanswered {
+impl From<Failure> for ServiceError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
 /// As a service tells it. It looks for new processes at its own pace, and has those that ended a while ago.
-fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<'_>) -> Result<(), Unanswered> {
+fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<'_>) -> Result<(), ServiceError> {
     let snapshot = server::snapshot(service)?;
     let mut question = "/api/v1/memory/events?".to_owned();
     if let Some(pid) = args.pid {
@@ -81,17 +81,17 @@ fn ask(context: &Context, args: &EventsArgs, service: &Service, page: &mut Page<
     let head = ttmon_wire::Document::read(&first, None).map_err(|error| Trouble::Strange(error.to_string()))?.head;
     match args.pid {
         _ if head["recorders"] != 0 => {}
-        Some(pid) => return Err(Unanswered::Without(format!("does not know process {pid}"))),
+        Some(pid) => return Err(ServiceError::Without(format!("does not know process {pid}"))),
         None if args.follow => {}
-        None => return Err(Unanswered::Without("knows no tracked process".to_owned())),
+        None => return Err(ServiceError::Without("knows no tracked process".to_owned())),
     }
     if io::stderr().is_terminal() {
         complain(&format!("told by the service at {}", service.place()));
     }
-    tell(&mut events, page, args.follow)
+    print_events(&mut events, page, args.follow)
 }
 
-fn tell(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), Unanswered> {
+fn print_events(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), ServiceError> {
     loop {
         let line = match events.wait() {
             Ok((name, _)) if name == "end" => return Ok(page.flush()?),
@@ -116,7 +116,7 @@ fn tell(events: &mut Events, page: &mut Page<'_>, follow: bool) -> Result<(), Un
 /// From the ledgers themselves.
 fn read_here(context: &Context, args: &EventsArgs, page: &mut Page<'_>) -> Result<(), Failure> {
     let pace = if args.follow { Pace::Repeated } else { Pace::Once };
-    let mut opened = Opened::with_ledgers(context, pace, true, Detail::Totals, args.pid.map_or(Reach::Everybody, Reach::Process))?;
+    let mut opened = OpenMachine::with_ledgers(context, pace, true, Detail::Totals, args.pid.map_or(Reach::Everybody, Reach::Process))?;
     let mut recorder = Recorder::default();
     loop {
         let snapshot = opened.snapshot()?;
@@ -249,7 +249,7 @@ fn parse_since(text: &str) -> Result<UnixTime, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Everywhere;
+    use crate::cli::GlobalArgs;
 
     fn event(number: u64) -> BufferEvent {
         let line = format!(r#"{{"time": null, "pid": 7, "number": {number}, "op": "mark"}}"#);
@@ -259,7 +259,7 @@ mod tests {
     /// Numbers that go back are another recorder's, unless a service told them.
     #[test]
     fn only_what_a_service_told_is_passed_over() {
-        let context = Context::new(&Everywhere::default(), &[]).expect("no flags");
+        let context = Context::new(&GlobalArgs::default(), &[]).expect("no flags");
         let mut page = Page::new(&context, &EventsArgs::default()).expect("no flags");
         page.add(&event(5)).expect("only kept");
         assert!(!page.has(&event(3)));
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_since_a_moment() {
-        let context = Context::new(&Everywhere::default(), &[]).expect("no flags");
+        let context = Context::new(&GlobalArgs::default(), &[]).expect("no flags");
         let args = EventsArgs { lines: Some(2), since: Some("1970-01-01T00:00:02Z".to_owned()), ..EventsArgs::default() };
         let mut page = Page::new(&context, &args).expect("good flags");
         for number in 1..=5 {

@@ -13,14 +13,14 @@ use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 use ttmon_wire::recording::{Error, Reader};
 
-use crate::cli::{Everywhere, ExportArgs, ExportFormat};
+use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::failure::{Failure, complain};
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::mem::no_memory_of;
-use crate::open::Opened;
+use crate::open::OpenMachine;
 use crate::show::VERSION;
 
-pub(crate) fn run(common: &Everywhere, args: &ExportArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &ExportArgs) -> Result<(), Failure> {
     if !common.device.is_empty() || !common.id.is_empty() || common.json {
         return Err(Failure::usage("export writes all devices, in the format of --to; leave -d, -i and --json out"));
     }
@@ -70,7 +70,7 @@ fn write(trace: &Trace, format: ExportFormat, out: &mut dyn Write) -> io::Result
 
 /// What is live in a process, and the events that its ring still has.
 fn add_process(trace: &mut Trace, context: &Context, pid: u32) -> Result<(), Failure> {
-    let mut opened = Opened::with_ledgers(context, Pace::Once, true, Detail::Totals, Reach::Process(pid))?;
+    let mut opened = OpenMachine::with_ledgers(context, Pace::Once, true, Detail::Totals, Reach::Process(pid))?;
     let snapshot = opened.whole()?;
     let found: Vec<_> = opened.machine.ledgers().iter().filter(|found| found.owner.pid == pid).cloned().collect();
     if found.is_empty() {

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ttmon_account::Size;
 use ttmon_ask::{Credentials, Place as ServicePlace, Roots, Service};
-use ttmon_fleet::{FindRequest, Found, HOSTS_SHOWN, HostRow, Overview, Store};
+use ttmon_fleet::{FindRequest, HOSTS_SHOWN, HostRow, MatchingHost, Overview, Store};
 use ttmon_model::units::{UnixTime, size};
 use ttmon_print::text;
 
-use crate::cli::{Everywhere, FindArgs, FleetArgs, FleetCommand, StoreArgs};
+use crate::cli::{FindArgs, FleetArgs, FleetCommand, GlobalArgs, StoreArgs};
 use crate::failure::{Failure, complain};
 use crate::output::Output;
 use crate::serve::token;
@@ -25,7 +25,7 @@ const SECRET_BYTES_MAX: usize = 4096;
 const LINES_MAX: usize = 20;
 
 /// Does what was asked for.
-pub(crate) fn run(common: &Everywhere, args: &FleetArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &FleetArgs) -> Result<(), Failure> {
     if common.names_another_machine() {
         return Err(Failure::usage("fleet asks a store; leave -d, -i, --root, --sim, --seed and --cluster out"));
     }
@@ -56,7 +56,7 @@ pub(crate) fn store(url: Option<&str>, access: &StoreArgs) -> Result<Option<Stor
     Store::new(&url, roots, credentials).map(Some).map_err(|why| failed(&why))
 }
 
-fn find(common: &Everywhere, store: Option<&Store>, fleet: &FleetArgs, args: &FindArgs) -> Result<(), Failure> {
+fn find(common: &GlobalArgs, store: Option<&Store>, fleet: &FleetArgs, args: &FindArgs) -> Result<(), Failure> {
     if store.is_none() && fleet.connect.is_empty() {
         return Err(Failure::usage("fleet find asks a store or services; name one with --store URL, TTMON_STORE or --connect URL"));
     }
@@ -97,7 +97,7 @@ fn find(common: &Everywhere, store: Option<&Store>, fleet: &FleetArgs, args: &Fi
 }
 
 /// The hosts of `--connect` that have the chips, those with most chips first. Hosts that do not answer are reported.
-fn found_by_asking(request: &FindRequest, args: &FleetArgs) -> Result<Vec<Found>, Failure> {
+fn found_by_asking(request: &FindRequest, args: &FleetArgs) -> Result<Vec<MatchingHost>, Failure> {
     let mut found = Vec::new();
     for (place, service) in services(args)? {
         match service.aged_document("/api/v1/snapshot", HOST_TIMEOUT) {
@@ -114,7 +114,7 @@ fn cleaned(lines: &str) -> String {
     lines.lines().map(|line| line.split('\t').map(|cell| text::clean(cell, false)).collect::<Vec<_>>().join("\t") + "\n").collect()
 }
 
-fn overview(common: &Everywhere, store: Option<&Store>, args: &FleetArgs) -> Result<(), Failure> {
+fn overview(common: &GlobalArgs, store: Option<&Store>, args: &FleetArgs) -> Result<(), Failure> {
     if store.is_none() && args.connect.is_empty() {
         return Err(Failure::usage("fleet asks a store or services; name one with --store URL, TTMON_STORE or --connect URL"));
     }

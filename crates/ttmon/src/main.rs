@@ -13,7 +13,7 @@ mod events;
 mod export;
 mod failure;
 mod fleet;
-mod meant;
+mod invocation;
 mod mem;
 mod monitor;
 mod names;
@@ -42,7 +42,7 @@ use ttmon_print::Style;
 
 use cli::{Cli, Command, Page, SnapshotArgs};
 use failure::{Failure, complain};
-use meant::Context;
+use invocation::Context;
 use names::Name;
 use output::Output;
 use show::VERSION;
@@ -123,7 +123,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         None if cli.snapshot.help_query_gpu => list(cli, ttmon_print::help_query_gpu),
         None if cli.snapshot.help_query_compute_apps => list(cli, ttmon_print::help_query_compute_apps),
         None => {
-            let (context, asked) = meant::snapshot(&cli.common, &cli.snapshot)?;
+            let (context, asked) = invocation::snapshot(&cli.common, &cli.snapshot)?;
             show::run(&context, &asked)
         }
         Some(Command::Who { devices }) => who::run(&Context::new(&cli.common, devices)?),

@@ -18,12 +18,12 @@ use ttmon_wire::{GroupedMemoryJson, Layout, MemoryJson, MemoryParts, SnapshotJso
 
 use crate::cli::{MemArgs, Order};
 use crate::diff;
-use crate::earlier::Look;
+use crate::earlier::EarlierListing;
 use crate::failure::Failure;
-use crate::meant::{Context, Place, REFRESH_DEFAULT, parse_refresh};
+use crate::invocation::{CliTarget, Context, REFRESH_DEFAULT, parse_refresh};
 use crate::open;
 use crate::output;
-use crate::server::{Asked, Snapshots};
+use crate::server::{SampleRequest, Snapshots};
 use crate::show::{self, VERSION};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &MemArgs) -> Result<(), Failure> {
     };
     let pace = if args.watch { Pace::Repeated } else { Pace::Once };
     let reach = args.pid.map_or(Reach::Everybody, Reach::Process);
-    let asked = Asked { pace, processes: true, detail, reach, path: path(args) };
+    let asked = SampleRequest { pace, processes: true, detail, reach, path: path(args) };
     let interval = refresh.unwrap_or(REFRESH_DEFAULT);
     let mut snapshots = if args.watch && (interval < show::SERVER_INTERVAL_MIN || args.csv.is_some()) {
         Snapshots::read_here(context, asked)
@@ -263,7 +263,7 @@ fn render(
 fn render_changes(
     context: &Context,
     snapshot: &Snapshot,
-    look: &Look,
+    look: &EarlierListing,
     args: &MemArgs,
     terminal: Terminal,
     out: &mut dyn Write,
@@ -276,7 +276,7 @@ fn render_changes(
         .flatten()
         .filter(|earlier| args.pid.is_none_or(|pid| earlier.pid == pid))
         .filter(|earlier| context.selection.is_empty() || earlier.devices.iter().any(|device| is_meant(*device)));
-    let is_there = |pid: u32| matches!(context.place, Place::Real) && Root::real().proc.join(pid.to_string()).exists();
+    let is_there = |pid: u32| matches!(context.place, CliTarget::Real) && Root::real().proc.join(pid.to_string()).exists();
     let changes = diff::compare(look, earlier, snapshot, is_there);
     let style = style(snapshot, terminal);
     ttmon_print::changes(snapshot, &changes, &style, out)?;

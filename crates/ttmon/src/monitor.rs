@@ -8,11 +8,11 @@ use ttmon_model::limits::{REFRESH_MAX, REFRESH_MIN};
 use ttmon_print::{DeviceColumns, LineStamp, Style};
 use ttmon_reads::Pace;
 
-use crate::cli::{DmonArgs, Everywhere, LinesArgs, PmonArgs, span};
+use crate::cli::{DmonArgs, GlobalArgs, LinesArgs, PmonArgs, span};
 use crate::failure::Failure;
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::output::Output;
-use crate::server::{Asked, Snapshots};
+use crate::server::{SampleRequest, Snapshots};
 use crate::show;
 use crate::watch;
 
@@ -22,7 +22,7 @@ const INTERVALS: RangeInclusive<Duration> = REFRESH_MIN..=REFRESH_MAX;
 const HEADER_LINES: usize = 40;
 
 /// What was asked for, complete.
-struct Rounds {
+struct MonitorOptions {
     context: Context,
     interval: Duration,
     count: Option<u64>,
@@ -30,20 +30,20 @@ struct Rounds {
 }
 
 /// Prints a line per device.
-pub(crate) fn devices(common: &Everywhere, args: &DmonArgs) -> Result<(), Failure> {
+pub(crate) fn devices(common: &GlobalArgs, args: &DmonArgs) -> Result<(), Failure> {
     let columns = DeviceColumns::parse(&args.select).map_err(|error| Failure::usage(format!("-s {}: {error}", args.select)))?;
     let rounds = meant(common, &args.lines, args.deep)?;
     rounds.run(columns.needs_processes(), |snapshot, header, style, out| columns.print(snapshot, rounds.stamp, header, style, out))
 }
 
 /// Prints a line per process and device.
-pub(crate) fn processes(common: &Everywhere, args: &PmonArgs) -> Result<(), Failure> {
+pub(crate) fn processes(common: &GlobalArgs, args: &PmonArgs) -> Result<(), Failure> {
     let rounds = meant(common, &args.lines, false)?;
     rounds.run(true, |snapshot, header, style, out| ttmon_print::process_lines(snapshot, rounds.stamp, header, style, out))
 }
 
 /// `-d` is the interval here, as in nvidia-smi.
-fn meant(common: &Everywhere, args: &LinesArgs, deep: bool) -> Result<Rounds, Failure> {
+fn meant(common: &GlobalArgs, args: &LinesArgs, deep: bool) -> Result<MonitorOptions, Failure> {
     if common.json {
         return Err(Failure::usage("dmon and pmon print text; for JSON lines use ttmon -l 1 --json"));
     }
@@ -63,16 +63,16 @@ fn meant(common: &Everywhere, args: &LinesArgs, deep: bool) -> Result<Rounds, Fa
         Some(other) => return Err(Failure::usage(format!("-o {other}: it takes D (date), T (time) or DT"))),
     };
     let context = Context::of_devices(common, common.id.iter())?.with_deep(deep);
-    Ok(Rounds { context, interval, count: args.count, stamp })
+    Ok(MonitorOptions { context, interval, count: args.count, stamp })
 }
 
-impl Rounds {
+impl MonitorOptions {
     fn run(
         &self,
         processes: bool,
         print: impl Fn(&Snapshot, bool, &Style<'_>, &mut dyn std::io::Write) -> std::io::Result<usize>,
     ) -> Result<(), Failure> {
-        let asked = Asked::snapshot(Pace::Repeated, processes);
+        let asked = SampleRequest::snapshot(Pace::Repeated, processes);
         let mut snapshots = if self.interval < show::SERVER_INTERVAL_MIN {
             Snapshots::read_here(&self.context, asked)
         } else {

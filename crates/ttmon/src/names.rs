@@ -128,7 +128,7 @@ pub(crate) fn translate(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
 
 /// Words of other tools that ttmon does not take, and what to type instead.
 #[rustfmt::skip] // one row a line
-const ELSEWHERE: &[(&str, &str)] = &[
+const FLAGS_OF_OTHER_TOOLS: &[(&str, &str)] = &[
     ("-s", "-s is tt-smi's and nvtop's snapshot; use --json, with -f FILE to write it to a file"),
     ("--snapshot", "--snapshot is tt-smi's; use --json, with -f FILE to write it to a file"),
     ("--snapshot_no_tty", "--snapshot_no_tty is tt-smi's; use --json, which never draws progress bars"),
@@ -183,11 +183,11 @@ pub(crate) fn of_another_tool(error: &clap::Error, words: &[OsString]) -> Option
     // The parser takes `-pm` for `-p` and more: the word as typed comes first.
     let typed = words.iter().filter_map(|word| word.to_str()).find(|word| word.starts_with(unknown) && is_elsewhere(word));
     let word = typed.unwrap_or(unknown);
-    ELSEWHERE.iter().find(|(known, _)| *known == word).map(|(_, answer)| (*answer).to_owned())
+    FLAGS_OF_OTHER_TOOLS.iter().find(|(known, _)| *known == word).map(|(_, answer)| (*answer).to_owned())
 }
 
 fn is_elsewhere(word: &str) -> bool {
-    ELSEWHERE.iter().any(|(known, _)| *known == word)
+    FLAGS_OF_OTHER_TOOLS.iter().any(|(known, _)| *known == word)
 }
 
 /// nvidia-smi's `-lms` is a long flag with one dash, which no parser takes apart in that way.

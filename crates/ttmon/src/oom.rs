@@ -17,9 +17,9 @@ use ttmon_source::ledgers::Detail;
 use ttmon_wire::{Document, Layout, ReadError};
 
 use crate::failure::Failure;
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::mem::{no_memory_of, nothing_found};
-use crate::open::Opened;
+use crate::open::OpenMachine;
 use crate::output::Output;
 use crate::server;
 use crate::show::VERSION;
@@ -100,11 +100,11 @@ fn events(context: &Context, pid: Option<u32>) -> Result<Vec<BufferEvent>, Failu
         match ask(service, pid) {
             Ok(Some(events)) => return Ok(events),
             Ok(None) => {}
-            Err(why) => server::say_without(service, &why.to_string()),
+            Err(why) => server::report_fallback(service, &why.to_string()),
         }
     }
     let reach = pid.map_or(Reach::Everybody, Reach::Process);
-    let mut opened = Opened::with_ledgers(context, Pace::Once, true, Detail::Totals, reach)?;
+    let mut opened = OpenMachine::with_ledgers(context, Pace::Once, true, Detail::Totals, reach)?;
     let snapshot = opened.snapshot()?;
     let mut recorder = Recorder::default();
     let news = opened.with_scene(&snapshot, pid, |scene, meant| (recorder.look(scene), meant.to_vec()));

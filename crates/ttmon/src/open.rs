@@ -13,7 +13,7 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Isolation, Ledgers, Life, Machine, Options, Reach, Root, read_cluster};
 
 use crate::failure::Failure;
-use crate::meant::{Context, Place};
+use crate::invocation::{CliTarget, Context};
 use crate::serve::served;
 use crate::top::config_directory;
 
@@ -21,13 +21,13 @@ use crate::top::config_directory;
 pub(crate) const READER_PROGRAM: &str = "/proc/self/exe";
 
 /// A machine that is not opened yet: where it is and how to read it, and the simulation behind it if it is one.
-pub(crate) struct Placed {
+pub(crate) struct MachineConfig {
     pub(crate) root: Root,
     pub(crate) options: Options,
     pub(crate) simulation: Option<Simulation>,
 }
 
-impl Placed {
+impl MachineConfig {
     /// Starts the simulation if there is one.
     pub(crate) fn new(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
         let cluster = match &context.cluster {
@@ -35,17 +35,17 @@ impl Placed {
             None => None,
         };
         let simulation = match &context.place {
-            Place::Simulated(spec, seed) => {
+            CliTarget::Simulated(spec, seed) => {
                 let started = Simulation::start(spec, *seed);
                 Some(started.map_err(|error| match error {
                     StartError::Spec(error) => Failure::usage(format!("--sim: {error}")),
                     error => Failure::new(error.to_string()),
                 })?)
             }
-            Place::Real | Place::Below(_) => None,
+            CliTarget::Real | CliTarget::Below(_) => None,
         };
         let root = match (&context.place, &simulation) {
-            (Place::Below(directory), _) => Root::at(directory),
+            (CliTarget::Below(directory), _) => Root::at(directory),
             (_, Some(simulation)) => Root::simulated(simulation.root()),
             (_, None) => Root::real().with_served(served()).with_saved_cluster(config_directory()),
         };
@@ -65,7 +65,7 @@ pub(crate) fn cluster(path: &Path) -> Result<Cluster, Failure> {
 }
 
 /// A machine, and the simulation behind it if it is one.
-pub(crate) struct Opened {
+pub(crate) struct OpenMachine {
     pub(crate) machine: Machine,
     selection: Selection,
     proc: PathBuf,
@@ -74,10 +74,10 @@ pub(crate) struct Opened {
     simulation: Option<Simulation>,
 }
 
-impl Opened {
+impl OpenMachine {
     /// Starts the simulation if there is one, and the reading process.
     pub(crate) fn with_ledgers(context: &Context, pace: Pace, processes: bool, detail: Detail, reach: Reach) -> Result<Self, Failure> {
-        let place = Placed::new(context, pace, processes, detail, reach)?;
+        let place = MachineConfig::new(context, pace, processes, detail, reach)?;
         let proc = place.root.proc.clone();
         let machine = Machine::new(place.root, place.options)?;
         Ok(Self { machine, proc, selection: context.selection.clone(), previous: None, simulation: place.simulation })

@@ -18,8 +18,8 @@ use ttmon_wire::recording::Writer;
 
 use crate::cli::RecordArgs;
 use crate::failure::{Failure, complain};
-use crate::meant::{self, Context};
-use crate::open::Opened;
+use crate::invocation::{self, Context};
+use crate::open::OpenMachine;
 use crate::show::VERSION;
 
 const REFRESH_DEFAULT: Duration = Duration::from_secs(1);
@@ -35,12 +35,12 @@ pub(crate) fn run(context: &Context, args: &RecordArgs) -> Result<(), Failure> {
     if args.file.is_dir() {
         return Err(Failure::new(format!("{} is a directory; name a file in it", args.file.display())));
     }
-    let interval = args.refresh.as_deref().map_or(Ok(REFRESH_DEFAULT), meant::parse_refresh)?;
+    let interval = args.refresh.as_deref().map_or(Ok(REFRESH_DEFAULT), invocation::parse_refresh)?;
     let duration = args.duration;
     let detail = if args.no_buffers { Detail::Totals } else { Detail::Blocks };
-    let mut opened = Opened::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
+    let mut opened = OpenMachine::with_ledgers(context, Pace::Repeated, true, detail, Reach::Holders)?;
     let mut recorder = Recorder::default();
-    let mut newest = |opened: &Opened, snapshot: &Snapshot| {
+    let mut newest = |opened: &OpenMachine, snapshot: &Snapshot| {
         opened.with_scene(snapshot, None, |scene, devices| recorder.newest(scene, devices)).unwrap_or_default()
     };
     let mut snapshot = opened.snapshot()?;

@@ -49,10 +49,10 @@ fn run_report(text: &str) -> Result<String, String> {
 /// One frame, as far as charts and marks need it.
 struct Frame {
     time: UnixTime,
-    devices: Vec<Seen>,
+    devices: Vec<DeviceSeries>,
 }
 
-struct Seen {
+struct DeviceSeries {
     id: u64,
     /// In the order of [`WORDS`].
     words: [String; 2],
@@ -93,7 +93,7 @@ fn frame(line: &str, names: &[String]) -> Option<Frame> {
         let text = |name: &str| device[name].as_str().unwrap_or_default().to_owned();
         let value = |name: &String| name.split('.').fold(device, |value, part| &value[part]).as_f64();
         let values = names.iter().map(value).collect();
-        devices.push(Seen { id: device["id"].as_u64().unwrap_or_default(), words: WORDS.map(text), values });
+        devices.push(DeviceSeries { id: device["id"].as_u64().unwrap_or_default(), words: WORDS.map(text), values });
         Ok(())
     });
     taken.is_ok().then_some(Frame { time, devices })

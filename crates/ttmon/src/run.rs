@@ -35,10 +35,10 @@ use ttmon_source::ledgers::Detail;
 use ttmon_source::{Reach, read_cluster};
 use ttmon_wire::Layout;
 
-use crate::cli::{Everywhere, ExportFormat, RunArgs};
+use crate::cli::{ExportFormat, GlobalArgs, RunArgs};
 use crate::failure::{Failure, complain};
-use crate::meant::{Context, Place};
-use crate::open::Opened;
+use crate::invocation::{CliTarget, Context};
+use crate::open::OpenMachine;
 use crate::output::Output;
 use crate::show::VERSION;
 use crate::terminal::columns_of_stderr;
@@ -61,7 +61,7 @@ const NOT_FOUND: u8 = 127;
 const NOT_HELD: u8 = 123;
 
 /// Runs the command. Does not return when it died of a signal.
-pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
     check(common, args)?;
     let checks = args.checks()?;
     let context = Context::new(common, &[])?;
@@ -69,7 +69,7 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
         // Read again at the end; that it cannot be is better known before.
         read_cluster(path).map_err(|error| failed(format!("--cluster {}: {error}", path.display())))?;
     }
-    if !matches!(context.place, Place::Real) {
+    if !matches!(context.place, CliTarget::Real) {
         return Err(Failure::usage("TTMON_SIM and TTMON_ROOT name another machine; run starts a program on this one: unset them"));
     }
     let program = args.command.first().ok_or_else(|| Failure::usage("there is no command to run; give one after --"))?;
@@ -101,7 +101,7 @@ pub(crate) fn run(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
     let told = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut account = Account::new(told, end, span, digests, machine.as_ref());
     (account.unread, account.untracked) = (unread, linkage.reason());
-    tell(&context, args, &checks, &account, Written { output, trace })
+    report_run(&context, args, &checks, &account, Written { output, trace })
 }
 
 /// What is written at the end.
@@ -112,7 +112,7 @@ struct Written {
 }
 
 /// Flags of other commands that would be without meaning here.
-fn check(common: &Everywhere, args: &RunArgs) -> Result<(), Failure> {
+fn check(common: &GlobalArgs, args: &RunArgs) -> Result<(), Failure> {
     if common.sim.is_some() {
         return Err(Failure::usage(
             "--sim shows a simulated machine; run starts a real program, which has real devices or TT-Metal's mock ones",
@@ -283,11 +283,11 @@ fn accompany(child: &Child, signals: &Signals, collector: &mut Collector) -> Res
 
 /// The devices of this machine, to put the figures on; without, they stand under the ids that the program gave.
 fn machine(context: &Context) -> Option<Sample> {
-    Opened::with_ledgers(context, Pace::Once, false, Detail::Totals, Reach::Process(0)).ok()?.machine.sample().ok()
+    OpenMachine::with_ledgers(context, Pace::Once, false, Detail::Totals, Reach::Process(0)).ok()?.machine.sample().ok()
 }
 
 /// Epilogue, report, checks; then the end that the command had.
-fn tell(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, files: Written) -> Result<(), Failure> {
+fn report_run(context: &Context, args: &RunArgs, checks: &Checks, account: &Account, files: Written) -> Result<(), Failure> {
     if !args.quiet {
         let style = Style { ascii: context.terminal.ascii, ..Style::plain(VERSION) };
         let lines = epilogue::lines(account, &style, columns_of_stderr());

@@ -23,8 +23,8 @@ use ttmon_source::ledgers::Detail;
 
 use crate::cli::ServeArgs;
 use crate::failure::{Failure, complain};
-use crate::meant::Context;
-use crate::open::Placed;
+use crate::invocation::Context;
+use crate::open::MachineConfig;
 
 pub(crate) use host::token;
 pub(crate) use places::{api_places, served, state as state_directory};
@@ -35,7 +35,7 @@ pub(crate) fn run(context: &Context, args: &ServeArgs) -> Result<(), Failure> {
     if context.json || !context.selection.is_empty() {
         return Err(Failure::usage("serve is about the whole machine; leave --json and -d out (--log json is how its lines look)"));
     }
-    let mut placed = Placed::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
+    let mut placed = MachineConfig::new(context, Pace::Repeated, true, Detail::Totals, Reach::Everybody)?;
     // What its own socket hears is in its own figures, wherever that is kept.
     placed.root.served.extend(args.state_dir.clone());
     // Whoever finds its sockets may send it signals.

@@ -13,14 +13,14 @@ use ttmon_source::Reach;
 use ttmon_source::ledgers::Detail;
 
 use crate::failure::{Failure, complain};
-use crate::meant::{Context, Place};
-use crate::open::{Opened, choose};
+use crate::invocation::{CliTarget, Context};
+use crate::open::{OpenMachine, choose};
 use crate::serve::{api_places, token};
 
 /// A service that lives answers in milliseconds; one that hangs is not waited for much longer than a machine's own files.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// A list of all live buffers takes it a while.
-const PATIENCE_FOR_LISTS: Duration = Duration::from_secs(10);
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A service that looks more rarely (`--interval`), or cannot look any more, tells of a past that nobody asked for: whoever waits for
 /// a device must not take it for free because it was a minute ago.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const AGE_MAX: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// What is to be seen, of a service or of the machine itself.
-pub(crate) struct Asked {
+pub(crate) struct SampleRequest {
     pub(crate) pace: Pace,
     pub(crate) processes: bool,
     pub(crate) detail: Detail,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     pub(crate) path: String,
 }
 
-impl Asked {
+impl SampleRequest {
     /// The snapshot that everybody sees.
     pub(crate) fn snapshot(pace: Pace, processes: bool) -> Self {
         Self { pace, processes, detail: Detail::Totals, reach: Reach::Holders, path: "/api/v1/snapshot".to_owned() }
@@ -47,20 +47,20 @@ impl Asked {
 /// Where snapshots come from: a service while it answers, else the machine itself, opened when it is first needed.
 pub(crate) struct Snapshots<'a> {
     context: &'a Context,
-    asked: Asked,
+    asked: SampleRequest,
     /// Those that may still be asked, the best first.
     servers: Vec<Service>,
-    opened: Option<Opened>,
+    opened: Option<OpenMachine>,
 }
 
 impl<'a> Snapshots<'a> {
     /// Prepares to look; nothing is opened yet.
-    pub(crate) fn new(context: &'a Context, asked: Asked) -> Self {
+    pub(crate) fn new(context: &'a Context, asked: SampleRequest) -> Self {
         Self { context, asked, servers: services(context), opened: None }
     }
 
     /// The machine, read here whatever services there are.
-    pub(crate) fn read_here(context: &'a Context, asked: Asked) -> Self {
+    pub(crate) fn read_here(context: &'a Context, asked: SampleRequest) -> Self {
         Self { context, asked, servers: Vec::new(), opened: None }
     }
 
@@ -81,7 +81,7 @@ impl<'a> Snapshots<'a> {
                     return Ok(snapshot);
                 }
                 Err(why) => {
-                    say_without(service, &why);
+                    report_fallback(service, &why);
                     self.servers.remove(0);
                 }
             }
@@ -90,12 +90,12 @@ impl<'a> Snapshots<'a> {
     }
 
     /// The machine itself. It forks, and so has to be opened before there is a second thread: a service may leave later.
-    pub(crate) fn open(&mut self) -> Result<&mut Opened, Failure> {
+    pub(crate) fn open(&mut self) -> Result<&mut OpenMachine, Failure> {
         match &mut self.opened {
             Some(opened) => Ok(opened),
             none => {
-                let Asked { pace, processes, detail, reach, .. } = self.asked;
-                Ok(none.insert(Opened::with_ledgers(self.context, pace, processes, detail, reach)?))
+                let SampleRequest { pace, processes, detail, reach, .. } = self.asked;
+                Ok(none.insert(OpenMachine::with_ledgers(self.context, pace, processes, detail, reach)?))
             }
         }
     }
@@ -135,25 +135,25 @@ impl<'a> Snapshots<'a> {
 /// Time for an answer. What may take a while is asked of a service that has just shown that it lives.
 fn patience(service: &Service, path: &str) -> Result<Duration, Trouble> {
     if !path.contains('?') {
-        return Ok(PATIENCE);
+        return Ok(ANSWER_TIMEOUT);
     }
-    service.get("/healthz", PATIENCE)?;
-    Ok(PATIENCE_FOR_LISTS)
+    service.get("/healthz", ANSWER_TIMEOUT)?;
+    Ok(LIST_TIMEOUT)
 }
 
 /// Events of a service. Those that go on may be silent for longer.
 pub(crate) fn events(service: &Service, path: &str, goes_on: bool) -> Result<Events, Trouble> {
     let patience = patience(service, path)?;
-    service.events(path, patience, if goes_on { SILENCE_MAX } else { PATIENCE_FOR_LISTS })
+    service.events(path, patience, if goes_on { SILENCE_MAX } else { LIST_TIMEOUT })
 }
 
 /// Its snapshot, to know which devices are meant.
 pub(crate) fn snapshot(service: &Service) -> Result<Snapshot, Trouble> {
-    service.snapshot(PATIENCE)
+    service.snapshot(ANSWER_TIMEOUT)
 }
 
 /// Said to whoever watches: the answer is as good as without a service.
-pub(crate) fn say_without(service: &Service, why: &str) {
+pub(crate) fn report_fallback(service: &Service, why: &str) {
     if io::stderr().is_terminal() {
         complain(&format!("the service at {} {why}; reading the machine here", service.place()));
     }
@@ -166,12 +166,12 @@ pub(crate) fn services(context: &Context) -> Vec<Service> {
         ServicePlace::Unix(path) => is_named || path.exists(),
         ServicePlace::Tcp { .. } => true,
     };
-    services_to_come(context).into_iter().filter(is_there).collect()
+    possible_services(context).into_iter().filter(is_there).collect()
 }
 
 /// The same as [`services`], those that may begin to run later too.
-pub(crate) fn services_to_come(context: &Context) -> Vec<Service> {
-    let may_ask = matches!(context.place, Place::Real) && !context.no_server && context.cluster.is_none();
+pub(crate) fn possible_services(context: &Context) -> Vec<Service> {
+    let may_ask = matches!(context.place, CliTarget::Real) && !context.no_server && context.cluster.is_none();
     if !may_ask {
         return Vec::new();
     }

@@ -14,8 +14,8 @@ use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::{Failure, complain};
-use crate::meant::{self, Context, Look, Place, Repeat};
-use crate::server::{Asked, Snapshots};
+use crate::invocation::{self, CliTarget, Context, Repeat, SnapshotFormat};
+use crate::server::{SampleRequest, Snapshots};
 use crate::terminal::Terminal;
 use crate::watch::{self, Screen};
 
@@ -36,16 +36,19 @@ const DEEP_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) const SERVER_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// Shows what was asked for.
-pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, asked: &invocation::Snapshot) -> Result<(), Failure> {
     let pace = if asked.repeat == Repeat::Once && asked.samples == Samples::One && !context.deep { Pace::Once } else { Pace::Repeated };
     let mut snapshots = match asked.repeat {
         // A service looks once a second: whoever wants it more often looks here.
         Repeat::Loop(interval) | Repeat::Watch(interval) if interval < SERVER_INTERVAL_MIN => {
-            Snapshots::read_here(context, Asked::snapshot(pace, asked.processes))
+            Snapshots::read_here(context, SampleRequest::snapshot(pace, asked.processes))
         }
-        _ => Snapshots::new(context, Asked::snapshot(pace, asked.processes)),
+        _ => Snapshots::new(context, SampleRequest::snapshot(pace, asked.processes)),
     };
-    if matches!((&context.place, &asked.look), (Place::Simulated(..), Look::Fields(..) | Look::Gpu(..) | Look::Apps(..))) {
+    if matches!(
+        (&context.place, &asked.look),
+        (CliTarget::Simulated(..), SnapshotFormat::Fields(..) | SnapshotFormat::Gpu(..) | SnapshotFormat::Apps(..))
+    ) {
         complain("these are figures of a simulated machine");
     }
     match asked.repeat {
@@ -65,7 +68,7 @@ pub(crate) fn run(context: &Context, asked: &meant::Snapshot) -> Result<(), Fail
     }
 }
 
-fn run_loop(context: &Context, asked: &meant::Snapshot, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
+fn run_loop(context: &Context, asked: &invocation::Snapshot, snapshots: &mut Snapshots<'_>, interval: Duration) -> Result<(), Failure> {
     let mut turn = Turn::First;
     watch::again(interval, || {
         let snapshot = if turn == Turn::First { sampled(context, snapshots, asked.samples)? } else { snapshots.next()? };
@@ -117,30 +120,30 @@ enum Turn {
     InPlace,
 }
 
-fn render(terminal: Terminal, asked: &meant::Snapshot, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
+fn render(terminal: Terminal, asked: &invocation::Snapshot, snapshot: &Snapshot, turn: Turn) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     // Made only where it is needed: local time means reading the time zone.
     let rows = (turn == Turn::InPlace).then_some(terminal.rows);
     let style = || Style { rows, ..style(terminal, snapshot.time, asked.processes) };
     let once = |options: &CsvOptions| CsvOptions { header: options.header && turn != Turn::Later, ..*options };
     match &asked.look {
-        Look::Table => {
+        SnapshotFormat::Table => {
             if turn == Turn::Later {
                 text.push(b'\n');
             }
             ttmon_print::snapshot(snapshot, &style(), &mut text)?;
         }
-        Look::List => ttmon_print::list(snapshot, &style(), &mut text)?,
-        Look::Query(sections) => ttmon_print::query(snapshot, sections, &style(), &mut text)?,
-        Look::Json => {
+        SnapshotFormat::List => ttmon_print::list(snapshot, &style(), &mut text)?,
+        SnapshotFormat::Query(sections) => ttmon_print::query(snapshot, sections, &style(), &mut text)?,
+        SnapshotFormat::Json => {
             let layout = if turn == Turn::Only { Layout::Pretty } else { Layout::Line };
             // Not written into `text`: a large machine's document need not be there twice.
             text = ttmon_wire::to_string(&SnapshotJson { snapshot, version: VERSION }, layout).into_bytes();
             text.push(b'\n');
         }
-        Look::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &style(), &mut text)?,
-        Look::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style(), &mut text)?,
-        Look::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style(), &mut text)?,
+        SnapshotFormat::Fields(fields, options) => ttmon_print::csv_fields(snapshot, fields, once(options), &style(), &mut text)?,
+        SnapshotFormat::Gpu(fields, options) => ttmon_print::csv_gpu(snapshot, fields, once(options), &style(), &mut text)?,
+        SnapshotFormat::Apps(fields, options) => ttmon_print::csv_apps(snapshot, fields, once(options), &style(), &mut text)?,
     }
     Ok(text)
 }

@@ -16,7 +16,7 @@ use ttmon_serve::{MetricsDetail, SimulatedHost, TextAnswer, serve_texts};
 use ttmon_sim::{Machine, Spec};
 use ttmon_source::{Isolation, Options, Root};
 
-use crate::cli::{Everywhere, MetricsDetail as TypedDetail, SimFleetArgs};
+use crate::cli::{GlobalArgs, MetricsDetail as TypedDetail, SimFleetArgs};
 use crate::failure::{Failure, complain};
 use crate::sd::listener;
 use crate::show::VERSION;
@@ -57,7 +57,7 @@ struct Fleet {
 }
 
 /// Serves until a signal ends it.
-pub(crate) fn run(common: &Everywhere, args: &SimFleetArgs) -> Result<(), Failure> {
+pub(crate) fn run(common: &GlobalArgs, args: &SimFleetArgs) -> Result<(), Failure> {
     if common.names_another_machine_but_seed() {
         return Err(Failure::usage("sim-fleet simulates what --spec says; leave -d, -i, --json, --root, --sim and --cluster out"));
     }

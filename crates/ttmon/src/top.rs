@@ -15,10 +15,10 @@ use ttmon_top::{Background, Clock, Colors, End, Error, Feed, Local, Options, Rem
 
 use crate::cli::TopArgs;
 use crate::failure::Failure;
-use crate::meant::{self, Context, Place};
-use crate::open::{Opened, READER_PROGRAM, cluster};
+use crate::invocation::{self, CliTarget, Context};
+use crate::open::{OpenMachine, READER_PROGRAM, cluster};
 use crate::serve::token;
-use crate::server::services_to_come;
+use crate::server::possible_services;
 
 /// What is said until settings were saved once.
 const FIRST_RUN: &str = "F1 or ? lists the keys, 1 to 5 choose a view, F2 changes settings, q quits";
@@ -34,7 +34,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
     let (settings, config, mut message) = settings(args)?;
     // Nothing was ever saved: it is the first time.
     let hint = config.as_ref().filter(|path| !path.exists()).map(|_| FIRST_RUN);
-    let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real));
+    let rules = crate::alerts::configuration(args.config.as_deref(), matches!(context.place, CliTarget::Real));
     let rules = rules.map(|config| config.rules).unwrap_or_else(|failure| {
         message = Some(message.take().map_or(failure.message.clone(), |other| format!("{other}; {}", failure.message)));
         ttmon_alerts::builtin()
@@ -43,9 +43,9 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
         Some(path) => (vec![replay(context, path)?], None),
         None if !args.connect.is_empty() => (remotes(context, args)?, None),
         None => {
-            let opened = Opened::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
+            let opened = OpenMachine::with_ledgers(context, Pace::Repeated, true, Detail::Totals, Reach::Holders)?;
             let (machine, selection, proc, simulation) = opened.into_parts();
-            let (services, is_deep, deep_program) = (services_to_come(context), context.deep, PathBuf::from(READER_PROGRAM));
+            let (services, is_deep, deep_program) = (possible_services(context), context.deep, PathBuf::from(READER_PROGRAM));
             (vec![Feed::Local(Box::new(Local { machine, selection, proc, services, is_deep, deep_program }))], simulation)
         }
     };
@@ -77,7 +77,7 @@ pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<(), Failure> {
 }
 
 fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
-    if !matches!(context.place, Place::Real) {
+    if !matches!(context.place, CliTarget::Real) {
         return Err(Failure::usage("--replay shows a recording; it goes with neither --sim nor --root"));
     }
     let replay = Replay::open(path, context.selection.clone());
@@ -87,7 +87,7 @@ fn replay(context: &Context, path: &Path) -> Result<Feed, Failure> {
 
 /// A feed for each service that was named.
 fn remotes(context: &Context, args: &TopArgs) -> Result<Vec<Feed>, Failure> {
-    if !matches!(context.place, Place::Real) || context.cluster.is_some() {
+    if !matches!(context.place, CliTarget::Real) || context.cluster.is_some() {
         return Err(Failure::usage("--connect shows the machines of services; it goes with none of --sim, --root and --cluster"));
     }
     let token = token(args.token_file.as_deref())?;
@@ -134,7 +134,7 @@ fn settings(args: &TopArgs) -> Result<(Settings, Option<PathBuf>, Option<String>
         }
     }
     if let Some(text) = &args.refresh {
-        settings.refresh = meant::parse_refresh(text)?;
+        settings.refresh = invocation::parse_refresh(text)?;
     }
     if let Some(number) = args.view {
         let view = View::ALL.get(number.wrapping_sub(1));

@@ -4,16 +4,16 @@ use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::Failure;
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::open;
 use crate::output::Output;
-use crate::server::{Asked, Snapshots};
+use crate::server::{SampleRequest, Snapshots};
 use crate::show::{self, VERSION};
 
 /// Prints the matrix. Links between boards are known from a cluster descriptor alone.
 pub(crate) fn run(context: &Context) -> Result<(), Failure> {
     let cluster = context.cluster.as_deref().map(open::cluster).transpose()?;
-    let snapshot = Snapshots::new(context, Asked::snapshot(Pace::Once, false)).next()?;
+    let snapshot = Snapshots::new(context, SampleRequest::snapshot(Pace::Once, false)).next()?;
     let mut text = Vec::new();
     if context.json {
         ttmon_wire::write(&SnapshotJson { snapshot: &snapshot, version: VERSION }, Layout::Pretty, &mut text)?;

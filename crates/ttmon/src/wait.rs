@@ -9,8 +9,8 @@ use ttmon_reads::Pace;
 
 use crate::cli::WaitArgs;
 use crate::failure::{Failure, complain};
-use crate::meant::Context;
-use crate::server::{Asked, Snapshots};
+use crate::invocation::Context;
+use crate::server::{SampleRequest, Snapshots};
 
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &WaitArgs) -> Result<(), Failure> {
     }
     let timeout = args.timeout;
     let started = Instant::now();
-    let mut snapshots = Snapshots::new(context, Asked::snapshot(Pace::Repeated, true));
+    let mut snapshots = Snapshots::new(context, SampleRequest::snapshot(Pace::Repeated, true));
     let mut is_said = !io::stderr().is_terminal();
     loop {
         let is_served = snapshots.is_served();
@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context, args: &WaitArgs) -> Result<(), Failure> {
         let held = match busy(&snapshot) {
             // A service that may see less than we do, or is of another version: what it does not know we look for here.
             Err(_) if is_served && snapshots.is_served() => {
-                snapshots = Snapshots::read_here(context, Asked::snapshot(Pace::Repeated, true));
+                snapshots = Snapshots::read_here(context, SampleRequest::snapshot(Pace::Repeated, true));
                 continue;
             }
             held => held?,

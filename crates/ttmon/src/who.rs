@@ -4,13 +4,13 @@ use ttmon_reads::Pace;
 use ttmon_wire::{Layout, SnapshotJson};
 
 use crate::failure::Failure;
-use crate::meant::Context;
+use crate::invocation::Context;
 use crate::output::Output;
-use crate::server::{Asked, Snapshots};
+use crate::server::{SampleRequest, Snapshots};
 use crate::show::{self, VERSION};
 
 pub(crate) fn run(context: &Context) -> Result<(), Failure> {
-    let snapshot = Snapshots::new(context, Asked::snapshot(Pace::Once, true)).next()?;
+    let snapshot = Snapshots::new(context, SampleRequest::snapshot(Pace::Once, true)).next()?;
     let mut text = Vec::new();
     if context.json {
         ttmon_wire::write(&SnapshotJson { snapshot: &snapshot, version: VERSION }, Layout::Pretty, &mut text)?;

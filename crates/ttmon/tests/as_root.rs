@@ -160,7 +160,7 @@ fn ledger_of(directory: &Path, holder: &Holder, uid: u32) -> Result<u64, (Option
 #[test]
 #[ignore = "needs root"]
 fn ledgers_of_other_users_and_of_programs_that_hide() {
-    const SOMEBODY: u32 = 4711;
+    const OTHER_USER: u32 = 4711;
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let plain = tracked(directory.path(), "plain", NOBODY);
@@ -168,7 +168,7 @@ fn ledgers_of_other_users_and_of_programs_that_hide() {
     let see = |holder, uid| ledger_of(directory.path(), holder, uid);
     assert_eq!((see(&plain, 0), see(&plain, NOBODY)), (Ok(66_666), Ok(66_666)));
     assert_eq!(see(&hidden, 0), Ok(66_666), "root sees all");
-    for (holder, uid) in [(&plain, SOMEBODY), (&hidden, NOBODY), (&hidden, SOMEBODY)] {
+    for (holder, uid) in [(&plain, OTHER_USER), (&hidden, NOBODY), (&hidden, OTHER_USER)] {
         let (code, message) = see(holder, uid).expect_err("not allowed to look");
         assert_eq!(code, Some(1), "{message}");
         assert!(message.contains("no_permission"), "{message}");
@@ -179,7 +179,7 @@ fn ledgers_of_other_users_and_of_programs_that_hide() {
 #[test]
 #[ignore = "needs root"]
 fn a_comparison_of_what_may_not_be_looked_at() {
-    const SOMEBODY: u32 = 4711;
+    const OTHER_USER: u32 = 4711;
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let holder = tracked(directory.path(), "plain", NOBODY);
@@ -191,12 +191,12 @@ fn a_comparison_of_what_may_not_be_looked_at() {
     let earlier = directory.path().join("earlier.json");
     fs::write(&earlier, look(0, &["--json", "--buffers", "--pid", &holder.0.id().to_string()])).unwrap();
     // One of his own, so that there is something to look at.
-    let _own = tracked(directory.path(), "plain", SOMEBODY);
+    let _own = tracked(directory.path(), "plain", OTHER_USER);
     let compare = |uid| look(uid, &["--diff", earlier.to_str().unwrap()]);
-    let told = compare(SOMEBODY);
+    let told = compare(OTHER_USER);
     assert!(told.contains("- 0 gone") && told.contains("? 1 not known, 65.1KB"), "{told}");
     assert!(compare(NOBODY).contains("+ 0 new") && !compare(NOBODY).contains("not known"), "{}", compare(NOBODY));
     drop(holder);
-    let told = compare(SOMEBODY);
+    let told = compare(OTHER_USER);
     assert!(told.contains("- 1 gone") && !told.contains("not known"), "{told}");
 }

@@ -62,7 +62,7 @@ fn receivers_are_read() {
     .expect("a configuration");
     let names: Vec<&str> = config.receivers.iter().map(|receiver| receiver.name.as_str()).collect();
     assert_eq!(names, ["alertmanager-1", "command-1", "chat"]);
-    let How::Command { argv, timeout } = &config.receivers[1].how else { panic!("{:?}", config.receivers[1]) };
+    let Delivery::Command { argv, timeout } = &config.receivers[1].how else { panic!("{:?}", config.receivers[1]) };
     assert_eq!((argv.len(), *timeout), (3, COMMAND_TIMEOUT_DEFAULT));
     assert_eq!(config.receivers[2].severity, Severity::Critical);
 }

@@ -43,13 +43,13 @@ fn snapshot(second: u64, temperatures: &[Reading<f64>]) -> Snapshot {
 }
 
 /// One device, second by second; what happened at which.
-struct Watched {
+struct TestDevice {
     engine: Engine,
     second: u64,
     told: Vec<(u64, Change)>,
 }
 
-impl Watched {
+impl TestDevice {
     fn new(text: &str, grace: u64) -> Self {
         Self { engine: Engine::new(rules(text), Duration::from_secs(grace)), second: 0, told: Vec::new() }
     }
@@ -65,7 +65,7 @@ impl Watched {
 
 #[test]
 fn an_alert_fires_and_ends_with_hysteresis() {
-    let mut hot = Watched::new(&format!("{HOT}\nfor = \"5s\""), 0);
+    let mut hot = TestDevice::new(&format!("{HOT}\nfor = \"5s\""), 0);
     hot.see(Ok(70.0), 3);
     hot.see(Ok(95.0), 5);
     assert_eq!(hot.told, [], "five seconds pass between six samples");
@@ -88,7 +88,7 @@ fn an_alert_fires_and_ends_with_hysteresis() {
 
 #[test]
 fn what_holds_too_shortly_is_no_alert() {
-    let mut hot = Watched::new(&format!("{HOT}\nfor = \"5s\""), 0);
+    let mut hot = TestDevice::new(&format!("{HOT}\nfor = \"5s\""), 0);
     for _ in 0..100 {
         hot.see(Ok(95.0), 5);
         hot.see(Ok(89.0), 1);
@@ -98,7 +98,7 @@ fn what_holds_too_shortly_is_no_alert() {
 
 #[test]
 fn a_value_that_is_missing_begins_nothing_and_ends_what_was() {
-    let mut hot = Watched::new(HOT, 0);
+    let mut hot = TestDevice::new(HOT, 0);
     hot.see(Err(Missing::Timeout), 100);
     hot.see(Ok(95.0), 1);
     hot.see(Err(Missing::Timeout), 60);
@@ -122,18 +122,18 @@ fn nothing_fires_at_the_start_and_then_all_at_once() {
 /// A service that was restarted announces nothing twice, and forgets nothing.
 #[test]
 fn alerts_of_an_earlier_run_go_on() {
-    let mut before = Watched::new(HOT, 0);
+    let mut before = TestDevice::new(HOT, 0);
     before.see(Ok(95.0), 5);
     let saved = before.engine.listing().saved();
     assert_eq!(saved.len(), 1);
-    let mut after = Watched::new(HOT, 10);
+    let mut after = TestDevice::new(HOT, 10);
     after.engine.restore(saved.clone());
     after.see(Ok(95.0), 30);
     assert_eq!(after.told, []);
     assert_eq!(after.engine.listing().saved(), saved);
     after.see(Ok(70.0), 61);
     assert_eq!(after.told, [(91, Change::Resolved)]);
-    let mut without = Watched::new("when = \"temperature > 1000\"", 0);
+    let mut without = TestDevice::new("when = \"temperature > 1000\"", 0);
     without.engine.restore(vec![Saved { rule: "other".to_owned(), ..saved[0].clone() }]);
     without.see(Ok(95.0), 100);
     assert_eq!((without.told, without.engine.listing().alerts.len()), (vec![], 0), "a rule that is no longer there");
@@ -193,8 +193,8 @@ fn silences_hold_back_and_what_goes_on_is_told_when_they_end() {
 }
 
 /// The number in docs/alerts.md: two messages for each time that a rule must be clear, for each rule and device.
-fn told_of(samples: impl IntoIterator<Item = bool>) -> (usize, u64) {
-    let mut hot = Watched::new(HOT, 0);
+fn messages_for(samples: impl IntoIterator<Item = bool>) -> (usize, u64) {
+    let mut hot = TestDevice::new(HOT, 0);
     for is_hot in samples {
         hot.see(Ok(if is_hot { 95.0 } else { 70.0 }), 1);
     }
@@ -204,17 +204,17 @@ fn told_of(samples: impl IntoIterator<Item = bool>) -> (usize, u64) {
 #[test]
 fn ten_thousand_flapping_samples_are_few_messages() {
     for period in [1, 2, 5, 30, 59, 60, 61, 62, 63, 90, 1000] {
-        let (count, most) = told_of((0..10_000).map(|second| second / period % 2 == 0));
+        let (count, most) = messages_for((0..10_000).map(|second| second / period % 2 == 0));
         assert!(count as u64 <= most, "period {period}: {count} of {most}");
         assert!(count > 0, "period {period}");
     }
-    assert_eq!(told_of((0..10_000).map(|second| second % 2 == 0)).0, 1, "one that never calms down is one alert");
+    assert_eq!(messages_for((0..10_000).map(|second| second % 2 == 0)).0, 1, "one that never calms down is one alert");
 }
 
 proptest! {
     #[test]
     fn any_flapping_is_bounded(samples in prop::collection::vec(any::<bool>(), 0..2000)) {
-        let (count, most) = told_of(samples);
+        let (count, most) = messages_for(samples);
         prop_assert!(count as u64 <= most);
     }
 }

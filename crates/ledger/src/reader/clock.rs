@@ -40,7 +40,7 @@ const NEAR_PART: u64 = 32;
 
 /// All clocks at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct ClockReading {
     ticks: u64,
     monotonic: u64,
     realtime: u64,
@@ -64,7 +64,7 @@ impl Creation {
     pub(super) fn converter(&self) -> Converter {
         match self.clock {
             Some(Clock::Monotonic) => Converter { ticks: self.monotonic, realtime: self.realtime, scale: Some(ONE) },
-            Some(Clock::Tsc) => match Moment::now() {
+            Some(Clock::Tsc) => match ClockReading::now() {
                 Some(now) => self.by_counter(now, || watched(now)),
                 None => self.unknown(),
             },
@@ -79,7 +79,7 @@ impl Creation {
     /// CLOCK_MONOTONIC gives the rate, unless it contradicts the wall clock: then one of the two was changed since (the wall
     /// clock was set, or the process has a time namespace, and so a monotonic clock of its own), and `watch`, a rate measured
     /// now, tells which to believe.
-    fn by_counter(&self, now: Moment, watch: impl FnOnce() -> Option<u64>) -> Converter {
+    fn by_counter(&self, now: ClockReading, watch: impl FnOnce() -> Option<u64>) -> Converter {
         let by_monotonic = self.scale(now.ticks, now.monotonic.checked_sub(self.monotonic));
         let by_realtime = self.scale(now.ticks, now.realtime.checked_sub(self.realtime));
         let elapsed = now.monotonic.wrapping_sub(self.monotonic);
@@ -127,7 +127,7 @@ impl Converter {
     }
 }
 
-impl Moment {
+impl ClockReading {
     /// The closest of a few readings, for we may be interrupted between them.
     fn now() -> Option<Self> {
         (0..4)
@@ -144,9 +144,9 @@ impl Moment {
 }
 
 /// The rate of the counter by our own monotonic clock, from `since` on for a moment.
-fn watched(since: Moment) -> Option<u64> {
+fn watched(since: ClockReading) -> Option<u64> {
     loop {
-        let now = Moment::now()?;
+        let now = ClockReading::now()?;
         let elapsed = now.monotonic.checked_sub(since.monotonic)?;
         if elapsed >= WATCH_NS {
             let ticks = now.ticks.checked_sub(since.ticks)?;
@@ -179,12 +179,16 @@ mod tests {
     const HOUR: u64 = 3_600_000_000_000;
 
     /// So many nanoseconds after the creation by the counter and by each clock.
-    fn after(ticks: u64, monotonic: u64, realtime: u64) -> Moment {
+    fn after(ticks: u64, monotonic: u64, realtime: u64) -> ClockReading {
         let created = creation(None);
-        Moment { ticks: created.ticks + ticks / 2 * 5, monotonic: created.monotonic + monotonic, realtime: created.realtime + realtime }
+        ClockReading {
+            ticks: created.ticks + ticks / 2 * 5,
+            monotonic: created.monotonic + monotonic,
+            realtime: created.realtime + realtime,
+        }
     }
 
-    fn by_counter(now: Moment, watched: Option<u64>) -> Converter {
+    fn by_counter(now: ClockReading, watched: Option<u64>) -> Converter {
         creation(Some(Clock::Tsc)).by_counter(now, || watched)
     }
 
@@ -201,7 +205,7 @@ mod tests {
         let event = created.ticks + HOUR / 2 * 5 / 2;
         // Far ahead, a little back, and to before the creation.
         for wall in [9_000 * HOUR, 100 * HOUR + HOUR / 2, 77 * HOUR] {
-            let now = Moment { realtime: wall, ..after(HOUR, HOUR, 0) };
+            let now = ClockReading { realtime: wall, ..after(HOUR, HOUR, 0) };
             let age = now.realtime - created.by_counter(now, || Some(RATE)).unix_ns(event);
             assert!(age.abs_diff(HOUR / 2) < 1_000_000, "{wall}: {age}");
         }
@@ -210,7 +214,7 @@ mod tests {
     #[test]
     fn in_a_time_namespace_the_wall_clock_gives_the_rate() {
         let event = creation(None).ticks + HOUR / 2 * 5 / 2;
-        let ahead = Moment { monotonic: 0, ..after(HOUR, 0, HOUR) };
+        let ahead = ClockReading { monotonic: 0, ..after(HOUR, 0, HOUR) };
         for now in [ahead, after(HOUR, 3 * HOUR, HOUR), after(HOUR, 100 * HOUR, HOUR)] {
             let time = by_counter(now, Some(RATE)).unix_ns(event);
             assert!(time.abs_diff(5_000_000 + HOUR / 2) < 1_000_000, "{now:?}: {time}");
@@ -230,7 +234,7 @@ mod tests {
         assert_eq!(created.scale(70_001, Some(100)), Some(ONE * 10), "too young to tell");
         assert_eq!(creation(None).converter().unix_ns(77), 0);
         // The counter began anew, as after a sleep of the machine.
-        let anew = Moment { ticks: 5, ..after(0, HOUR, HOUR) };
+        let anew = ClockReading { ticks: 5, ..after(0, HOUR, HOUR) };
         assert_eq!(by_counter(anew, Some(RATE)).unix_ns(70_001), 0);
         assert_eq!(by_counter(anew, None).unix_ns(70_001), 0);
     }

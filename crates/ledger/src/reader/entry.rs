@@ -113,7 +113,7 @@ impl Entry {
 
     /// Leaves only tags that have a text and stacks that have a record.
     #[inline]
-    pub(super) fn know_names(&mut self, counters: &Counters) {
+    pub(super) fn drop_unknown_names(&mut self, counters: &Counters) {
         self.tag = tags::known(self.tag, counters.tags_used);
         self.operation = tags::known(self.operation, counters.tags_used);
         self.stack = stacks::known(self.stack, counters.stacks_used);

@@ -8,7 +8,7 @@ use super::bytes::u8_at;
 use super::clock::Converter;
 use super::entry::Entry;
 use super::header::Counters;
-use super::left;
+use super::live_at_close;
 use super::peak::{self, PeakSet};
 use super::recount::{Sum, agree, count};
 use super::replay::{self, Change, Changes};
@@ -38,18 +38,18 @@ pub struct Listing {
 /// Everything, for [`Region::list`].
 pub(super) fn list(region: &Region) -> Result<Listing, ReadError> {
     let converter = region.converter();
-    let mut taken = Taken::take(region, converter, None)?;
+    let mut taken = ListAttempt::take(region, converter, None)?;
     let mut peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     let is_settled = taken.exactness != Exactness::Changing && peak_sets.iter().all(PeakSet::is_whole);
     // Where the writer stands still, another copy would not come out better.
     if !is_settled && !taken.frame.is_stalled {
         drop(taken);
-        taken = Taken::take(region, converter, None)?;
+        taken = ListAttempt::take(region, converter, None)?;
         peak_sets = peak::sets(region, &taken.frame, &taken.entries, &taken.gone)?;
     }
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
     let mut left = taken.left;
-    left::complete(region, &mut taken.frame, &mut left)?;
+    live_at_close::complete(region, &mut taken.frame, &mut left)?;
     let totals = taken.frame.into_totals(taken.exactness);
     Ok(Listing { totals, entries: taken.entries, peak_sets, left, bad_entries: taken.bad, tags })
 }
@@ -68,10 +68,10 @@ pub struct Live {
 /// At most so many live entries, for [`Region::live`].
 pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
     let converter = region.converter();
-    let mut taken = Taken::take(region, converter, Some(most))?;
+    let mut taken = ListAttempt::take(region, converter, Some(most))?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_stalled {
         drop(taken);
-        taken = Taken::take(region, converter, Some(most))?;
+        taken = ListAttempt::take(region, converter, Some(most))?;
     }
     let tags = tags::read(region, taken.frame.counters.tags_used)?;
     Ok(Live { totals: taken.frame.into_totals(taken.exactness), entries: taken.entries, tags })
@@ -79,9 +79,9 @@ pub(super) fn live(region: &Region, most: u64) -> Result<Live, ReadError> {
 
 /// The figures alone, counted from the entries.
 pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, ReadError> {
-    let mut taken = Taken::take(region, converter, None)?;
+    let mut taken = ListAttempt::take(region, converter, None)?;
     if taken.exactness == Exactness::Changing && !taken.frame.is_exact {
-        taken = Taken::take(region, converter, None)?;
+        taken = ListAttempt::take(region, converter, None)?;
     }
     // The writer's own figures may be had by now; that the list does not fit them is of no concern here.
     let exactness = if taken.frame.is_exact { Exactness::Exact } else { Exactness::Recounted };
@@ -89,7 +89,7 @@ pub(super) fn recount(region: &Region, converter: Converter) -> Result<Totals, R
 }
 
 /// One copy of the entries, made exact if it could be.
-struct Taken {
+struct ListAttempt {
     frame: Frame,
     exactness: Exactness,
     entries: Vec<Entry>,
@@ -100,7 +100,7 @@ struct Taken {
     bad: u64,
 }
 
-impl Taken {
+impl ListAttempt {
     /// With `most` it has no more entries than that, and none that died with its row.
     fn take(region: &Region, converter: Converter, most: Option<u64>) -> Result<Self, ReadError> {
         let limit = match most {
@@ -123,7 +123,7 @@ impl Taken {
         if let Some(changes) = changes {
             copy.apply(&changes, &mut frame.rows);
         }
-        let Sorted { gone, left, sums, bad } = copy.sort_out(&mut frame);
+        let NotLive { gone, left, sums, bad } = copy.split_live(&mut frame);
         let agrees = agree(&frame, &sums);
         let exactness = match (is_replayed, frame.is_exact) {
             (true, true) if agrees => Exactness::Exact,
@@ -137,9 +137,9 @@ impl Taken {
     }
 }
 
-/// What [`Copy::sort_out`] takes out: what died with its row, of that what belongs to its peak, the sums by row of what is
+/// What [`Copy::split_live`] takes out: what died with its row, of that what belongs to its peak, the sums by row of what is
 /// live, and how many were bad.
-struct Sorted {
+struct NotLive {
     gone: Vec<Entry>,
     left: Vec<Entry>,
     sums: Vec<Sum>,
@@ -212,7 +212,7 @@ impl Copy {
     }
 
     /// Leaves what is live.
-    fn sort_out(&mut self, frame: &mut Frame) -> Sorted {
+    fn split_live(&mut self, frame: &mut Frame) -> NotLive {
         let last = match (frame.is_exact, frame.is_stalled) {
             (true, _) => frame.events(),
             (_, true) => frame.events() + 1,
@@ -223,7 +223,7 @@ impl Copy {
         let mut sums = vec![Sum::default(); rows.len()];
         let mut bad = self.nonsense.len() as u64;
         self.entries.retain_mut(|entry| {
-            entry.know_names(counters);
+            entry.drop_unknown_names(counters);
             if entry.event == Entry::NO_EVENT {
                 // The replay took it away.
                 return false;
@@ -248,6 +248,6 @@ impl Copy {
             sums[index].add(entry);
             true
         });
-        Sorted { gone, left, sums, bad }
+        NotLive { gone, left, sums, bad }
     }
 }

@@ -65,7 +65,7 @@ impl PeakSet {
     }
 
     /// Adds what the graveyard has. An entry may be in both places: when its free is half done, or went on since the copy.
-    fn exhume(&mut self, mut buried: Vec<Entry>, entries: &[Entry]) {
+    fn add_from_graveyard(&mut self, mut buried: Vec<Entry>, entries: &[Entry]) {
         let mut seen = HashSet::new();
         buried.retain(|entry| seen.insert(entry.event));
         if self.sum().saturating_add(bytes(&buried)) > self.peak {
@@ -118,7 +118,7 @@ pub(super) fn sets(region: &Region, frame: &Frame, entries: &[Entry], gone: &[En
             }
         })?;
         for (set, buried) in sets.iter_mut().zip(buried) {
-            set.exhume(buried, entries);
+            set.add_from_graveyard(buried, entries);
         }
     }
     if frame.is_stalled {
@@ -139,7 +139,7 @@ fn graveyard(region: &Region, frame: &Frame, mut each: impl FnMut(Entry, u64)) -
             if let Some(mut entry) = Entry::decode(u32::MAX, record, &frame.converter) {
                 // The stack lies where the references of an entry are.
                 (entry.thread, entry.stack, entry.refs) = (0, entry.refs, 1);
-                entry.know_names(&frame.counters);
+                entry.drop_unknown_names(&frame.counters);
                 each(entry, u64_at(record, entry::PEAK_EVENT));
             }
         }

@@ -10,7 +10,7 @@ use crate::layout::{ALLOCATORS, KINDS, Lost, Op, allocator, header, row};
 use super::{
     AllocatorId, AllocatorSpec, Key,
     books::Books,
-    event::{Event, Fact},
+    event::{Event, EventBody},
     memory::{low, pair},
 };
 
@@ -146,7 +146,7 @@ impl Books {
         self.set_figure(slot, NAME, pair(spec.given_id, spec.origin));
         self.set_figure(slot, GENERATION, u64::from(generation));
         self.set_figure(slot, OPEN, u64::from(generation));
-        self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
+        self.end(event, Op::Open, &EventBody { row: slot * ROWS_EACH, ..EventBody::default() });
         Ok(id)
     }
 
@@ -201,7 +201,7 @@ impl Books {
         self.begin_sharing(id);
         self.set_figure(slot, GENERATION, u64::from(id.generation));
         self.set_figure(slot, OPEN, u64::from(id.generation));
-        self.end(event, Op::Open, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
+        self.end(event, Op::Open, &EventBody { row: slot * ROWS_EACH, ..EventBody::default() });
     }
 
     /// Frees what is left in its rows, then closes it.
@@ -217,7 +217,7 @@ impl Books {
         self.set_figure(slot, OPEN, 0);
         self.end_sharing(slot);
         self.set_figure(slot, SHUT_AT, event.n);
-        self.end(event, Op::Close, &Fact { row: slot * ROWS_EACH, ..Fact::default() });
+        self.end(event, Op::Close, &EventBody { row: slot * ROWS_EACH, ..EventBody::default() });
     }
 
     /// One event for each row in use.

@@ -15,7 +15,7 @@ use crate::layout::{CIRCULARS, Lost, Op, circular, entry, header, kind, row};
 use super::{
     AllocatorId, Key, Session,
     books::Books,
-    event::Fact,
+    event::EventBody,
     memory::{self, Backing, low, pair},
     protocol,
 };
@@ -136,7 +136,7 @@ impl Session<'_> {
         }
         let event = books.begin(self.time);
         books.use_row(row, circular.allocator);
-        let Some(slot) = books.take_circular() else { return self.give_up(event) };
+        let Some(slot) = books.take_circular() else { return self.end_unchanged(event) };
         let word = |field| books.region.circular(slot, field);
         protocol::withdraw(word(circular::STATE), u64::from(entry::WRITING));
         word(circular::ADDRESS).store(pair(circular.address, circular.size), Relaxed);
@@ -146,8 +146,8 @@ impl Session<'_> {
         word(circular::ALLOCATOR).store(place | u64::from(flags) << 24, Relaxed);
         word(circular::STATE).store(event.n << 8 | u64::from(entry::LIVE), Release);
         books.circulars.chain(slot, circular.program);
-        let fact = Fact { row, address: circular.address.into(), size: circular.size.into(), ..Fact::default() };
-        books.end(event, Op::AddCircular, &Fact { detail: u64::from(circular.program) << 32, ..fact });
+        let fact = EventBody { row, address: circular.address.into(), size: circular.size.into(), ..EventBody::default() };
+        books.end(event, Op::AddCircular, &EventBody { detail: u64::from(circular.program) << 32, ..fact });
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Session<'_> {
             books.circulars.give(slot);
         }
         if let Some(event) = event {
-            let fact = Fact { row, size: bytes, detail: u64::from(program) << 32, ..Fact::default() };
+            let fact = EventBody { row, size: bytes, detail: u64::from(program) << 32, ..EventBody::default() };
             books.end(event, Op::RemoveProgram, &fact);
         }
     }

@@ -6,14 +6,14 @@ use crate::layout::{Op, header};
 
 use super::{
     Session,
-    event::Fact,
+    event::EventBody,
     memory::{Region, high, pair},
     protocol::{self, Word},
 };
 
 /// TT_VISIBLE_DEVICES of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen<'a> {
+pub enum VisibleDevicesVariable<'a> {
     /// It is not set.
     All,
     /// What it says.
@@ -26,7 +26,7 @@ pub enum Seen<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Environment<'a> {
     /// The devices it sees.
-    pub seen: Seen<'a>,
+    pub seen: VisibleDevicesVariable<'a>,
     /// TT-Metal works on chips that are not there.
     pub is_mock: bool,
 }
@@ -36,7 +36,7 @@ impl<'a> Environment<'a> {
     pub fn of(variable: impl Fn(&CStr) -> Option<&'a [u8]>) -> Self {
         let is_set = |name: &&CStr| variable(name).is_some_and(|value| !value.is_empty());
         Self {
-            seen: variable(c"TT_VISIBLE_DEVICES").map_or(Seen::All, Seen::Only),
+            seen: variable(c"TT_VISIBLE_DEVICES").map_or(VisibleDevicesVariable::All, VisibleDevicesVariable::Only),
             is_mock: [c"TT_METAL_MOCK_CLUSTER_DESC_PATH", c"TT_METAL_SIMULATOR"].iter().any(is_set),
         }
     }
@@ -62,18 +62,18 @@ impl<'a> Environment<'a> {
     /// What the text is, and the flags beside it.
     fn word(&self) -> u64 {
         let visible = match self.seen {
-            Seen::All => 0,
+            VisibleDevicesVariable::All => 0,
             // A NUL stands behind it.
-            Seen::Only(text) if text.len() < header::VISIBLE_BYTES => header::VISIBLE_WHOLE,
-            Seen::Only(_) | Seen::Unknown => header::VISIBLE_CUT,
+            VisibleDevicesVariable::Only(text) if text.len() < header::VISIBLE_BYTES => header::VISIBLE_WHOLE,
+            VisibleDevicesVariable::Only(_) | VisibleDevicesVariable::Unknown => header::VISIBLE_CUT,
         };
         pair(visible, if self.is_mock { header::FLAG_MOCK } else { 0 })
     }
 
     fn text(&self) -> &[u8] {
         match self.seen {
-            Seen::Only(text) => text,
-            Seen::All | Seen::Unknown => &[],
+            VisibleDevicesVariable::Only(text) => text,
+            VisibleDevicesVariable::All | VisibleDevicesVariable::Unknown => &[],
         }
     }
 }
@@ -81,14 +81,14 @@ impl<'a> Environment<'a> {
 impl Session<'_> {
     /// Reads TT_VISIBLE_DEVICES and the like again: a program may set them between its first report and its first device, and
     /// TT-Metal looks when that opens.
-    pub fn see_environment(&mut self) {
+    pub fn reread_environment(&mut self) {
         let (books, environment) = (self.books, Environment::of_this_process());
         if books.is_hosted() || environment.is_written(&books.region) {
             return;
         }
         let event = books.begin(self.time);
         environment.write(&books.region);
-        books.end(event, Op::Nothing, &Fact::default());
+        books.end(event, Op::Nothing, &EventBody::default());
     }
 }
 

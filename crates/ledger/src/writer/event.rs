@@ -5,14 +5,14 @@ use crate::layout::{EVENTS, Op, entry, event as layout, header, row, status};
 use super::{
     Buffer,
     books::Books,
-    look::EntryRef,
+    lookup::EntryRef,
     memory::{Record, high, low, pair},
     protocol::{self, Word},
 };
 
 /// What an event's record says besides its number, time and op.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fact {
+pub(super) struct EventBody {
     pub(super) row: usize,
     pub(super) address: u64,
     pub(super) size: u64,
@@ -40,14 +40,14 @@ impl Books {
 
     /// Writes the record and makes the number even.
     #[inline]
-    pub(super) fn end(&self, event: Event, op: Op, fact: &Fact) {
+    pub(super) fn end(&self, event: Event, op: Op, fact: &EventBody) {
         self.record(event, op, fact);
         self.region.header(header::LAST_TIME).set(event.time);
         protocol::end(self.region.header(header::SEQ), event.n);
     }
 
     #[inline]
-    fn record(&self, event: Event, op: Op, fact: &Fact) {
+    fn record(&self, event: Event, op: Op, fact: &EventBody) {
         let [time, address, what, whole, detail, origin] = self.region.event(event.n);
         // The old record stops being whole before it changes, the new one is whole after: pairs with the reader's check of
         // this word.
@@ -99,8 +99,8 @@ impl Books {
         let op = if is_listed { Op::Alloc } else { Op::UnlistedAlloc };
         let slot = if is_listed { slot } else { 0 };
         let origin = pair(buffer.stack, buffer.operation);
-        let fact = Fact { row: number, address, size: buffer.size, slot, tag: buffer.tag, detail, origin };
-        self.sweep_a_little();
+        let fact = EventBody { row: number, address, size: buffer.size, slot, tag: buffer.tag, detail, origin };
+        self.sweep_some();
         self.end(event, op, &fact);
     }
 
@@ -114,7 +114,7 @@ impl Books {
         let (size, detail) = (record.get(entry::SIZE), record.get(entry::PER_BANK));
         let number = row_of(record);
         let allocated = self.allocated(number, size, low(detail));
-        let fact = Fact {
+        let fact = EventBody {
             row: number,
             address: record.get(entry::ADDRESS),
             size,
@@ -145,7 +145,7 @@ impl Books {
     #[inline]
     pub(super) fn clear_slot(&self, slot: u32, record: Record<'_>) {
         if self.is_listed(slot) {
-            self.bury(record);
+            self.keep_in_graveyard(record);
         }
         record.publish(entry::STATE, u64::from(entry::FREE));
         self.give_slot(slot);
@@ -161,7 +161,7 @@ impl Books {
         }
         let event = self.begin(time);
         record.set(entry::TAG, pair(names, references));
-        let fact = Fact {
+        let fact = EventBody {
             row: row_of(record),
             address: record.get(entry::ADDRESS),
             size: record.get(entry::SIZE),

@@ -8,7 +8,7 @@ use super::{
     AllocatorId, Key, Session,
     books::Books,
     coverage::write_text,
-    event::{Fact, row_of, stack_of},
+    event::{EventBody, row_of, stack_of},
     memory::{Record, low, pair},
 };
 
@@ -84,7 +84,7 @@ impl Session<'_> {
         let per_bank = failed.per_bank.min(u64::from(u32::MAX));
         let slot = u32::from(failed.what as u8);
         let origin = pair(failed.stack, failed.operation);
-        let fact = Fact { row: number, size: failed.size, slot, tag: failed.tag, detail: per_bank, origin, ..Fact::default() };
+        let fact = EventBody { row: number, size: failed.size, slot, tag: failed.tag, detail: per_bank, origin, ..EventBody::default() };
         books.end(event, Op::Failed, &fact);
     }
 }

@@ -22,7 +22,7 @@ use super::{
     AllocatorId, AllocatorSpec, Config, Session,
     books::Books,
     clock,
-    environment::{Environment, Seen},
+    environment::{Environment, VisibleDevicesVariable},
     identity::Identity,
     lock::Held,
     memory::{self, Backing, PAGE, Region, low, pair, position},
@@ -39,7 +39,7 @@ pub struct Owner<'a> {
     /// Its name.
     pub program: &'a [u8],
     /// Which devices it sees.
-    pub seen: Seen<'a>,
+    pub seen: VisibleDevicesVariable<'a>,
     /// Whether its chips are TT-Metal's mock or simulated ones.
     pub is_mock: bool,
 }
@@ -48,12 +48,12 @@ pub struct Owner<'a> {
 pub struct Hosted {
     books: NonNull<Books>,
     file: File,
-    room: Room,
+    room: BackedRecords,
 }
 
 /// Records of each table that have memory behind them. Recorder and graveyard have it as a whole.
 #[derive(Clone, Copy, Debug, Default)]
-struct Room {
+struct BackedRecords {
     entries: u32,
     allocators: u32,
     tags: u32,
@@ -99,7 +99,7 @@ impl Hosted {
         let used = |field| low(hosted.books().region.header(field).load(Relaxed));
         let (entries, tags) = (used(header::ENTRIES_USED).max(1), used(header::TAGS_USED));
         let allocators = used(header::ALLOCATORS_USED).saturating_add(1);
-        hosted.make_room_for(Room { entries, allocators, tags })?;
+        hosted.make_room_for(BackedRecords { entries, allocators, tags })?;
         let books = hosted.books();
         let identity = Identity::of_this_process();
         books.region.header(header::PID).store(pair(identity.pid.unsigned_abs(), config.kind as u32), Relaxed);
@@ -115,7 +115,7 @@ impl Hosted {
         // SAFETY: getpid has no conditions.
         let pid = unsafe { libc::getpid() };
         match start::books_over(region, clock, pid, (-1, 0)).and_then(Books::place) {
-            Some(books) => Ok(Self { books, file, room: Room::default() }),
+            Some(books) => Ok(Self { books, file, room: BackedRecords::default() }),
             None => {
                 // SAFETY: mapped by our caller a moment ago; nothing points into it.
                 unsafe { memory::unmap(start, bytes) };
@@ -152,10 +152,10 @@ impl Hosted {
     /// Asks the file system for memory for the next allocations, a thousand of them or more.
     pub fn make_room(&mut self) -> io::Result<()> {
         let used = low(self.books().region.header(header::ENTRIES_USED).load(Relaxed));
-        self.make_room_for(Room { entries: used.saturating_add(1), ..Room::default() })
+        self.make_room_for(BackedRecords { entries: used.saturating_add(1), ..BackedRecords::default() })
     }
 
-    fn make_room_for(&mut self, wanted: Room) -> io::Result<()> {
+    fn make_room_for(&mut self, wanted: BackedRecords) -> io::Result<()> {
         let capacity = self.books().region.capacity;
         self.room.entries = self.reach(layout::entries(capacity), self.room.entries, wanted.entries)?;
         let rows = Table { records: ROWS.records / KINDS, stride: ROWS.stride * KINDS, ..ROWS };
@@ -218,7 +218,8 @@ impl Hosted {
             return Ok(known);
         }
         let used = low(self.books().region.header(header::ALLOCATORS_USED).load(Relaxed));
-        let has_room = self.make_room().and_then(|()| self.make_room_for(Room { allocators: used + 1, ..Room::default() }));
+        let has_room =
+            self.make_room().and_then(|()| self.make_room_for(BackedRecords { allocators: used + 1, ..BackedRecords::default() }));
         if has_room.is_err() {
             self.books().lose(Lost::NoMemory);
             return Err(Lost::NoMemory);
@@ -231,7 +232,7 @@ impl Hosted {
         let used = low(self.books().region.header(header::TAGS_USED).load(Relaxed));
         // The last one, "(other)", is written when the others are used up.
         let wanted = if used + 2 >= TAGS.records { TAGS.records } else { used + 2 };
-        if self.make_room_for(Room { tags: wanted, ..Room::default() }).is_err() {
+        if self.make_room_for(BackedRecords { tags: wanted, ..BackedRecords::default() }).is_err() {
             return 0;
         }
         self.session().tag(text)

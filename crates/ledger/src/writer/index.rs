@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::{
-    ahead,
     memory::{Links, high, low},
+    prefetch,
 };
 
 /// Buckets at the start: as many as the bits of the hash that the tag does not have.
@@ -94,7 +94,7 @@ impl Index {
     /// Asks for the bucket of that hash; also without the lock.
     #[inline]
     pub(super) fn fetch_ahead(&self, hash: u32) {
-        ahead::fetch(self.first.link(self.bucket(hash)));
+        prefetch::fetch(self.first.link(self.bucket(hash)));
     }
 
     /// The slot that most likely has the key of that hash; also without the lock, when it may be any.

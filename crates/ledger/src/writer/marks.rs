@@ -7,7 +7,7 @@ use crate::layout::{KINDS, Op, header, kind, row};
 use super::{
     AllocatorId, Key, Session,
     books::Books,
-    event::{Event, Fact},
+    event::{Event, EventBody},
 };
 
 /// What a program does with a trace.
@@ -47,14 +47,14 @@ impl Session<'_> {
         // First: who finds it half done takes what the other rows have now.
         books.region.header(header::MARK_EVENT).store(event.n, Release);
         books.mark_rows(event);
-        books.end(event, Op::Mark, &Fact::default());
+        books.end(event, Op::Mark, &EventBody::default());
     }
 
     /// A phase begins or ends. `name` is the number of a tag, `host_rss` the process's resident bytes (0 = unknown).
     pub fn phase(&mut self, is_begin: bool, name: u32, host_rss: u64) {
         let event = self.books.begin(self.time);
         let op = if is_begin { Op::PhaseBegin } else { Op::PhaseEnd };
-        self.books.end(event, op, &Fact { tag: name, size: host_rss, ..Fact::default() });
+        self.books.end(event, op, &EventBody { tag: name, size: host_rss, ..EventBody::default() });
     }
 
     /// A step in the life of a trace. `id` is the program's number of the trace.
@@ -68,7 +68,7 @@ impl Session<'_> {
             TraceStep::Replay => Op::TraceReplay,
             TraceStep::Release => Op::TraceRelease,
         };
-        self.books.end(event, op, &Fact { row, address: id, ..Fact::default() });
+        self.books.end(event, op, &EventBody { row, address: id, ..EventBody::default() });
     }
 }
 

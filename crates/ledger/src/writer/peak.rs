@@ -49,7 +49,7 @@ impl Books {
 
     /// A listed entry is about to go: keep it if it belongs to its row's peak.
     #[inline]
-    pub(super) fn bury(&self, record: Record<'_>) {
+    pub(super) fn keep_in_graveyard(&self, record: Record<'_>) {
         let row = self.region.row(row_of(record));
         let peak_event = row.get(row::PEAK_EVENT);
         let Some(creation) = creation_of(record) else { return };

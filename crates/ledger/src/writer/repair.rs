@@ -6,7 +6,7 @@ use crate::layout::{KINDS, Op, ROWS, entry, header, row, status};
 
 use super::{
     books::Books,
-    event::{Event, Fact, creation_of, row_of},
+    event::{Event, EventBody, creation_of, row_of},
     index,
     memory::low,
 };
@@ -66,7 +66,7 @@ impl Books {
         self.region.header(header::LIVE_BYTES).store(bytes, Relaxed);
         self.region.count(header::REPAIRS);
         self.mark_status(status::REPAIRED);
-        self.end(event, Op::Repair, &Fact::default());
+        self.end(event, Op::Repair, &EventBody::default());
     }
 
     fn rows_ever_used(&self) -> usize {

@@ -42,7 +42,7 @@ const ADDRESS_SPACE_SHARE: u64 = 8;
 pub(super) const VERSION: u64 = layout::VERSION_MAJOR as u64 | (layout::VERSION_MINOR as u64) << 16 | (layout::HEADER_BYTES as u64) << 32;
 
 /// A new ledger, or `None` if the process has no room for one now.
-pub(super) fn start(config: &Config, capacity_max: u32, under_way: &UnderWay) -> Option<NonNull<Books>> {
+pub(super) fn start(config: &Config, capacity_max: u32, under_way: &PendingStart) -> Option<NonNull<Books>> {
     let made = region(capacity_max, under_way)?;
     let books = fill(config, made);
     if books.is_none() {
@@ -52,7 +52,7 @@ pub(super) fn start(config: &Config, capacity_max: u32, under_way: &UnderWay) ->
 }
 
 /// Gives back what was made in vain.
-fn discard(made: Made, under_way: &UnderWay) {
+fn discard(made: Made, under_way: &PendingStart) {
     under_way.forget();
     // SAFETY: nobody else has it.
     unsafe { memory::unmap(made.start, made.bytes) };
@@ -65,7 +65,7 @@ fn discard(made: Made, under_way: &UnderWay) {
 /// A fork copies descriptors before memory, so that the low number stays noted when it is closed; the inode tells whether a
 /// number means the ledger.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct PendingStart {
     low: AtomicI32,
     high: AtomicI32,
     inode: AtomicU64,
@@ -73,7 +73,7 @@ pub(super) struct UnderWay {
     bytes: AtomicUsize,
 }
 
-impl UnderWay {
+impl PendingStart {
     pub(super) const fn new() -> Self {
         Self {
             low: AtomicI32::new(-1),
@@ -103,7 +103,7 @@ impl UnderWay {
     }
 
     /// In a forked child: lets go what the parent's start had made so far. Says whether there was anything.
-    pub(super) fn let_go(&self) -> bool {
+    pub(super) fn release_parent(&self) -> bool {
         let inode = self.inode.swap(0, Acquire);
         let start = NonNull::new(self.start.swap(ptr::null_mut(), Acquire));
         if let Some(start) = start {
@@ -226,7 +226,7 @@ fn capacity_within(capacity_max: u32, bytes: u64) -> Option<u32> {
 }
 
 /// Only what others can find is a ledger: where there may be no memfd, or none long enough, there is none.
-fn region(capacity_max: u32, under_way: &UnderWay) -> Option<Made> {
+fn region(capacity_max: u32, under_way: &PendingStart) -> Option<Made> {
     // A closure, since the type of a limit's name differs between C libraries. No limit is RLIM_INFINITY.
     let limit = |resource| {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -256,7 +256,7 @@ fn map_halving(capacity: u32, mut map: impl FnMut(usize) -> Option<NonNull<u8>>)
     }
 }
 
-fn file(descriptor: RawFd, capacity: u32, under_way: &UnderWay) -> Option<Made> {
+fn file(descriptor: RawFd, capacity: u32, under_way: &PendingStart) -> Option<Made> {
     // SAFETY: our own descriptor; lengths were compared with RLIMIT_FSIZE, so that no signal comes. Mode 0400: whoever may
     // look into this process must still not write.
     let mapped = map_halving(capacity, |bytes| unsafe {
@@ -291,7 +291,7 @@ fn file(descriptor: RawFd, capacity: u32, under_way: &UnderWay) -> Option<Made> 
 }
 
 /// Asks for the first page now, where the answer is an error and not a signal.
-fn populated(made: Made, under_way: &UnderWay) -> Option<Made> {
+fn populated(made: Made, under_way: &PendingStart) -> Option<Made> {
     // SAFETY: the first page of our own mapping.
     let result = unsafe { libc::madvise(made.start.as_ptr().cast(), PAGE, libc::MADV_POPULATE_WRITE) };
     if result == 0 || errno() == libc::EINVAL {
@@ -302,7 +302,7 @@ fn populated(made: Made, under_way: &UnderWay) -> Option<Made> {
 }
 
 /// A memfd, up high if the limit allows.
-fn descriptor(under_way: &UnderWay) -> Option<RawFd> {
+fn descriptor(under_way: &PendingStart) -> Option<RawFd> {
     const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let name = c"ttmon-ledger".as_ptr();
     // SAFETY: a C string that lives for ever. Kernels before 6.3 do not know NOEXEC_SEAL.
@@ -344,7 +344,7 @@ pub(super) fn close_own(descriptor: RawFd, inode: u64) {
 
 /// A forked child lets its parent's ledger go: private memory takes its place, so that an event which the fork interrupted
 /// ends harmlessly, and the parent's pages are not kept alive.
-pub(super) fn let_go(parent: &Books) {
+pub(super) fn release_parent(parent: &Books) {
     // SAFETY: exactly the range that the parent's ledger has in this child, which nobody but the parent's books knows.
     unsafe { make_private(parent.region.start, parent.region.bytes) };
     close_own(parent.descriptor, parent.inode);

@@ -4,9 +4,9 @@ use crate::layout::{Lost, Op, SIZE_END, entry, row};
 
 use super::{
     Buffer, Key, Session,
-    event::{Event, Fact, NewEntry, references_of},
+    event::{Event, EventBody, NewEntry, references_of},
     index,
-    look::EntryRef,
+    lookup::EntryRef,
 };
 
 /// What to do about a live buffer at the key of a new one.
@@ -59,7 +59,7 @@ impl Session<'_> {
                 }
                 books.use_row(row, key.allocator);
                 let Some(slot) = books.take_slot() else {
-                    return self.give_up(event);
+                    return self.end_unchanged(event);
                 };
                 books.create(event, slot, &new);
                 Ok(Stored::New)
@@ -79,7 +79,7 @@ impl Session<'_> {
         // The same event number: what `insert` begins is what was begun.
         if self.insert(key, buffer).is_err() && books.is_half_done() {
             counts.iter().for_each(|(field, count)| row.set(*field, *count));
-            books.end(event, Op::Nothing, &Fact::default());
+            books.end(event, Op::Nothing, &EventBody::default());
         }
     }
 
@@ -96,7 +96,7 @@ impl Session<'_> {
         let books = self.books;
         books.lose(Lost::Replaced);
         let event = books.begin(self.time);
-        let Some(slot) = books.take_slot() else { return self.give_up(event) };
+        let Some(slot) = books.take_slot() else { return self.end_unchanged(event) };
         // The same event number: what `destroy` begins is what was begun.
         books.destroy(self.time, place);
         books.create(books.begin(self.time), slot, new);
@@ -104,8 +104,8 @@ impl Session<'_> {
     }
 
     /// Nothing changed in an event that was begun; its number has a record all the same.
-    pub(super) fn give_up<T>(&mut self, event: Event) -> Result<T, Lost> {
-        self.books.end(event, Op::Nothing, &Fact::default());
+    pub(super) fn end_unchanged<T>(&mut self, event: Event) -> Result<T, Lost> {
+        self.books.end(event, Op::Nothing, &EventBody::default());
         self.refuse(Lost::NoMemory)
     }
 

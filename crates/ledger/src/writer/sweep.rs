@@ -1,7 +1,7 @@
 //! Freeing a row as a whole, in one event, and clearing away what that leaves.
 //!
 //! An entry is dead when its creation is not later than its row's epoch. The dead keep their slots and cells until an
-//! allocation passes by: each looks at [`A_LITTLE`] slots. An index hit on a dead one is a miss.
+//! allocation passes by: each looks at [`SWEEP_PER_ALLOCATION`] slots. An index hit on a dead one is a miss.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,15 +9,15 @@ use crate::layout::{Op, entry, header, row};
 
 use super::{
     books::Books,
-    event::{Fact, creation_of, row_of},
+    event::{EventBody, creation_of, row_of},
     index,
     memory::{Record, low},
 };
 
 /// Slots looked at for each allocation while there are dead entries.
-const A_LITTLE: u32 = 2;
+const SWEEP_PER_ALLOCATION: u32 = 2;
 /// Slots looked at when the table is full, before a buffer goes unlisted. In a service's ledger nothing does: there it is all of them.
-const A_LOT: u32 = 1024;
+const SWEEP_WHEN_FULL: u32 = 1024;
 
 impl Books {
     /// Whether the entry is live: by its state and by its row's epoch.
@@ -30,7 +30,7 @@ impl Books {
         let event = self.begin(time);
         let row = self.region.row(number);
         let (count, bytes) = (row.count(), row.get(row::LIVE_BYTES));
-        let fact = Fact { row: number, size: bytes, ..Fact::default() };
+        let fact = EventBody { row: number, size: bytes, ..EventBody::default() };
         self.dead.store(self.dead.load(Relaxed).wrapping_add(count), Relaxed);
         // The store that kills them all; the figures follow, and are recounted if they do not.
         row.publish(row::EPOCH, event.n);
@@ -47,9 +47,9 @@ impl Books {
 
     /// One allocation's share of clearing; inside an event.
     #[inline]
-    pub(super) fn sweep_a_little(&self) {
+    pub(super) fn sweep_some(&self) {
         if self.dead.load(Relaxed) != 0 {
-            for _ in 0..A_LITTLE {
+            for _ in 0..SWEEP_PER_ALLOCATION {
                 self.sweep_next();
             }
         }
@@ -57,7 +57,7 @@ impl Books {
 
     /// The table is full: looks further, and says whether a slot became free.
     pub(super) fn sweep_for_a_slot(&self) -> bool {
-        let slots = if self.is_hosted() { self.region.capacity } else { A_LOT };
+        let slots = if self.is_hosted() { self.region.capacity } else { SWEEP_WHEN_FULL };
         self.dead.load(Relaxed) != 0 && (0..slots).any(|_| self.sweep_next().is_some_and(|slot| self.is_listed(slot)))
     }
 

@@ -6,7 +6,7 @@
 
 /// A table: offset, records, stride.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TableGeometry {
     pub(crate) offset: u64,
     pub(crate) records: u32,
     pub(crate) stride: u32,
@@ -67,28 +67,28 @@ impl Shape {
 #[derive(Clone)]
 pub(crate) struct Encoder {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) allocators: Place,
-    pub(crate) rows: Place,
-    pub(crate) tags: Place,
-    pub(crate) graveyard: Place,
-    pub(crate) events: Place,
-    pub(crate) entries: Place,
-    pub(crate) circulars: Place,
-    pub(crate) launches: Place,
-    pub(crate) coverage: Place,
-    pub(crate) failures: Place,
-    pub(crate) left: Place,
-    pub(crate) shared: Place,
-    pub(crate) stacks: Place,
-    pub(crate) frames: Place,
-    pub(crate) codes: Place,
+    pub(crate) allocators: TableGeometry,
+    pub(crate) rows: TableGeometry,
+    pub(crate) tags: TableGeometry,
+    pub(crate) graveyard: TableGeometry,
+    pub(crate) events: TableGeometry,
+    pub(crate) entries: TableGeometry,
+    pub(crate) circulars: TableGeometry,
+    pub(crate) launches: TableGeometry,
+    pub(crate) coverage: TableGeometry,
+    pub(crate) failures: TableGeometry,
+    pub(crate) left: TableGeometry,
+    pub(crate) shared: TableGeometry,
+    pub(crate) stacks: TableGeometry,
+    pub(crate) frames: TableGeometry,
+    pub(crate) codes: TableGeometry,
 }
 
 impl Encoder {
     pub(crate) fn new(shape: Shape) -> Self {
         let mut next = 0x1000;
         let mut place = |records: u32, stride: u32| {
-            let place = Place { offset: next, records, stride: stride + shape.longer };
+            let place = TableGeometry { offset: next, records, stride: stride + shape.longer };
             next += u64::from(records) * u64::from(place.stride);
             place
         };
@@ -183,7 +183,7 @@ impl Encoder {
         u64::from_le_bytes(self.bytes[at..at + 8].try_into().unwrap())
     }
 
-    pub(crate) fn at(place: Place, record: u32) -> u64 {
+    pub(crate) fn at(place: TableGeometry, record: u32) -> u64 {
         assert!(record < place.records);
         place.offset + u64::from(record) * u64::from(place.stride)
     }

@@ -97,14 +97,14 @@ fn launches_and_coverage() {
 }
 
 /// Coverage that changes while it is copied for the second time, behind the state of its record.
-struct Midway {
+struct ChangingSource {
     bytes: Mutex<Vec<u8>>,
     afterwards: Vec<u8>,
     table: u64,
     copies: AtomicU32,
 }
 
-impl ReadAt for Midway {
+impl ReadAt for ChangingSource {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let (at, mut bytes) = (usize::try_from(offset).unwrap(), self.bytes.lock().unwrap());
         let is_second = offset == self.table && self.copies.fetch_add(1, SeqCst) == 1;
@@ -131,7 +131,7 @@ fn coverage_that_changes_is_not_torn() {
     };
     let (before, after) = (cover(1, 1, b"allocate_buffer", b""), cover(2, 2, b"allocate", b"layout not known"));
     let (table, length) = (before.coverage.offset, before.bytes.len() as u64);
-    let midway = Midway { bytes: Mutex::new(before.bytes), afterwards: after.bytes, table, copies: AtomicU32::new(0) };
+    let midway = ChangingSource { bytes: Mutex::new(before.bytes), afterwards: after.bytes, table, copies: AtomicU32::new(0) };
     let totals = Region::over(Box::new(midway), 0, length).unwrap().totals().unwrap();
     let [feature] = &totals.coverage[..] else { panic!("one: {:?}", totals.coverage) };
     let told = (feature.state, feature.name.as_str(), feature.reason.as_str());

@@ -67,13 +67,13 @@ impl ReadAt for Shared {
 }
 
 /// A script, played to a reader at that pace.
-struct Play {
+struct Playback {
     model: Model,
     shared: Shared,
     region: Region,
 }
 
-impl Play {
+impl Playback {
     fn new(shape: Shape, script: &[Step], pace: &[(u32, u32)]) -> Self {
         let mut model = Model::new(shape);
         let memory = model.bytes();
@@ -207,7 +207,7 @@ proptest! {
         // However it begins, there comes a time when something happens.
         let mut pace = pace;
         pace.push((2_000, 40));
-        Play::new(Shape::small(), &script, &pace).run();
+        Playback::new(Shape::small(), &script, &pace).run();
     }
 }
 
@@ -219,7 +219,7 @@ fn lists_of_a_busy_writer_are_exact() {
         (0..400_usize).map(|n| if n % 2 == 0 { Step::Alloc { row: n / 2, size: n as u64 + 1 } } else { Step::Free(n * 7) }).collect();
     let (mut lists, mut exact) = (0, 0);
     for pieces in (930..1_330).step_by(8) {
-        let played = Play::new(Shape { entries: 200, ..Shape::small() }, &script, &[(pieces, EVENTS + 2)]).run();
+        let played = Playback::new(Shape { entries: 200, ..Shape::small() }, &script, &[(pieces, EVENTS + 2)]).run();
         (lists, exact) = (lists + played.0, exact + played.1);
     }
     assert!(lists >= 100 && exact * 2 >= lists, "{exact} of {lists} lists were exact");
@@ -231,7 +231,7 @@ fn an_entry_is_not_taken_for_its_successor() {
     let alloc = |n: usize| Step::Alloc { row: n, size: n as u64 + 1 };
     let script: Vec<Step> = (0..600_usize).map(|n| if n < 3 || n % 2 == 0 { alloc(n) } else { Step::Free(n / 2) }).collect();
     for pieces in (900..1_100).step_by(3) {
-        Play::new(Shape::small(), &script, &[(pieces, EVENTS + 3), (12, EVENTS + 2)]).run();
+        Playback::new(Shape::small(), &script, &[(pieces, EVENTS + 3), (12, EVENTS + 2)]).run();
     }
 }
 
@@ -239,7 +239,7 @@ fn an_entry_is_not_taken_for_its_successor() {
 #[test]
 fn more_events_than_the_ring_holds_are_told() {
     let script: Vec<Step> = (0..12_000_usize).map(|n| if n < 10 { Step::Alloc { row: 0, size: 9 } } else { Step::Ref(n) }).collect();
-    let play = Play::new(Shape::small(), &script, &[(1_000, EVENTS + 300)]);
+    let play = Playback::new(Shape::small(), &script, &[(1_000, EVENTS + 300)]);
     play.go_on(EVENTS + 20);
     let listing = play.region.list().unwrap();
     assert!(!play.is_over());

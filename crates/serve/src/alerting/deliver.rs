@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use ttmon_alerts::{How, UrlFrom};
+use ttmon_alerts::{Delivery, UrlFrom};
 use ttmon_ask::{PostError, Roots, RootsError, Target, post};
 
 use crate::limits::{ALERT_SECRET_BYTES_MAX, WEBHOOK_TIMEOUT};
@@ -60,11 +60,11 @@ impl fmt::Display for DeliveryError {
 impl std::error::Error for DeliveryError {}
 
 /// Delivers a body made for this sort of receiver. It takes as long as the receiver's limit, at most.
-pub fn deliver(how: &How, body: &str) -> Result<(), DeliveryError> {
+pub fn deliver(how: &Delivery, body: &str) -> Result<(), DeliveryError> {
     match how {
-        How::Command { argv, timeout } => command(argv, *timeout, body),
-        How::Webhook { url, bearer_file, ca } => posted(&target(url)?, bearer_file.as_deref(), ca.as_deref(), body),
-        How::Alertmanager { url, bearer_file, ca, .. } => {
+        Delivery::Command { argv, timeout } => command(argv, *timeout, body),
+        Delivery::Webhook { url, bearer_file, ca } => posted(&target(url)?, bearer_file.as_deref(), ca.as_deref(), body),
+        Delivery::Alertmanager { url, bearer_file, ca, .. } => {
             posted(&target(url)?.joined(ALERTS_PATH), bearer_file.as_deref(), ca.as_deref(), body)
         }
     }

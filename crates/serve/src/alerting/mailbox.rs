@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use ttmon_alerts::{Alert, Event, How, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
+use ttmon_alerts::{Alert, Delivery, Event, Listing, MESSAGE_GAP, Phase, Receiver, Sender, Silence, alertmanager_body, message_body};
 use ttmon_model::Snapshot;
 
 use super::{DeliveryError, deliver, wall_time};
@@ -63,7 +63,7 @@ impl Mailbox {
         snapshot.host.clone_into(&mut content.host);
         content.origin = snapshot.origin.name();
         let wanted: Vec<&Event> = told.iter().filter(|event| is_wanted(&event.alert)).collect();
-        if let How::Alertmanager { .. } = self.receiver.how {
+        if let Delivery::Alertmanager { .. } = self.receiver.how {
             let posted = listing.alerts.iter().filter(|alert| alert.phase != Phase::Pending && is_wanted(alert)).filter(is_audible);
             content.alerts = posted.cloned().collect();
             content.has_changed |= !wanted.is_empty();
@@ -114,7 +114,7 @@ impl Mailbox {
             let gap = MESSAGE_GAP.saturating_sub(since);
             let wait = match self.receiver.how {
                 // Again and again while something fires, or has ended; at once where that changed, or was not taken.
-                How::Alertmanager { resend, .. } if !content.alerts.is_empty() => {
+                Delivery::Alertmanager { resend, .. } if !content.alerts.is_empty() => {
                     if content.has_changed || has_failed {
                         gap
                     } else {
@@ -138,7 +138,7 @@ impl Mailbox {
         let (host, time) = (content.host.clone(), wall_time());
         let sender = Sender { version, host: &host, origin: content.origin, is_test: false };
         content.has_changed = false;
-        if let How::Alertmanager { resend, .. } = self.receiver.how {
+        if let Delivery::Alertmanager { resend, .. } = self.receiver.how {
             let body = alertmanager_body(sender, time, content.alerts.iter(), resend);
             return (!content.alerts.is_empty()).then_some(Message { body, events: 0 });
         }
@@ -149,7 +149,7 @@ impl Mailbox {
 
     /// Sends a message. A webhook is tried again; Alertmanager gets the next message; a command may have acted before it failed.
     fn send(&self, message: &Message) -> Result<(), DeliveryError> {
-        let tries = if let How::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
+        let tries = if let Delivery::Webhook { .. } = self.receiver.how { DELIVERY_TRIES } else { 1 };
         let mut number = 1;
         loop {
             match deliver(&self.receiver.how, &message.body) {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::*;
 use crate::fixture;
 use crate::metrics::Processes;
-use ttmon_alerts::{How, Receiver, Severity, UrlFrom};
+use ttmon_alerts::{Delivery, Receiver, Severity, UrlFrom};
 use ttmon_model::units::Celsius;
 use ttmon_model::{Sample, Snapshot};
 
@@ -26,7 +26,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn webhook(address: std::net::SocketAddr) -> Receiver {
-    let how = How::Webhook { url: UrlFrom::Text(format!("http://{address}/hook")), bearer_file: None, ca: None };
+    let how = Delivery::Webhook { url: UrlFrom::Text(format!("http://{address}/hook")), bearer_file: None, ca: None };
     Receiver { name: "hook".to_owned(), severity: Severity::Warning, how }
 }
 
@@ -94,10 +94,11 @@ fn an_alert_reaches_a_webhook_and_ends() {
     // What the API, the scrape and the journal say.
     let sender = Sender { version: "0", host: "machine", origin: "sim", is_test: false };
     assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "firing");
-    let scrape = String::from_utf8(service.scrape(crate::metrics::Dialect::Text, false, crate::access::Door::Loopback)).expect("text");
+    let scrape =
+        String::from_utf8(service.scrape(crate::metrics::Dialect::Text, false, crate::access::RequestOrigin::Loopback)).expect("text");
     assert!(scrape.contains("ttmon_alerts_firing{rule=\"hot\",severity=\"critical\"} 1\n"), "{scrape}");
     assert!(scrape.contains("ttmon_alert_messages_total{receiver=\"hook\",result=\"sent\"} 1\n"), "{scrape}");
-    let told = service.happenings_after(0).into_iter().map(|happening| happening.json()["state"].clone()).collect::<Vec<_>>();
+    let told = service.events_after(0).into_iter().map(|event| event.json()["state"].clone()).collect::<Vec<_>>();
     assert_eq!(told, ["firing"]);
     (11..=80).for_each(|second| judge.take(&service, &published(second, 50.0)));
     assert_eq!(service.alerting.document(sender)["alerts"][0]["state"], "resolved");
@@ -135,7 +136,7 @@ fn failing_receiver_is_reported() {
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("page");
-    let how = How::Command { argv: vec![program.display().to_string()], timeout: LONG };
+    let how = Delivery::Command { argv: vec![program.display().to_string()], timeout: LONG };
     let mut service = service(vec![Receiver { name: "page".to_owned(), severity: Severity::Info, how }], None);
     Arc::get_mut(&mut service).expect("the only one").complain = |line| lock(&PRINTED).push(line.to_owned());
     let (samples, threads) = start(&service).expect("threads");
@@ -143,7 +144,7 @@ fn failing_receiver_is_reported() {
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));
     until("failed", || !lock(&PRINTED).is_empty());
     let noted = || {
-        let events = service.happenings_after(0).into_iter().map(|happening| happening.json());
+        let events = service.events_after(0).into_iter().map(|event| event.json());
         events.filter(|event| event["event"] == "receiver").collect::<Vec<Value>>()
     };
     until("noted", || noted().len() == 1);
@@ -224,7 +225,7 @@ fn silences_are_files_that_nobody_else_can_write() {
 
 fn run(argv: &[&str], timeout: Duration, body: &str) -> Result<(), String> {
     let argv = argv.iter().map(|&word| word.to_owned()).collect();
-    deliver(&How::Command { argv, timeout }, body).map_err(|why| why.to_string())
+    deliver(&Delivery::Command { argv, timeout }, body).map_err(|why| why.to_string())
 }
 
 #[test]
@@ -265,7 +266,7 @@ fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
         path
     };
-    let told = |url: UrlFrom, bearer_file| deliver(&How::Webhook { url, bearer_file, ca: None }, "{}").map_err(|why| why.to_string());
+    let told = |url: UrlFrom, bearer_file| deliver(&Delivery::Webhook { url, bearer_file, ca: None }, "{}").map_err(|why| why.to_string());
     let open = file("open", "http://127.0.0.1:9/", 0o644);
     assert!(told(UrlFrom::File(open), None).is_err_and(|why| why.starts_with("url_file: other users may read it")));
     let odd = file("odd", "two\nlines", 0o600);
@@ -291,7 +292,7 @@ fn secrets_are_in_files_of_their_own_and_go_nowhere_in_the_open() {
 fn alertmanager_is_told_what_fires_until_it_listens() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = UrlFrom::Text(format!("http://{}", listener.local_addr().expect("an address")));
-    let how = How::Alertmanager { url, bearer_file: None, ca: None, resend: Duration::from_secs(60) };
+    let how = Delivery::Alertmanager { url, bearer_file: None, ca: None, resend: Duration::from_secs(60) };
     let service = service(vec![Receiver { name: "am".to_owned(), severity: Severity::Info, how }], None);
     let mut judge = judge(&service);
     (0..=10).for_each(|second| judge.take(&service, &published(second, 105.0)));

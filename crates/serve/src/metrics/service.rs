@@ -4,35 +4,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Detail;
-use super::writer::{Dialect, Family, Sort, Writer};
+use super::writer::{Dialect, Family, SeriesType, Writer};
 
 #[rustfmt::skip] // one row a line
 mod families {
-    use super::{Family, Sort};
+    use super::{Family, SeriesType};
 
-    pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: Sort::Info, unit: "", help: "Version of the service, and whether the machine is simulated." };
-    pub(super) const UP: Family = Family { name: "ttmon_up", sort: Sort::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
-    pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest sample." };
-    pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: Sort::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
-    pub(super) const CUT: Family = Family { name: "ttmon_scan_cut_total", sort: Sort::Counter, unit: "", help: "Processes, ledgers and lists that a scan did not read because a user is at a limit." };
-    pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: Sort::Gauge, unit: "seconds", help: "How long the newest sample took." };
-    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: Sort::Gauge, unit: "seconds", help: "How often the machine is looked at." };
-    pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: Sort::Counter, unit: "", help: "Samples taken." };
-    pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: Sort::Counter, unit: "", help: "Samples that could not be taken at all." };
-    pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: Sort::Counter, unit: "", help: "Samples left out because the sampler came late." };
-    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: Sort::Counter, unit: "seconds", help: "Processor time of the threads that sample devices and scan processes." };
-    pub(super) const PROBLEMS: Family = Family { name: "ttmon_problems", sort: Sort::Gauge, unit: "", help: "Things that could not be read as they should in the newest sample." };
-    pub(super) const HISTORY: Family = Family { name: "ttmon_history_bytes", sort: Sort::Gauge, unit: "bytes", help: "Memory of the history." };
-    pub(super) const EVENTS: Family = Family { name: "ttmon_events_total", sort: Sort::Counter, unit: "", help: "Things that happened to devices and to the service." };
-    pub(super) const REQUESTS: Family = Family { name: "ttmon_http_requests_total", sort: Sort::Counter, unit: "", help: "Requests answered, by the class of the answer." };
-    pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: Sort::Gauge, unit: "", help: "Connections now open." };
-    pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: Sort::Gauge, unit: "", help: "Event streams now open." };
-    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: Sort::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
-    pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: Sort::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
-    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: Sort::Gauge, unit: "", help: "Devices for which an alert rule fires." };
-    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: Sort::Counter, unit: "", help: "Alert messages by result: sent, failed." };
-    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: Sort::Counter, unit: "", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
-    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: Sort::Counter, unit: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
+    pub(super) const BUILD_INFO: Family = Family { name: "ttmon_build_info", sort: SeriesType::Info, unit: "", help: "Version of the service, and whether the machine is simulated." };
+    pub(super) const UP: Family = Family { name: "ttmon_up", sort: SeriesType::Gauge, unit: "", help: "1 while there is a fresh snapshot." };
+    pub(super) const AGE: Family = Family { name: "ttmon_sample_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest sample." };
+    pub(super) const SCAN_AGE: Family = Family { name: "ttmon_scan_age_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "Age of the newest scan of processes and their memory." };
+    pub(super) const CUT: Family = Family { name: "ttmon_scan_cut_total", sort: SeriesType::Counter, unit: "", help: "Processes, ledgers and lists that a scan did not read because a user is at a limit." };
+    pub(super) const DURATION: Family = Family { name: "ttmon_sample_duration_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "How long the newest sample took." };
+    pub(super) const INTERVAL: Family = Family { name: "ttmon_sample_interval_seconds", sort: SeriesType::Gauge, unit: "seconds", help: "How often the machine is looked at." };
+    pub(super) const SAMPLES: Family = Family { name: "ttmon_samples_total", sort: SeriesType::Counter, unit: "", help: "Samples taken." };
+    pub(super) const ERRORS: Family = Family { name: "ttmon_sample_errors_total", sort: SeriesType::Counter, unit: "", help: "Samples that could not be taken at all." };
+    pub(super) const MISSED: Family = Family { name: "ttmon_samples_missed_total", sort: SeriesType::Counter, unit: "", help: "Samples left out because the sampler came late." };
+    pub(super) const CPU: Family = Family { name: "ttmon_sampler_cpu_seconds_total", sort: SeriesType::Counter, unit: "seconds", help: "Processor time of the threads that sample devices and scan processes." };
+    pub(super) const PROBLEMS: Family = Family { name: "ttmon_problems", sort: SeriesType::Gauge, unit: "", help: "Things that could not be read as they should in the newest sample." };
+    pub(super) const HISTORY: Family = Family { name: "ttmon_history_bytes", sort: SeriesType::Gauge, unit: "bytes", help: "Memory of the history." };
+    pub(super) const EVENTS: Family = Family { name: "ttmon_events_total", sort: SeriesType::Counter, unit: "", help: "Things that happened to devices and to the service." };
+    pub(super) const REQUESTS: Family = Family { name: "ttmon_http_requests_total", sort: SeriesType::Counter, unit: "", help: "Requests answered, by the class of the answer." };
+    pub(super) const CONNECTIONS: Family = Family { name: "ttmon_http_connections", sort: SeriesType::Gauge, unit: "", help: "Connections now open." };
+    pub(super) const STREAMS: Family = Family { name: "ttmon_http_streams", sort: SeriesType::Gauge, unit: "", help: "Event streams now open." };
+    pub(super) const DROPPED: Family = Family { name: "ttmon_http_dropped_total", sort: SeriesType::Counter, unit: "", help: "Connections cut off, by reason: slow, stream_behind, crowded." };
+    pub(super) const HEARD: Family = Family { name: "ttmon_allocation_socket_total", sort: SeriesType::Counter, unit: "", help: "What the allocation socket counted, by what: messages, allocations, frees, and all that was refused or odd." };
+    pub(super) const ALERTS: Family = Family { name: "ttmon_alerts_firing", sort: SeriesType::Gauge, unit: "", help: "Devices for which an alert rule fires." };
+    pub(super) const MESSAGES: Family = Family { name: "ttmon_alert_messages_total", sort: SeriesType::Counter, unit: "", help: "Alert messages by result: sent, failed." };
+    pub(super) const UNTOLD: Family = Family { name: "ttmon_alert_dropped_total", sort: SeriesType::Counter, unit: "", help: "Alert changes that were not delivered: the queue of the receiver was full, or its delivery failed." };
+    pub(super) const UNJUDGED: Family = Family { name: "ttmon_alert_samples_dropped_total", sort: SeriesType::Counter, unit: "", help: "Samples on which no alert rule was evaluated, because the queue was full." };
 }
 
 /// All of them, with their labels.
@@ -123,7 +123,7 @@ impl Counters {
 
 /// The service's own figures.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Own {
+pub(crate) struct ServiceFigures {
     pub(crate) version: &'static str,
     pub(crate) origin: &'static str,
     pub(crate) is_fresh: bool,
@@ -186,7 +186,7 @@ impl AlertFigures {
     }
 }
 
-impl Own {
+impl ServiceFigures {
     /// The families above, in their order; lean ones, which name no receiver, alone or with the rest.
     pub(crate) fn text(&self, counters: &Counters, dialect: Dialect, detail: Detail) -> String {
         let mut out = Writer::new(dialect);

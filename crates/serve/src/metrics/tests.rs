@@ -8,7 +8,7 @@ use crate::fixture::{all, machine};
 /// The golden scrape: what dashboards are built on. A name that changes here breaks them.
 #[test]
 fn a_scrape() {
-    let own = Own {
+    let own = ServiceFigures {
         version: "0.0.0",
         origin: "local",
         is_fresh: true,
@@ -21,7 +21,7 @@ fn a_scrape() {
         events: 3,
         cpu: Duration::from_millis(40),
         heard: vec![("messages", 5), ("memory_refused", 0)],
-        ..Own::default()
+        ..ServiceFigures::default()
     };
     for (name, dialect) in [("openmetrics", Dialect::Open), ("text", Dialect::Text)] {
         let text = machine_and(&machine(), &own, dialect);
@@ -29,7 +29,7 @@ fn a_scrape() {
     }
 }
 
-fn machine_and(snapshot: &Snapshot, own: &Own, dialect: Dialect) -> String {
+fn machine_and(snapshot: &Snapshot, own: &ServiceFigures, dialect: Dialect) -> String {
     let mut chips = Chips::default();
     chips.take_in(Duration::from_secs(10), snapshot);
     chips.take_in(Duration::from_secs(12), snapshot);
@@ -40,7 +40,7 @@ fn machine_and(snapshot: &Snapshot, own: &Own, dialect: Dialect) -> String {
 #[test]
 fn every_scrape_keeps_the_rules() {
     for (name, snapshot) in all() {
-        let text = machine_and(&snapshot, &Own::default(), Dialect::Text);
+        let text = machine_and(&snapshot, &ServiceFigures::default(), Dialect::Text);
         let mut families = Vec::new();
         let mut series = BTreeSet::new();
         let mut current = String::new();
@@ -108,9 +108,9 @@ fn lean_series_are_few() {
     chips.take_in(Duration::from_secs(10), &snapshot);
     let series = |detail| {
         let scope = Scope { detail, processes: Processes::Left };
-        let own = Own {
+        let own = ServiceFigures {
             alerts: AlertFigures { firing: vec![("hot".to_owned(), "critical", 0); 16], ..AlertFigures::default() },
-            ..Own::default()
+            ..ServiceFigures::default()
         };
         let own = own.text(&Counters::default(), Dialect::Text, detail);
         let text = super::machine(&snapshot, &chips, Dialect::Text, scope) + &own;

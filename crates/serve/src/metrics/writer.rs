@@ -55,13 +55,13 @@ impl Dialect {
 
 /// What sort of series a family is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum SeriesType {
     Gauge,
     Counter,
     Info,
 }
 
-impl Sort {
+impl SeriesType {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
@@ -83,7 +83,7 @@ impl Sort {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Family<'a> {
     pub(crate) name: &'a str,
-    pub(crate) sort: Sort,
+    pub(crate) sort: SeriesType,
     /// The base unit, which the name ends with.
     pub(crate) unit: &'a str,
     pub(crate) help: &'a str,
@@ -109,7 +109,7 @@ impl Writer {
         let (mut named, mut sort) = (family.name, family.sort.name());
         match self.dialect {
             Dialect::Open => named = named.strip_suffix(family.sort.ending()).unwrap_or(named),
-            Dialect::Text if family.sort == Sort::Info => sort = "gauge",
+            Dialect::Text if family.sort == SeriesType::Info => sort = "gauge",
             Dialect::Text => {}
         }
         let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
@@ -195,11 +195,11 @@ mod tests {
     #[test]
     fn hostile_labels_are_escaped() {
         let mut out = Writer::new(Dialect::Open);
-        out.family(&Family { name: "ttmon_x_info", sort: Sort::Info, unit: "", help: "A\nB\\." });
+        out.family(&Family { name: "ttmon_x_info", sort: SeriesType::Info, unit: "", help: "A\nB\\." });
         out.value(&[("name", "a\"b\\c\nd".to_owned())], &[], 1.0);
-        out.family(&Family { name: "ttmon_y_total", sort: Sort::Counter, unit: "", help: "Y." });
+        out.family(&Family { name: "ttmon_y_total", sort: SeriesType::Counter, unit: "", help: "Y." });
         out.reading(&[], &[], Some(2.5));
-        out.family(&Family { name: "ttmon_none", sort: Sort::Gauge, unit: "", help: "N." });
+        out.family(&Family { name: "ttmon_none", sort: SeriesType::Gauge, unit: "", help: "N." });
         out.reading(&[], &[], None);
         assert_eq!(
             out.into_text(),

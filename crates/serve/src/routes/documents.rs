@@ -221,7 +221,7 @@ pub(super) async fn history(service: &Arc<Service>, view: View, query: Query) ->
                 json!({"id": series.device.0, "fields": columns.collect::<serde_json::Map<_, _>>()})
             })
             .collect();
-        let marks: Vec<Value> = service.happenings_since(answer.start).iter().map(crate::happenings::Happening::json).collect();
+        let marks: Vec<Value> = service.events_since(answer.start).iter().map(crate::service_events::ServiceEvent::json).collect();
         let document = json!({
             "schema": SCHEMA,
             "version": service.version,

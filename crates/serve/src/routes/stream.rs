@@ -15,11 +15,11 @@ use ttmon_wire::{Layout, SCHEMA};
 use super::{Question, ask, documents, typed, wants_json};
 use crate::access::View;
 use crate::body::Body;
-use crate::happenings::Happening;
 use crate::limits::{STREAM_KEEP_ALIVE, STREAM_QUEUE_MAX};
 use crate::newest::{Form, Published};
 use crate::problem::Problem;
 use crate::service::Service;
+use crate::service_events::ServiceEvent;
 
 /// A stream, or one document for whoever asks for JSON.
 pub(super) async fn events(
@@ -29,12 +29,12 @@ pub(super) async fn events(
     asked: ask::Events,
 ) -> Result<Response<Body>, Problem> {
     if wants_json(question) {
-        let events: Vec<Value> = service.happenings_after(asked.after.unwrap_or(0)).iter().map(Happening::json).collect();
-        let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_happening(), "events": events});
+        let events: Vec<Value> = service.events_after(asked.after.unwrap_or(0)).iter().map(ServiceEvent::json).collect();
+        let document = json!({"schema": SCHEMA, "version": service.version, "last_id": service.last_event(), "events": events});
         return Ok(typed("application/json", ttmon_wire::to_string(&document, Layout::Line) + "\n"));
     }
     let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
-    let after = asked.after.unwrap_or_else(|| service.last_happening());
+    let after = asked.after.unwrap_or_else(|| service.last_event());
     if question.method == hyper::Method::GET {
         let (seat, has_pushed) = service.streams.enter(question.holder).await;
         if has_pushed {
@@ -111,10 +111,10 @@ impl Events {
         let mut parts = Vec::new();
         // In one piece: whoever was away for long gets a lot at once, and is not behind for that.
         let mut told = String::new();
-        for happening in service.happenings_after(self.after) {
-            self.after = happening.id;
-            let data = ttmon_wire::to_string(&happening.json(), Layout::Line);
-            told.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", happening.id, happening.what.name()));
+        for event in service.events_after(self.after) {
+            self.after = event.id;
+            let data = ttmon_wire::to_string(&event.json(), Layout::Line);
+            told.push_str(&format!("id: {}\nevent: {}\ndata: {data}\n\n", event.id, event.what.name()));
         }
         if !told.is_empty() {
             parts.push(Bytes::from(told));
@@ -148,8 +148,8 @@ async fn frame(service: &Arc<Service>, view: View, newest: Arc<Published>, befor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Door;
-    use crate::crowd::Holder;
+    use crate::access::RequestOrigin;
+    use crate::connections::Holder;
     use crate::limits::STREAMS_MAX;
     use crate::metrics::Processes;
 
@@ -162,7 +162,7 @@ mod tests {
             let (headers, method) = (hyper::HeaderMap::new(), hyper::Method::GET);
             let (service, headers, method) = (&service, &headers, &method);
             let ask = |holder: Holder| async move {
-                let door = Door::Loopback;
+                let door = RequestOrigin::Loopback;
                 let question = Question { door, holder, authority: None, method, path: "", query: "", headers, has_body: false };
                 events(service, View::Public, &question, ask::Events { after: None, snapshots: false, deltas: false })
                     .await
@@ -202,7 +202,7 @@ mod tests {
             let mut readers = Vec::new();
             for _ in 0..STREAMS {
                 let (sender, receiver) = mpsc::channel(STREAM_QUEUE_MAX);
-                let state = Events { after: service.last_happening(), snapshots: true, deltas: true, number: 0 };
+                let state = Events { after: service.last_event(), snapshots: true, deltas: true, number: 0 };
                 tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
                 readers.push(receiver);
             }
@@ -231,7 +231,7 @@ mod tests {
         runtime.block_on(async {
             let service = Arc::new(Service::new("0", Duration::from_secs(1), Processes::Left, None));
             let (sender, mut receiver) = mpsc::channel(STREAM_QUEUE_MAX);
-            let state = Events { after: service.last_happening(), snapshots: false, deltas: false, number: 0 };
+            let state = Events { after: service.last_event(), snapshots: false, deltas: false, number: 0 };
             tokio::spawn(send(Arc::clone(&service), View::Public, state, sender));
             let sampled = Arc::clone(&service);
             tokio::spawn(async move {

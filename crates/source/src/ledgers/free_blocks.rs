@@ -118,7 +118,9 @@ mod tests {
 
     use ttmon_ledger::layout::{WriterKind, kind};
     use ttmon_ledger::reader::Region;
-    use ttmon_ledger::writer::{AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, Seen};
+    use ttmon_ledger::writer::{
+        AllocatorId, AllocatorSpec, Buffer, Chip, ClockChoice, Config, Hosted, Key, KindGeometry, Owner, VisibleDevicesVariable,
+    };
     use ttmon_model::identity::ProcessKey;
 
     use super::super::read;
@@ -141,7 +143,8 @@ mod tests {
         fn start() -> Self {
             let file: File = tempfile::tempfile().expect("a file");
             let config = Config { kind: WriterKind::Service, version: "test", clock: ClockChoice::Auto, machine: 0, on_created: None };
-            let owner = Owner { pid: OWNER.pid, start_ticks: OWNER.start_ticks, program: b"x", seen: Seen::All, is_mock: false };
+            let owner =
+                Owner { pid: OWNER.pid, start_ticks: OWNER.start_ticks, program: b"x", seen: VisibleDevicesVariable::All, is_mock: false };
             let mut hosted = Hosted::create(file.try_clone().expect("a file"), &config, &owner).expect("a ledger");
             let mut kinds = [KindGeometry::default(); 6];
             kinds[usize::from(kind::DRAM)] = KindGeometry { banks: 12, alignment: 32, bank_bytes: BANK, base: 0 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use ttmon_deep::{Place, Readers};
+use ttmon_deep::{ChipFiles, Readers};
 use ttmon_model::deep::DeepSample;
 use ttmon_model::identity::DeviceId;
 use ttmon_model::{Arch, Attr, Missing, Reading};
@@ -25,10 +25,11 @@ impl Deep {
 
     /// Samples the chips that are there. What their files say comes first: one that is being reset is not opened.
     pub(super) fn sample(&mut self, root: &Root, known: &[Known]) {
-        let places: Vec<(DeviceId, Reading<Place>)> = known.iter().map(|known| (known.id, place(root, known))).collect();
-        let asked: Vec<Place> = places.iter().filter_map(|(_, place)| place.clone().ok()).collect();
+        let places: Vec<(DeviceId, Reading<ChipFiles>)> = known.iter().map(|known| (known.id, place(root, known))).collect();
+        let asked: Vec<ChipFiles> = places.iter().filter_map(|(_, place)| place.clone().ok()).collect();
         let mut answers = self.readers.sample(&asked).into_iter();
-        let sample = |(id, place): (DeviceId, Reading<Place>)| (id, place.and_then(|_| answers.next().unwrap_or(Err(Missing::IoError))));
+        let sample =
+            |(id, place): (DeviceId, Reading<ChipFiles>)| (id, place.and_then(|_| answers.next().unwrap_or(Err(Missing::IoError))));
         self.samples = places.into_iter().map(sample).collect();
     }
 
@@ -38,7 +39,7 @@ impl Deep {
     }
 }
 
-fn place(root: &Root, known: &Known) -> Reading<Place> {
+fn place(root: &Root, known: &Known) -> Reading<ChipFiles> {
     if known.has_left() {
         return Err(Missing::Gone);
     }
@@ -50,7 +51,7 @@ fn place(root: &Root, known: &Known) -> Reading<Place> {
         return Err(Missing::NotOnThisArch);
     }
     let (directory, is_simulated) = root.chips();
-    Ok(Place {
+    Ok(ChipFiles {
         node: directory.join(known.id.to_string()),
         pids: root.driver.join(known.id.to_string()).join("pids"),
         grace: root.sys.join("module/tenstorrent/parameters/idle_power_down_grace_ms"),

@@ -9,12 +9,12 @@ use ttmon_print::text;
 
 use super::{configuration, now};
 use crate::failure::Failure;
-use crate::meant::{Context, Place};
+use crate::invocation::{CliTarget, Context};
 use crate::output::Output;
 use crate::server::services;
 use crate::show::VERSION;
 
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Prints what the service knows, else the rules that it would have.
 pub(super) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(super) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failur
     let document = match &served {
         Some(document) => document.clone(),
         None => {
-            let config = configuration(config, matches!(context.place, Place::Real))?;
+            let config = configuration(config, matches!(context.place, CliTarget::Real))?;
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             let sender = Sender { version: VERSION, host: &host, origin: "local", is_test: false };
             listing_document(sender, now(), config.rules.iter(), &Listing::default(), &[])
@@ -39,7 +39,7 @@ pub(super) fn run(context: &Context, config: Option<&Path>) -> Result<(), Failur
 }
 
 fn ask(context: &Context) -> Option<Value> {
-    services(context).iter().find_map(|service| serde_json::from_str(&service.get("/api/v1/alerts", PATIENCE).ok()?).ok())
+    services(context).iter().find_map(|service| serde_json::from_str(&service.get("/api/v1/alerts", ANSWER_TIMEOUT).ok()?).ok())
 }
 
 /// The alerts, if there are any, then the rules, then the receivers.

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::mem::replace;
 use std::path::PathBuf;
 
-use super::{Cli, Everywhere, SnapshotArgs};
+use super::{Cli, GlobalArgs, SnapshotArgs};
 
 /// What was typed, if it is a snapshot with flags that scripts use often. `None` is everything else, mistakes included.
 pub(super) fn parse(words: &[OsString]) -> Option<Cli> {
-    let (mut snapshot, mut common) = (SnapshotArgs::default(), Everywhere::default());
+    let (mut snapshot, mut common) = (SnapshotArgs::default(), GlobalArgs::default());
     let mut words = words.iter().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next()?.to_str().filter(|value| !value.is_empty() && !value.starts_with('-')).map(str::to_owned);

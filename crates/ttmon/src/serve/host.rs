@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use ttmon_serve::{Host, MetricsDetail, Options, StartError, Token};
 
-use super::systemd::Opened;
+use super::systemd::InheritedSockets;
 use super::{places, secret};
 use crate::cli::{self, ServeArgs};
 use crate::failure::Failure;
-use crate::meant::{Context, Place};
-use crate::open::Placed;
+use crate::invocation::{CliTarget, Context};
+use crate::open::MachineConfig;
 use crate::show::VERSION;
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:9477";
@@ -24,9 +24,9 @@ const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duratio
 pub(super) fn prepare(
     context: &Context,
     args: &ServeArgs,
-    placed: &Placed,
+    placed: &MachineConfig,
     state: Option<PathBuf>,
-    opened: &mut Opened,
+    opened: &mut InheritedSockets,
 ) -> Result<(Host, String), Failure> {
     let mut options = Options { state, ..options(context, args)? };
     if let Some(listener) = opened.http.take() {
@@ -77,14 +77,14 @@ fn options(context: &Context, args: &ServeArgs) -> Result<Options, Failure> {
         fleet: args.fleet.as_deref().map_or(Ok(None), |url| crate::fleet::store(Some(url), &args.store))?,
         process_metrics: args.process_metrics,
         state: None,
-        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, Place::Real))?,
+        alerts: crate::alerts::configuration(args.config.as_deref(), matches!(context.place, CliTarget::Real))?,
         complain: crate::failure::complain,
     })
 }
 
 /// A machine that is not this one does not take the place where this one's service is looked for.
 fn api(context: &Context, args: &ServeArgs) -> Option<PathBuf> {
-    let is_real = matches!(context.place, Place::Real);
+    let is_real = matches!(context.place, CliTarget::Real);
     args.api.clone().or_else(|| is_real.then(places::runtime)?.map(|directory| directory.join("api.sock")))
 }
 
@@ -118,7 +118,7 @@ fn announcement(context: &Context, api: Option<&Path>, host: &Host, args: &Serve
     let metrics = host.metrics_address().map(|address| format!("; metrics alone, to every host, at {}/metrics", at(address)));
     let metrics = metrics.unwrap_or_default();
     let places: Vec<String> = api.map(|path| path.display().to_string()).into_iter().chain(host.address().map(at)).collect();
-    let simulated = if matches!(context.place, Place::Simulated(..)) { " a simulated machine" } else { "" };
+    let simulated = if matches!(context.place, CliTarget::Simulated(..)) { " a simulated machine" } else { "" };
     if places.is_empty() {
         return format!("serving{simulated} on the allocation socket alone: --listen is off, and --api names no socket{metrics}");
     }

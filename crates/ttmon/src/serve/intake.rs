@@ -11,16 +11,16 @@ use ttmon_intake::handover::Receiver;
 use ttmon_intake::{COUNTERS, Control, Format, Handle, Listener, Log, Server, Settings, Sources, Store, make_directory};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
-use ttmon_serve::{Keeper, Past};
+use ttmon_serve::{EndedProcess, IntakeCallbacks};
 use ttmon_source::ledgers::Found;
 use ttmon_source::{Departed, Error, Machine, Reach};
 
-use super::systemd::Opened;
+use super::systemd::InheritedSockets;
 use super::{Stopper, banner, cannot, places};
 use crate::cli::{LogFormat, ServeArgs};
 use crate::failure::{Failure, complain};
-use crate::meant::{Context, Place};
-use crate::open::Placed;
+use crate::invocation::{CliTarget, Context};
+use crate::open::MachineConfig;
 use crate::show::VERSION;
 
 /// What may be refused of sockets that are there already.
@@ -52,8 +52,8 @@ pub(super) struct Reading {
 }
 
 /// A machine below a directory has an allocation socket only if one is named.
-pub(super) fn read(context: &Context, args: &ServeArgs, placed: &Placed) -> Result<Option<Reading>, Failure> {
-    if matches!(context.place, Place::Below(_)) && args.socket.is_none() {
+pub(super) fn read(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> Result<Option<Reading>, Failure> {
+    if matches!(context.place, CliTarget::Below(_)) && args.socket.is_none() {
         return Ok(None);
     }
     let mut root = placed.root.clone();
@@ -76,7 +76,13 @@ pub(super) fn read(context: &Context, args: &ServeArgs, placed: &Placed) -> Resu
 }
 
 /// Everything that may be refused.
-pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, reading: Reading, opened: Opened) -> Result<Prepared, Failure> {
+pub(super) fn prepare(
+    context: &Context,
+    args: &ServeArgs,
+    placed: &MachineConfig,
+    reading: Reading,
+    opened: InheritedSockets,
+) -> Result<Prepared, Failure> {
     let Reading { machine, snapshot } = reading;
     let own = own_directory(context, placed);
     let state = state(context, args, placed);
@@ -92,7 +98,7 @@ pub(super) fn prepare(context: &Context, args: &ServeArgs, placed: &Placed, read
     let Sockets { listeners, unbound } = sockets(context, args, own.as_deref(), opened.streams)?;
     let handover = match opened.datagram {
         Some(socket) => Some(Receiver::inherited(socket).map_err(|error| cannot(INHERITED, &error))?),
-        None => handover(args, own.as_deref(), matches!(context.place, Place::Real))?,
+        None => handover(args, own.as_deref(), matches!(context.place, CliTarget::Real))?,
     };
     let paths: Vec<&Path> = listeners.iter().map(Listener::path).collect();
     let banner = banner::text(snapshot.as_ref(), &paths, store.path(), handover.as_ref().map(Receiver::path));
@@ -137,7 +143,7 @@ impl Prepared {
 
 impl Running {
     /// What processes left when they ended.
-    pub(super) fn keeper(&self) -> Keeper {
+    pub(super) fn keeper(&self) -> IntakeCallbacks {
         let (kept, handle, for_found) = (self.handle.post_mortem().clone(), self.handle.clone(), self.handle.clone());
         let counters = move || {
             let counted = handle.counters();
@@ -153,7 +159,7 @@ impl Running {
             });
             let past = |(found, time, uid): (Found, UnixTime, u32)| {
                 let program = found.region.identity().program.clone();
-                Past { departed: Arc::new(Departed::exited(Arc::new(found), time)), uid, program }
+                EndedProcess { departed: Arc::new(Departed::exited(Arc::new(found), time)), uid, program }
             };
             found.into_iter().map(past).collect()
         };
@@ -168,7 +174,7 @@ impl Running {
             found
         };
         let found = move |ledgers: &[Arc<Found>]| for_found.found(ledgers);
-        Keeper { past: Box::new(past), ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
+        IntakeCallbacks { past: Box::new(past), ended: Box::new(ended), counters: Box::new(counters), found: Box::new(found) }
     }
 
     pub(super) fn statistics(&self) {
@@ -189,18 +195,18 @@ impl Running {
 }
 
 /// Where the entries of its peers are kept.
-pub(super) fn state(context: &Context, args: &ServeArgs, placed: &Placed) -> PathBuf {
+pub(super) fn state(context: &Context, args: &ServeArgs, placed: &MachineConfig) -> PathBuf {
     let own = own_directory(context, placed);
     let named = args.state_dir.clone().or_else(|| places::named_state().filter(|_| own.is_none()));
     named.unwrap_or_else(|| own.map_or_else(places::state, |own| own.join("state")))
 }
 
 /// A simulated machine's own directory; nothing of it is where the real one's is.
-fn own_directory(context: &Context, placed: &Placed) -> Option<PathBuf> {
+fn own_directory(context: &Context, placed: &MachineConfig) -> Option<PathBuf> {
     match &context.place {
-        Place::Simulated(..) => placed.simulation.as_ref().map(|simulation| simulation.root().join("run/ttmon")),
-        Place::Below(root) => Some(root.join("run/ttmon")),
-        Place::Real => None,
+        CliTarget::Simulated(..) => placed.simulation.as_ref().map(|simulation| simulation.root().join("run/ttmon")),
+        CliTarget::Below(root) => Some(root.join("run/ttmon")),
+        CliTarget::Real => None,
     }
 }
 
@@ -215,7 +221,7 @@ fn sockets(context: &Context, args: &ServeArgs, own: Option<&Path>, given: Vec<U
     if !given.is_empty() && args.socket.is_some() {
         return Err(Failure::usage("--socket does not go with sockets that the service manager opened; leave one of them out"));
     }
-    let is_real = matches!(context.place, Place::Real);
+    let is_real = matches!(context.place, CliTarget::Real);
     let inherited = |listener| Listener::inherited(listener).map_err(|error| cannot(INHERITED, &error));
     let listeners: Vec<Listener> = given.into_iter().map(inherited).collect::<Result<_, _>>()?;
     let variable = std::env::var_os("TTMON_SOCKET").filter(|value| !value.is_empty()).map(PathBuf::from);

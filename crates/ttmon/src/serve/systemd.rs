@@ -27,7 +27,7 @@ pub(super) fn notify(state: &str) {
 /// Sockets that were opened for us: streams for allocations or the API, a datagram socket for ledgers, a port for HTTP and one for
 /// metrics alone.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub(super) struct InheritedSockets {
     pub(super) streams: Vec<UnixListener>,
     pub(super) datagram: Option<UnixDatagram>,
     pub(super) http: Option<TcpListener>,
@@ -36,11 +36,11 @@ pub(super) struct Opened {
 }
 
 /// Takes what the service manager opened; a second port is refused, since nobody would accept on the first.
-pub(super) fn opened() -> Result<Opened, Failure> {
+pub(super) fn opened() -> Result<InheritedSockets, Failure> {
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':').map(str::to_owned);
     let mut found = ListenFd::from_env();
-    let mut opened = Opened::default();
+    let mut opened = InheritedSockets::default();
     for index in 0..found.len() {
         let name = names.next().unwrap_or_default();
         // Each kind refuses the other's.
@@ -63,7 +63,7 @@ fn put_once<T>(place: &mut Option<T>, found: T, what: &str) -> Result<(), Failur
     }
 }
 
-impl Opened {
+impl InheritedSockets {
     /// The stream socket of this name, if there is one.
     pub(super) fn take_stream(&mut self, path: &Path) -> Option<UnixListener> {
         let is_at = |listener: &UnixListener| listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path));

@@ -25,14 +25,14 @@ pub(crate) const ROLES: &[Role] = &[("links", links), ("fifos", fifos), ("exchan
 const MACHINE: &str = "/run/machine";
 const REGION: &str = "/run/machine/dev/shm/tt_device_77_memory";
 /// Where the attacker's links lead.
-const PRECIOUS: &str = "/run/precious/file";
+const PROTECTED_FILE: &str = "/run/precious/file";
 const MISSING: &str = "/run/precious/missing";
 /// The attacker's names: a file, a missing one and a directory, in /tmp and in a directory of their own.
 const LINKS: [(&str, &str); 5] = [
-    ("/tmp/snap.json", PRECIOUS),
+    ("/tmp/snap.json", PROTECTED_FILE),
     ("/tmp/new.json", MISSING),
     ("/tmp/results", "/run/precious"),
-    ("/tmp/attacker/snap.json", PRECIOUS),
+    ("/tmp/attacker/snap.json", PROTECTED_FILE),
     ("/tmp/attacker/results", "/run/precious"),
 ];
 
@@ -67,7 +67,7 @@ fn links(_: &[String]) {
 fn writing() {
     machine();
     fs::create_dir("/run/precious").unwrap();
-    fs::write(PRECIOUS, "precious").unwrap();
+    fs::write(PROTECTED_FILE, "precious").unwrap();
     let _attacker = Actor::start(ATTACKER, "links", &[]);
     for (link, target) in LINKS {
         let file = if target == "/run/precious" { format!("{link}/out.json") } else { link.to_owned() };
@@ -78,7 +78,7 @@ fn writing() {
         }
     }
     let names: Vec<_> = fs::read_dir("/run/precious").unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!((names, fs::read_to_string(PRECIOUS).unwrap()), (vec!["file".into()], "precious".to_owned()));
+    assert_eq!((names, fs::read_to_string(PROTECTED_FILE).unwrap()), (vec!["file".into()], "precious".to_owned()));
     // A file in the attacker's directory that is no link is written: the attacker could have copied it there.
     assert!(ttmon(0, "--json -f /tmp/attacker/plain.json").status.success());
 }

@@ -28,7 +28,7 @@ pub(crate) const LOG: &str = "/run/service.log";
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// For what must come sooner or later.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A `ttmon serve` run by root.
 pub(crate) struct Host {
@@ -57,8 +57,8 @@ impl Host {
         }
         let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let mut host = Self { child, before: (0, 0) };
-        within(PATIENCE, "ready", || ask(API, "/healthz").is_ok_and(|answer| answer.0 == 200));
-        within(PATIENCE, "sampled", || host.sample_age().is_some());
+        within(TIMEOUT, "ready", || ask(API, "/healthz").is_ok_and(|answer| answer.0 == 200));
+        within(TIMEOUT, "sampled", || host.sample_age().is_some());
         host.before = (host.descriptors(), host.rss());
         host
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::server::{Answer, PATIENCE, Server, TOKEN};
+use crate::server::{Answer, Server, TIMEOUT, TOKEN};
 
 fn refused(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ttmon"))
@@ -141,7 +141,7 @@ fn buffers_and_commands_are_for_those_who_may() {
 fn streams_tell_what_happens_and_send_snapshots() {
     let server = Server::start("n150,fault=gone:0@3", &["--interval", "0.2"]);
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
     let request = "GET /api/v1/events?snapshots=true&after=0 HTTP/1.0\r\nHost: localhost\r\n\r\n";
     stream.write_all(request.as_bytes()).expect("a request");
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);

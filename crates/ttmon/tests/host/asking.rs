@@ -24,12 +24,12 @@ fn ttmon(api: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 /// What a command prints that is told by the service: under load it may have to be asked again, since commands are impatient.
-fn told(server: &Server, arguments: &[&str], is_told: impl Fn(&str) -> bool) -> String {
+fn printed_by_service(server: &Server, arguments: &[&str], is_expected: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    server.until(&format!("told: {arguments:?}"), || {
+    server.until(&format!("printed_by_service: {arguments:?}"), || {
         let (code, printed) = ttmon(&server.api, arguments);
         text = printed;
-        code == Some(0) && is_told(&text)
+        code == Some(0) && is_expected(&text)
     });
     text
 }
@@ -56,15 +56,15 @@ fn a_token_opens_what_is_asked_over_http() {
     let file = directory.path().join("token");
     std::fs::write(&file, TOKEN).expect("a token");
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
-    let told = |variables: &[(&str, &Path)]| {
+    let printed_by_service = |variables: &[(&str, &Path)]| {
         let mut command = command(&api, &["mem", "--json", "--buffers"]);
         let output =
             command.env_remove("TTMON_TOKEN").env_remove("TTMON_TOKEN_FILE").envs(variables.iter().copied()).output().expect("ttmon");
         is_simulated(&String::from_utf8_lossy(&output.stdout))
     };
-    server.until("told by the variable", || told(&[("TTMON_TOKEN", Path::new(TOKEN))]));
-    server.until("told by the file", || told(&[("TTMON_TOKEN_FILE", &file)]));
-    assert!(!told(&[]) && !told(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
+    server.until("told by the variable", || printed_by_service(&[("TTMON_TOKEN", Path::new(TOKEN))]));
+    server.until("told by the file", || printed_by_service(&[("TTMON_TOKEN_FILE", &file)]));
+    assert!(!printed_by_service(&[]) && !printed_by_service(&[("TTMON_TOKEN", Path::new("another-token-0123456789"))]));
 }
 
 /// One that looked long ago does not tell who holds a device now.
@@ -129,7 +129,7 @@ fn a_process_on_another_device_is_said() {
     let process = processes.as_array().and_then(|all| all.iter().find(is_partly)).unwrap_or_else(|| panic!("{processes}"));
     let other = (0..8).find(|id| !devices(process).contains(id)).expect("a device").to_string();
     let (device, pid) = (devices(process)[0], process["pid"].to_string());
-    told(&server, &["mem", "--pid", &pid, "-d", &device.to_string()], |text| text.contains(&pid));
+    printed_by_service(&server, &["mem", "--pid", &pid, "-d", &device.to_string()], |text| text.contains(&pid));
     server.until("said", || {
         let output = command(&server.api, &["mem", "--pid", &pid, "-d", &other]).output().expect("ttmon");
         let said = format!("process {pid} has no memory on device {other}");
@@ -142,14 +142,14 @@ fn a_process_on_another_device_is_said() {
 fn commands_ask_a_service_and_do_without_one() {
     let server = Server::start("n300", &[]);
     let ttmon = |arguments: &[&str]| ttmon(&server.api, arguments);
-    let document = document(&told(&server, &["--json"], is_simulated));
+    let document = document(&printed_by_service(&server, &["--json"], is_simulated));
     assert_eq!(document["devices"].as_array().map(Vec::len), Some(2));
-    assert_eq!(told(&server, &["-L", "-d", "0"], |text| !text.is_empty()).lines().count(), 1);
+    assert_eq!(printed_by_service(&server, &["-L", "-d", "0"], |text| !text.is_empty()).lines().count(), 1);
     assert_eq!(ttmon(&["-L", "-d", "9"]).0, Some(3));
-    told(&server, &["who"], |text| text.contains("SIMULATED"));
+    printed_by_service(&server, &["who"], |text| text.contains("SIMULATED"));
     // This machine has no such device, unless it has.
     let here = ttmon(&["--no-server", "-L"]);
-    told(&server, &["-L"], |text| text != here.1);
+    printed_by_service(&server, &["-L"], |text| text != here.1);
     server.signal(Signal::STOP);
     assert_eq!(ttmon(&["-L"]), here);
     server.signal(Signal::KILL);
@@ -167,13 +167,13 @@ fn memory_events_and_idleness_are_asked_for() {
     let pid = only_pid(&server);
     let number = pid.to_string();
     for arguments in [&["mem"][..], &["mem", "--buffers"], &["mem", "--banks"], &["mem", "--pid", &number]] {
-        told(&server, arguments, |text| text.contains("[SIMULATED]") && text.contains(&number));
+        printed_by_service(&server, arguments, |text| text.contains("[SIMULATED]") && text.contains(&number));
     }
-    let text = told(&server, &["events", "--json", "--pid", &number], |text| !text.is_empty());
+    let text = printed_by_service(&server, &["events", "--json", "--pid", &number], |text| !text.is_empty());
     let events: Vec<Value> = text.lines().map(document).collect();
     assert!(events.iter().all(is_of(pid)), "{text}");
     assert!(events.iter().filter(|event| event["op"] == "alloc").count() >= 3, "{text}");
-    told(&server, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
+    printed_by_service(&server, &["events"], |text| text.contains(&format!("{pid:>7}  alloc")));
     assert_eq!(ttmon(&server.api, &["events", "-d", "9"]).0, Some(3));
     // Somebody holds the device for as long as the simulation lasts.
     server.until("busy", || ttmon(&server.api, &["wait", "--idle", "--timeout", "0.3"]).0 == Some(4));
@@ -246,7 +246,7 @@ fn figures_are_the_same_with_and_without_a_service() {
     const SPEC: &str = "n300,p150,procs=3,buffers=4";
     let server = Server::of(&["--sim", SPEC, "--seed", "7"], &[]);
     for parts in [&[][..], &["--buffers"], &["--banks", "--blocks", "--buffers"]] {
-        let told = document(&told(&server, &[&["mem", "--json"], parts].concat(), is_simulated));
+        let printed_by_service = document(&printed_by_service(&server, &[&["mem", "--json"], parts].concat(), is_simulated));
         let read = document(&ttmon(Path::new("/nowhere"), &[&["mem", "--json", "--sim", SPEC, "--seed", "7"], parts].concat()).1);
         let names = |document: &Value| {
             let mut names = Vec::new();
@@ -255,8 +255,8 @@ fn figures_are_the_same_with_and_without_a_service() {
             names.dedup();
             names
         };
-        assert_eq!(names(&told), names(&read), "{parts:?}");
-        assert_eq!(settled(told), settled(read), "{parts:?}");
+        assert_eq!(names(&printed_by_service), names(&read), "{parts:?}");
+        assert_eq!(settled(printed_by_service), settled(read), "{parts:?}");
     }
     let lines = |text: String| -> Vec<String> {
         let line = |line: &str| {
@@ -271,10 +271,10 @@ fn figures_are_the_same_with_and_without_a_service() {
         lines
     };
     let first = server.unix("/api/v1/processes").json()["processes"][0]["pid"].to_string();
-    let told = lines(told(&server, &["events", "--json"], |text| text.contains(&first)));
+    let printed_by_service = lines(printed_by_service(&server, &["events", "--json"], |text| text.contains(&first)));
     let read = lines(ttmon(Path::new("/nowhere"), &["events", "--json", "--sim", SPEC, "--seed", "7"]).1);
-    assert_eq!(told, read);
-    assert!(!told.is_empty());
+    assert_eq!(printed_by_service, read);
+    assert!(!printed_by_service.is_empty());
 }
 
 /// What somebody answers who is no service.
@@ -432,9 +432,17 @@ fn a_program_that_ended_is_told_of() {
     let pid = ended_program(&handover);
     let mem = || ttmon(&server.api, &["mem", "--json", "--buffers", "--pid", &pid]);
     server.until("told of", || mem().0 == Some(0));
-    let told = document(&mem().1);
-    assert_eq!((&told["origin"], &told["processes"][0]["status"]), (&"server".into(), &"dead".into()), "{told}");
-    assert_eq!((&told["buffers"][0]["size"], &told["processes"][0]["kinds"]["dram"]["used"]), (&1000.into(), &1000.into()), "{told}");
+    let printed_by_service = document(&mem().1);
+    assert_eq!(
+        (&printed_by_service["origin"], &printed_by_service["processes"][0]["status"]),
+        (&"server".into(), &"dead".into()),
+        "{printed_by_service}"
+    );
+    assert_eq!(
+        (&printed_by_service["buffers"][0]["size"], &printed_by_service["processes"][0]["kinds"]["dram"]["used"]),
+        (&1000.into(), &1000.into()),
+        "{printed_by_service}"
+    );
     let (code, text) = ttmon(&server.api, &["events", "--json", "--pid", &pid]);
     let ops: Vec<Value> = text.lines().map(|line| document(line)["op"].clone()).collect();
     assert_eq!((code, ops), (Some(0), vec!["open".into(), "alloc".into(), "exit".into()]));

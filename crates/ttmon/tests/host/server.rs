@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub(crate) const TOKEN: &str = "a-token-of-the-tests-0123456789";
 /// For what must come sooner or later, on a machine under any load.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -54,7 +54,7 @@ impl Server {
 
     pub(crate) fn ask(&self, request: &str) -> Answer {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
         Answer::to(stream, request)
     }
 
@@ -73,7 +73,7 @@ impl Server {
 
     /// Waits for something that must come.
     pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !is_so() {
             assert!(Instant::now() < deadline, "never {what}");
             thread::sleep(Duration::from_millis(20));

@@ -55,7 +55,7 @@ fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> Value {
 
 /// Not a test by itself.
 #[test]
-fn somebody_asks() {
+fn asker_process() {
     use std::io::{Read, Write};
     let (Some(path), Some(api)) = (std::env::var("ASK").ok(), std::env::var_os("API")) else { return };
     let mut stream = std::os::unix::net::UnixStream::connect(api).expect("a connection");

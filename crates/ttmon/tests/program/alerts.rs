@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::run::{Ran, ttmon};
+use crate::run::{CommandResult, ttmon};
 
 fn config(directory: &Path, text: &str, mode: u32) -> PathBuf {
     let path = directory.join("config.toml");
@@ -13,7 +13,7 @@ fn config(directory: &Path, text: &str, mode: u32) -> PathBuf {
     path
 }
 
-fn alerts(arguments: &str, file: &Path) -> Ran {
+fn alerts(arguments: &str, file: &Path) -> CommandResult {
     ttmon(&format!("alerts {arguments} --config {}", file.display()))
 }
 

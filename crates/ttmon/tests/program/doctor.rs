@@ -5,10 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::run::{Ran, root, ttmon, ttmon_at};
+use crate::run::{CommandResult, root, ttmon, ttmon_at};
 
 /// The line of a topic at this severity, and its remedy.
-fn finds(ran: &Ran, code: i32, line: &str, remedy: &str) {
+fn finds(ran: &CommandResult, code: i32, line: &str, remedy: &str) {
     assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
     let mut lines = ran.stdout.lines();
     let found = lines.find(|found| found.contains(line)).unwrap_or_else(|| panic!("no {line:?} in\n{}", ran.stdout));

@@ -7,13 +7,13 @@ use serde_json::Value;
 use ttmon_sim::{Machine, Spec};
 
 /// What a run left behind.
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ran {
+impl CommandResult {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {} {}", self.stdout, self.stderr))
     }
@@ -30,12 +30,12 @@ pub(crate) fn command(arguments: &str) -> Command {
     command
 }
 
-pub(crate) fn ran(output: Output) -> Ran {
+pub(crate) fn ran(output: Output) -> CommandResult {
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    CommandResult { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-pub(crate) fn ttmon(arguments: &str) -> Ran {
+pub(crate) fn ttmon(arguments: &str) -> CommandResult {
     ran(command(arguments).output().unwrap())
 }
 
@@ -51,6 +51,6 @@ pub(crate) fn write_root(spec: &str, directory: &Path) {
     machine.write(directory, 0, &vec![None; machine.process_count()]).unwrap();
 }
 
-pub(crate) fn ttmon_at(root: &Path, arguments: &str) -> Ran {
+pub(crate) fn ttmon_at(root: &Path, arguments: &str) -> CommandResult {
     ran(command(arguments).arg("--root").arg(root).output().unwrap())
 }

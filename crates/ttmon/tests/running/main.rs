@@ -5,9 +5,9 @@
 mod as_root;
 mod plainly;
 mod program;
+mod reports;
 mod signals;
 mod terminal;
-mod told;
 mod tools;
 
 use libtest_mimic::{Arguments, Trial};
@@ -20,7 +20,7 @@ fn main() {
     }
     // One thread: the cases start programs and wait for signals.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let cases = [plainly::CASES, signals::CASES, terminal::CASES, told::CASES].concat();
+    let cases = [plainly::CASES, signals::CASES, terminal::CASES, reports::CASES].concat();
     let for_root = as_root::CASES.iter().map(|(name, case)| trial(name, *case).with_ignored_flag(true));
     let trials = cases.iter().map(|(name, case)| trial(name, *case)).chain(for_root).collect();
     libtest_mimic::run(&arguments, trials).exit();

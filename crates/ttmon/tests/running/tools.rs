@@ -44,26 +44,26 @@ pub(crate) fn scripted(flags: &[&str], script: &str) -> Command {
     command
 }
 
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) output: Output,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-pub(crate) fn ran(command: &mut Command) -> Ran {
+pub(crate) fn ran(command: &mut Command) -> CommandResult {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    Ran { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
+    CommandResult { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
 }
 
-impl Ran {
+impl CommandResult {
     pub(crate) fn code(&self) -> Option<i32> {
         self.output.status.code()
     }
 }
 
 /// Runs a script with a report, which is returned.
-pub(crate) fn reported(script: &str) -> (Ran, Value) {
+pub(crate) fn reported(script: &str) -> (CommandResult, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
     let ran = ran(&mut scripted(&["--report", path.to_str().unwrap()], script));
@@ -101,11 +101,11 @@ impl Running {
         child.wait().unwrap()
     }
 
-    pub(crate) fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> CommandResult {
         drop(self.child.stdin.take());
         let output = self.child.wait_with_output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        Ran { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
+        CommandResult { stdout: text(&output.stdout), stderr: text(&output.stderr), output }
     }
 }
 

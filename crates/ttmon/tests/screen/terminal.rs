@@ -10,7 +10,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use vt100::Parser;
 
 /// A machine under heavy load gets this long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the emulator knows, and how many bytes it was given.
 struct Seen {
@@ -108,7 +108,7 @@ impl Terminal {
 
     /// Waits until the screen is as wanted, and returns it.
     pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let (lock, changed) = &*self.seen;
         let mut seen = lock.lock().unwrap();
         loop {
@@ -140,7 +140,7 @@ impl Terminal {
 
     /// Waits for the end, and returns how it ended and what the terminal is like then.
     pub(crate) fn end(mut self) -> (portable_pty::ExitStatus, After) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,

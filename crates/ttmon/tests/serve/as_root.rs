@@ -34,9 +34,9 @@ fn p2_whose_an_abandoned_socket_is() {
 }
 
 /// A small tmpfs that is gone at the end.
-struct Small(PathBuf);
+struct SmallTmpfs(PathBuf);
 
-impl Small {
+impl SmallTmpfs {
     fn mount(at: &Path) -> Self {
         let status = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m,mode=755", "none"]).arg(at).status().unwrap();
         assert!(status.success());
@@ -48,7 +48,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallTmpfs {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
@@ -61,7 +61,7 @@ fn p12_a_full_state_directory() {
     const MANY: u64 = 100_000;
     let mut server = Server::with(&["--log", "json"]);
     server.kill();
-    let small = Small::mount(&server.state());
+    let small = SmallTmpfs::mount(&server.state());
     server.start_again();
     let mut client = server.connect();
     let all: Vec<Request> = (0..MANY).map(|id| alloc(0, id, 1, DRAM)).collect();

@@ -110,14 +110,14 @@ fn p6_without_descriptors_it_sheds_and_recovers() {
     let crowd: Vec<UnixStream> = (0..300).map_while(|_| UnixStream::connect(server.socket()).ok()).collect();
     assert_eq!(kept.usage(0).dram, 5, "who was there is served");
     let shed = crowd.iter().rev().take(1).all(|stream| {
-        stream.set_read_timeout(Some(crate::server::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(crate::server::TIMEOUT)).unwrap();
         matches!((&*stream).read(&mut [0; 1]), Ok(0) | Err(_))
     });
     assert!(shed, "the last of {} is told to go", crowd.len());
     drop(crowd);
     server.until("it recovers", || {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
-        stream.set_read_timeout(Some(crate::server::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(crate::server::TIMEOUT)).unwrap();
         stream.write_all(Request::new(Type::Query).encode(Size::B144).as_bytes()).is_ok() && stream.read_exact(&mut [0; 144]).is_ok()
     });
     child.kill().unwrap();
@@ -363,7 +363,7 @@ fn it_is_ready_when_it_says_so() {
     let server = Server::start();
     let notify = server.directory.path().join("notify.sock");
     let listener = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    listener.set_read_timeout(Some(crate::server::PATIENCE)).unwrap();
+    listener.set_read_timeout(Some(crate::server::TIMEOUT)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttmon"));
     command.args(["serve", "--listen", "off", "--socket"]).arg(server.directory.path().join("c.sock"));
     command.arg("--state-dir").arg(server.directory.path().join("c")).arg("--api").arg(server.directory.path().join("api3.sock"));

@@ -15,7 +15,7 @@ use serde_json::Value;
 use ttmon_wire::allocation::{DeviceInfo, Request, Size, Type, Usage};
 
 /// Longer than anything takes here; only a defect waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const DRAM: u8 = 0;
 pub(crate) const L1: u8 = 1;
@@ -115,7 +115,7 @@ impl Server {
     }
 
     pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !is_so() {
             assert!(Instant::now() < end, "{what}: not so\n{}\n{}", self.output(), self.errors());
             std::thread::yield_now();
@@ -206,7 +206,7 @@ pub(crate) fn free(device: i32, id: u64) -> Request {
 impl Client {
     pub(crate) fn new(socket: &Path, size: Size) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { stream, size }
     }
 

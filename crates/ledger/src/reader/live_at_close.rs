@@ -23,7 +23,7 @@ pub(super) fn complete(region: &Region, frame: &mut Frame, left: &mut Vec<Entry>
                 let row = frame.rows.get(row_index(entry.allocator, entry.kind));
                 let belongs = row.is_some_and(|row| row.is_used && row.begun < entry.event && entry.event <= row.epoch);
                 if belongs && seen.insert(entry.event) {
-                    entry.know_names(&frame.counters);
+                    entry.drop_unknown_names(&frame.counters);
                     left.push(entry);
                 }
             }

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use ttmon_model::Snapshot;
 use ttmon_model::units::UnixTime;
 
-use crate::limits::HAPPENINGS_MAX;
+use crate::limits::EVENTS_MAX;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct ServiceEvent {
     /// Counts up, from a number that is higher with each start of the service.
     pub id: u64,
     /// When, on the clock that never jumps.
@@ -19,12 +19,12 @@ pub struct Happening {
     /// When, for people, by the clock of that moment.
     pub time: UnixTime,
     /// What.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// The service began to look; nothing is known of before.
     Started,
     /// A device was seen for the first time, or another one in its place.
@@ -98,7 +98,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl EventKind {
     /// The word for its sort, as streams and documents name it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -117,39 +117,39 @@ impl What {
     }
 }
 
-impl Happening {
+impl ServiceEvent {
     /// The document of it.
     pub fn json(&self) -> Value {
         let mut document = json!({"id": self.id, "time": self.time.rfc3339(), "event": self.what.name()});
         match &self.what {
-            What::Started | What::Readable => {}
-            What::Appeared { device, board } => {
+            EventKind::Started | EventKind::Readable => {}
+            EventKind::Appeared { device, board } => {
                 document["device"] = json!(device);
                 document["board"] = json!(board);
             }
-            What::Left { device } => document["device"] = json!(device),
-            What::State { device, from, to } => {
+            EventKind::Left { device } => document["device"] = json!(device),
+            EventKind::State { device, from, to } => {
                 document["device"] = json!(device);
                 document["from"] = json!(from);
                 document["to"] = json!(to);
             }
-            What::Health { device, from, to, reasons } => {
+            EventKind::Health { device, from, to, reasons } => {
                 document["device"] = json!(device);
                 document["from"] = json!(from);
                 document["to"] = json!(to);
                 document["reasons"] = json!(reasons);
             }
-            What::Clock { millis } => document["jump_s"] = json!(*millis as f64 / 1000.0),
-            What::Gap { missed } => document["missed"] = json!(missed),
-            What::Unreadable { why } => document["reason"] = json!(why),
-            What::Alert { device, rule, severity, is_firing, summary } => {
+            EventKind::Clock { millis } => document["jump_s"] = json!(*millis as f64 / 1000.0),
+            EventKind::Gap { missed } => document["missed"] = json!(missed),
+            EventKind::Unreadable { why } => document["reason"] = json!(why),
+            EventKind::Alert { device, rule, severity, is_firing, summary } => {
                 document["device"] = json!(device);
                 document["rule"] = json!(rule);
                 document["severity"] = json!(severity);
                 document["state"] = json!(if *is_firing { "firing" } else { "resolved" });
                 document["summary"] = json!(summary);
             }
-            What::Receiver { receiver, error } => {
+            EventKind::Receiver { receiver, error } => {
                 document["receiver"] = json!(receiver);
                 document["state"] = json!(if error.is_some() { "failing" } else { "ok" });
                 document["reason"] = json!(error);
@@ -162,7 +162,7 @@ impl Happening {
 /// The last things that happened, bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    last: VecDeque<Happening>,
+    last: VecDeque<ServiceEvent>,
     /// The number before the first.
     begin: u64,
     told: u64,
@@ -176,25 +176,25 @@ impl Journal {
     }
 
     /// Adds one, and forgets the oldest where there are too many.
-    pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: What) -> Happening {
+    pub(crate) fn add(&mut self, at: Duration, time: UnixTime, what: EventKind) -> ServiceEvent {
         self.told += 1;
-        let happening = Happening { id: self.last_id(), at, time, what };
-        if self.last.len() >= HAPPENINGS_MAX {
+        let event = ServiceEvent { id: self.last_id(), at, time, what };
+        if self.last.len() >= EVENTS_MAX {
             self.last.pop_front();
         }
-        self.last.push_back(happening.clone());
-        happening
+        self.last.push_back(event.clone());
+        event
     }
 
     /// Those after number `id`, oldest first. A number that was not reached yet is of a life in which the clock was ahead: all are new.
-    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &Happening> {
+    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &ServiceEvent> {
         let id = if id > self.last_id() { 0 } else { id };
-        self.last.iter().filter(move |happening| happening.id > id)
+        self.last.iter().filter(move |event| event.id > id)
     }
 
     /// Those from a moment on.
-    pub(crate) fn since(&self, at: Duration) -> impl Iterator<Item = &Happening> {
-        self.last.iter().filter(move |happening| happening.at >= at)
+    pub(crate) fn since(&self, at: Duration) -> impl Iterator<Item = &ServiceEvent> {
+        self.last.iter().filter(move |event| event.at >= at)
     }
 
     /// The number of the newest.
@@ -209,25 +209,25 @@ impl Journal {
 }
 
 /// What is different now.
-pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<What> {
+pub(crate) fn differences(before: &Snapshot, now: &Snapshot) -> Vec<EventKind> {
     let mut found = Vec::new();
     for device in &now.devices {
         let id = device.id.0;
         match before.device(device.id).filter(|before| before.may_be(device)) {
-            None => found.push(What::Appeared { device: id, board: device.label() }),
+            None => found.push(EventKind::Appeared { device: id, board: device.label() }),
             Some(before) => {
                 if before.state != device.state {
-                    found.push(What::State { device: id, from: before.state.name(), to: device.state.name() });
+                    found.push(EventKind::State { device: id, from: before.state.name(), to: device.state.name() });
                 }
                 if before.health != device.health {
                     let reasons = device.health_reasons.clone();
-                    found.push(What::Health { device: id, from: before.health.name(), to: device.health.name(), reasons });
+                    found.push(EventKind::Health { device: id, from: before.health.name(), to: device.health.name(), reasons });
                 }
             }
         }
     }
     let left = before.devices.iter().filter(|device| now.device(device.id).is_none());
-    found.extend(left.map(|device| What::Left { device: device.id.0 }));
+    found.extend(left.map(|device| EventKind::Left { device: device.id.0 }));
     found
 }
 
@@ -238,14 +238,14 @@ mod tests {
     #[test]
     fn the_journal_is_bounded_and_goes_on_counting() {
         let mut journal = Journal::default();
-        for second in 0..(HAPPENINGS_MAX as u64 + 10) {
-            journal.add(Duration::from_secs(second), UnixTime(second), What::Readable);
+        for second in 0..(EVENTS_MAX as u64 + 10) {
+            journal.add(Duration::from_secs(second), UnixTime(second), EventKind::Readable);
         }
-        assert_eq!(journal.after(0).count(), HAPPENINGS_MAX);
+        assert_eq!(journal.after(0).count(), EVENTS_MAX);
         assert_eq!(journal.after(0).next().map(|first| first.id), Some(11));
-        assert_eq!(journal.last_id(), HAPPENINGS_MAX as u64 + 10);
+        assert_eq!(journal.last_id(), EVENTS_MAX as u64 + 10);
         assert_eq!(journal.after(journal.last_id() - 1).count(), 1);
-        assert_eq!(journal.since(Duration::from_secs(HAPPENINGS_MAX as u64 + 5)).count(), 5);
+        assert_eq!(journal.since(Duration::from_secs(EVENTS_MAX as u64 + 5)).count(), 5);
     }
 
     /// A reader that comes back after a restart hears of everything since, also where the clock was set back meanwhile.
@@ -253,7 +253,7 @@ mod tests {
     fn numbers_go_on_over_a_restart() {
         let start = |second: u64, events: u64| {
             let mut journal = Journal::starting(UnixTime(second * 1_000_000_000));
-            (0..events).for_each(|second| drop(journal.add(Duration::from_secs(second), UnixTime(0), What::Readable)));
+            (0..events).for_each(|second| drop(journal.add(Duration::from_secs(second), UnixTime(0), EventKind::Readable)));
             journal
         };
         let seen = start(1_700_000_000, 500).last_id();
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn documents_name_their_sort() {
-        let what = What::Clock { millis: -90_500 };
-        let document = Happening { id: 7, at: Duration::ZERO, time: UnixTime(0), what }.json();
+        let what = EventKind::Clock { millis: -90_500 };
+        let document = ServiceEvent { id: 7, at: Duration::ZERO, time: UnixTime(0), what }.json();
         assert_eq!(document, json!({"id": 7, "time": "1970-01-01T00:00:00.000Z", "event": "clock", "jump_s": -90.5}));
     }
 }

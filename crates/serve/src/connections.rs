@@ -41,7 +41,7 @@ impl From<IpAddr> for Holder {
 
 /// The connections of one listener, or the event streams of all.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct Connections {
     most: usize,
     open: Mutex<Open>,
 }
@@ -68,8 +68,8 @@ struct Entry {
 
 /// A connection's place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    crowd: Arc<Crowd>,
+pub(crate) struct ConnectionSlot {
+    crowd: Arc<Connections>,
     number: u64,
     entry: Arc<Entry>,
 }
@@ -77,13 +77,13 @@ pub(crate) struct Seat {
 /// Connections that were asked to end and have not yet: those of a kernel that waits for their senders may take long.
 const LEAVING_MAX: usize = 512;
 
-impl Crowd {
+impl Connections {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
     /// A place, and whether another connection had to end for it.
-    pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> (Seat, bool) {
+    pub(crate) async fn enter(self: &Arc<Self>, holder: Holder) -> (ConnectionSlot, bool) {
         while self.lock().leaving.len() >= LEAVING_MAX {
             tokio::task::yield_now().await;
         }
@@ -98,7 +98,7 @@ impl Crowd {
         let entry = Arc::new(Entry { holder, answers: AtomicUsize::new(0), leave: Notify::new() });
         open.staying.entry(holder).or_default().insert(number, Arc::clone(&entry));
         drop(open);
-        (Seat { crowd: Arc::clone(self), number, entry }, is_full)
+        (ConnectionSlot { crowd: Arc::clone(self), number, entry }, is_full)
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -132,7 +132,7 @@ impl Open {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// Runs a connection until it ends, or has to make place; `None` then.
     pub(crate) async fn hold<T>(&self, connection: impl Future<Output = T>) -> Option<T> {
         let (mut connection, mut leave) = (pin!(connection), pin!(self.entry.leave.notified()));
@@ -150,7 +150,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.crowd.lock();
         open.leaving.remove(&self.number);
@@ -211,7 +211,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work)
     }
 
-    async fn enter(crowd: &Arc<Crowd>, holder: Holder, count: usize) -> Vec<Seat> {
+    async fn enter(crowd: &Arc<Connections>, holder: Holder, count: usize) -> Vec<ConnectionSlot> {
         let mut seats = Vec::new();
         for _ in 0..count {
             seats.push(crowd.enter(holder).await.0);
@@ -219,14 +219,14 @@ mod tests {
         seats
     }
 
-    fn leaving(seats: &[Seat]) -> Vec<bool> {
+    fn leaving(seats: &[ConnectionSlot]) -> Vec<bool> {
         seats.iter().map(|seat| seat.crowd.lock().leaving.contains(&seat.number)).collect()
     }
 
     #[test]
     fn newcomer_takes_the_place_of_the_largest_holder() {
         run(async {
-            let crowd = Crowd::new(4);
+            let crowd = Connections::new(4);
             let root = enter(&crowd, Holder::User(0), 1).await;
             let attacker = enter(&crowd, Holder::User(7), 3).await;
             let (user, has_pushed) = crowd.enter(Holder::User(8)).await;
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn idle_connections_go_before_answered_ones() {
         run(async {
-            let crowd = Crowd::new(3);
+            let crowd = Connections::new(3);
             let seats = enter(&crowd, Holder::User(7), 3).await;
             let answering = seats[0].answering();
             let more = enter(&crowd, Holder::User(7), 3).await;

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 
 /// Whose turn it is.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct AnswerQueue {
     making: Arc<Semaphore>,
     /// What answers may take until they are sent, in KiB.
     room: Arc<Semaphore>,
@@ -41,13 +41,13 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-impl Default for Turns {
+impl Default for AnswerQueue {
     fn default() -> Self {
         Self::bounded([ANSWERS_KIB_MAX, ANSWERS_KIB_PER_USER_MAX])
     }
 }
 
-impl Turns {
+impl AnswerQueue {
     fn bounded(kib_max: [usize; 2]) -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self { making: semaphore(TURNS_AT_ONCE), room: semaphore(kib_max[0]), kib_max, users: Mutex::default() }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn one_who_asks_a_lot_holds_up_nobody_else() {
         run(async {
-            let turns = Arc::new(Turns::default());
+            let turns = Arc::new(AnswerQueue::default());
             let (release, held) = mpsc::channel::<()>();
             let slow = Arc::clone(&turns);
             let first = tokio::spawn(async move { slow.make(View::User(7), move || held.recv().map_or(text(1), |()| text(1))).await });
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_not_taken_has_a_bound() {
         run(async {
-            let turns = Turns::bounded([100, 60]);
+            let turns = AnswerQueue::bounded([100, 60]);
             let first = turns.make(View::User(7), || text(30)).await.expect("an answer");
             let part = first.slice(0..10);
             drop(first);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn leaving_gives_no_place_back() {
         run(async {
-            let turns = Arc::new(Turns::default());
+            let turns = Arc::new(AnswerQueue::default());
             let (release, held) = mpsc::channel::<()>();
             let (begun, begins) = mpsc::channel::<()>();
             let asked = Arc::clone(&turns);

@@ -16,7 +16,7 @@ use ttmon_sys::refuse_descriptors;
 
 /// Why the service cannot listen.
 #[derive(Debug)]
-pub enum DoorError {
+pub enum EndpointError {
     /// Another service has it: where, and the pid of the service if that is known.
     Taken(PathBuf, Option<u32>),
     /// Something else is in its place, which is not ours to remove.
@@ -27,7 +27,7 @@ pub enum DoorError {
     Address(SocketAddr, io::Error),
 }
 
-impl fmt::Display for DoorError {
+impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken(path, pid) => {
@@ -46,14 +46,14 @@ impl fmt::Display for DoorError {
     }
 }
 
-impl std::error::Error for DoorError {}
+impl std::error::Error for EndpointError {}
 
 /// Connections that may wait to be accepted. The kernel drops what is beyond, and a peer tries again a second later.
 const BACKLOG: i32 = 4096;
 
 /// A Unix socket.
 #[derive(Debug)]
-pub(crate) struct UnixDoor {
+pub(crate) struct UnixEndpoint {
     pub(crate) listener: UnixListener,
     /// Whether nobody can send descriptors along: one is closed by whoever reads, which may take as long as its sender likes.
     pub(crate) refuses_descriptors: bool,
@@ -69,7 +69,7 @@ struct Name {
     _lock: File,
 }
 
-impl UnixDoor {
+impl UnixEndpoint {
     /// One that somebody else opened, systemd for one: its name is not ours.
     pub(crate) fn inherited(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -77,8 +77,8 @@ impl UnixDoor {
     }
 
     /// Takes the place. A socket that a dead service left is replaced; anything else is left alone.
-    pub(crate) fn open(path: &Path) -> Result<Self, DoorError> {
-        let wrap = |error| DoorError::Path(path.to_owned(), error);
+    pub(crate) fn open(path: &Path) -> Result<Self, EndpointError> {
+        let wrap = |error| EndpointError::Path(path.to_owned(), error);
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             make(directory).map_err(wrap)?;
         }
@@ -93,20 +93,20 @@ impl UnixDoor {
             .mode(0o600)
             .custom_flags(flags)
             .open(&name)
-            .map_err(|error| DoorError::Path(PathBuf::from(&name), error))?;
+            .map_err(|error| EndpointError::Path(PathBuf::from(&name), error))?;
         if !lock.metadata().map_err(wrap)?.is_file() {
-            return Err(DoorError::Path(PathBuf::from(name), io::Error::other("it is no plain file")));
+            return Err(EndpointError::Path(PathBuf::from(name), io::Error::other("it is no plain file")));
         }
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| DoorError::Taken(path.to_owned(), locks::holder(&lock)))?;
+            .map_err(|_| EndpointError::Taken(path.to_owned(), locks::holder(&lock)))?;
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.file_type().is_socket() => {
                 if is_listened_at(path) {
-                    return Err(DoorError::Taken(path.to_owned(), None));
+                    return Err(EndpointError::Taken(path.to_owned(), None));
                 }
                 fs::remove_file(path).map_err(wrap)?;
             }
-            Ok(_) => return Err(DoorError::Foreign(path.to_owned())),
+            Ok(_) => return Err(EndpointError::Foreign(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(wrap(error)),
         }
@@ -137,7 +137,7 @@ fn is_listened_at(path: &Path) -> bool {
     matches!(rustix::net::connect(&socket, &address), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
 }
 
-impl Drop for UnixDoor {
+impl Drop for UnixEndpoint {
     /// Only what is still ours is removed. The lock's file stays: removing it would let two hold it.
     fn drop(&mut self) {
         let Some(name) = &self.name else { return };
@@ -149,12 +149,12 @@ impl Drop for UnixDoor {
 
 /// A TCP port.
 #[derive(Debug)]
-pub(crate) struct TcpDoor {
+pub(crate) struct TcpEndpoint {
     pub(crate) listener: TcpListener,
     address: SocketAddr,
 }
 
-impl TcpDoor {
+impl TcpEndpoint {
     /// One that somebody else opened, systemd for one.
     pub(crate) fn inherited(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -163,8 +163,8 @@ impl TcpDoor {
     }
 
     /// Listens.
-    pub(crate) fn open(address: SocketAddr) -> Result<Self, DoorError> {
-        let wrap = |error| DoorError::Address(address, error);
+    pub(crate) fn open(address: SocketAddr) -> Result<Self, EndpointError> {
+        let wrap = |error| EndpointError::Address(address, error);
         let listener = TcpListener::bind(address).map_err(wrap)?;
         rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
         listener.set_nonblocking(true).map_err(wrap)?;
@@ -248,8 +248,8 @@ mod tests {
     fn a_place_is_taken_once_and_given_back() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("deep/api.sock");
-        let door = UnixDoor::open(&path).expect("a door");
-        assert!(matches!(UnixDoor::open(&path), Err(DoorError::Taken(..))));
+        let door = UnixEndpoint::open(&path).expect("a door");
+        assert!(matches!(UnixEndpoint::open(&path), Err(EndpointError::Taken(..))));
         let peer = UnixStream::connect(&path).expect("a connection");
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -268,13 +268,13 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let stale = directory.path().join("stale.sock");
         drop(UnixListener::bind(&stale).expect("a socket"));
-        assert!(UnixDoor::open(&stale).is_ok());
+        assert!(UnixEndpoint::open(&stale).is_ok());
         let file = directory.path().join("file");
         fs::write(&file, "precious").expect("a file");
-        assert!(matches!(UnixDoor::open(&file), Err(DoorError::Foreign(_))));
+        assert!(matches!(UnixEndpoint::open(&file), Err(EndpointError::Foreign(_))));
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        assert!(matches!(UnixDoor::open(&link), Err(DoorError::Foreign(_))));
+        assert!(matches!(UnixEndpoint::open(&link), Err(EndpointError::Foreign(_))));
         assert_eq!(fs::read_to_string(&file).expect("the file"), "precious");
     }
 
@@ -285,11 +285,11 @@ mod tests {
         let lock = directory.path().join("fifo.sock.lock");
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
         let _reader = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&lock).expect("its reader");
-        let refusal = UnixDoor::open(&directory.path().join("fifo.sock")).expect_err("no lock");
+        let refusal = UnixEndpoint::open(&directory.path().join("fifo.sock")).expect_err("no lock");
         assert!(refusal.to_string().contains("no plain file"), "{refusal}");
         let live = directory.path().join("live.sock");
         let owner = UnixListener::bind(&live).expect("another's");
-        assert!(matches!(UnixDoor::open(&live), Err(DoorError::Taken(..))));
+        assert!(matches!(UnixEndpoint::open(&live), Err(EndpointError::Taken(..))));
         assert!(UnixStream::connect(&live).is_ok() && owner.accept().is_ok());
     }
 
@@ -298,7 +298,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("api.sock");
         let given = UnixListener::bind(&path).expect("a socket");
-        let door = UnixDoor::inherited(given.try_clone().expect("a copy")).expect("a door");
+        let door = UnixEndpoint::inherited(given.try_clone().expect("a copy")).expect("a door");
         let _early = UnixStream::connect(&path).expect("a connection");
         assert!(door.listener.accept().is_ok());
         drop(door);
@@ -309,7 +309,7 @@ mod tests {
     fn a_later_service_keeps_its_socket() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("api.sock");
-        let door = UnixDoor::open(&path).expect("a door");
+        let door = UnixEndpoint::open(&path).expect("a door");
         fs::remove_file(&path).expect("removed by somebody");
         let _other = UnixListener::bind(&path).expect("another's");
         drop(door);

@@ -16,21 +16,21 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::limits::{WRITE_BYTES_PER_S_MIN, WRITE_TIMEOUT};
 use crate::service::Service;
 
-pub(crate) struct Patient<S> {
+pub(crate) struct WriteDeadline<S> {
     stream: S,
     service: Arc<Service>,
     /// Since when the peer takes nothing, and until when it may; `None` while it takes something.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
-    debt: Debt,
+    debt: OverdueTime,
     /// Whether something came that was not answered yet.
     is_asking: Arc<AtomicBool>,
 }
 
 /// How long we waited for a peer, less what it paid off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Debt(Duration);
+struct OverdueTime(Duration);
 
-impl Debt {
+impl OverdueTime {
     fn waited(&mut self, time: Duration) {
         self.0 += time;
     }
@@ -45,9 +45,9 @@ impl Debt {
     }
 }
 
-impl<S> Patient<S> {
+impl<S> WriteDeadline<S> {
     pub(crate) fn new(stream: S, service: Arc<Service>) -> Self {
-        Self { stream, service, waiting: None, debt: Debt::default(), is_asking: Arc::default() }
+        Self { stream, service, waiting: None, debt: OverdueTime::default(), is_asking: Arc::default() }
     }
 
     /// Whether the peer began a question that it has no answer to. One that only holds a connection open is not slow.
@@ -77,7 +77,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
@@ -88,7 +88,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.judge(context, poll, |written| *written)
@@ -120,7 +120,7 @@ mod tests {
 
     /// Seconds until a peer is cut off that takes so many bytes every so often; `None` if it is not within an hour.
     fn cut_off_after(bytes: usize, every: u64) -> Option<u64> {
-        let mut debt = Debt::default();
+        let mut debt = OverdueTime::default();
         let mut seconds = 0;
         while seconds < 3600 {
             if debt.left() < Duration::from_secs(every) {

@@ -10,7 +10,7 @@ use ttmon_model::select::Selection;
 use ttmon_print::{AppField, CsvOptions, GpuField};
 use ttmon_sim::Spec;
 
-use crate::cli::{Everywhere, SnapshotArgs};
+use crate::cli::{GlobalArgs, SnapshotArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::terminal::Terminal;
@@ -20,7 +20,7 @@ const READ_TIMEOUT_DEFAULT: Duration = Duration::from_millis(200);
 
 /// Which machine.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum CliTarget {
     Real,
     Below(PathBuf),
     Simulated(Spec, u64),
@@ -29,7 +29,7 @@ pub(crate) enum Place {
 /// What every command needs to know.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) place: Place,
+    pub(crate) place: CliTarget,
     pub(crate) selection: Selection,
     pub(crate) read_timeout: Duration,
     pub(crate) cluster: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(crate) struct Context {
 }
 
 /// How a snapshot looks.
-pub(crate) enum Look {
+pub(crate) enum SnapshotFormat {
     Table,
     List,
     Query(Vec<Section>),
@@ -63,7 +63,7 @@ pub(crate) enum Repeat {
 
 /// A snapshot as asked for.
 pub(crate) struct Snapshot {
-    pub(crate) look: Look,
+    pub(crate) look: SnapshotFormat,
     pub(crate) repeat: Repeat,
     pub(crate) processes: bool,
     pub(crate) output: Output,
@@ -73,12 +73,12 @@ pub(crate) struct Snapshot {
 
 impl Context {
     /// Of any command. `more` are devices named as arguments.
-    pub(crate) fn new(common: &Everywhere, more: &[String]) -> Result<Self, Failure> {
+    pub(crate) fn new(common: &GlobalArgs, more: &[String]) -> Result<Self, Failure> {
         Self::of_devices(common, common.device.iter().chain(&common.id).chain(more))
     }
 
     /// Of a command in which `-d` may be something else: these lists name the devices.
-    pub(crate) fn of_devices<'a>(common: &Everywhere, lists: impl Iterator<Item = &'a String>) -> Result<Self, Failure> {
+    pub(crate) fn of_devices<'a>(common: &GlobalArgs, lists: impl Iterator<Item = &'a String>) -> Result<Self, Failure> {
         let mut selection = Selection::default();
         for list in lists {
             selection.extend(Selection::parse(list).map_err(Failure::usage)?);
@@ -107,7 +107,7 @@ impl Context {
 }
 
 /// Flags first, then the environment; a flag for one place silences the variable for the other.
-fn place(common: &Everywhere) -> Result<Place, Failure> {
+fn place(common: &GlobalArgs) -> Result<CliTarget, Failure> {
     if common.root.is_some() && common.sim.is_some() {
         return Err(Failure::usage("--root and --sim both name a machine; give one of them"));
     }
@@ -121,20 +121,20 @@ fn place(common: &Everywhere) -> Result<Place, Failure> {
     }
     if let Some(spec) = sim {
         let spec = Spec::parse(&spec).map_err(|error| Failure::usage(format!("--sim {spec}: {error}")))?;
-        return Ok(Place::Simulated(spec, common.seed.unwrap_or_default()));
+        return Ok(CliTarget::Simulated(spec, common.seed.unwrap_or_default()));
     }
     if common.seed.is_some() {
         return Err(Failure::usage("--seed is the seed of a simulation; it goes with --sim"));
     }
     match root {
-        Some(root) if root.is_dir() => Ok(Place::Below(root)),
+        Some(root) if root.is_dir() => Ok(CliTarget::Below(root)),
         Some(root) => Err(Failure::new(format!("--root {}: not a directory; give the folder that stands for /", root.display()))),
-        None => Ok(Place::Real),
+        None => Ok(CliTarget::Real),
     }
 }
 
 /// Reads the flags of the snapshot. With `-q`, words of `-d` are sections.
-pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Context, Snapshot), Failure> {
+pub(crate) fn snapshot(common: &GlobalArgs, args: &SnapshotArgs) -> Result<(Context, Snapshot), Failure> {
     let (sections, lists) = if args.query { sections_of(&common.device)? } else { (Vec::new(), common.device.clone()) };
     let context = Context::of_devices(common, lists.iter().chain(&common.id))?.with_deep(args.deep);
     let look = look(common, args, sections.clone())?;
@@ -148,17 +148,17 @@ pub(crate) fn snapshot(common: &Everywhere, args: &SnapshotArgs) -> Result<(Cont
             "-f writes one snapshot, whole or not at all; with -w or -l send standard output to a file instead: > FILE",
         ));
     }
-    if args.no_processes && matches!(look, Look::Apps(..)) {
+    if args.no_processes && matches!(look, SnapshotFormat::Apps(..)) {
         return Err(Failure::usage("--query-compute-apps lists processes, which --no-processes leaves out"));
     }
     let samples = match &look {
-        Look::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
-        Look::Gpu(fields, _) => most(fields.iter().map(GpuField::samples)),
-        Look::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
+        SnapshotFormat::Fields(fields, _) => most(fields.iter().map(|field| field.samples)),
+        SnapshotFormat::Gpu(fields, _) => most(fields.iter().map(GpuField::samples)),
+        SnapshotFormat::Query(_) if !sections.is_empty() => most(in_sections(&sections)),
         _ => Samples::One,
     };
     // A list of devices says nothing of processes.
-    let processes = !args.no_processes && !matches!(look, Look::List);
+    let processes = !args.no_processes && !matches!(look, SnapshotFormat::List);
     Ok((context, Snapshot { look, repeat, processes, output, samples }))
 }
 
@@ -192,7 +192,7 @@ fn sections_of(lists: &[String]) -> Result<(Vec<Section>, Vec<String>), Failure>
     Ok((sections, devices))
 }
 
-fn look(common: &Everywhere, args: &SnapshotArgs, sections: Vec<Section>) -> Result<Look, Failure> {
+fn look(common: &GlobalArgs, args: &SnapshotArgs, sections: Vec<Section>) -> Result<SnapshotFormat, Failure> {
     let chosen = [
         ("--json", common.json),
         ("-L", args.list),
@@ -211,24 +211,24 @@ fn look(common: &Everywhere, args: &SnapshotArgs, sections: Vec<Section>) -> Res
         let find = |name: &String| {
             DeviceField::find(name).ok_or_else(|| Failure::usage(format!("--fields: no field {name:?}; see --help-fields")))
         };
-        return Ok(Look::Fields(words(list).iter().map(find).collect::<Result<_, _>>()?, options));
+        return Ok(SnapshotFormat::Fields(words(list).iter().map(find).collect::<Result<_, _>>()?, options));
     }
     if let Some(list) = &args.query_gpu {
         let parse = |name: &String| GpuField::parse(name).map_err(|error| Failure::usage(format!("--query-gpu: {error}")));
-        return Ok(Look::Gpu(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
+        return Ok(SnapshotFormat::Gpu(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
     }
     if let Some(list) = &args.query_compute_apps {
         let parse = |name: &String| AppField::parse(name).map_err(|error| Failure::usage(format!("--query-compute-apps: {error}")));
-        return Ok(Look::Apps(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
+        return Ok(SnapshotFormat::Apps(words(list).iter().map(parse).collect::<Result<_, _>>()?, options));
     }
     if args.format.is_some() {
         return Err(Failure::usage("--format is the form of --fields, --query-gpu or --query-compute-apps; give one of them too"));
     }
     Ok(match () {
-        () if common.json => Look::Json,
-        () if args.list => Look::List,
-        () if args.query => Look::Query(sections),
-        () => Look::Table,
+        () if common.json => SnapshotFormat::Json,
+        () if args.list => SnapshotFormat::List,
+        () if args.query => SnapshotFormat::Query(sections),
+        () => SnapshotFormat::Table,
     })
 }
 
@@ -248,7 +248,7 @@ fn csv_options(format: Option<&str>) -> Result<CsvOptions, Failure> {
     Ok(options)
 }
 
-fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat, Failure> {
+fn repeat(args: &SnapshotArgs, look: &SnapshotFormat, terminal: Terminal) -> Result<Repeat, Failure> {
     let refresh = args.refresh.as_deref().map(parse_refresh).transpose()?;
     if args.watch && (args.loop_interval.is_some() || args.loop_ms.is_some()) {
         return Err(Failure::usage("-w and -l both repeat; give one of them"));
@@ -256,7 +256,7 @@ fn repeat(args: &SnapshotArgs, look: &Look, terminal: Terminal) -> Result<Repeat
     if args.watch {
         let interval = refresh.unwrap_or(REFRESH_DEFAULT);
         // What a program reads is printed one after the other.
-        let is_for_people = matches!(look, Look::Table | Look::List | Look::Query(_));
+        let is_for_people = matches!(look, SnapshotFormat::Table | SnapshotFormat::List | SnapshotFormat::Query(_));
         return Ok(if is_for_people && terminal.is_terminal { Repeat::Watch(interval) } else { Repeat::Loop(interval) });
     }
     if refresh.is_some() {

@@ -12,12 +12,12 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-pub(crate) struct Guarded<P: Send + 'static> {
+pub(crate) struct DescriptorGuard<P: Send + 'static> {
     /// There until the end, with what is given back when it is closed.
     inner: Option<(UnixStream, P)>,
 }
 
-impl<P: Send + 'static> Guarded<P> {
+impl<P: Send + 'static> DescriptorGuard<P> {
     pub(crate) fn new(stream: UnixStream, place: P) -> Self {
         Self { inner: Some((stream, place)) }
     }
@@ -34,7 +34,7 @@ fn peek(stream: &UnixStream) -> io::Result<()> {
     if seen.flags.contains(ReturnFlags::CTRUNC) { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
 }
 
-impl<P: Send + Unpin + 'static> AsyncRead for Guarded<P> {
+impl<P: Send + Unpin + 'static> AsyncRead for DescriptorGuard<P> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let stream = self.stream()?;
         loop {
@@ -48,7 +48,7 @@ impl<P: Send + Unpin + 'static> AsyncRead for Guarded<P> {
     }
 }
 
-impl<P: Send + Unpin + 'static> AsyncWrite for Guarded<P> {
+impl<P: Send + Unpin + 'static> AsyncWrite for DescriptorGuard<P> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(self.stream()?).poll_write(context, bytes)
     }
@@ -70,7 +70,7 @@ impl<P: Send + Unpin + 'static> AsyncWrite for Guarded<P> {
     }
 }
 
-impl<P: Send + 'static> Drop for Guarded<P> {
+impl<P: Send + 'static> Drop for DescriptorGuard<P> {
     fn drop(&mut self) {
         let Some((stream, place)) = self.inner.take() else { return };
         let Ok(stream) = stream.into_std() else { return };
@@ -99,7 +99,7 @@ mod tests {
             let (ours, mut theirs) = Peer::pair().expect("a pair");
             ours.set_nonblocking(true).expect("no waiting");
             send(&mut theirs);
-            let mut guarded = Guarded::new(UnixStream::from_std(ours)?, ());
+            let mut guarded = DescriptorGuard::new(UnixStream::from_std(ours)?, ());
             let mut bytes = [0; 16];
             let mut buffer = ReadBuf::new(&mut bytes);
             std::future::poll_fn(|context| Pin::new(&mut guarded).poll_read(context, &mut buffer)).await?;
@@ -128,7 +128,7 @@ mod tests {
         runtime.block_on(async {
             let (ours, mut theirs) = Peer::pair().expect("a pair");
             ours.set_nonblocking(true).expect("no waiting");
-            let mut guarded = Guarded::new(UnixStream::from_std(ours).expect("a stream"), ());
+            let mut guarded = DescriptorGuard::new(UnixStream::from_std(ours).expect("a stream"), ());
             let writing = tokio::spawn(async move {
                 tokio::task::yield_now().await;
                 theirs.write_all(b"x").map(|()| theirs)

@@ -7,7 +7,7 @@ use crate::access::View;
 use crate::problem::Problem;
 
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct RecorderSlots {
     most: usize,
     /// By user, as long as they have any.
     taken: Mutex<HashMap<View, usize>>,
@@ -16,11 +16,11 @@ pub(crate) struct Places {
 /// One of them, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    of: Arc<Places>,
+    of: Arc<RecorderSlots>,
     view: View,
 }
 
-impl Places {
+impl RecorderSlots {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn one_user_leaves_some_to_the_others() {
-        let places = Places::new(8);
+        let places = RecorderSlots::new(8);
         let take = |view: View| -> Result<Vec<Permit>, Problem> { (0..2).map(|_| places.take(view)).collect() };
         let first = [View::User(7), View::User(8), View::User(9)].map(|view| take(view).expect("a quarter"));
         assert_eq!(places.take(View::User(7)).err(), Some(Problem::Streams));

@@ -17,7 +17,7 @@ use crate::newest::Published;
 
 /// A process that ended.
 #[derive(Clone, Debug)]
-pub struct Past {
+pub struct EndedProcess {
     /// Its ledger, as it was left.
     pub departed: Arc<Departed>,
     /// Whose it was.
@@ -30,9 +30,9 @@ pub struct Past {
 type TakeLedgers = Box<dyn Fn(&[Arc<Found>]) + Send + Sync>;
 
 /// Who listens on the allocation socket, as far as others ask.
-pub struct Keeper {
+pub struct IntakeCallbacks {
     /// What it keeps of processes of a pid that ended.
-    pub past: Box<dyn Fn(u32) -> Vec<Past> + Send + Sync>,
+    pub past: Box<dyn Fn(u32) -> Vec<EndedProcess> + Send + Sync>,
     /// Ledgers of all processes that ended and are still kept.
     pub ended: Box<dyn Fn() -> Vec<Found> + Send + Sync>,
     /// Takes the ledgers of each sample. It must not wait.
@@ -41,13 +41,13 @@ pub struct Keeper {
     pub counters: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for IntakeCallbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keeper(..)")
     }
 }
 
-impl Past {
+impl EndedProcess {
     /// Whether somebody may see it.
     pub(crate) fn is_seen_by(&self, view: View) -> bool {
         match view {
