@@ -144,7 +144,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Run(args)) => run::run(&cli.common, args),
         Some(Command::Env { ops, no_stacks }) => Output::Stdout.write(env::run(*ops, !no_stacks)?.as_bytes()),
         Some(Command::Serve(args)) => serve::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
-        Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?, args),
+        Some(Command::Record(args)) => record::run(&Context::new(&cli.common, &[])?.with_deep(args.deep), args),
         Some(Command::Alias(args)) => Output::Stdout.write(alias::run(args)?.as_bytes()),
         Some(Command::Completions { shell }) => Output::Stdout.write(&pages::completions(*shell)?),
         Some(Command::Help { command }) => Output::Stdout.write(pages::help(command)?.as_bytes()),

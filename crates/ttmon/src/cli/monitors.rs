@@ -110,6 +110,9 @@ pub(crate) struct RecordArgs {
     /// Leave out live buffers, blocks of banks and events: a smaller file, and an empty memory view.
     #[arg(long)]
     pub(crate) no_buffers: bool,
+    /// Read the chips themselves too, as `ttmon --deep` does.
+    #[arg(long)]
+    pub(crate) deep: bool,
     /// End after this time: seconds, or 30s, 5m, 1h30m.
     #[arg(long, value_name = "TIME", value_parser = span::seconds)]
     pub(crate) duration: Option<Duration>,

@@ -72,6 +72,23 @@ fn some_devices_of_a_recording() {
 }
 
 #[test]
+fn utilization_is_recorded_with_deep() {
+    let directory = tempfile::tempdir().unwrap();
+    for (flag, is_deep) in [("--deep", true), ("", false)] {
+        let path = directory.path().join(format!("recording{flag}"));
+        assert!(record(&path, &format!("--sim p150,procs=1 --seed 3 --duration 2 -r 600 {flag}")).status.success());
+        let top = Terminal::top(120, 40, &format!("--replay {}", path.display()));
+        // It stops at its last frame. Utilization needs two samples.
+        let text = top.wait_for("PAUSED");
+        let heading = text.lines().position(|line| line.contains("p150a")).unwrap_or_else(|| panic!("{text}"));
+        let row = text.lines().nth(heading + 1).unwrap();
+        // With utilization there are three shares, else those of DRAM and L1.
+        let shares = if is_deep { 3 } else { 2 };
+        assert_eq!((text.contains("[DEEP]"), text.contains("UTIL"), row.matches('%').count()), (is_deep, is_deep, shares), "{text}");
+    }
+}
+
+#[test]
 fn a_cut_off_end_is_told_and_the_rest_is_shown() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("long");
