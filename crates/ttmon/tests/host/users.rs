@@ -46,8 +46,8 @@ fn a_program_of_a_user() {
 /// What a user is told by a path of the API.
 fn ask(server: &Server, directory: &Path, uid: u32, path: &str) -> Value {
     let mut command = Command::new(directory.join("program"));
-    command.args(["--exact", "users::somebody_asks", "--nocapture"]).uid(uid).gid(uid);
-    let output = command.env("ASK", path).env("API", &server.api).output().expect("somebody");
+    command.args(["--exact", "users::asker_process", "--nocapture"]).uid(uid).gid(uid);
+    let output = command.env("ASK", path).env("API", &server.api).output().expect("the asking process");
     let text = String::from_utf8(output.stdout).expect("text");
     let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
     serde_json::from_str(line).expect("a document")
